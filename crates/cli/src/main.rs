@@ -1,0 +1,2 @@
+//! The command `headwater`.
+fn main() {}
