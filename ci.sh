@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# Every check of Headwater, for people and for .ci/run. `./ci.sh --help` lists them.
+# A step that lacks a tool installs it and says so; no step is ever skipped for want of a tool.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+STEPS=(fmt clippy docs wasm test deny fuzz interop)
+PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
+WASM=wasm32-unknown-unknown
+CARGO_DENY=0.20.2
+CARGO_FUZZ=0.13.2
+FUZZ_SECONDS=${FUZZ_SECONDS:-15}
+
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/sbin:/sbin"
+# A run from clean gains nothing from incremental builds, which double the size of target/.
+if [ "${CI:-}" = true ]; then export CARGO_INCREMENTAL=0; fi
+
+usage() {
+    cat <<EOF
+usage: ./ci.sh [STEP...]
+
+  fmt      the code is formatted
+  clippy   no warnings; crates depend in one direction; clippy refuses clocks, sockets, threads in the pure crates
+  docs     the documentation builds without warnings
+  wasm     the pure crates build for $WASM
+  test     cargo test --workspace, and the trace digests again in release
+  deny     licences, bans and sources of the dependencies; advisories when their database can be had
+  fuzz     every fuzz target for FUZZ_SECONDS (default 15)
+  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers
+  all      all of these in this order (also without any argument)
+
+Exit code: 0 all passed, 2 unknown step, otherwise that of the step that failed.
+EOF
+}
+
+say() { echo "ci: $*"; }
+
+die() {
+    echo "ci: $*" >&2
+    exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- steps ----------------------------------------------------------------------------------------------------
+
+step_fmt() {
+    need_component rustfmt
+    cargo fmt --all --check
+}
+
+step_clippy() {
+    need_component clippy
+    have python3 || need_apt python3
+    python3 .ci/layers.py
+    python3 .ci/bans.py
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+}
+
+step_docs() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+}
+
+step_wasm() {
+    local -x RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
+    if has_wasm_std || { have rustup && add_wasm_std; }; then
+        cargo build --locked "${PURE[@]}" --target $WASM
+    elif [ -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library" ]; then
+        say "no $WASM standard library can be had: building it from rust-src"
+        RUSTC_BOOTSTRAP=1 cargo build --locked -Z build-std=std,panic_abort "${PURE[@]}" --target $WASM
+    else
+        die "no standard library for $WASM: run 'rustup target add $WASM'," \
+            "or add the component rust-src, with a network that reaches the Rust release server"
+    fi
+}
+
+step_test() {
+    tests_log=$(mktemp)
+    cargo test --locked --workspace 2>&1 | tee "$tests_log"
+    # Debug and release must put the same bytes on the wire.
+    cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
+}
+
+step_deny() {
+    have cargo-deny || need_cargo cargo-deny "$CARGO_DENY"
+    cargo deny --locked check bans licenses sources
+    if timeout 120 cargo deny fetch db >/dev/null 2>&1; then
+        cargo deny --locked check --disable-fetch advisories
+    else
+        say "ADVISORIES WERE NOT CHECKED: their database cannot be reached from here"
+        notes+=("deny: advisories not checked, their database cannot be reached")
+    fi
+}
+
+step_fuzz() {
+    have cargo-fuzz || need_cargo cargo-fuzz "$CARGO_FUZZ"
+    local targets target
+    targets=$(cargo fuzz list)
+    [ -n "$targets" ] || die "fuzz/ has no target"
+    # libFuzzer needs unstable compiler flags; without a sanitizer the stable compiler has all the rest.
+    RUSTC_BOOTSTRAP=1 cargo fuzz build --sanitizer none
+    for target in $targets; do fuzz_one "$target"; done
+    notes+=("fuzz: $(wc -w <<<"$targets") targets, $FUZZ_SECONDS s each")
+}
+
+step_interop() {
+    have tshark || need_apt tshark
+    have tcpdump || need_apt tcpdump
+    have ip || need_apt iproute2
+    local script scripts=(tests/interop/*.sh)
+    [ -e "${scripts[0]}" ] || die "no script in tests/interop"
+    for script in "${scripts[@]}"; do
+        say "interop: $script"
+        bash "$script" || die "interop: $script failed with exit code $?"
+    done
+    notes+=("interop: ${#scripts[@]} scripts")
+}
+
+# ---- helpers of the steps -------------------------------------------------------------------------------------
+
+# fuzz_one TARGET: new inputs go to a scratch corpus, so that a run leaves the checkout as it was.
+fuzz_one() {
+    local scratch seeds=()
+    scratch=$(mktemp -d)
+    if [ -d "fuzz/corpus/$1" ]; then seeds=("fuzz/corpus/$1"); fi
+    say "fuzz: $1"
+    RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none "$1" "$scratch" "${seeds[@]}" -- \
+        -max_total_time="$FUZZ_SECONDS" -print_final_stats=1 -verbosity=0
+    rm -rf "$scratch"
+}
+
+has_wasm_std() { [ -d "$(rustc --print sysroot)/lib/rustlib/$WASM/lib" ]; }
+
+add_wasm_std() {
+    say "adding the target $WASM (rustup)"
+    rustup target add $WASM && has_wasm_std
+}
+
+# need_component NAME: NAME is rustfmt or clippy, cargo's own commands are `fmt` and `clippy`.
+need_component() {
+    if cargo "${1#rust}" --version >/dev/null 2>&1; then return; fi
+    have rustup || die "$1 is missing and there is no rustup to add it: install the Rust toolchain with rustup"
+    say "adding the component $1 (rustup)"
+    rustup component add "$1"
+}
+
+# need_cargo CRATE VERSION: unoptimised, because building the tool takes longer than its work.
+need_cargo() {
+    say "installing $1 $2 (cargo install)"
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo install --quiet --locked "$1@$2"
+}
+
+need_apt() {
+    local sudo=()
+    if [ "$(id -u)" != 0 ]; then sudo=(sudo); fi
+    say "installing $1 (apt)"
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+# ---- running them ---------------------------------------------------------------------------------------------
+
+step=
+tests_log=
+notes=()
+table=()
+
+run_step() {
+    local started=$SECONDS
+    step=$1
+    printf '\n==== %s\n' "$step"
+    "step_$step"
+    table+=("$(printf '%-8s ok %5d s' "$step" $((SECONDS - started)))")
+    printf '==== %s: ok, %d s\n' "$step" $((SECONDS - started))
+    step=
+}
+
+# Called on any exit: names the step that failed, if one did.
+at_exit() {
+    local code=$?
+    if [ -n "$tests_log" ]; then rm -f "$tests_log"; fi
+    if [ -n "$step" ]; then printf '\n==== %s: FAILED (exit code %d)\n' "$step" "$code" >&2; fi
+}
+
+# The sum over all test binaries, in one line that a reader, or a program, can take for the whole.
+tests_total() {
+    awk '/^test result:/ { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) passed += $(i - 1)
+                                                      if ($i ~ /^failed/) failed += $(i - 1)
+                                                      if ($i ~ /^ignored/) ignored += $(i - 1) } }
+         END { printf "tests: %d passed, %d failed, %d skipped\n", passed, failed, ignored }' "$tests_log"
+}
+
+summary() {
+    printf '\n==== summary\n'
+    printf '%s\n' "${table[@]}"
+    for note in ${notes[@]+"${notes[@]}"}; do echo "note: $note"; done
+    echo "total       $SECONDS s"
+    if [ -n "$tests_log" ]; then tests_total; fi
+}
+
+main() {
+    local wanted=() name
+    for name in "${@:-all}"; do
+        case $name in
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        all) wanted+=("${STEPS[@]}") ;;
+        *)
+            [[ " ${STEPS[*]} " == *" $name "* ]] || {
+                echo "ci: unknown step '$name'" >&2
+                usage >&2
+                exit 2
+            }
+            wanted+=("$name")
+            ;;
+        esac
+    done
+    trap at_exit EXIT
+    for name in "${wanted[@]}"; do run_step "$name"; done
+    summary
+}
+
+main "$@"
