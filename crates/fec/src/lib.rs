@@ -1,1 +1,36 @@
-//! Placeholder.
+//! Block partitioning and erasure codes behind one trait.
+//!
+//! | scheme | FEC Encoding ID | source | here |
+//! |---|---|---|---|
+//! | Compact No-Code | 0 | RFC 5445 section 3 | [`Scheme::NoCode`] |
+//! | LDPC-Staircase, LDPC-Triangle | 3, 4 | RFC 5170 | named, not yet coded |
+//! | Reed-Solomon over GF(2^8) | 5 | RFC 5510 section 8 | [`Scheme::ReedSolomon`] |
+//! | RaptorQ | 6 | RFC 6330 | [`Scheme::RaptorQ`], by the crate `raptorq` 2 |
+//!
+//! An object of L bytes is cut into symbols of T bytes, and the symbols into blocks by a [`Partition`]; a
+//! [`BlockCodec`] made by [`codec`] then encodes and decodes one block of k symbols at a time. A block's bytes
+//! are always k * T: the last symbol of an object is padded with zeros, and the padding is never sent to disk.
+//!
+//! The crate is pure: no clock, thread, socket or entropy. Nothing that comes from the network may make it
+//! panic: a wrong length, count or number is a [`FecError`]. What it cannot see is a *corrupted* symbol of the
+//! right length, which spoils the block silently; check a digest of the decoded bytes.
+//!
+//! Departures from the RFCs are listed in `docs/errata/fec.md`.
+
+#![forbid(unsafe_code)]
+
+mod block_size;
+mod codec;
+mod error;
+mod gf256;
+mod no_code;
+mod partition;
+mod raptor_q;
+mod reed_solomon;
+mod scheme;
+
+pub use block_size::{K_MAX, Order, SYMBOL_SIZE_DEFAULT, blocks_for};
+pub use codec::{BlockCodec, BlockEncoder, Parameters, Repair, codec};
+pub use error::{DecodeError, FecError};
+pub use partition::{Block, Partition, PartitionError};
+pub use scheme::Scheme;

@@ -1,0 +1,100 @@
+/// T by default, in bytes: 22 times 64 (the vector width), with room for our header under IPv6 at MTU 1500.
+pub const SYMBOL_SIZE_DEFAULT: u16 = 1408;
+
+/// The largest K of any block: RaptorQ's K'_max (RFC 6330 section 5.1.2).
+pub const K_MAX: u32 = 56403;
+
+/// K aimed at in spread order: the optimum of decoding speed against excess reception is flat around it.
+const K_SPREAD: u64 = 5008;
+/// K aimed at where decoding speed decides.
+const K_WINDOW: u64 = 1002;
+/// K aimed at for large objects: fewer blocks, longer runs on disk.
+const K_LARGE: u64 = 10_017;
+/// The same where the rate leaves ample time for decoding.
+const K_LARGE_SLOW: u64 = 20_152;
+/// 100 GB in symbols of the default size: above it an object is large.
+const LARGE_SYMBOLS: u64 = 100_000_000_000 / SYMBOL_SIZE_DEFAULT as u64;
+/// From 1 Gb/s the decoder, not the order, limits a receiver.
+const FAST_RATE: u64 = 1_000_000_000;
+/// Below 100 Mb/s blocks of a large object may be twice as long.
+const SLOW_RATE: u64 = 100_000_000;
+
+/// The order in which the symbols of an object's blocks are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Round robin over all blocks: receivers may join at any time, and loss is unknown.
+    Spread {
+        /// The highest rate at which one receiver takes the object, in bit/s.
+        rate: u64,
+    },
+    /// Windows of a few blocks, for receivers that start together.
+    Window,
+}
+
+/// The number of equal blocks to cut an object of `symbols` symbols into, for [`Partition::with_blocks`].
+///
+/// 0 for no symbols, else at least 1. Saturates at `u32::MAX`, above 4 * 10^12 symbols.
+///
+/// [`Partition::with_blocks`]: crate::Partition::with_blocks
+pub fn blocks_for(symbols: u64, order: Order) -> u32 {
+    let k = match order {
+        Order::Window => K_WINDOW,
+        Order::Spread { rate } if rate >= FAST_RATE => K_WINDOW,
+        Order::Spread { rate } if symbols > LARGE_SYMBOLS => {
+            if rate < SLOW_RATE {
+                K_LARGE_SLOW
+            } else {
+                K_LARGE
+            }
+        }
+        Order::Spread { .. } if symbols <= 2 * K_SPREAD => 2 * K_SPREAD,
+        Order::Spread { .. } => K_SPREAD,
+    };
+    u32::try_from(symbols.div_ceil(k)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{K_MAX, LARGE_SYMBOLS, Order, blocks_for};
+
+    const SLOW: Order = Order::Spread { rate: 4_000_000 };
+    const MEDIUM: Order = Order::Spread { rate: 100_000_000 };
+    const FAST: Order = Order::Spread { rate: 1_000_000_000 };
+
+    #[test]
+    fn spread_order_is_one_block_up_to_twice_5008() {
+        assert_eq!(blocks_for(0, SLOW), 0);
+        assert_eq!(blocks_for(1, SLOW), 1);
+        assert_eq!(blocks_for(10_016, SLOW), 1);
+        assert_eq!(blocks_for(10_017, SLOW), 3);
+        assert_eq!(blocks_for(5_008_000, MEDIUM), 1000);
+    }
+
+    #[test]
+    fn fast_receivers_and_windows_get_short_blocks() {
+        for order in [FAST, Order::Window] {
+            assert_eq!(blocks_for(0, order), 0);
+            assert_eq!(blocks_for(1002, order), 1);
+            assert_eq!(blocks_for(1003, order), 2);
+        }
+    }
+
+    #[test]
+    fn large_objects_get_long_blocks() {
+        assert_eq!(LARGE_SYMBOLS, 71_022_727);
+        assert_eq!(blocks_for(LARGE_SYMBOLS, SLOW), 14_182);
+        assert_eq!(blocks_for(LARGE_SYMBOLS + 1, MEDIUM), 7091);
+        assert_eq!(blocks_for(LARGE_SYMBOLS + 1, SLOW), 3525);
+    }
+
+    #[test]
+    fn no_block_is_longer_than_the_code_allows() {
+        for order in [SLOW, MEDIUM, FAST, Order::Window] {
+            for exponent in 0..42 {
+                let symbols = 1u64 << exponent;
+                assert!(symbols.div_ceil(blocks_for(symbols, order).into()) <= K_MAX.into());
+            }
+            assert_eq!(blocks_for(u64::MAX, order), u32::MAX);
+        }
+    }
+}

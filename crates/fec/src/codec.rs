@@ -1,0 +1,238 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::no_code::NoCode;
+use crate::raptor_q::RaptorQ;
+use crate::reed_solomon::ReedSolomon;
+use crate::{DecodeError, FecError, Scheme};
+
+/// One erasure code with its symbol size: makes encoders of blocks, and decodes blocks.
+///
+/// Notation of RFC 5052: a block has k source symbols, numbered (ESI) 0..k, and n encoding symbols in all;
+/// those from k to n are repair symbols. Every symbol has T bytes.
+///
+/// A codec is made once per set of parameters and shared: all methods take `&self` and may run on several
+/// threads at once.
+pub trait BlockCodec: fmt::Debug + Send + Sync {
+    /// The scheme that this codec speaks.
+    fn scheme(&self) -> Scheme;
+
+    /// T, in bytes.
+    fn symbol_size(&self) -> usize;
+
+    /// The largest number of source symbols of a block.
+    fn k_max(&self) -> u32;
+
+    /// n of a block of `k` source symbols: a sender uses the ESIs below it. 2^24 where the code is rateless.
+    fn encoding_symbols(&self, k: u32) -> u32;
+
+    /// True where repair symbols never run out in practice, so that none needs to be sent twice.
+    fn is_rateless(&self) -> bool;
+
+    /// An encoder of one block. `source` is the block's k * T bytes, zero padded where the object ends.
+    ///
+    /// # Errors
+    /// [`FecError::BlockSymbols`] and [`FecError::BlockLength`].
+    fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError>;
+
+    /// Decodes a block in place.
+    ///
+    /// `block` has k * T bytes with the received source symbols in their places; what stands in the missing
+    /// places is ignored, and filled on success. `missing` lists the source ESIs not received, ascending.
+    /// `repairs` are received repair symbols in any order; of several with one ESI the first counts. More of
+    /// them than needed are welcome: the codec takes what decodes fastest.
+    ///
+    /// After an error the received places are as they were; the missing places may hold anything.
+    ///
+    /// # Errors
+    /// [`DecodeError::NeedMore`] when further repair symbols would help, else [`DecodeError::Invalid`].
+    fn decode(
+        &self,
+        k: u32,
+        block: &mut [u8],
+        missing: &[u32],
+        repairs: &[Repair<'_>],
+    ) -> Result<(), DecodeError>;
+}
+
+/// Makes the repair symbols of one block, in any order, each as often as wanted.
+pub trait BlockEncoder: fmt::Debug + Send + Sync {
+    /// Writes repair symbol `esi`, k <= esi < n, to `out` of T bytes. Source symbols are refused: the caller
+    /// has them in its file, and not every code keeps them.
+    ///
+    /// # Errors
+    /// [`FecError::SymbolId`] and [`FecError::SymbolLength`].
+    fn symbol(&self, esi: u32, out: &mut [u8]) -> Result<(), FecError>;
+
+    /// Bytes that this encoder holds, to be counted against a cache's bound. Within a few percent.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// A received repair symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repair<'a> {
+    /// Encoding symbol ID, at least k.
+    pub esi: u32,
+    /// T bytes.
+    pub data: &'a [u8],
+}
+
+/// What sender and receiver must agree on to code the blocks of an object: the FEC OTI without the length.
+///
+/// Made by the constructor of the scheme; fields of other schemes are ignored by [`codec`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parameters {
+    /// The scheme.
+    pub scheme: Scheme,
+    /// T (also called E, encoding symbol length), in bytes, at least 1.
+    pub symbol_size: u16,
+    /// B, the maximum source block length in symbols. Reed-Solomon: 1..=max_symbols.
+    pub max_block_symbols: u32,
+    /// max_n, the maximum number of encoding symbols of a block. Reed-Solomon: up to 255.
+    pub max_symbols: u32,
+    /// N, sub-blocks in a block. RaptorQ: must be 1.
+    pub sub_blocks: u16,
+    /// Al, symbol alignment in bytes. RaptorQ: divides T; with N = 1 it has no other effect.
+    pub alignment: u8,
+}
+
+impl Parameters {
+    /// Compact No-Code with symbols of `symbol_size` bytes.
+    pub fn no_code(symbol_size: u16) -> Self {
+        Self {
+            scheme: Scheme::NoCode,
+            symbol_size,
+            max_block_symbols: NoCode::K_MAX,
+            max_symbols: NoCode::K_MAX,
+            sub_blocks: 1,
+            alignment: 1,
+        }
+    }
+
+    /// Reed-Solomon over GF(2^8): symbols of `symbol_size` bytes, blocks of at most `max_block_symbols` (B)
+    /// source and `max_symbols` (max_n) encoding symbols.
+    ///
+    /// A sender should give B as the largest block of its partition and max_n = 255: a repair symbol costs
+    /// nothing until it is made, and the more there are, the later a carousel has to repeat one.
+    pub fn reed_solomon(symbol_size: u16, max_block_symbols: u32, max_symbols: u32) -> Self {
+        Self { scheme: Scheme::ReedSolomon, max_block_symbols, max_symbols, ..Self::no_code(symbol_size) }
+    }
+
+    /// RaptorQ with symbols of `symbol_size` bytes, without sub-blocks (N = 1) and with Al = 1.
+    pub fn raptorq(symbol_size: u16) -> Self {
+        Self {
+            scheme: Scheme::RaptorQ,
+            max_block_symbols: RaptorQ::K_MAX,
+            max_symbols: RaptorQ::ESI_END,
+            ..Self::no_code(symbol_size)
+        }
+    }
+}
+
+/// The codec of `parameters`. Keep it and share it: RaptorQ's holds plans that cost as much as encoding a block.
+///
+/// # Errors
+/// [`FecError`] where the scheme is not coded here or the parameters break its limits.
+pub fn codec(parameters: Parameters) -> Result<Arc<dyn BlockCodec>, FecError> {
+    if parameters.symbol_size == 0 {
+        return Err(FecError::SymbolSize);
+    }
+    match parameters.scheme {
+        Scheme::NoCode => Ok(Arc::new(NoCode::new(parameters.symbol_size))),
+        Scheme::ReedSolomon => Ok(Arc::new(ReedSolomon::new(&parameters)?)),
+        Scheme::RaptorQ => Ok(Arc::new(RaptorQ::new(&parameters)?)),
+        scheme @ (Scheme::LdpcStaircase | Scheme::LdpcTriangle) => Err(FecError::Unsupported(scheme)),
+    }
+}
+
+/// The sizes of one block, and the checks of arguments against them that all codecs share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    k: u32,
+    symbol_size: usize,
+    esi_end: u32,
+}
+
+impl Shape {
+    /// A block of `k` symbols of `codec`; its repair symbols are k..`esi_end`.
+    pub(crate) fn new(codec: &dyn BlockCodec, k: u32, esi_end: u32) -> Result<Self, FecError> {
+        let k_max = codec.k_max();
+        if k == 0 || k > k_max {
+            return Err(FecError::BlockSymbols { k, k_max });
+        }
+        Ok(Self { k, symbol_size: codec.symbol_size(), esi_end })
+    }
+
+    pub(crate) fn k(&self) -> u32 {
+        self.k
+    }
+
+    pub(crate) fn symbol_size(&self) -> usize {
+        self.symbol_size
+    }
+
+    pub(crate) fn check_block(&self, block: &[u8]) -> Result<(), FecError> {
+        let expected = u64::from(self.k) * self.symbol_size as u64;
+        if block.len() as u64 == expected {
+            Ok(())
+        } else {
+            Err(FecError::BlockLength { expected, actual: block.len() })
+        }
+    }
+
+    pub(crate) fn check_repair(&self, esi: u32, data: &[u8]) -> Result<(), FecError> {
+        if esi < self.k || esi >= self.esi_end {
+            return Err(FecError::SymbolId { esi, start: self.k, end: self.esi_end });
+        }
+        if data.len() != self.symbol_size {
+            return Err(FecError::SymbolLength { expected: self.symbol_size, actual: data.len() });
+        }
+        Ok(())
+    }
+
+    /// All checks of [`BlockCodec::decode`] that do not depend on the code.
+    pub(crate) fn check_decode(
+        &self,
+        block: &[u8],
+        missing: &[u32],
+        repairs: &[Repair<'_>],
+    ) -> Result<(), FecError> {
+        self.check_block(block)?;
+        let mut next = 0;
+        for &esi in missing {
+            if esi < next || esi >= self.k {
+                return Err(FecError::Missing { esi, k: self.k });
+            }
+            next = esi + 1;
+        }
+        repairs.iter().try_for_each(|repair| self.check_repair(repair.esi, repair.data))
+    }
+
+    /// The bytes of source symbol `esi` in a block.
+    pub(crate) fn range(&self, esi: u32) -> std::ops::Range<usize> {
+        let start = esi as usize * self.symbol_size;
+        start..start + self.symbol_size
+    }
+
+    /// The source ESIs that are not in `missing`, ascending.
+    pub(crate) fn received<'a>(&self, missing: &'a [u32]) -> impl Iterator<Item = u32> + use<'a> {
+        let mut missing = missing.iter().copied().peekable();
+        (0..self.k).filter(move |&esi| missing.next_if_eq(&esi).is_none())
+    }
+}
+
+/// The repairs by ascending ESI, of several with one ESI the first, if there are as many as `missing`.
+pub(crate) fn enough_distinct<'a>(
+    repairs: &[Repair<'a>],
+    missing: &[u32],
+) -> Result<Vec<Repair<'a>>, DecodeError> {
+    let mut distinct = repairs.to_vec();
+    // A stable sort, so that the first of equals stays.
+    distinct.sort_by_key(|repair| repair.esi);
+    distinct.dedup_by_key(|repair| repair.esi);
+    match missing.len().checked_sub(distinct.len()) {
+        None | Some(0) => Ok(distinct),
+        Some(more) => Err(DecodeError::NeedMore { more: u32::try_from(more).unwrap_or(u32::MAX) }),
+    }
+}

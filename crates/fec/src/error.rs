@@ -1,0 +1,90 @@
+use crate::Scheme;
+
+/// Why a codec, an encoder or a decoder cannot be had from what was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FecError {
+    /// The scheme is named by this crate but not coded in it.
+    #[error("the FEC scheme {0} is not supported")]
+    Unsupported(Scheme),
+    /// Symbols of zero bytes.
+    #[error("the symbol size is 0 bytes")]
+    SymbolSize,
+    /// B and max_n of Reed-Solomon must satisfy 1 <= B <= max_n <= 255 (RFC 5510 section 8).
+    #[error(
+        "Reed-Solomon over GF(2^8) needs 1 <= B <= max_n <= 255, not B = {max_block_symbols} and max_n = {max_symbols}"
+    )]
+    ReedSolomonLimits {
+        /// B, the maximum source block length in symbols.
+        max_block_symbols: u32,
+        /// max_n, the maximum number of encoding symbols of a block.
+        max_symbols: u32,
+    },
+    /// RaptorQ's number of sub-blocks N must be 1.
+    #[error("RaptorQ with N = {0} sub-blocks is not supported, only N = 1")]
+    SubBlocks(u16),
+    /// RaptorQ's T must be a multiple of the alignment Al >= 1 (RFC 6330 section 4.3).
+    #[error("the symbol size of {symbol_size} bytes is not a multiple of the alignment {alignment}")]
+    Alignment {
+        /// T in bytes.
+        symbol_size: u16,
+        /// Al in bytes.
+        alignment: u8,
+    },
+    /// A block must have from 1 to `k_max` source symbols.
+    #[error("a block of {k} symbols, where 1 to {k_max} are possible")]
+    BlockSymbols {
+        /// Source symbols of the block.
+        k: u32,
+        /// The codec's largest block.
+        k_max: u32,
+    },
+    /// A block's buffer is not k * T bytes long.
+    #[error("a block of {actual} bytes, where k * T is {expected}")]
+    BlockLength {
+        /// k * T in bytes.
+        expected: u64,
+        /// The buffer's length in bytes.
+        actual: usize,
+    },
+    /// A symbol's buffer is not T bytes long.
+    #[error("a symbol of {actual} bytes, where T is {expected}")]
+    SymbolLength {
+        /// T in bytes.
+        expected: usize,
+        /// The buffer's length in bytes.
+        actual: usize,
+    },
+    /// An ESI that is not that of a repair symbol of this block.
+    #[error("encoding symbol {esi} is not a repair symbol: these are {start} to below {end}")]
+    SymbolId {
+        /// The encoding symbol ID.
+        esi: u32,
+        /// The first repair symbol, k.
+        start: u32,
+        /// One above the last repair symbol.
+        end: u32,
+    },
+    /// The list of missing source symbols is not strictly ascending or names one at or above k.
+    #[error("missing symbol {esi} is out of order or not below k = {k}")]
+    Missing {
+        /// The offending entry.
+        esi: u32,
+        /// Source symbols of the block.
+        k: u32,
+    },
+}
+
+/// Why a block could not be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The symbols do not determine the block: call again with at least `more` further repair symbols.
+    #[error("at least {more} more symbols are needed")]
+    NeedMore {
+        /// Symbols short of k; 1 where k or more are there but their equations are dependent.
+        more: u32,
+    },
+    /// The call contradicts itself or the codec; no further symbol will help.
+    #[error(transparent)]
+    Invalid(#[from] FecError),
+}

@@ -1,0 +1,197 @@
+//! RaptorQ, FEC Encoding ID 6 (RFC 6330), by the crate `raptorq`.
+//!
+//! The crate is kept to what is sound in it: single blocks, a plan handed over, every argument checked before,
+//! because it panics where it could fail. Its `Encoder` and `Decoder` truncate the number of blocks to 8 bits,
+//! and its `SourceBlockEncoder::new` keeps up to 64 plans for ever; neither is used.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use raptorq::{
+    EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder,
+    SourceBlockEncodingPlan, extended_source_block_symbols,
+};
+
+use crate::codec::{Shape, enough_distinct};
+use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Parameters, Repair, Scheme};
+
+/// Plans kept by a codec: the two lengths of blocks of an object, and of one more object that takes turns with
+/// it. A plan takes about 1 KiB per symbol: 5 MiB at k = 5008, 68 MiB at k = 56403.
+const PLANS_MAX: usize = 4;
+
+/// K' from which H, the number of HDPC symbols, is 11, 12, .. 16; below, it is 10 (RFC 6330 section 5.6, table 2).
+const HDPC_STEPS: [u32; 6] = [1050, 10_899, 20_778, 30_654, 40_398, 50_511];
+
+/// Any block number will do, as each encoder and decoder here serves one block.
+const SBN: u8 = 0;
+
+pub(crate) struct RaptorQ {
+    symbol_size: u16,
+    /// The plans of the lengths used last, the latest at the end.
+    plans: Mutex<Vec<(u16, Arc<OnceLock<SourceBlockEncodingPlan>>)>>,
+}
+
+impl RaptorQ {
+    pub(crate) const K_MAX: u32 = K_MAX;
+    /// ESIs have 24 bits.
+    pub(crate) const ESI_END: u32 = 1 << 24;
+
+    pub(crate) fn new(parameters: &Parameters) -> Result<Self, FecError> {
+        let Parameters { symbol_size, sub_blocks, alignment, .. } = *parameters;
+        if sub_blocks != 1 {
+            return Err(FecError::SubBlocks(sub_blocks));
+        }
+        if alignment == 0 || symbol_size % u16::from(alignment) != 0 {
+            return Err(FecError::Alignment { symbol_size, alignment });
+        }
+        Ok(Self { symbol_size, plans: Mutex::default() })
+    }
+
+    fn shape(&self, k: u32) -> Result<Shape, FecError> {
+        Shape::new(self, k, Self::ESI_END)
+    }
+
+    /// A single block's view of the object: with one sub-block, Al has no influence on any symbol.
+    fn transmission_information(&self) -> ObjectTransmissionInformation {
+        ObjectTransmissionInformation::new(0, self.symbol_size, 0, 1, 1)
+    }
+
+    /// The place of the plan for blocks of `k` symbols. It is filled outside the lock, by whoever comes first.
+    fn plan(&self, k: u16) -> Arc<OnceLock<SourceBlockEncodingPlan>> {
+        // A panic of another thread cannot leave the list half changed.
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = match plans.iter().position(|&(of, _)| of == k) {
+            Some(position) => plans.remove(position).1,
+            None => Arc::default(),
+        };
+        if plans.len() == PLANS_MAX {
+            plans.remove(0);
+        }
+        plans.push((k, Arc::clone(&plan)));
+        plan
+    }
+}
+
+impl BlockCodec for RaptorQ {
+    fn scheme(&self) -> Scheme {
+        Scheme::RaptorQ
+    }
+
+    fn symbol_size(&self) -> usize {
+        self.symbol_size.into()
+    }
+
+    fn k_max(&self) -> u32 {
+        Self::K_MAX
+    }
+
+    fn encoding_symbols(&self, _k: u32) -> u32 {
+        Self::ESI_END
+    }
+
+    fn is_rateless(&self) -> bool {
+        true
+    }
+
+    fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
+        let shape = self.shape(k)?;
+        shape.check_block(source)?;
+        let symbols = u16::try_from(k).expect("k <= 56403");
+        let plan = self.plan(symbols);
+        // The clone sheds the spare capacity that making the plan leaves behind.
+        let plan = plan.get_or_init(|| SourceBlockEncodingPlan::generate(symbols).clone());
+        let block =
+            SourceBlockEncoder::with_encoding_plan(SBN, &self.transmission_information(), source, plan);
+        Ok(Box::new(Encoder { shape, block }))
+    }
+
+    fn decode(
+        &self,
+        k: u32,
+        block: &mut [u8],
+        missing: &[u32],
+        repairs: &[Repair<'_>],
+    ) -> Result<(), DecodeError> {
+        let shape = self.shape(k)?;
+        shape.check_decode(block, missing, repairs)?;
+        let repairs = enough_distinct(repairs, missing)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let solved = self.solve(&shape, block, missing, &repairs).ok_or(DecodeError::NeedMore { more: 1 })?;
+        for range in missing.iter().map(|&esi| shape.range(esi)) {
+            block[range.clone()].copy_from_slice(&solved[range]);
+        }
+        Ok(())
+    }
+}
+
+impl RaptorQ {
+    /// The whole block, or `None` while the equations are dependent. `repairs` are distinct and enough in number.
+    ///
+    /// The crate solves anew whenever it is given symbols, so it is given them at most three times.
+    fn solve(&self, shape: &Shape, block: &[u8], missing: &[u32], repairs: &[Repair<'_>]) -> Option<Vec<u8>> {
+        let mut decoder = SourceBlockDecoder::new(SBN, &self.transmission_information(), block.len() as u64);
+        let [first, second] = attempts(shape.k(), missing.len(), repairs.len());
+        let source = shape.received(missing).map(|esi| packet(esi, &block[shape.range(esi)]));
+        let repair = |repair: &Repair<'_>| packet(repair.esi, repair.data);
+        let mut solved = decoder.decode(source.chain(repairs[..first].iter().map(repair)));
+        for next in [&repairs[first..second], &repairs[second..]] {
+            if solved.is_none() && !next.is_empty() {
+                solved = decoder.decode(next.iter().map(repair));
+            }
+        }
+        solved
+    }
+}
+
+/// How many of `have` repair symbols to hand over at the first and at the second attempt; all at the third.
+///
+/// K + H + 4 or more symbols can be solved over GF(2) alone, which is the fastest. From K + H to K + H + 3 that is
+/// tried and often fails, so it is avoided: K + 1 symbols then, which suffice but for 3 blocks in 10^5, and K + 2.
+fn attempts(k: u32, missing: usize, have: usize) -> [usize; 2] {
+    let extended = extended_source_block_symbols(k);
+    let hdpc = 10 + HDPC_STEPS.iter().filter(|&&step| extended >= step).count();
+    let plenty = missing + hdpc + 4;
+    if have >= plenty { [plenty, have] } else { [have.min(missing + 1), have.min(missing + 2)] }
+}
+
+fn packet(esi: u32, data: &[u8]) -> EncodingPacket {
+    EncodingPacket::new(PayloadId::new(SBN, esi), data.to_vec())
+}
+
+impl fmt::Debug for RaptorQ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RaptorQ").field("symbol_size", &self.symbol_size).finish_non_exhaustive()
+    }
+}
+
+/// The crate's encoder, which keeps a copy of the source symbols beside the intermediate ones: it offers no way
+/// to drop it.
+struct Encoder {
+    shape: Shape,
+    block: SourceBlockEncoder,
+}
+
+impl BlockEncoder for Encoder {
+    fn symbol(&self, esi: u32, out: &mut [u8]) -> Result<(), FecError> {
+        self.shape.check_repair(esi, out)?;
+        let packets = self.block.repair_packets(esi - self.shape.k(), 1);
+        out.copy_from_slice(packets[0].data());
+        Ok(())
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let k = self.shape.k() as usize;
+        let extended = extended_source_block_symbols(self.shape.k());
+        // L = K' + S + H intermediate symbols, with S about 0.01 K' + sqrt(2 K') and H from 10 to 16.
+        let intermediate = (extended + extended / 100 + (2 * extended).isqrt() + 16) as usize;
+        (k + intermediate) * self.shape.symbol_size() + k * size_of::<Vec<u8>>()
+    }
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder").field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
