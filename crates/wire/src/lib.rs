@@ -1,1 +1,31 @@
-//! Placeholder.
+//! The wire formats of Headwater: bytes to values and back. No time, no state, no unsafe.
+//!
+//! | module | format | source |
+//! |---|---|---|
+//! | [`lct`] | LCT header as a checked view | RFC 5651 |
+//! | [`alc`] | one ALC packet as a value: header, extensions, FEC Payload ID | RFC 5775, RFC 6726 |
+//! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC and our EXT_SEQ | RFC 5651, RFC 5775, RFC 6726 |
+//! | [`cci`] | the congestion control field in WEBRC's, RLC's and FLID-SL's shapes | RFC 3738, MCL library |
+//! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
+//! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
+//! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
+//!
+//! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of them, and
+//! can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry for the hot path.
+//!
+//! Bytes come from the network: no input panics, and every bound is stated where the thing is declared.
+#![forbid(unsafe_code)]
+
+pub mod alc;
+mod bytes;
+pub mod cci;
+pub mod extensions;
+pub mod fdt;
+pub mod fti;
+pub mod lct;
+pub mod payload_id;
+
+pub use cci::Cci;
+pub use extensions::Extensions;
+pub use fti::{EncodingId, Fti};
+pub use payload_id::PayloadId;

@@ -1,0 +1,212 @@
+//! One ALC packet (RFC 5775 section 2) as a value: what its LCT header and FEC Payload ID say.
+//!
+//! ```text
+//! UDP payload = LCT header | FEC Payload ID (4 bytes) | encoding symbol(s)
+//! ```
+//! A packet without symbols has no FEC Payload ID either. The codepoint is the FEC Encoding ID, as in FLUTE.
+use crate::bytes::Writer;
+use crate::cci::Cci;
+use crate::extensions::{ExtensionError, Extensions};
+use crate::fti::EncodingId;
+use crate::lct::{self, Layout, TOI_MAX, TSI_MAX, VERSION};
+use crate::payload_id::{PAYLOAD_ID_LEN, PayloadId, PayloadIdError};
+
+/// A packet's header. The symbols are not part of it: they follow it in the datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// Transport session identifier, at most [`TSI_MAX`].
+    pub tsi: u64,
+    /// Transport object identifier, at most [`TOI_MAX`]; 0 is the FDT. Packets that only close a session have none.
+    pub toi: Option<u128>,
+    /// A: the session is about to end.
+    pub close_session: bool,
+    /// B: the object is about to end.
+    pub close_object: bool,
+    /// Protocol-specific indication, 2 bits.
+    pub psi: u8,
+    /// FEC Encoding ID of the payload.
+    pub codepoint: u8,
+    /// Congestion control information.
+    pub cci: Cci,
+    /// Header extensions.
+    pub extensions: Extensions,
+    /// Which symbol follows; `None` if no payload does.
+    pub payload_id: Option<PayloadId>,
+}
+
+/// Why a datagram is no ALC packet, or a [`Repr`] cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The LCT header is malformed.
+    #[error(transparent)]
+    Lct(#[from] lct::Error),
+    /// A header extension is malformed or cannot be written.
+    #[error(transparent)]
+    Extension(#[from] ExtensionError),
+    /// The FEC Payload ID cannot be written.
+    #[error(transparent)]
+    PayloadId(#[from] PayloadIdError),
+    /// No transport session identifier, which ALC requires.
+    #[error("no transport session identifier")]
+    NoTsi,
+    /// A payload under a codepoint whose FEC Payload ID we cannot tell from the symbols.
+    #[error("payload of unknown FEC scheme, codepoint {0}")]
+    UnknownScheme(u8),
+    /// Fewer bytes behind the header than a FEC Payload ID.
+    #[error("payload of {0} bytes is shorter than its FEC Payload ID")]
+    PayloadTruncated(usize),
+    /// A session or object identifier, or a PSI, that no LCT header can hold.
+    #[error("{field} {value:#x} does not fit in an LCT header")]
+    Unrepresentable {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u128,
+    },
+    /// The buffer is shorter than [`Repr::buffer_len`].
+    #[error("buffer of {have} bytes, the header needs {need}")]
+    Buffer {
+        /// Bytes that the header needs.
+        need: usize,
+        /// Bytes in the buffer.
+        have: usize,
+    },
+}
+
+/// Reads one datagram: its header and the symbols behind it. Allocates nothing.
+///
+/// # Errors
+/// Whatever makes it no ALC packet of a FEC scheme that we know.
+pub fn parse(datagram: &[u8]) -> Result<(Repr, &[u8]), Error> {
+    let packet = lct::Packet::new_checked(datagram)?;
+    let repr = Repr::parse(&packet)?;
+    let payload = packet.into_payload();
+    Ok((repr, &payload[payload_id_len(repr.payload_id)..]))
+}
+
+impl Repr {
+    /// What a checked packet says. Reserved bits and unknown extensions are passed over.
+    ///
+    /// # Errors
+    /// A missing TSI, a malformed extension, or a payload whose FEC Payload ID cannot be read.
+    pub fn parse<T: AsRef<[u8]>>(packet: &lct::Packet<T>) -> Result<Repr, Error> {
+        let codepoint = packet.codepoint();
+        Ok(Repr {
+            tsi: packet.tsi().ok_or(Error::NoTsi)?,
+            toi: packet.toi(),
+            close_session: packet.close_session(),
+            close_object: packet.close_object(),
+            psi: packet.psi(),
+            codepoint,
+            cci: Cci::padded(packet.cci()),
+            extensions: Extensions::parse(packet.extensions(), codepoint)?,
+            payload_id: parse_payload_id(codepoint, packet.payload())?,
+        })
+    }
+
+    /// Bytes that [`Repr::emit`] writes: LCT header and FEC Payload ID.
+    pub fn buffer_len(&self) -> usize {
+        self.lct_len() + payload_id_len(self.payload_id)
+    }
+
+    fn lct_len(&self) -> usize {
+        self.layout().fields_len() + self.extensions.buffer_len()
+    }
+
+    /// Writes the header to the front of `buffer` and returns its length; the caller puts the symbols right behind.
+    /// Session and object identifiers take the smallest form that holds both.
+    ///
+    /// # Errors
+    /// A value that its field cannot hold, or a short buffer, whose content is then unspecified.
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        self.check_ranges()?;
+        let layout = self.layout();
+        let (need, have) = (self.buffer_len(), buffer.len());
+        if have < need {
+            return Err(Error::Buffer { need, have });
+        }
+        let mut out = Writer::new(buffer);
+        self.emit_fields(layout, &mut out);
+        self.extensions.emit(self.codepoint, &mut out)?;
+        if let Some(payload_id) = self.payload_id {
+            let scheme =
+                EncodingId::from_codepoint(self.codepoint).ok_or(Error::UnknownScheme(self.codepoint))?;
+            out.put(&payload_id.emit(scheme)?);
+        }
+        debug_assert_eq!(out.len(), need, "buffer_len and emit agree");
+        Ok(out.len())
+    }
+
+    fn check_ranges(&self) -> Result<(), Error> {
+        // Without a TOI only the 32-bit form of the TSI is left: 16 and 48 bits bring half a word of TOI along.
+        let tsi_max = if self.toi.is_none() { u32::MAX.into() } else { TSI_MAX };
+        if self.tsi > tsi_max {
+            return Err(Error::Unrepresentable { field: "session identifier", value: self.tsi.into() });
+        }
+        if let Some(value) = self.toi.filter(|&toi| toi > TOI_MAX) {
+            return Err(Error::Unrepresentable { field: "object identifier", value });
+        }
+        if self.psi > 3 {
+            return Err(Error::Unrepresentable { field: "PSI", value: self.psi.into() });
+        }
+        Ok(())
+    }
+
+    /// The smallest fields that hold both identifiers. Values that no field holds give the largest one.
+    fn layout(&self) -> Layout {
+        let cci_len = self.cci.as_bytes().len();
+        let Some(toi) = self.toi else { return Layout { cci_len, tsi_len: 4, toi_len: 0 } };
+        let whole = Layout::holding(cci_len, self.tsi, toi, 0);
+        let half = Layout::holding(cci_len, self.tsi, toi, 2);
+        match (whole, half) {
+            // On a tie whole words win: their fields stay aligned.
+            (Some(whole), Some(half)) if whole.fields_len() <= half.fields_len() => whole,
+            (_, Some(half)) => half,
+            (Some(whole), None) => whole,
+            (None, None) => Layout { cci_len, tsi_len: 6, toi_len: 14 },
+        }
+    }
+
+    fn emit_fields(&self, layout: Layout, out: &mut Writer<'_>) {
+        let words =
+            |bytes: usize| u8::try_from(bytes / 4).expect("an LCT header of ours is at most 96 bytes long");
+        let half = u8::from(!layout.tsi_len.is_multiple_of(4));
+        let byte1 = words(layout.tsi_len) << 7
+            | words(layout.toi_len) << 5
+            | half << 4
+            | u8::from(self.close_session) << 1
+            | u8::from(self.close_object);
+        out.put(&[VERSION << 4 | (words(layout.cci_len) - 1) << 2 | self.psi, byte1]);
+        out.put(&[words(self.lct_len()), self.codepoint]);
+        out.put(self.cci.as_bytes());
+        out.put_uint(self.tsi.into(), layout.tsi_len);
+        out.put_uint(self.toi.unwrap_or(0), layout.toi_len);
+    }
+}
+
+impl Layout {
+    /// Smallest fields whose lengths are whole words plus `half_len` bytes (0 or 2); `None` if none is wide enough.
+    fn holding(cci_len: usize, tsi: u64, toi: u128, half_len: usize) -> Option<Layout> {
+        let field_len = |bits: u32| {
+            // At least one byte: a field of none would be absent.
+            let len = (bits as usize).div_ceil(8).max(1);
+            len.saturating_sub(half_len).next_multiple_of(4) + half_len
+        };
+        let tsi_len = field_len(64 - tsi.leading_zeros());
+        let toi_len = field_len(128 - toi.leading_zeros());
+        (tsi_len <= 4 + half_len && toi_len <= 12 + half_len).then_some(Layout { cci_len, tsi_len, toi_len })
+    }
+}
+
+fn parse_payload_id(codepoint: u8, payload: &[u8]) -> Result<Option<PayloadId>, Error> {
+    if payload.is_empty() {
+        return Ok(None);
+    }
+    let scheme = EncodingId::from_codepoint(codepoint).ok_or(Error::UnknownScheme(codepoint))?;
+    let bytes = payload.first_chunk().ok_or(Error::PayloadTruncated(payload.len()))?;
+    Ok(Some(PayloadId::parse(scheme, *bytes)))
+}
+
+fn payload_id_len(payload_id: Option<PayloadId>) -> usize {
+    payload_id.map_or(0, |_| PAYLOAD_ID_LEN)
+}

@@ -1,0 +1,298 @@
+//! The LCT header extensions that Headwater understands (RFC 5651 section 5.2, RFC 6726 section 3.4, and our EXT_SEQ).
+use crate::bytes::{Writer, be16, be32};
+use crate::fti::{EncodingId, Fti, FtiError};
+use crate::lct::ExtensionIter;
+
+/// EXT_AUTH, authentication of the packet; its content is the session's own.
+pub const HET_AUTH: u8 = 1;
+/// EXT_TIME, the sender's clock and what remains of the session.
+pub const HET_TIME: u8 = 2;
+/// EXT_FTI, FEC object transmission information.
+pub const HET_FTI: u8 = 64;
+/// EXT_SEQ, our own: where the payload stands in the sequencer's buffer.
+pub const HET_SEQ: u8 = 96;
+/// EXT_FDT, which FDT instance an object of TOI 0 is.
+pub const HET_FDT: u8 = 192;
+/// EXT_CENC, content encoding of the FDT instance.
+pub const HET_CENC: u8 = 193;
+
+/// Largest FDT instance ID, 20 bits.
+pub const FDT_INSTANCE_ID_MAX: u32 = (1 << 20) - 1;
+
+const USE_SCT_HIGH: u8 = 0x80;
+const USE_SCT_LOW: u8 = 0x40;
+const USE_ERT: u8 = 0x20;
+const USE_SLC: u8 = 0x10;
+
+/// What the header extensions of a packet say. EXT_NOP and unknown types are skipped; of duplicates the first counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Extensions {
+    /// EXT_AUTH is present. Its content is read from [`crate::lct::Packet::extensions`]; [`crate::alc::Repr::emit`] refuses it.
+    pub auth: bool,
+    /// EXT_TIME.
+    pub time: Option<Time>,
+    /// EXT_FTI; absent too where the codepoint names a scheme that we do not know.
+    pub fti: Option<Fti>,
+    /// EXT_FDT.
+    pub fdt: Option<FdtExtension>,
+    /// EXT_CENC.
+    pub content_encoding: Option<ContentEncoding>,
+    /// EXT_SEQ.
+    pub seq: Option<Seq>,
+}
+
+/// EXT_TIME (RFC 5651 section 5.2.2). `sct_low` has a meaning only beside `sct_high`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Time {
+    /// Sender current time, whole seconds of the NTP era.
+    pub sct_high: Option<u32>,
+    /// Sender current time, fraction in units of 2^-32 s.
+    pub sct_low: Option<u32>,
+    /// Expected residual time in seconds: how long the current object will still be sent.
+    pub expected_residual_time: Option<u32>,
+    /// Session last changed, in seconds of the NTP era.
+    pub session_last_changed: Option<u32>,
+    /// The 8 bits left to the protocol instantiation; ALC defines none.
+    pub pi_specific: u8,
+}
+
+/// EXT_FDT (RFC 6726 section 3.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FdtExtension {
+    /// FLUTE version, 4 bits: 2 for RFC 6726, 1 for RFC 3926.
+    pub version: u8,
+    /// FDT instance ID, 20 bits.
+    pub instance_id: u32,
+}
+
+/// EXT_CENC (RFC 6726 section 3.4.3): how the FDT instance is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ContentEncoding {
+    /// Not at all.
+    Null,
+    /// RFC 1950.
+    Zlib,
+    /// RFC 1951.
+    Deflate,
+    /// RFC 1952.
+    Gzip,
+    /// A code that RFC 6726 does not define.
+    Other(u8),
+}
+
+/// EXT_SEQ: the sequencer's buffer and the place of this packet's payload in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Seq {
+    /// Buffer id.
+    pub buffer: u16,
+    /// Offset of the payload in the buffer, in bytes.
+    pub offset: u32,
+}
+
+/// Why a known extension cannot be read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ExtensionError {
+    /// The content is shorter or longer than its type defines.
+    #[error("header extension {het} has {have} bytes of content, needs {need}")]
+    Length {
+        /// Its type.
+        het: u8,
+        /// Content bytes that it needs.
+        need: usize,
+        /// Content bytes that it has.
+        have: usize,
+    },
+    /// EXT_TIME has SCT-Low without SCT-High.
+    #[error("EXT_TIME has a fraction of a second without its second")]
+    TimeFraction,
+    /// EXT_FDT with a version above 15 or an instance ID above [`FDT_INSTANCE_ID_MAX`].
+    #[error("FDT version {version} or instance ID {instance_id} does not fit in EXT_FDT")]
+    Fdt {
+        /// FLUTE version.
+        version: u8,
+        /// FDT instance ID.
+        instance_id: u32,
+    },
+    /// EXT_FTI of one scheme in a packet whose codepoint names another.
+    #[error("EXT_FTI is for {fti:?}, but the packet's codepoint is {codepoint}")]
+    FtiScheme {
+        /// Scheme of the EXT_FTI.
+        fti: EncodingId,
+        /// LCT codepoint.
+        codepoint: u8,
+    },
+    /// EXT_AUTH cannot be written: its content is not kept.
+    #[error("EXT_AUTH cannot be written, its content is not kept")]
+    Auth,
+    /// EXT_FTI is unusable.
+    #[error(transparent)]
+    Fti(#[from] FtiError),
+}
+
+impl Extensions {
+    /// Reads the extensions of a checked header.
+    ///
+    /// # Errors
+    /// The first known extension whose content is malformed.
+    pub fn parse(extensions: ExtensionIter<'_>, codepoint: u8) -> Result<Extensions, ExtensionError> {
+        let mut found = Extensions::default();
+        for (het, content) in extensions {
+            match het {
+                HET_AUTH => found.auth = true,
+                HET_TIME if found.time.is_none() => found.time = Some(Time::parse(content)?),
+                HET_FTI if found.fti.is_none() => found.fti = parse_fti(codepoint, content)?,
+                HET_SEQ if found.seq.is_none() => found.seq = Some(Seq::parse(content)?),
+                HET_FDT if found.fdt.is_none() => found.fdt = Some(FdtExtension::parse(content)),
+                HET_CENC if found.content_encoding.is_none() => {
+                    found.content_encoding = content.first().map(|&code| ContentEncoding::from(code));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Length on the wire in bytes.
+    pub fn buffer_len(&self) -> usize {
+        let words = usize::from(self.fdt.is_some()) + usize::from(self.content_encoding.is_some());
+        words * 4
+            + self.time.map_or(0, |time| 4 + 4 * time.words().into_iter().flatten().count())
+            + self.fti.map_or(0, |fti| 2 + fti.content_len())
+            + self.seq.map_or(0, |_| 8)
+    }
+
+    /// Writes [`Extensions::buffer_len`] bytes, which the caller has made room for.
+    pub(crate) fn emit(&self, codepoint: u8, out: &mut Writer<'_>) -> Result<(), ExtensionError> {
+        if self.auth {
+            return Err(ExtensionError::Auth);
+        }
+        if let Some(fdt) = self.fdt {
+            fdt.emit(out)?;
+        }
+        if let Some(encoding) = self.content_encoding {
+            out.put(&[HET_CENC, encoding.code(), 0, 0]);
+        }
+        if let Some(time) = self.time {
+            time.emit(out)?;
+        }
+        if let Some(fti) = self.fti {
+            emit_fti(&fti, codepoint, out)?;
+        }
+        if let Some(Seq { buffer, offset }) = self.seq {
+            out.put(&[HET_SEQ, 2]);
+            out.put(&buffer.to_be_bytes());
+            out.put(&offset.to_be_bytes());
+        }
+        Ok(())
+    }
+}
+
+fn parse_fti(codepoint: u8, content: &[u8]) -> Result<Option<Fti>, FtiError> {
+    EncodingId::from_codepoint(codepoint).map(|id| Fti::parse(id, content)).transpose()
+}
+
+fn emit_fti(fti: &Fti, codepoint: u8, out: &mut Writer<'_>) -> Result<(), ExtensionError> {
+    let encoding_id = fti.encoding_id();
+    if encoding_id.codepoint() != codepoint {
+        return Err(ExtensionError::FtiScheme { fti: encoding_id, codepoint });
+    }
+    let words = u8::try_from((2 + fti.content_len()) / 4).expect("at most 5");
+    out.put(&[HET_FTI, words]);
+    Ok(fti.emit_to(out)?)
+}
+
+impl Time {
+    fn parse(content: &[u8]) -> Result<Time, ExtensionError> {
+        let &[flags, pi_specific, ref rest @ ..] = content else {
+            return Err(ExtensionError::Length { het: HET_TIME, need: 2, have: content.len() });
+        };
+        let need = (flags & (USE_SCT_HIGH | USE_SCT_LOW | USE_ERT | USE_SLC)).count_ones() as usize * 4 + 2;
+        // PI-specific uses may add words behind ours.
+        if content.len() < need {
+            return Err(ExtensionError::Length { het: HET_TIME, need, have: content.len() });
+        }
+        if flags & USE_SCT_LOW != 0 && flags & USE_SCT_HIGH == 0 {
+            return Err(ExtensionError::TimeFraction);
+        }
+        let mut words = rest.chunks_exact(4).map(|word| be32(word, 0));
+        let mut word = |flag| if flags & flag != 0 { words.next() } else { None };
+        Ok(Time {
+            sct_high: word(USE_SCT_HIGH),
+            sct_low: word(USE_SCT_LOW),
+            expected_residual_time: word(USE_ERT),
+            session_last_changed: word(USE_SLC),
+            pi_specific,
+        })
+    }
+
+    /// In the order of the wire and of the flags, high bit first.
+    fn words(&self) -> [Option<u32>; 4] {
+        [self.sct_high, self.sct_low, self.expected_residual_time, self.session_last_changed]
+    }
+
+    fn emit(&self, out: &mut Writer<'_>) -> Result<(), ExtensionError> {
+        if self.sct_low.is_some() && self.sct_high.is_none() {
+            return Err(ExtensionError::TimeFraction);
+        }
+        let words = self.words();
+        let flags = words.iter().fold(0, |flags, word| flags << 1 | u8::from(word.is_some())) << 4;
+        let count = u8::try_from(words.iter().flatten().count()).expect("at most 4");
+        out.put(&[HET_TIME, 1 + count, flags, self.pi_specific]);
+        words.iter().flatten().for_each(|word| out.put(&word.to_be_bytes()));
+        Ok(())
+    }
+}
+
+impl FdtExtension {
+    /// `content` is the three bytes of a one-word extension.
+    fn parse(content: &[u8]) -> FdtExtension {
+        FdtExtension {
+            version: content[0] >> 4,
+            instance_id: be32(&[0, content[0] & 0xF, content[1], content[2]], 0),
+        }
+    }
+
+    fn emit(self, out: &mut Writer<'_>) -> Result<(), ExtensionError> {
+        let FdtExtension { version, instance_id } = self;
+        if version > 0xF || instance_id > FDT_INSTANCE_ID_MAX {
+            return Err(ExtensionError::Fdt { version, instance_id });
+        }
+        out.put(&[HET_FDT]);
+        out.put_uint(u128::from(version) << 20 | u128::from(instance_id), 3);
+        Ok(())
+    }
+}
+
+impl Seq {
+    fn parse(content: &[u8]) -> Result<Seq, ExtensionError> {
+        if content.len() != 6 {
+            return Err(ExtensionError::Length { het: HET_SEQ, need: 6, have: content.len() });
+        }
+        Ok(Seq { buffer: be16(content, 0), offset: be32(content, 2) })
+    }
+}
+
+impl ContentEncoding {
+    /// The code in EXT_CENC.
+    pub fn code(self) -> u8 {
+        match self {
+            ContentEncoding::Null => 0,
+            ContentEncoding::Zlib => 1,
+            ContentEncoding::Deflate => 2,
+            ContentEncoding::Gzip => 3,
+            ContentEncoding::Other(code) => code,
+        }
+    }
+}
+
+impl From<u8> for ContentEncoding {
+    fn from(code: u8) -> ContentEncoding {
+        match code {
+            0 => ContentEncoding::Null,
+            1 => ContentEncoding::Zlib,
+            2 => ContentEncoding::Deflate,
+            3 => ContentEncoding::Gzip,
+            code => ContentEncoding::Other(code),
+        }
+    }
+}

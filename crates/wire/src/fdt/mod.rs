@@ -1,0 +1,206 @@
+//! FLUTE's file delivery table (RFC 6726 section 3.4.2): an XML document that says which files a session carries.
+//!
+//! [`Instance::parse`] takes elements by their local name in any of the FDT namespaces in use and skips elements and
+//! attributes that it does not know. Only the predefined entities and character references are expanded; a document
+//! type declaration is refused. [`Instance::to_xml`] gives the same bytes for the same value.
+//!
+//! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests and tie segments of one large file
+//! together ([`Headwater`]); other receivers skip them.
+mod oti;
+mod parse;
+mod value;
+mod xml;
+
+pub use oti::OtiAttributes;
+
+/// Namespace of the elements that we write (RFC 6726 section 3.4.2).
+pub const FDT_NAMESPACE: &str = "urn:ietf:params:xml:ns:fdt";
+/// Namespace of RFC 3926, which the `flute` crate and MBMS senders write.
+pub const FDT_NAMESPACE_2005: &str = "urn:IETF:metadata:2005:FLUTE:FDT";
+/// Namespace of our own attributes.
+pub const HEADWATER_NAMESPACE: &str = "urn:headwater:fdt:1";
+
+/// Longest FDT instance that is parsed, in bytes. Memory taken while parsing is a small multiple of the document.
+pub const DOCUMENT_LEN_MAX: usize = 8 << 20;
+/// Most files in one instance.
+pub const FILES_MAX: usize = 16_384;
+/// Longest attribute value in bytes, as it stands in the document; block digests may be longer.
+pub const ATTRIBUTE_LEN_MAX: usize = 8 << 10;
+/// Most block digests of one object: what LDPC's 12-bit block numbers can count.
+pub const BLOCK_DIGESTS_MAX: usize = 4096;
+/// Deepest nesting of elements.
+pub const DEPTH_MAX: usize = 32;
+/// Largest permission bits: `0o7777`.
+pub const MODE_MAX: u32 = 0o7777;
+
+/// One FDT instance.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Instance {
+    /// When the instance stops being valid, in seconds of the NTP era.
+    pub expires: u32,
+    /// No later instance will add a file.
+    pub complete: bool,
+    /// Media type of files that name none.
+    pub content_type: Option<String>,
+    /// Content encoding of files that name none.
+    pub content_encoding: Option<String>,
+    /// FEC parameters of files that name none.
+    pub oti: OtiAttributes,
+    /// The files, each with a TOI of its own.
+    pub files: Vec<File>,
+}
+
+/// One object of the session and the file that it carries.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct File {
+    /// Transport object identifier, from 1 to [`crate::lct::TOI_MAX`].
+    pub toi: u128,
+    /// Name of the file, a URI reference. Attacker's data: not a path until it has been checked.
+    pub content_location: String,
+    /// Length of the file in bytes, before content encoding.
+    pub content_length: Option<u64>,
+    /// Length of the object in bytes, after content encoding.
+    pub transfer_length: Option<u64>,
+    /// Media type.
+    pub content_type: Option<String>,
+    /// Content encoding of the object: `zlib`, `deflate`, `gzip`.
+    pub content_encoding: Option<String>,
+    /// MD5 of the file before content encoding.
+    pub content_md5: Option<[u8; 16]>,
+    /// FEC parameters of this object.
+    pub oti: OtiAttributes,
+    /// Our own attributes.
+    pub headwater: Headwater,
+}
+
+/// Headwater's own attributes of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Headwater {
+    /// `hw:Digest`: BLAKE3 over the block hashes of the whole file.
+    pub digest: Option<[u8; 32]>,
+    /// `hw:Block-Digests`: one hash, cut to 16 bytes, per source block of this object; at most [`BLOCK_DIGESTS_MAX`].
+    pub block_digests: Vec<[u8; 16]>,
+    /// `hw:Segment` and its companions: which part of a large file this object is.
+    pub segment: Option<Segment>,
+    /// `hw:Mode`: permission bits, at most [`MODE_MAX`].
+    pub mode: Option<u32>,
+}
+
+/// Which part of a larger file an object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// `hw:Segment`: number of this part, from 0.
+    pub index: u32,
+    /// `hw:Segments`: number of parts.
+    pub count: u32,
+    /// `hw:Offset`: where the part starts in the file, in bytes.
+    pub offset: u64,
+    /// `hw:File`: name of the whole file. Attacker's data, like [`File::content_location`].
+    pub file: String,
+    /// `hw:File-Length`: length of the whole file in bytes.
+    pub file_length: u64,
+}
+
+/// Why an FDT instance is unusable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FdtError {
+    /// More of something than we take.
+    #[error("FDT has too many {what}, at most {max}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// The bound.
+        max: usize,
+    },
+    /// The document is not UTF-8.
+    #[error("FDT is not UTF-8")]
+    Encoding,
+    /// The document is not well-formed XML.
+    #[error("FDT is not well-formed XML at byte {position}: {reason}")]
+    Xml {
+        /// Offset in the document.
+        position: u64,
+        /// What the XML reader says.
+        reason: String,
+    },
+    /// The document ends inside an element.
+    #[error("FDT ends before its root element does")]
+    Truncated,
+    /// The document has a document type declaration, which could define entities.
+    #[error("FDT has a document type declaration")]
+    DocType,
+    /// The root is not one `FDT-Instance` in a namespace of FLUTE.
+    #[error("FDT root element is {0:?}, expected FDT-Instance")]
+    Root(String),
+    /// A required attribute is missing.
+    #[error("FDT lacks attribute {0}")]
+    Missing(&'static str),
+    /// An attribute cannot be understood.
+    #[error("FDT attribute {attribute}={value:?}: {reason}")]
+    Attribute {
+        /// Its name.
+        attribute: String,
+        /// Its value, cut short.
+        value: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A segment that lies outside of its file, or is numbered past the last one.
+    #[error("FDT segment {index} of {count} at byte {offset} is not within a file of {file_length} bytes")]
+    Segment {
+        /// Number of the segment.
+        index: u32,
+        /// Number of segments.
+        count: u32,
+        /// Where it starts in the file, in bytes.
+        offset: u64,
+        /// Length of the file in bytes.
+        file_length: u64,
+    },
+    /// Two files have the same TOI.
+    #[error("FDT lists TOI {0} twice")]
+    DuplicateToi(u128),
+    /// `FEC-OTI-FEC-Encoding-ID` names a scheme that we do not know.
+    #[error("FDT names FEC Encoding ID {0}, which is unknown")]
+    UnknownScheme(u8),
+    /// The FEC parameters contradict each other.
+    #[error("FDT FEC parameters: {0}")]
+    Fti(#[from] crate::fti::FtiError),
+}
+
+impl Instance {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// The first thing found wrong with the document or with an attribute that we know.
+    pub fn parse(document: &[u8]) -> Result<Instance, FdtError> {
+        parse::instance(document)
+    }
+
+    /// Writes the document in UTF-8. Characters that XML 1.0 cannot hold (most control characters) become U+FFFD:
+    /// percent-encode locations first. A value beyond a bound of this module is written, but will not be parsed.
+    pub fn to_xml(&self) -> String {
+        xml::instance(self)
+    }
+
+    /// The FEC parameters of `file`, its attributes overriding the root's one by one.
+    ///
+    /// The transfer length is `Transfer-Length`, or `Content-Length` where no content encoding changes it.
+    ///
+    /// # Errors
+    /// [`FdtError::Missing`] where an attribute that the scheme needs is nowhere: `FEC-OTI-FEC-Encoding-ID` means that
+    /// the parameters come in EXT_FTI. Otherwise what makes them unusable.
+    pub fn fti(&self, file: &File) -> Result<crate::Fti, FdtError> {
+        file.oti.or(&self.oti).fti(self.transfer_length(file)?)
+    }
+
+    /// Length in bytes of the object that carries `file`.
+    ///
+    /// # Errors
+    /// [`FdtError::Missing`] if the table does not say it.
+    pub fn transfer_length(&self, file: &File) -> Result<u64, FdtError> {
+        let encoding = file.content_encoding.as_ref().or(self.content_encoding.as_ref());
+        let plain_length = file.content_length.filter(|_| encoding.is_none_or(|encoding| encoding == "null"));
+        file.transfer_length.or(plain_length).ok_or(FdtError::Missing("Transfer-Length"))
+    }
+}

@@ -1,0 +1,228 @@
+//! An FDT instance out of an XML document from the network.
+use super::oti::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
+use super::value::{Value, excerpt};
+use super::{
+    DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE, FDT_NAMESPACE_2005, FILES_MAX, FdtError, File,
+    HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes, Segment,
+};
+use quick_xml::events::attributes::Attribute;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::name::{Namespace, ResolveResult};
+use quick_xml::reader::NsReader;
+use std::collections::BTreeSet;
+
+pub(super) fn instance(document: &[u8]) -> Result<Instance, FdtError> {
+    if document.len() > DOCUMENT_LEN_MAX {
+        return Err(FdtError::TooMany { what: "bytes", max: DOCUMENT_LEN_MAX });
+    }
+    let text = std::str::from_utf8(document).map_err(|_| FdtError::Encoding)?;
+    let mut reader = NsReader::from_str(text.strip_prefix('\u{FEFF}').unwrap_or(text));
+    let mut parser = Parser::default();
+    loop {
+        let event = reader.read_event().map_err(|error| malformed(&reader, &error))?;
+        match event {
+            Event::Start(element) => parser.open(&reader, &element, true)?,
+            Event::Empty(element) => parser.open(&reader, &element, false)?,
+            // The reader refuses an end tag without its start.
+            Event::End(_) => parser.depth -= 1,
+            Event::DocType(_) => return Err(FdtError::DocType),
+            Event::Eof => return parser.finish(),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Default)]
+struct Parser {
+    /// Elements that are open.
+    depth: usize,
+    instance: Option<Instance>,
+    tois: BTreeSet<u128>,
+}
+
+impl Parser {
+    fn open(
+        &mut self,
+        reader: &NsReader<&[u8]>,
+        element: &BytesStart<'_>,
+        has_content: bool,
+    ) -> Result<(), FdtError> {
+        let (namespace, name) = reader.resolver().resolve_element(element.name());
+        let is_fdt = is_fdt_namespace(&namespace);
+        match (self.depth, &mut self.instance) {
+            (0, None) if is_fdt && name.as_ref() == "FDT-Instance" => {
+                self.instance = Some(root(reader, element)?);
+            }
+            (0, _) => return Err(FdtError::Root(excerpt(name.as_ref()))),
+            (1, Some(instance)) if is_fdt && name.as_ref() == "File" => {
+                if instance.files.len() == FILES_MAX {
+                    return Err(FdtError::TooMany { what: "files", max: FILES_MAX });
+                }
+                let file = file(reader, element)?;
+                if !self.tois.insert(file.toi) {
+                    return Err(FdtError::DuplicateToi(file.toi));
+                }
+                instance.files.push(file);
+            }
+            _ => {}
+        }
+        if self.depth == DEPTH_MAX {
+            return Err(FdtError::TooMany { what: "nested elements", max: DEPTH_MAX });
+        }
+        self.depth += usize::from(has_content);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Instance, FdtError> {
+        if self.depth > 0 { Err(FdtError::Truncated) } else { self.instance.ok_or(FdtError::Truncated) }
+    }
+}
+
+fn is_fdt_namespace(namespace: &ResolveResult<'_>) -> bool {
+    match namespace {
+        ResolveResult::Bound(Namespace(name)) => [FDT_NAMESPACE, FDT_NAMESPACE_2005].contains(name),
+        // Some senders leave the namespace out.
+        ResolveResult::Unbound => true,
+        ResolveResult::Unknown(_) => false,
+    }
+}
+
+fn malformed(reader: &NsReader<&[u8]>, error: &impl ToString) -> FdtError {
+    FdtError::Xml { position: reader.error_position(), reason: excerpt(&error.to_string()) }
+}
+
+/// The attributes of `element` that are FLUTE's own, which have no namespace, or Headwater's.
+fn attributes<'a>(
+    reader: &'a NsReader<&[u8]>,
+    element: &'a BytesStart<'_>,
+) -> impl Iterator<Item = Result<Known<'a>, FdtError>> {
+    element.attributes().filter_map(|attribute| match attribute {
+        Ok(attribute) => known(reader, attribute).map(Ok),
+        Err(error) => Some(Err(malformed(reader, &error))),
+    })
+}
+
+enum Known<'a> {
+    Flute(&'a str, Value<'a>),
+    Headwater(&'a str, Value<'a>),
+}
+
+fn known<'a>(reader: &NsReader<&[u8]>, attribute: Attribute<'a>) -> Option<Known<'a>> {
+    let position = reader.buffer_position();
+    let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
+    let value = Value { attribute, position };
+    match namespace {
+        ResolveResult::Unbound => Some(Known::Flute(name.into_inner(), value)),
+        ResolveResult::Bound(Namespace(HEADWATER_NAMESPACE)) => {
+            Some(Known::Headwater(name.into_inner(), value))
+        }
+        _ => None,
+    }
+}
+
+fn root(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Instance, FdtError> {
+    let (mut instance, mut expires) = (Instance::default(), None);
+    for attribute in attributes(reader, element) {
+        let Known::Flute(name, value) = attribute? else { continue };
+        match name {
+            "Expires" => expires = Some(value.number()?),
+            "Complete" => instance.complete = value.boolean()?,
+            "Content-Type" => instance.content_type = Some(value.string()?),
+            "Content-Encoding" => instance.content_encoding = Some(value.string()?),
+            name => oti_attribute(&mut instance.oti, name, &value)?,
+        }
+    }
+    instance.expires = expires.ok_or(FdtError::Missing("Expires"))?;
+    Ok(instance)
+}
+
+fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtError> {
+    let (mut file, mut location, mut segment) = (File::default(), None, SegmentParts::default());
+    for attribute in attributes(reader, element) {
+        match attribute? {
+            Known::Flute("TOI", value) => file.toi = value.toi()?,
+            Known::Flute("Content-Location", value) => location = Some(value.string()?),
+            Known::Flute("Content-Length", value) => file.content_length = Some(value.number()?),
+            Known::Flute("Transfer-Length", value) => file.transfer_length = Some(value.number()?),
+            Known::Flute("Content-Type", value) => file.content_type = Some(value.string()?),
+            Known::Flute("Content-Encoding", value) => file.content_encoding = Some(value.string()?),
+            Known::Flute("Content-MD5", value) => file.content_md5 = Some(value.md5()?),
+            Known::Flute(name, value) => oti_attribute(&mut file.oti, name, &value)?,
+            Known::Headwater(name, value) => {
+                headwater_attribute(&mut file.headwater, &mut segment, name, &value)?;
+            }
+        }
+    }
+    if file.toi == 0 {
+        return Err(FdtError::Missing("TOI"));
+    }
+    file.content_location = location.ok_or(FdtError::Missing("Content-Location"))?;
+    file.headwater.segment = segment.finish(file.content_length.unwrap_or(0))?;
+    Ok(file)
+}
+
+fn oti_attribute(oti: &mut OtiAttributes, name: &str, value: &Value<'_>) -> Result<(), FdtError> {
+    match name {
+        ENCODING_ID => oti.encoding_id = Some(value.number()?),
+        INSTANCE_ID => oti.instance_id = Some(value.number()?),
+        MAX_BLOCK => oti.max_block = Some(value.number()?),
+        SYMBOL_SIZE => oti.symbol_size = Some(value.number()?),
+        MAX_SYMBOLS => oti.max_symbols = Some(value.number()?),
+        SCHEME_SPECIFIC => oti.scheme_specific = Some(value.base64()?),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn headwater_attribute(
+    headwater: &mut Headwater,
+    segment: &mut SegmentParts,
+    name: &str,
+    value: &Value<'_>,
+) -> Result<(), FdtError> {
+    match name {
+        "Digest" => headwater.digest = Some(value.digest()?),
+        "Block-Digests" => headwater.block_digests = value.block_digests()?,
+        "Segment" => segment.index = Some(value.number()?),
+        "Segments" => segment.count = Some(value.number()?),
+        "Offset" => segment.offset = Some(value.number()?),
+        "File" => segment.file = Some(value.string()?),
+        "File-Length" => segment.file_length = Some(value.number()?),
+        "Mode" => headwater.mode = Some(value.mode()?),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The attributes of a [`Segment`]: all of them or none.
+#[derive(Default)]
+struct SegmentParts {
+    index: Option<u32>,
+    count: Option<u32>,
+    offset: Option<u64>,
+    file: Option<String>,
+    file_length: Option<u64>,
+}
+
+impl SegmentParts {
+    fn finish(self, content_length: u64) -> Result<Option<Segment>, FdtError> {
+        let SegmentParts { index: None, count: None, offset: None, file: None, file_length: None } = self
+        else {
+            return self.segment(content_length).map(Some);
+        };
+        Ok(None)
+    }
+
+    fn segment(self, content_length: u64) -> Result<Segment, FdtError> {
+        let index = self.index.ok_or(FdtError::Missing("hw:Segment"))?;
+        let count = self.count.ok_or(FdtError::Missing("hw:Segments"))?;
+        let offset = self.offset.ok_or(FdtError::Missing("hw:Offset"))?;
+        let file = self.file.ok_or(FdtError::Missing("hw:File"))?;
+        let file_length = self.file_length.ok_or(FdtError::Missing("hw:File-Length"))?;
+        let fits = offset.checked_add(content_length).is_some_and(|end| end <= file_length);
+        if index >= count || !fits {
+            return Err(FdtError::Segment { index, count, offset, file_length });
+        }
+        Ok(Segment { index, count, offset, file, file_length })
+    }
+}

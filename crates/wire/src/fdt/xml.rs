@@ -1,0 +1,106 @@
+//! An FDT instance as an XML document: fixed order of attributes, one element per line.
+use super::oti::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
+use super::{FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+pub(super) fn instance(instance: &Instance) -> String {
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<FDT-Instance");
+    attribute(&mut out, "xmlns", FDT_NAMESPACE);
+    if instance.files.iter().any(|file| file.headwater != Headwater::default()) {
+        attribute(&mut out, "xmlns:hw", HEADWATER_NAMESPACE);
+    }
+    attribute(&mut out, "Expires", &instance.expires.to_string());
+    optional(&mut out, "Complete", instance.complete.then_some("true"));
+    optional(&mut out, "Content-Type", instance.content_type.as_deref());
+    optional(&mut out, "Content-Encoding", instance.content_encoding.as_deref());
+    oti(&mut out, &instance.oti);
+    out.push_str(">\n");
+    instance.files.iter().for_each(|entry| file(&mut out, entry));
+    out.push_str("</FDT-Instance>\n");
+    out
+}
+
+fn file(out: &mut String, file: &File) {
+    out.push_str("  <File");
+    attribute(out, "TOI", &file.toi.to_string());
+    attribute(out, "Content-Location", &file.content_location);
+    optional_number(out, "Content-Length", file.content_length);
+    optional_number(out, "Transfer-Length", file.transfer_length);
+    optional(out, "Content-Type", file.content_type.as_deref());
+    optional(out, "Content-Encoding", file.content_encoding.as_deref());
+    optional(out, "Content-MD5", file.content_md5.map(|md5| BASE64_STANDARD.encode(md5)).as_deref());
+    oti(out, &file.oti);
+    headwater(out, &file.headwater);
+    out.push_str("/>\n");
+}
+
+fn oti(out: &mut String, oti: &OtiAttributes) {
+    optional_number(out, ENCODING_ID, oti.encoding_id.map(u64::from));
+    optional_number(out, INSTANCE_ID, oti.instance_id);
+    optional_number(out, MAX_BLOCK, oti.max_block);
+    optional_number(out, SYMBOL_SIZE, oti.symbol_size);
+    optional_number(out, MAX_SYMBOLS, oti.max_symbols);
+    optional(
+        out,
+        SCHEME_SPECIFIC,
+        oti.scheme_specific.as_ref().map(|info| BASE64_STANDARD.encode(info)).as_deref(),
+    );
+}
+
+fn headwater(out: &mut String, headwater: &Headwater) {
+    optional(out, "hw:Digest", headwater.digest.map(hex).as_deref());
+    if !headwater.block_digests.is_empty() {
+        attribute(out, "hw:Block-Digests", &BASE64_STANDARD.encode(headwater.block_digests.as_flattened()));
+    }
+    if let Some(segment) = &headwater.segment {
+        attribute(out, "hw:Segment", &segment.index.to_string());
+        attribute(out, "hw:Segments", &segment.count.to_string());
+        attribute(out, "hw:Offset", &segment.offset.to_string());
+        attribute(out, "hw:File", &segment.file);
+        attribute(out, "hw:File-Length", &segment.file_length.to_string());
+    }
+    optional(out, "hw:Mode", headwater.mode.map(|mode| format!("{mode:04o}")).as_deref());
+}
+
+fn optional(out: &mut String, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        attribute(out, name, value);
+    }
+}
+
+fn optional_number(out: &mut String, name: &str, value: Option<u64>) {
+    optional(out, name, value.map(|value| value.to_string()).as_deref());
+}
+
+fn attribute(out: &mut String, name: &str, value: &str) {
+    out.push(' ');
+    out.push_str(name);
+    out.push_str("=\"");
+    value.chars().for_each(|char| escaped(out, char));
+    out.push('"');
+}
+
+/// White space is written by number, because a reader turns it into plain spaces otherwise (XML 1.0 section 3.3.3).
+fn escaped(out: &mut String, char: char) {
+    match char {
+        '&' => out.push_str("&amp;"),
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '"' => out.push_str("&quot;"),
+        '\t' => out.push_str("&#9;"),
+        '\n' => out.push_str("&#10;"),
+        '\r' => out.push_str("&#13;"),
+        char if is_xml_char(char) => out.push(char),
+        _ => out.push('\u{FFFD}'),
+    }
+}
+
+/// Whether a document may hold `char` (XML 1.0 section 2.2).
+pub(super) fn is_xml_char(char: char) -> bool {
+    matches!(char, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..)
+}
+
+fn hex(digest: [u8; 32]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
