@@ -47,6 +47,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 step_fmt() {
     need_component rustfmt
     cargo fmt --all --check
+    # Its own workspace, because it needs compiler flags that the others must not have.
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
 }
 
 step_clippy() {
@@ -75,7 +77,7 @@ step_wasm() {
 }
 
 step_test() {
-    tests_log=$(mktemp)
+    tests_log=$scratch/tests.log
     cargo test --locked --workspace 2>&1 | tee "$tests_log"
     # Debug and release must put the same bytes on the wire.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
@@ -98,7 +100,8 @@ step_fuzz() {
     targets=$(cargo fuzz list)
     [ -n "$targets" ] || die "fuzz/ has no target"
     # libFuzzer needs unstable compiler flags; without a sanitizer the stable compiler has all the rest.
-    RUSTC_BOOTSTRAP=1 cargo fuzz build --sanitizer none
+    local -x RUSTC_BOOTSTRAP=1 RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
+    cargo fuzz build --sanitizer none
     for target in $targets; do fuzz_one "$target"; done
     notes+=("fuzz: $(wc -w <<<"$targets") targets, $FUZZ_SECONDS s each")
 }
@@ -120,13 +123,12 @@ step_interop() {
 
 # fuzz_one TARGET: new inputs go to a scratch corpus, so that a run leaves the checkout as it was.
 fuzz_one() {
-    local scratch seeds=()
-    scratch=$(mktemp -d)
+    local found="$scratch/corpus-$1" seeds=()
+    mkdir "$found"
     if [ -d "fuzz/corpus/$1" ]; then seeds=("fuzz/corpus/$1"); fi
     say "fuzz: $1"
-    RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none "$1" "$scratch" "${seeds[@]}" -- \
+    cargo fuzz run --sanitizer none "$1" "$found" "${seeds[@]}" -- \
         -max_total_time="$FUZZ_SECONDS" -print_final_stats=1 -verbosity=0
-    rm -rf "$scratch"
 }
 
 has_wasm_std() { [ -d "$(rustc --print sysroot)/lib/rustlib/$WASM/lib" ]; }
@@ -153,7 +155,10 @@ need_cargo() {
 
 need_apt() {
     local sudo=()
-    if [ "$(id -u)" != 0 ]; then sudo=(sudo); fi
+    if [ "$(id -u)" != 0 ]; then
+        have sudo || die "$1 is missing, and installing it needs root or sudo"
+        sudo=(sudo)
+    fi
     say "installing $1 (apt)"
     "${sudo[@]}" apt-get update -qq
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
@@ -162,6 +167,7 @@ need_apt() {
 # ---- running them ---------------------------------------------------------------------------------------------
 
 step=
+scratch=
 tests_log=
 notes=()
 table=()
@@ -179,7 +185,7 @@ run_step() {
 # Called on any exit: names the step that failed, if one did.
 at_exit() {
     local code=$?
-    if [ -n "$tests_log" ]; then rm -f "$tests_log"; fi
+    rm -rf "$scratch"
     if [ -n "$step" ]; then printf '\n==== %s: FAILED (exit code %d)\n' "$step" "$code" >&2; fi
 }
 
@@ -218,6 +224,7 @@ main() {
             ;;
         esac
     done
+    scratch=$(mktemp -d)
     trap at_exit EXIT
     for name in "${wanted[@]}"; do run_step "$name"; done
     summary
