@@ -1,0 +1,311 @@
+//! FDT instances: as we write them, as others do, and as nobody should.
+use headwater_wire::Fti;
+use headwater_wire::fdt::{
+    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, FILES_MAX, FdtError, File, Headwater,
+    Instance, OtiAttributes, Segment,
+};
+
+fn parse(xml: &str) -> Result<Instance, FdtError> {
+    Instance::parse(xml.as_bytes())
+}
+
+/// A root around `files`, which need no prefix declarations of their own.
+fn table(files: &str) -> String {
+    format!(
+        r#"<FDT-Instance xmlns="urn:ietf:params:xml:ns:fdt" xmlns:hw="urn:headwater:fdt:1" Expires="9">{files}</FDT-Instance>"#
+    )
+}
+
+fn parse_file(attributes: &str) -> Result<File, FdtError> {
+    let mut instance = parse(&table(&format!(r#"<File TOI="1" Content-Location="a" {attributes}/>"#)))?;
+    Ok(instance.files.remove(0))
+}
+
+/// The attribute that is refused.
+fn refused(attributes: &str) -> String {
+    match parse_file(attributes) {
+        Err(FdtError::Attribute { attribute, .. }) => attribute,
+        other => panic!("{attributes}: {other:?}"),
+    }
+}
+
+const RAPTORQ: Fti =
+    Fti::RaptorQ { transfer_length: 100_000, symbol_size: 1408, blocks: 2, sub_blocks: 1, alignment: 8 };
+
+fn ours() -> (Instance, &'static str) {
+    let headwater = Headwater {
+        digest: Some([0xA5; 32]),
+        block_digests: vec![[0; 16], [0xFF; 16]],
+        segment: Some(Segment {
+            index: 1,
+            count: 3,
+            offset: 100_000,
+            file: "a & b".into(),
+            file_length: 250_000,
+        }),
+        mode: Some(0o644),
+    };
+    let file = File {
+        toi: 7,
+        content_location: "a%20&%20b".into(),
+        content_length: Some(100_000),
+        transfer_length: Some(100_000),
+        content_md5: Some([0; 16]),
+        oti: OtiAttributes::from(&RAPTORQ),
+        headwater,
+        ..File::default()
+    };
+    let instance =
+        Instance { expires: 4_000_000_000, complete: true, files: vec![file], ..Instance::default() };
+    let xml = r#"<?xml version="1.0" encoding="UTF-8"?>
+<FDT-Instance xmlns="urn:ietf:params:xml:ns:fdt" xmlns:hw="urn:headwater:fdt:1" Expires="4000000000" Complete="true">
+  <File TOI="7" Content-Location="a%20&amp;%20b" Content-Length="100000" Transfer-Length="100000" Content-MD5="AAAAAAAAAAAAAAAAAAAAAA==" FEC-OTI-FEC-Encoding-ID="6" FEC-OTI-Encoding-Symbol-Length="1408" FEC-OTI-Scheme-Specific-Info="AgABCA==" hw:Digest="a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5" hw:Block-Digests="AAAAAAAAAAAAAAAAAAAAAP////////////////////8=" hw:Segment="1" hw:Segments="3" hw:Offset="100000" hw:File="a &amp; b" hw:File-Length="250000" hw:Mode="0644"/>
+</FDT-Instance>
+"#;
+    (instance, xml)
+}
+
+#[test]
+fn our_own_form_both_ways() {
+    let (instance, xml) = ours();
+    assert_eq!(instance.to_xml(), xml);
+    assert_eq!(parse(xml).as_ref(), Ok(&instance));
+    assert_eq!(instance.fti(&instance.files[0]), Ok(RAPTORQ));
+}
+
+/// What the `flute` crate 1.11.7 sent for two objects of 100 bytes; one MBMS namespace stands for eight.
+const FLUTE_CRATE: &str = r#"<?xml version="1.0" encoding="UTF-8"?><FDT-Instance xmlns="urn:IETF:metadata:2005:FLUTE:FDT" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:mbms2008="urn:3GPP:metadata:2008:MBMS:FLUTE:FDT_ext" xmlns:sv="urn:3gpp:metadata:2009:MBMS:schemaVersion" Expires="3908992400" FEC-OTI-FEC-Encoding-ID="0" FEC-OTI-FEC-Instance-ID="0" FEC-OTI-Maximum-Source-Block-Length="64" FEC-OTI-Encoding-Symbol-Length="1400" FEC-OTI-Max-Number-of-Encoding-Symbols="64" mbms2008:FullFDT="true"><File Content-Location="file:///a0&amp;b.txt" TOI="1" Content-Length="100" Transfer-Length="100" Content-Type="text/plain" Content-MD5="es7dGoSkz8tuehYAMkKUXg==" FEC-OTI-FEC-Encoding-ID="6" FEC-OTI-FEC-Instance-ID="0" FEC-OTI-Maximum-Source-Block-Length="100" FEC-OTI-Encoding-Symbol-Length="64" FEC-OTI-Max-Number-of-Encoding-Symbols="102" FEC-OTI-Scheme-Specific-Info="AQABBA=="><sv:delimiter>0</sv:delimiter><sv:delimiter>0</sv:delimiter></File><File Content-Location="file:///a1&amp;b.txt" TOI="2" Content-Length="100" Transfer-Length="100" Content-Type="text/plain" FEC-OTI-FEC-Encoding-ID="5" FEC-OTI-FEC-Instance-ID="0" FEC-OTI-Maximum-Source-Block-Length="60" FEC-OTI-Encoding-Symbol-Length="64" FEC-OTI-Max-Number-of-Encoding-Symbols="64"><sv:delimiter>0</sv:delimiter></File><sv:schemaVersion>4</sv:schemaVersion><sv:delimiter>0</sv:delimiter></FDT-Instance>"#;
+
+#[test]
+fn table_of_the_flute_crate() {
+    let instance = parse(FLUTE_CRATE).unwrap();
+    assert_eq!((instance.expires, instance.complete, instance.files.len()), (3_908_992_400, false, 2));
+    let [first, second] = &instance.files[..] else { panic!("two files") };
+    assert_eq!((first.toi, first.content_location.as_str()), (1, "file:///a0&b.txt"));
+    assert_eq!(first.content_type.as_deref(), Some("text/plain"));
+    // md5 of the bytes 0 to 99
+    assert_eq!(first.content_md5, Some(0x7ace_dd1a_84a4_cfcb_6e7a_1600_3242_945e_u128.to_be_bytes()));
+    assert_eq!(
+        instance.fti(first),
+        Ok(Fti::RaptorQ { transfer_length: 100, symbol_size: 64, blocks: 1, sub_blocks: 1, alignment: 4 })
+    );
+    assert_eq!(
+        instance.fti(second),
+        Ok(Fti::ReedSolomon { transfer_length: 100, symbol_size: 64, max_block: 60, max_symbols: 64 })
+    );
+}
+
+#[test]
+fn every_cut_of_a_table_is_refused() {
+    for xml in [ours().1.trim_end(), FLUTE_CRATE] {
+        for len in 0..xml.len() {
+            assert!(parse(&xml[..len]).is_err(), "{}", &xml[..len]);
+        }
+    }
+}
+
+#[test]
+fn file_attributes_override_the_root_one_by_one() {
+    let xml = r#"<FDT-Instance xmlns="urn:ietf:params:xml:ns:fdt" Expires="1" FEC-OTI-FEC-Encoding-ID="0"
+        FEC-OTI-Encoding-Symbol-Length="1000" FEC-OTI-Maximum-Source-Block-Length="50">
+        <File TOI="1" Content-Location="a" Content-Length="5"/>
+        <File TOI="2" Content-Location="b" Content-Length="5" Transfer-Length="4" Content-Encoding="gzip"
+              FEC-OTI-Encoding-Symbol-Length="500"/>
+        <File TOI="3" Content-Location="c" Content-Length="5" Content-Encoding="gzip"/>
+        <File TOI="4" Content-Location="d" Content-Length="5" FEC-OTI-FEC-Encoding-ID="5"/>
+        <File TOI="5" Content-Location="e" Content-Length="5" FEC-OTI-FEC-Encoding-ID="129"/>
+        <File TOI="6" Content-Location="f" Content-Length="5" FEC-OTI-Encoding-Symbol-Length="70000"/>
+        <File TOI="7" Content-Location="g" Content-Length="5" FEC-OTI-Encoding-Symbol-Length="0"/>
+    </FDT-Instance>"#;
+    let instance = parse(xml).unwrap();
+    let fti = |index: usize| instance.fti(&instance.files[index]);
+    assert_eq!(fti(0), Ok(Fti::NoCode { transfer_length: 5, symbol_size: 1000, max_block: 50 }));
+    assert_eq!(fti(1), Ok(Fti::NoCode { transfer_length: 4, symbol_size: 500, max_block: 50 }));
+    // Compressed, so its length on the wire is not its content length.
+    assert_eq!(fti(2), Err(FdtError::Missing("Transfer-Length")));
+    assert_eq!(fti(3), Err(FdtError::Missing("FEC-OTI-Max-Number-of-Encoding-Symbols")));
+    assert_eq!(fti(4), Err(FdtError::UnknownScheme(129)));
+    assert!(matches!(fti(5), Err(FdtError::Attribute { .. })));
+    assert!(matches!(fti(6), Err(FdtError::Fti(_))));
+    let bare = Instance::default();
+    let file = File { transfer_length: Some(1), ..File::default() };
+    assert_eq!(bare.fti(&file), Err(FdtError::Missing("FEC-OTI-FEC-Encoding-ID")));
+}
+
+#[test]
+fn prefixes_are_free_and_the_rest_is_skipped() {
+    let xml = r#"<?xml version="1.0"?><!-- note -->
+        <f:FDT-Instance xmlns:f="urn:ietf:params:xml:ns:fdt" xmlns:x="urn:x" xmlns:own="urn:headwater:fdt:1"
+            Expires=" 5 " Complete="1" x:Expires="6" Colour="blue">
+          text &amp; more
+          <x:File TOI="8" Content-Location="not ours"/>
+          <f:Group><f:File TOI="9" Content-Location="too deep"/></f:Group>
+          <f:File Content-Location='a' TOI='7' own:Mode="755" x:Mode="1" own:Future="2"><f:File TOI="9"/></f:File>
+        </f:FDT-Instance>"#;
+    let instance = parse(xml).unwrap();
+    assert_eq!((instance.expires, instance.complete), (5, true));
+    let [file] = &instance.files[..] else { panic!("one file") };
+    assert_eq!((file.toi, file.headwater.mode), (7, Some(0o755)));
+}
+
+#[test]
+fn complete_takes_every_form_of_a_boolean() {
+    let complete = |value: &str| {
+        parse(&format!(r#"<FDT-Instance Expires="1" Complete="{value}"/>"#)).map(|instance| instance.complete)
+    };
+    assert_eq!([complete("1"), complete("true")], [Ok(true), Ok(true)]);
+    assert_eq!([complete("0"), complete("false")], [Ok(false), Ok(false)]);
+    assert!(matches!(complete("yes"), Err(FdtError::Attribute { .. })));
+}
+
+#[test]
+fn entities_are_the_predefined_ones() {
+    let location = |value: &str| {
+        let xml = table(&format!(r#"<File TOI="1" Content-Location="{value}"/>"#));
+        parse(&xml).map(|mut instance| instance.files.remove(0).content_location)
+    };
+    assert_eq!(location("&lt;&gt;&amp;&quot;&apos;&#65;&#x42;").as_deref(), Ok("<>&\"'AB"));
+    assert!(matches!(location("&nbsp;"), Err(FdtError::Xml { .. })));
+    assert!(matches!(location("&#1;"), Err(FdtError::Attribute { .. })));
+    assert!(matches!(location("&#0;"), Err(FdtError::Xml { .. })));
+}
+
+#[test]
+fn document_types_are_refused() {
+    let xml = format!(r#"<!DOCTYPE FDT-Instance [<!ENTITY a "b">]>{}"#, table(""));
+    assert_eq!(parse(&xml), Err(FdtError::DocType));
+}
+
+#[test]
+fn other_documents_are_refused() {
+    let root = |name: &str| Err(FdtError::Root(name.into()));
+    assert_eq!(parse("<html/>"), root("html"));
+    assert_eq!(parse(r#"<FDT-Instance xmlns="urn:other" Expires="1"/>"#), root("FDT-Instance"));
+    assert_eq!(parse(r#"<FDT-Instance Expires="1"/><FDT-Instance Expires="1"/>"#), root("FDT-Instance"));
+    assert_eq!(parse(""), Err(FdtError::Truncated));
+    assert_eq!(
+        parse(r#"<FDT-Instance Expires="1"><File"#).map_err(|error| matches!(error, FdtError::Xml { .. })),
+        Err(true)
+    );
+    assert_eq!(parse(r#"<FDT-Instance Expires="1">"#), Err(FdtError::Truncated));
+    assert!(matches!(parse(r#"<FDT-Instance Expires="1"></File>"#), Err(FdtError::Xml { .. })));
+    assert!(matches!(parse("</FDT-Instance>"), Err(FdtError::Xml { .. })));
+    assert_eq!(Instance::parse(b"<FDT-Instance Expires='1' Content-Type='\xFF'/>"), Err(FdtError::Encoding));
+}
+
+#[test]
+fn required_attributes_are_required() {
+    assert_eq!(parse("<FDT-Instance/>"), Err(FdtError::Missing("Expires")));
+    assert_eq!(parse(&table(r#"<File Content-Location="a"/>"#)), Err(FdtError::Missing("TOI")));
+    assert_eq!(parse(&table(r#"<File TOI="1"/>"#)), Err(FdtError::Missing("Content-Location")));
+}
+
+#[test]
+fn numbers_stay_in_their_range() {
+    let toi = |toi: &str| parse(&table(&format!(r#"<File TOI="{toi}" Content-Location="a"/>"#))).map(|_| ());
+    assert_eq!(toi("5192296858534827628530496329220095"), Ok(()));
+    for bad in
+        ["0", "-1", "x", "", "5192296858534827628530496329220096", "340282366920938463463374607431768211456"]
+    {
+        assert!(matches!(toi(bad), Err(FdtError::Attribute { .. })), "{bad}");
+    }
+    assert!(matches!(parse(r#"<FDT-Instance Expires="4294967296"/>"#), Err(FdtError::Attribute { .. })));
+    assert_eq!(refused(r#"Content-Length="18446744073709551616""#), "Content-Length");
+    assert_eq!(refused(r#"FEC-OTI-FEC-Encoding-ID="256""#), "FEC-OTI-FEC-Encoding-ID");
+}
+
+#[test]
+fn each_toi_once() {
+    let xml = table(r#"<File TOI="1" Content-Location="a"/><File TOI="01" Content-Location="b"/>"#);
+    assert_eq!(parse(&xml), Err(FdtError::DuplicateToi(1)));
+}
+
+#[test]
+fn digests_have_their_lengths() {
+    assert_eq!(refused(r#"Content-MD5="AAAA""#), "Content-MD5");
+    assert_eq!(refused(r#"Content-MD5="*""#), "Content-MD5");
+    assert_eq!(refused(r#"hw:Digest="abc""#), "hw:Digest");
+    assert_eq!(refused(&format!(r#"hw:Digest="{}""#, "0".repeat(62))), "hw:Digest");
+    assert_eq!(refused(&format!(r#"hw:Digest="{}é""#, "0".repeat(62))), "hw:Digest");
+    assert_eq!(refused(r#"hw:Block-Digests="AAAA""#), "hw:Block-Digests");
+    let upper = parse_file(&format!(r#"hw:Digest="{}""#, "AB".repeat(32))).unwrap();
+    assert_eq!(upper.headwater.digest, Some([0xAB; 32]));
+}
+
+#[test]
+fn modes_are_permission_bits() {
+    assert_eq!(parse_file(r#"hw:Mode="7777""#).unwrap().headwater.mode, Some(0o7777));
+    for bad in ["10000", "8", "", "-1"] {
+        assert_eq!(refused(&format!(r#"hw:Mode="{bad}""#)), "hw:Mode");
+    }
+}
+
+#[test]
+fn segments_are_whole_and_within_their_file() {
+    let segment = |index: u32, offset: u64, length: u64| {
+        parse_file(&format!(
+            r#"Content-Length="{length}" hw:Segment="{index}" hw:Segments="2" hw:Offset="{offset}" hw:File="f" hw:File-Length="10""#
+        ))
+    };
+    let expected = Segment { index: 1, count: 2, offset: 6, file: "f".into(), file_length: 10 };
+    assert_eq!(segment(1, 6, 4).unwrap().headwater.segment, Some(expected));
+    for (index, offset, length) in [(2, 0, 1), (1, 6, 5), (0, 11, 0), (0, 1, u64::MAX)] {
+        assert!(
+            matches!(segment(index, offset, length), Err(FdtError::Segment { .. })),
+            "{index} {offset} {length}"
+        );
+    }
+    assert_eq!(parse_file(r#"hw:Segment="0""#), Err(FdtError::Missing("hw:Segments")));
+    assert_eq!(parse_file(r#"hw:File-Length="0""#), Err(FdtError::Missing("hw:Segment")));
+}
+
+#[test]
+fn bounds_hold() {
+    let too_many = |what, max| FdtError::TooMany { what, max };
+    let long = format!(r#"Content-Type="{}""#, "a".repeat(ATTRIBUTE_LEN_MAX + 1));
+    assert_eq!(parse_file(&long), Err(too_many("bytes in an attribute", ATTRIBUTE_LEN_MAX)));
+
+    let mut file = File { toi: 1, ..File::default() };
+    file.headwater.block_digests = vec![[1; 16]; BLOCK_DIGESTS_MAX];
+    let mut instance = Instance { files: vec![file], ..Instance::default() };
+    assert_eq!(parse(&instance.to_xml()).as_ref(), Ok(&instance));
+    instance.files[0].headwater.block_digests = vec![[1; 16]; BLOCK_DIGESTS_MAX + 1];
+    assert!(matches!(
+        parse(&instance.to_xml()),
+        Err(FdtError::TooMany { what: "bytes in an attribute", .. })
+    ));
+
+    let files = |count: u128| (1..=count).map(|toi| File { toi, ..File::default() }).collect();
+    let most = Instance { files: files(FILES_MAX as u128), ..Instance::default() };
+    assert_eq!(parse(&most.to_xml()).map(|instance| instance.files.len()), Ok(FILES_MAX));
+    let more = Instance { files: files(FILES_MAX as u128 + 1), ..Instance::default() };
+    assert_eq!(parse(&more.to_xml()), Err(too_many("files", FILES_MAX)));
+
+    let nested = |depth: usize| table(&format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth)));
+    assert!(parse(&nested(DEPTH_MAX - 1)).is_ok());
+    assert_eq!(parse(&nested(DEPTH_MAX)), Err(too_many("nested elements", DEPTH_MAX)));
+
+    let padded = |len: usize| table(&" ".repeat(len - table("").len()));
+    assert!(parse(&padded(DOCUMENT_LEN_MAX)).is_ok());
+    assert_eq!(parse(&padded(DOCUMENT_LEN_MAX + 1)), Err(too_many("bytes", DOCUMENT_LEN_MAX)));
+}
+
+#[test]
+fn errors_quote_little_of_the_document() {
+    let name = "x".repeat(100_000);
+    for xml in [
+        format!("<{name}/>"),
+        format!("<FDT-Instance Expires='{}'/>", &name[..8000]),
+        format!("<a></{name}>"),
+    ] {
+        assert!(parse(&xml).unwrap_err().to_string().len() < 300);
+    }
+}
+
+#[test]
+fn characters_that_xml_cannot_hold_are_replaced() {
+    let file = File { toi: 1, content_location: "a\u{1}b\tc\nd\re".into(), ..File::default() };
+    let instance = Instance { files: vec![file], ..Instance::default() };
+    let parsed = parse(&instance.to_xml()).unwrap();
+    assert_eq!(parsed.files[0].content_location, "a\u{FFFD}b\tc\nd\re");
+}

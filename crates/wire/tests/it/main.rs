@@ -1,0 +1,8 @@
+//! One test binary: literal packets, round trips, and bytes that are wrong on purpose.
+mod alc;
+mod cci;
+mod fdt;
+mod fti;
+mod hex;
+mod lct;
+mod properties;
