@@ -1,0 +1,264 @@
+//! Network interfaces: which exist, which one was meant, and which one the kernel would use for a group.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::sys::socket::SockaddrStorage;
+
+use super::route::interface_towards;
+
+/// A network interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// The kernel's index of it, from 1.
+    pub index: u32,
+    /// The IPv4 address to send from: the one it was looked up by, else its first.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The IPv6 address to send from: the one it was looked up by, else its first that is not link-local, else its first.
+    pub ipv6: Option<Ipv6Addr>,
+    /// All its addresses, in the kernel's order.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it is up.
+    pub up: bool,
+    /// Whether it claims to carry multicast. Loopback interfaces do not claim it, yet they do.
+    pub multicast: bool,
+    /// Whether it reaches this machine only.
+    pub loopback: bool,
+}
+
+/// Why no interface could be chosen.
+#[derive(Debug, thiserror::Error)]
+pub enum InterfaceError {
+    /// The kernel would not list its interfaces.
+    #[error("the network interfaces could not be listed")]
+    List(#[source] io::Error),
+    /// Nothing has that name or address.
+    #[error("no interface has the name or address `{wanted}`; there are: {}", Candidates(.candidates))]
+    Unknown {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        candidates: Vec<Interface>,
+    },
+    /// The interface exists but is down.
+    #[error("interface {name} is down; bring it up with `ip link set dev {name} up`")]
+    Down {
+        /// Its name.
+        name: String,
+    },
+    /// The interface has no address of the group's family to send from.
+    #[error("interface {name} has no {family} address to send from; give it one, or choose among: {}", Candidates(.candidates))]
+    NoAddress {
+        /// Its name.
+        name: String,
+        /// `IPv4` or `IPv6`.
+        family: &'static str,
+        /// Interfaces that have one.
+        candidates: Vec<Interface>,
+    },
+    /// The routing table does not say where the group is.
+    #[error(
+        "the routing table has no route to {group}; name an interface, or add a route to it. There are: {}",
+        Candidates(.candidates)
+    )]
+    NoRoute {
+        /// The group.
+        group: IpAddr,
+        /// What there is.
+        candidates: Vec<Interface>,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The route to the group leads to loopback, which nobody else can hear.
+    #[error(
+        "the route to {group} leads to {name}, which reaches this machine only; name an interface: {}",
+        Candidates(.candidates)
+    )]
+    OnlyLoopback {
+        /// The group.
+        group: IpAddr,
+        /// The loopback interface.
+        name: String,
+        /// What there is.
+        candidates: Vec<Interface>,
+    },
+}
+
+impl Interface {
+    /// All interfaces, in the kernel's order.
+    ///
+    /// # Errors
+    /// [`InterfaceError::List`].
+    pub fn list() -> Result<Vec<Self>, InterfaceError> {
+        let mut interfaces = Vec::<Self>::new();
+        for entry in getifaddrs().map_err(|errno| InterfaceError::List(errno.into()))? {
+            let known = interfaces.iter().position(|interface| interface.name == entry.interface_name);
+            let position = match known {
+                Some(position) => position,
+                None => {
+                    // Gone since it was listed: as if it had never been there.
+                    let Some(interface) = Self::unaddressed(&entry) else {
+                        continue;
+                    };
+                    interfaces.push(interface);
+                    interfaces.len() - 1
+                }
+            };
+            if let Some(address) = entry.address.as_ref().and_then(ip_address) {
+                interfaces[position].add_address(address);
+            }
+        }
+        Ok(interfaces)
+    }
+
+    /// The interface with this name or address, such as `eth0` or `192.0.2.1`. An address chooses what to send from.
+    ///
+    /// # Errors
+    /// [`InterfaceError::Unknown`] with all that exist, [`InterfaceError::Down`], [`InterfaceError::List`].
+    pub fn find(wanted: &str) -> Result<Self, InterfaceError> {
+        let interfaces = Self::list()?;
+        let address = wanted.parse::<IpAddr>().ok();
+        let found = interfaces.iter().find(|interface| match address {
+            Some(address) => interface.addresses.contains(&address),
+            None => interface.name == wanted,
+        });
+        let Some(mut interface) = found.cloned() else {
+            return Err(InterfaceError::Unknown { wanted: wanted.to_owned(), candidates: interfaces });
+        };
+        if !interface.up {
+            return Err(InterfaceError::Down { name: interface.name });
+        }
+        if let Some(address) = address {
+            interface.prefer(address);
+        }
+        Ok(interface)
+    }
+
+    /// The interface that the kernel's route to `group` leads to. Never a loopback interface: those must be named.
+    ///
+    /// # Errors
+    /// [`InterfaceError::NoRoute`], [`InterfaceError::OnlyLoopback`], [`InterfaceError::List`].
+    pub fn default_for(group: IpAddr) -> Result<Self, InterfaceError> {
+        let candidates = Self::list()?;
+        let index = match interface_towards(group) {
+            Ok(index) => index,
+            Err(source) => return Err(InterfaceError::NoRoute { group, candidates, source }),
+        };
+        let found = candidates.iter().find(|interface| interface.index == index);
+        match found.cloned() {
+            Some(interface) if interface.loopback => {
+                Err(InterfaceError::OnlyLoopback { group, name: interface.name, candidates })
+            }
+            Some(interface) => Ok(interface),
+            None => Err(InterfaceError::Unknown { wanted: format!("index {index}"), candidates }),
+        }
+    }
+
+    /// The address to bind for groups of the given family, with its scope, and `port`.
+    ///
+    /// # Errors
+    /// [`InterfaceError::NoAddress`] when the interface has none.
+    pub fn bind_address(&self, ipv4: bool, port: u16) -> Result<SocketAddr, InterfaceError> {
+        let address = if ipv4 {
+            self.ipv4.map(|address| SocketAddr::from((address, port)))
+        } else {
+            self.ipv6.map(|address| {
+                let scope = if address.is_unicast_link_local() { self.index } else { 0 };
+                SocketAddrV6::new(address, port, 0, scope).into()
+            })
+        };
+        match address {
+            Some(address) => Ok(address),
+            None => {
+                let mut candidates = Self::list()?;
+                candidates.retain(|other| other.addresses.iter().any(|a| a.is_ipv4() == ipv4));
+                Err(InterfaceError::NoAddress {
+                    name: self.name.clone(),
+                    family: if ipv4 { "IPv4" } else { "IPv6" },
+                    candidates,
+                })
+            }
+        }
+    }
+
+    fn unaddressed(entry: &InterfaceAddress) -> Option<Self> {
+        Some(Self {
+            name: entry.interface_name.clone(),
+            index: if_nametoindex(entry.interface_name.as_str()).ok()?,
+            ipv4: None,
+            ipv6: None,
+            addresses: Vec::new(),
+            up: entry.flags.contains(InterfaceFlags::IFF_UP),
+            multicast: entry.flags.contains(InterfaceFlags::IFF_MULTICAST),
+            loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+        })
+    }
+
+    fn add_address(&mut self, address: IpAddr) {
+        self.addresses.push(address);
+        match address {
+            IpAddr::V4(address) => {
+                self.ipv4.get_or_insert(address);
+            }
+            IpAddr::V6(address) => {
+                let better = self
+                    .ipv6
+                    .is_none_or(|old| old.is_unicast_link_local() && !address.is_unicast_link_local());
+                if better {
+                    self.ipv6 = Some(address);
+                }
+            }
+        }
+    }
+
+    fn prefer(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.ipv4 = Some(address),
+            IpAddr::V6(address) => self.ipv6 = Some(address),
+        }
+    }
+}
+
+/// `eth0 (192.0.2.1, fe80::1)`.
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut notes = self.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>();
+        if self.loopback {
+            notes.push("this machine only".to_owned());
+        }
+        if !self.up {
+            notes.push("down".to_owned());
+        }
+        if notes.is_empty() {
+            notes.push("no address".to_owned());
+        }
+        write!(f, "{} ({})", self.name, notes.join(", "))
+    }
+}
+
+/// Shows a list of interfaces within an error.
+struct Candidates<'a>(&'a [Interface]);
+
+impl fmt::Display for Candidates<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        for (i, interface) in self.0.iter().enumerate() {
+            write!(f, "{}{interface}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+fn ip_address(address: &SockaddrStorage) -> Option<IpAddr> {
+    if let Some(address) = address.as_sockaddr_in() {
+        return Some(address.ip().into());
+    }
+    address.as_sockaddr_in6().map(|address| address.ip().into())
+}

@@ -1,0 +1,322 @@
+//! The receiving socket: joins and leaves channels, and reads what arrives on them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use headwater_proto::ChannelId;
+use quinn_udp::RecvMeta;
+use rustix::io::Errno;
+use socket2::InterfaceIndexOrAddress;
+use tracing::{debug, warn};
+
+use super::batch::{RecvBatch, datagrams};
+use super::channels::Channels;
+use super::endpoint::{BufferSize, Endpoint, OpenError};
+use super::interface::Interface;
+use super::sys;
+
+/// How a receiving socket is opened.
+#[derive(Clone, Debug)]
+pub struct ReceiverOptions {
+    /// Where to receive. Default: where the kernel's route to the group leads.
+    pub interface: Option<Interface>,
+    /// Receive from this address only (source-specific multicast, RFC 4607). Default: from anyone.
+    pub source: Option<IpAddr>,
+    /// Receive buffer in bytes. Default: 4 MiB, about a second of 15 Mbit/s in full datagrams.
+    pub receive_buffer_bytes: usize,
+}
+
+impl Default for ReceiverOptions {
+    fn default() -> Self {
+        Self { interface: None, source: None, receive_buffer_bytes: 4 << 20 }
+    }
+}
+
+/// Why a channel could not be joined or left.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipError {
+    /// The session has no such channel.
+    #[error("there is no channel {channel}: the session has {count}, counted from 0")]
+    NoSuchChannel {
+        /// The channel asked for.
+        channel: u16,
+        /// How many there are.
+        count: u16,
+    },
+    /// Not even a fresh socket may join.
+    #[error(
+        "the kernel lets a socket join no group ({group}); raise net.ipv4.igmp_max_memberships or net.core.optmem_max"
+    )]
+    Exhausted {
+        /// The group.
+        group: IpAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel refused.
+    #[error("cannot {attempt} group {group} on {interface}; is the interface still up?")]
+    Refused {
+        /// `join` or `leave`.
+        attempt: &'static str,
+        /// The group.
+        group: IpAddr,
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The channel needs one more socket, and that could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// What a receiving socket has counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounters {
+    /// Datagrams handed over.
+    pub datagrams: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Datagrams dropped because they were sent to none of the session's groups.
+    pub foreign_group: u64,
+    /// Datagrams dropped because they came from another source than the one wanted.
+    pub foreign_source: u64,
+    /// Datagrams that the kernel dropped, mostly because the receive buffer was full.
+    pub kernel_drops: u64,
+}
+
+/// Receives the channels that are joined. Under the name of one it may be several sockets: the kernel limits the
+/// memberships of each, and a group is joined on exactly one, so that each datagram arrives once.
+#[derive(Debug)]
+pub struct ReceiverSocket {
+    channels: Channels,
+    options: ReceiverOptions,
+    interface: Interface,
+    receive_buffer: BufferSize,
+    /// At least one. Grows to what the most memberships held at once need and does not shrink.
+    sockets: Vec<MemberSocket>,
+    /// By channel: the index in `sockets` of the one that has joined it.
+    memberships: Vec<Option<usize>>,
+    /// Socket to read first, so that none starves the others.
+    next: usize,
+    counters: ReceiverCounters,
+}
+
+#[derive(Debug)]
+struct MemberSocket {
+    endpoint: Endpoint,
+    /// It refused a membership for want of room and has left none since.
+    full: bool,
+}
+
+impl ReceiverSocket {
+    /// Opens the socket on the groups' port, which other receivers of this machine may share. Nothing is joined yet.
+    ///
+    /// # Errors
+    /// When there is no such interface, the port is held by someone who does not share it, or the source's IP version
+    /// is not the groups'.
+    pub fn open(channels: &Channels, options: &ReceiverOptions) -> Result<Self, OpenError> {
+        let group = channels.base().ip();
+        if let Some(from) = options.source.filter(|from| from.is_ipv4() != group.is_ipv4()) {
+            return Err(OpenError::SourceFamily { from, group });
+        }
+        if channels.is_source_specific() && options.source.is_none() {
+            warn!(%group, "no source named for a source-specific group: routers will not serve it");
+        }
+        let interface = match &options.interface {
+            Some(interface) => interface.clone(),
+            None => Interface::default_for(group)?,
+        };
+        let (socket, receive_buffer) = MemberSocket::open(channels, options)?;
+        debug!(
+            %group, port = channels.port(), channels = channels.count(), interface = %interface,
+            source = ?options.source, ?receive_buffer, "opened a receiving socket"
+        );
+        Ok(Self {
+            channels: *channels,
+            options: options.clone(),
+            interface,
+            receive_buffer,
+            sockets: vec![socket],
+            memberships: vec![None; usize::from(channels.count())],
+            next: 0,
+            counters: ReceiverCounters::default(),
+        })
+    }
+
+    /// Joins a channel; joining it twice changes nothing. Opens another socket when those there are can join no more.
+    ///
+    /// # Errors
+    /// [`MembershipError`]. The channel is then not joined.
+    pub fn join(&mut self, channel: ChannelId) -> Result<(), MembershipError> {
+        let group = self.group(channel)?;
+        if self.memberships[usize::from(channel.0)].is_some() {
+            return Ok(());
+        }
+        for index in 0..self.sockets.len() {
+            if self.sockets[index].full {
+                continue;
+            }
+            match self.join_on(&self.sockets[index].endpoint, group) {
+                Ok(()) => {
+                    self.memberships[usize::from(channel.0)] = Some(index);
+                    return Ok(());
+                }
+                Err(error) if is_exhausted(&error) => self.sockets[index].full = true,
+                Err(source) => return Err(self.refused("join", group, source)),
+            }
+        }
+        self.join_on_another(channel, group)
+    }
+
+    /// Leaves a channel; leaving one that is not joined changes nothing. What had arrived before may still be read.
+    ///
+    /// # Errors
+    /// [`MembershipError`]. The channel then counts as left: its interface is gone.
+    pub fn leave(&mut self, channel: ChannelId) -> Result<(), MembershipError> {
+        let group = self.group(channel)?;
+        let Some(index) = self.memberships[usize::from(channel.0)].take() else {
+            return Ok(());
+        };
+        self.sockets[index].full = false;
+        let socket = &self.sockets[index].endpoint.socket;
+        let result = match (group, self.options.source) {
+            (_, Some(source)) => sys::leave_source(socket.as_fd(), self.interface.index, group, source),
+            (IpAddr::V4(group), None) => {
+                socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(self.interface.index))
+            }
+            (IpAddr::V6(group), None) => socket.leave_multicast_v6(&group, self.interface.index),
+        };
+        result.map_err(|source| self.refused("leave", group, source))
+    }
+
+    /// Whether a channel is joined.
+    pub fn is_joined(&self, channel: ChannelId) -> bool {
+        self.memberships.get(usize::from(channel.0)).is_some_and(Option::is_some)
+    }
+
+    /// Replaces what is in `batch` by the datagrams that are waiting, and says how many. Never blocks. On 0 wait for
+    /// readability; more may be waiting after any other result.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
+        batch.clear();
+        let first = self.next;
+        for step in 0..self.sockets.len() {
+            if batch.is_full() {
+                break;
+            }
+            let index = (first + step) % self.sockets.len();
+            self.next = (index + 1) % self.sockets.len();
+            let (channels, source, counters) = (&self.channels, self.options.source, &mut self.counters);
+            batch.read(&self.sockets[index].endpoint, |meta| {
+                counters.admit(channels, source, meta).map(Some)
+            })?;
+        }
+        Ok(batch.len())
+    }
+
+    /// What to wait on until there is something to read. Changes when channels are joined.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(|socket| socket.endpoint.as_fd())
+    }
+
+    /// The groups.
+    pub const fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    /// The interface it receives on.
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The receive buffer of each of its sockets.
+    pub const fn receive_buffer(&self) -> BufferSize {
+        self.receive_buffer
+    }
+
+    /// What it has counted. Asks the kernel for its drops.
+    pub fn counters(&self) -> ReceiverCounters {
+        let drops = |socket: &MemberSocket| sys::datagrams_dropped(socket.endpoint.as_fd()).unwrap_or(0);
+        ReceiverCounters {
+            kernel_drops: self.sockets.iter().map(|socket| u64::from(drops(socket))).sum(),
+            ..self.counters
+        }
+    }
+
+    fn group(&self, channel: ChannelId) -> Result<IpAddr, MembershipError> {
+        let address = self.channels.address(channel);
+        address
+            .map(|address| address.ip())
+            .ok_or(MembershipError::NoSuchChannel { channel: channel.0, count: self.channels.count() })
+    }
+
+    fn join_on(&self, endpoint: &Endpoint, group: IpAddr) -> io::Result<()> {
+        let (socket, index) = (&endpoint.socket, self.interface.index);
+        match (group, self.options.source) {
+            (_, Some(source)) => sys::join_source(socket.as_fd(), index, group, source),
+            (IpAddr::V4(group), None) => {
+                socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
+            }
+            (IpAddr::V6(group), None) => socket.join_multicast_v6(&group, index),
+        }
+    }
+
+    fn join_on_another(&mut self, channel: ChannelId, group: IpAddr) -> Result<(), MembershipError> {
+        let (socket, _) = MemberSocket::open(&self.channels, &self.options)?;
+        match self.join_on(&socket.endpoint, group) {
+            Ok(()) => {}
+            Err(source) if is_exhausted(&source) => {
+                return Err(MembershipError::Exhausted { group, source });
+            }
+            Err(source) => return Err(self.refused("join", group, source)),
+        }
+        self.memberships[usize::from(channel.0)] = Some(self.sockets.len());
+        self.sockets.push(socket);
+        debug!(%group, sockets = self.sockets.len(), "opened another socket: those there were can join no more groups");
+        Ok(())
+    }
+
+    fn refused(&self, attempt: &'static str, group: IpAddr, source: io::Error) -> MembershipError {
+        MembershipError::Refused { attempt, group, interface: self.interface.name.clone(), source }
+    }
+}
+
+impl MemberSocket {
+    fn open(channels: &Channels, options: &ReceiverOptions) -> Result<(Self, BufferSize), OpenError> {
+        let any = if channels.is_ipv4() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        } else {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        };
+        let endpoint = Endpoint::open(SocketAddr::new(any, channels.port()), true)?;
+        let buffer = endpoint.set_receive_buffer(options.receive_buffer_bytes)?;
+        Ok((Self { endpoint, full: false }, buffer))
+    }
+}
+
+impl ReceiverCounters {
+    /// Counts a message, and says which channel it belongs to or that it is to be dropped.
+    fn admit(&mut self, channels: &Channels, source: Option<IpAddr>, meta: &RecvMeta) -> Option<ChannelId> {
+        let count = datagrams(meta.len, meta.stride) as u64;
+        let Some(channel) = meta.dst_ip.and_then(|group| channels.channel_of(group)) else {
+            self.foreign_group += count;
+            return None;
+        };
+        if source.is_some_and(|source| source != meta.addr.ip()) {
+            self.foreign_source += count;
+            return None;
+        }
+        self.datagrams += count;
+        self.bytes += meta.len as u64;
+        Some(channel)
+    }
+}
+
+/// Whether a socket can join no more: IPv4 says `ENOBUFS`, both say `ENOMEM` when `net.core.optmem_max` is reached.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
+}
