@@ -1,1 +1,59 @@
-//! Placeholder.
+//! Every sender, receiver and router of Headwater as a state machine.
+//!
+//! There is no socket, clock, thread or entropy in this crate: time, chance, files and datagrams are arguments. The
+//! same machines run in the simulator (virtual time), on real sockets, and in this crate's own tests.
+//!
+//! # The contract
+//!
+//! A [`Machine`] is driven by three calls:
+//!
+//! * [`Machine::handle`] gives it a datagram or tells it that time has passed;
+//! * [`Machine::poll_output`] takes what it wants done: datagrams, joins, leaves, events, in one ordered queue;
+//! * [`Machine::poll_timeout`] says when to come back.
+//!
+//! Rules for the driver:
+//!
+//! 1. `now` never goes back, over all calls.
+//! 2. After every input or batch of inputs of one instant, and after every call that changes a machine, drain it with
+//!    [`drain`]: only then are its state and its timeout up to date.
+//! 3. Come back at `poll_timeout` or soon after. Coming late is harmless (it costs smoothness); coming early or
+//!    for no reason is too.
+//! 4. `poll_output` writes a datagram at the start of the buffer handed in, at least [`DATAGRAM_BYTES_MAX`] long. A
+//!    driver that moves the buffer on after each one ends with a batch, back to back, ready for one system call.
+//!
+//! Rules for the machine:
+//!
+//! 1. Nothing from the network panics, or returns an error upward: it is counted with a reason, and dropped.
+//! 2. No allocation per packet in steady state. Every queue and table has a stated bound.
+//! 3. The same inputs give the same outputs, byte for byte, on every machine.
+//!
+//! # Layout
+//!
+//! | module | what |
+//! |---|---|
+//! | [`machine`] | the contract |
+//! | [`time`], [`rate`], [`rng`], [`timers`], [`pacing`] | its vocabulary |
+//! | [`control`] | what every congestion control is to the rest; [`fixed`] is the plainest |
+//! | [`measure`] | loss and rates |
+//! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
+
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod delivery;
+pub mod fixed;
+pub mod machine;
+pub mod measure;
+pub mod pacing;
+pub mod rate;
+pub mod rng;
+pub mod time;
+pub mod timers;
+
+pub use machine::{
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Outlet, Output, Router,
+    Transmit, drain,
+};
+pub use rate::{Rate, Size};
+pub use rng::Seed;
+pub use time::{Duration, Instant};

@@ -1,0 +1,113 @@
+//! What every congestion control is to the rest: a schedule of departures at the sender, a set of memberships at
+//! the receiver. It knows rates, losses and channels, never files.
+
+use headwater_wire::Cci;
+
+use crate::machine::{ChannelId, Datagram, Ecn};
+use crate::time::{Duration, Instant};
+
+/// A packet that a sender may send now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// The channel it goes to.
+    pub channel: ChannelId,
+    /// The level of that channel now: 0 for the base, higher ones are held by fewer receivers.
+    pub level: u16,
+    /// Congestion control information for the LCT header.
+    pub cci: Cci,
+    /// The ECN field to send it with.
+    pub ecn: Ecn,
+}
+
+/// The sending side of a congestion control: which channel sends next, and when.
+pub trait SenderControl {
+    /// Number of channels of the session; a channel is below it.
+    fn channels(&self) -> u16;
+
+    /// Number of levels; a departure's level is below it.
+    fn levels(&self) -> u16;
+
+    /// When the next packet may leave; `None` while it may not send at all.
+    fn next_departure(&self) -> Option<Instant>;
+
+    /// The departure due at `now`, if one is. It stays due until [`SenderControl::departed`].
+    fn departure(&self, now: Instant) -> Option<Departure>;
+
+    /// The departure that is due was used for a packet of `bytes` of UDP payload.
+    fn departed(&mut self, now: Instant, bytes: usize);
+
+    /// A datagram from a receiver. Controls that take no feedback ignore it.
+    fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
+
+    /// The next timeout that is not a departure (a rate to adapt, a slot to end).
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Time has come to `now`.
+    fn timeout(&mut self, _now: Instant) {}
+}
+
+/// A packet that arrived, as a congestion control sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The channel it was sent to.
+    pub channel: ChannelId,
+    /// Congestion control information of the LCT header.
+    pub cci: &'a Cci,
+    /// The ECN field it arrived with.
+    pub ecn: Ecn,
+    /// Bytes of UDP payload.
+    pub bytes: usize,
+}
+
+/// A wish to join or leave a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// Join the channel's group.
+    Join(ChannelId),
+    /// Leave the channel's group.
+    Leave(ChannelId),
+}
+
+/// What a receiving control has measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reception {
+    /// Packets received.
+    pub packets: u64,
+    /// Packets known to be lost: holes in the channels' sequence numbers.
+    pub lost: u64,
+    /// Packets that came with ECN's congestion mark.
+    pub marked: u64,
+}
+
+/// The receiving side of a congestion control: which channels to hold.
+pub trait ReceiverControl {
+    /// Begins, or begins again after [`ReceiverControl::stop`]: asks for the base channel.
+    fn start(&mut self, now: Instant);
+
+    /// Gives up every channel. What was measured stays.
+    fn stop(&mut self, now: Instant);
+
+    /// A packet of the session arrived on a channel.
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
+
+    /// The next membership to change; polled until `None` after every call above.
+    fn poll_membership(&mut self) -> Option<Membership>;
+
+    /// What was measured so far.
+    fn reception(&self) -> Reception;
+
+    /// When to call [`ReceiverControl::timeout`].
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Time has come to `now`.
+    fn timeout(&mut self, _now: Instant) {}
+}
+
+/// How long a late driver may send faster than its rate to catch up; see [`crate::pacing::Pacer`].
+///
+/// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
+pub const BURST: Duration = Duration::from_millis(10);

@@ -1,0 +1,11 @@
+//! The FDT on the way: cut into symbols at the sender, put together again at the receiver.
+
+mod assembly;
+mod carousel;
+
+pub(super) use assembly::{Assembly, Progress};
+pub(super) use carousel::FdtCarousel;
+pub use carousel::FdtTooLarge;
+
+/// Longest FDT instance in bytes, compressed or not, at both ends.
+pub const FDT_BYTES_MAX: usize = 16 << 20;

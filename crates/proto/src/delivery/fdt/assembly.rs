@@ -1,0 +1,211 @@
+use std::io::Read;
+use std::sync::Arc;
+
+use flate2::read::{DeflateDecoder, GzDecoder, ZlibDecoder};
+use headwater_fec::{BlockCodec, Partition, Repair};
+use headwater_wire::extensions::ContentEncoding;
+use headwater_wire::{Fti, PayloadId};
+
+use super::FDT_BYTES_MAX;
+use crate::delivery::object::{Codecs, partition_of};
+
+/// An FDT instance being put together in memory, by any code that we know. At most [`FDT_BYTES_MAX`] of source symbols
+/// and as much of repair symbols.
+#[derive(Debug)]
+pub struct Assembly {
+    instance_id: u32,
+    fti: Fti,
+    encoding: Option<ContentEncoding>,
+    partition: Partition,
+    codec: Arc<dyn BlockCodec>,
+    /// All blocks, each padded to whole symbols.
+    body: Vec<u8>,
+    blocks: Vec<Block>,
+    blocks_left: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    received: Vec<bool>,
+    repairs: Vec<(u32, Vec<u8>)>,
+    have: u32,
+    done: bool,
+}
+
+/// What a symbol did.
+pub enum Progress {
+    /// Nothing: known already, or useless.
+    Useless,
+    /// It was needed, and more are.
+    Needed,
+    /// The instance is whole: its XML.
+    Whole(Vec<u8>),
+    /// The instance cannot be read.
+    Broken,
+}
+
+impl Assembly {
+    /// Begins an instance; `None` when its parameters are unusable or its length is above [`FDT_BYTES_MAX`].
+    pub fn new(instance_id: u32, fti: Fti, encoding: Option<ContentEncoding>) -> Option<Self> {
+        if fti.transfer_length() == 0 || fti.transfer_length() > FDT_BYTES_MAX as u64 {
+            return None;
+        }
+        let partition = partition_of(&fti).ok()?;
+        // A symbol size far above the length would make the padding the larger part.
+        let padded = partition.symbols().checked_mul(u64::from(partition.symbol_size()))?;
+        let padded = usize::try_from(padded).ok().filter(|bytes| *bytes <= FDT_BYTES_MAX + (1 << 16))?;
+        let codec = Codecs::default().of(&fti).ok()?;
+        let blocks = usize::try_from(partition.blocks()).ok()?;
+        Some(Self {
+            instance_id,
+            fti,
+            encoding,
+            codec,
+            body: vec![0; padded],
+            blocks: vec![Block::default(); blocks],
+            blocks_left: blocks,
+            partition,
+        })
+    }
+
+    /// Whether a packet with these parameters is of this instance.
+    pub fn is_of(&self, instance_id: u32, fti: &Fti) -> bool {
+        self.instance_id == instance_id && self.fti == *fti
+    }
+
+    /// The instance's number.
+    pub fn instance_id(&self) -> u32 {
+        self.instance_id
+    }
+
+    /// Takes a symbol.
+    pub fn put(&mut self, id: PayloadId, payload: &[u8]) -> Progress {
+        let Some(spec) = self.partition.block(id.sbn) else { return Progress::Useless };
+        let size = usize::from(self.partition.symbol_size());
+        let k = spec.symbols;
+        let start = usize::try_from(spec.first_symbol).expect("within FDT_BYTES_MAX") * size;
+        let block = &mut self.blocks[id.sbn as usize];
+        let limit = self.codec.encoding_symbols(k);
+        if block.done || id.esi >= limit || payload.is_empty() || payload.len() > size {
+            return Progress::Useless;
+        }
+        if block.received.is_empty() {
+            block.received = vec![false; k as usize];
+        }
+        if id.esi < k {
+            if core::mem::replace(&mut block.received[id.esi as usize], true) {
+                return Progress::Useless;
+            }
+            let at = start + id.esi as usize * size;
+            self.body[at..at + payload.len()].copy_from_slice(payload);
+        } else {
+            let known = block.repairs.iter().any(|(esi, _)| *esi == id.esi);
+            if known || payload.len() != size || block.repairs.len() >= k as usize + 8 {
+                return Progress::Useless;
+            }
+            block.repairs.push((id.esi, payload.to_vec()));
+        }
+        block.have += 1;
+        if block.have < k || !self.solve(id.sbn as usize, k, start) {
+            return Progress::Needed;
+        }
+        self.blocks_left -= 1;
+        if self.blocks_left > 0 { Progress::Needed } else { self.unpack() }
+    }
+
+    fn solve(&mut self, index: usize, k: u32, start: usize) -> bool {
+        let size = usize::from(self.partition.symbol_size());
+        let block = &mut self.blocks[index];
+        let missing: Vec<u32> = (0..k).filter(|esi| !block.received[*esi as usize]).collect();
+        let repairs: Vec<Repair<'_>> =
+            block.repairs.iter().map(|(esi, data)| Repair { esi: *esi, data }).collect();
+        let bytes = &mut self.body[start..start + k as usize * size];
+        block.done = missing.is_empty() || self.codec.decode(k, bytes, &missing, &repairs).is_ok();
+        if block.done {
+            block.repairs = Vec::new();
+        }
+        block.done
+    }
+
+    fn unpack(&self) -> Progress {
+        let length = usize::try_from(self.partition.transfer_length()).expect("within FDT_BYTES_MAX");
+        let body = &self.body[..length];
+        let limit = FDT_BYTES_MAX as u64 + 1;
+        let mut xml = Vec::new();
+        let read = match self.encoding {
+            None | Some(ContentEncoding::Null) => {
+                xml = body.to_vec();
+                Ok(0)
+            }
+            Some(ContentEncoding::Zlib) => ZlibDecoder::new(body).take(limit).read_to_end(&mut xml),
+            Some(ContentEncoding::Deflate) => DeflateDecoder::new(body).take(limit).read_to_end(&mut xml),
+            Some(ContentEncoding::Gzip) => GzDecoder::new(body).take(limit).read_to_end(&mut xml),
+            Some(ContentEncoding::Other(_)) => return Progress::Broken,
+        };
+        if read.is_err() || xml.len() > FDT_BYTES_MAX { Progress::Broken } else { Progress::Whole(xml) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_wire::fdt::{File, Instance};
+
+    use super::super::FdtCarousel;
+    use super::*;
+
+    fn instance(files: u32) -> Instance {
+        let file =
+            |toi: u32| File { toi: toi.into(), content_location: format!("f/{toi}"), ..File::default() };
+        Instance { files: (1..=files).map(file).collect(), ..Instance::default() }
+    }
+
+    fn carry(files: u32, keep: impl Fn(usize) -> bool) -> (usize, Vec<u8>) {
+        let instance = instance(files);
+        let mut carousel = FdtCarousel::new(&instance, 7, 256).unwrap();
+        let first = carousel.next();
+        let mut assembly = Assembly::new(7, first.fti, first.encoding).unwrap();
+        for count in 0.. {
+            let symbol = carousel.next();
+            if keep(count)
+                && let Progress::Whole(xml) = assembly.put(symbol.payload_id, symbol.payload)
+            {
+                assert_eq!(xml, instance.to_xml().into_bytes());
+                return (count, xml);
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn an_instance_arrives_plain_or_compressed_from_any_start_with_loss() {
+        for files in [1, 3, 500] {
+            carry(files, |_| true);
+            carry(files, |count| count % 3 != 1);
+        }
+    }
+
+    #[test]
+    fn hostile_parameters_are_refused() {
+        let fti = |transfer_length, symbol_size| Fti::NoCode { transfer_length, symbol_size, max_block: 1 };
+        assert!(Assembly::new(0, fti(0, 100), None).is_none());
+        assert!(Assembly::new(0, fti(1 << 40, 100), None).is_none());
+        assert!(Assembly::new(0, fti(u64::MAX, 1), None).is_none());
+    }
+
+    #[test]
+    fn a_compressed_bomb_is_broken_not_unpacked() {
+        let bomb = {
+            use std::io::Write;
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+            encoder.write_all(&vec![b' '; FDT_BYTES_MAX + 10]).unwrap();
+            encoder.finish().unwrap()
+        };
+        let fti = Fti::NoCode { transfer_length: bomb.len() as u64, symbol_size: 60_000, max_block: 1 };
+        let mut assembly = Assembly::new(0, fti, Some(ContentEncoding::Gzip)).unwrap();
+        let mut last = Progress::Useless;
+        for (sbn, chunk) in bomb.chunks(60_000).enumerate() {
+            last = assembly.put(PayloadId { sbn: u32::try_from(sbn).unwrap(), esi: 0 }, chunk);
+        }
+        assert!(matches!(last, Progress::Broken));
+    }
+}

@@ -1,0 +1,105 @@
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use headwater_fec::{Block, Partition};
+use headwater_wire::extensions::{ContentEncoding, FdtExtension};
+use headwater_wire::fdt::Instance;
+use headwater_wire::{Fti, PayloadId};
+
+use super::FDT_BYTES_MAX;
+
+/// Source symbols of a block of the FDT (Compact No-Code, so the number only has to fit its 16 bits).
+const BLOCK_SYMBOLS: u32 = 4_096;
+/// An FDT of more symbols than this is compressed: a receiver needs all of them.
+const PLAIN_SYMBOLS_MAX: usize = 4;
+/// FLUTE version 2 (RFC 6726).
+const VERSION: u8 = 2;
+
+/// The FDT instance of a session would be longer than any receiver takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the description of the session has {bytes} bytes, more than {FDT_BYTES_MAX}; send fewer files or an archive"
+)]
+pub struct FdtTooLarge {
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// An FDT instance as a cycle of symbols.
+#[derive(Clone, Debug)]
+pub struct FdtCarousel {
+    instance_id: u32,
+    body: Vec<u8>,
+    encoding: Option<ContentEncoding>,
+    partition: Partition,
+    /// Next block and symbol in it.
+    next: (u32, u32),
+}
+
+/// A symbol of the FDT and all that its packet says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct FdtSymbol<'a> {
+    pub extension: FdtExtension,
+    pub fti: Fti,
+    pub encoding: Option<ContentEncoding>,
+    pub payload_id: PayloadId,
+    pub payload: &'a [u8],
+    /// Whether it is the last one of the instance.
+    pub last: bool,
+}
+
+impl FdtCarousel {
+    /// Cuts an instance into symbols of `symbol_size` bytes.
+    pub fn new(instance: &Instance, instance_id: u32, symbol_size: u16) -> Result<Self, FdtTooLarge> {
+        let xml = instance.to_xml().into_bytes();
+        let (body, encoding) = if xml.len() > PLAIN_SYMBOLS_MAX * usize::from(symbol_size) {
+            (gzip(&xml), Some(ContentEncoding::Gzip))
+        } else {
+            (xml.clone(), None)
+        };
+        if xml.len() > FDT_BYTES_MAX {
+            return Err(FdtTooLarge { bytes: xml.len() });
+        }
+        let partition = Partition::new(body.len() as u64, symbol_size, BLOCK_SYMBOLS)
+            .expect("an instance within FDT_BYTES_MAX has below 2^16 blocks of 4096 symbols");
+        Ok(Self { instance_id, body, encoding, partition, next: (0, 0) })
+    }
+
+    /// The next symbol, round and round.
+    pub fn next(&mut self) -> FdtSymbol<'_> {
+        let (sbn, esi) = self.next;
+        let block = self.partition.block(sbn).expect("the position is inside the partition");
+        self.next = self.after(block, esi);
+        let size = u64::from(self.partition.symbol_size());
+        let start = usize::try_from(block.offset + u64::from(esi) * size).expect("below FDT_BYTES_MAX");
+        let end = self.body.len().min(start + usize::from(self.partition.symbol_size()));
+        FdtSymbol {
+            extension: FdtExtension { version: VERSION, instance_id: self.instance_id },
+            fti: Fti::NoCode {
+                transfer_length: self.body.len() as u64,
+                symbol_size: self.partition.symbol_size(),
+                max_block: BLOCK_SYMBOLS,
+            },
+            encoding: self.encoding,
+            payload_id: PayloadId { sbn, esi },
+            payload: &self.body[start..end],
+            last: self.next == (0, 0),
+        }
+    }
+
+    fn after(&self, block: Block, esi: u32) -> (u32, u32) {
+        if esi + 1 < block.symbols {
+            (block.sbn, esi + 1)
+        } else if block.sbn + 1 < self.partition.blocks() {
+            (block.sbn + 1, 0)
+        } else {
+            (0, 0)
+        }
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("writing to memory does not fail")
+}

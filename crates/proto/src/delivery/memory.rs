@@ -1,0 +1,219 @@
+//! Content in memory, for tests and simulations: same bytes, same order, no files.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use headwater_fec::{BlockEncoder, Repair};
+
+use super::digest::{Digest, block_digest};
+use super::plan::SessionPlan;
+use super::store::{
+    BlockJob, FileIndex, FileSpec, ObjectIndex, ObjectSpec, Source, SourceError, Store, StoreError,
+    StoreReport,
+};
+
+/// Files in memory as a source of symbols; blocks are encoded when their first repair symbol is asked for.
+#[derive(Debug)]
+pub struct MemorySource {
+    objects: Vec<MemoryObject>,
+    symbol_size: usize,
+    encoders: BTreeMap<(usize, u32), Box<dyn BlockEncoder>>,
+}
+
+#[derive(Debug)]
+struct MemoryObject {
+    bytes: Arc<[u8]>,
+    partition: headwater_fec::Partition,
+    codec: Arc<dyn headwater_fec::BlockCodec>,
+}
+
+impl MemorySource {
+    /// The contents of the planned files, in their order.
+    ///
+    /// # Panics
+    /// When the contents are not of the planned number and lengths.
+    pub fn new(plan: &SessionPlan, contents: &[&[u8]]) -> Self {
+        assert_eq!(contents.len(), plan.files().len(), "one content for each file");
+        let part = |start: u64, bytes: u64| -> core::ops::Range<usize> {
+            let index = |at: u64| usize::try_from(at).expect("content in memory");
+            index(start)..index(start + bytes)
+        };
+        let object = |object: &super::plan::PlannedObject| MemoryObject {
+            bytes: Arc::from(&contents[object.file][part(object.offset, object.partition.transfer_length())]),
+            partition: object.partition,
+            codec: Arc::clone(&object.codec),
+        };
+        Self {
+            objects: plan.objects().iter().map(object).collect(),
+            symbol_size: plan
+                .objects()
+                .first()
+                .map_or(0, |object| usize::from(object.partition.symbol_size())),
+            encoders: BTreeMap::new(),
+        }
+    }
+
+    /// The digests of each object's blocks, as [`super::Sender::new`] wants them.
+    pub fn digests(&self) -> Vec<Vec<Digest>> {
+        let digests = |object: &MemoryObject| {
+            (0..object.partition.blocks()).map(|sbn| block_digest(object.block(sbn))).collect()
+        };
+        self.objects.iter().map(digests).collect()
+    }
+}
+
+impl MemoryObject {
+    fn block(&self, sbn: u32) -> &[u8] {
+        let block = self.partition.block(sbn).expect("a block of the plan");
+        let start = usize::try_from(block.offset).expect("content in memory");
+        &self.bytes[start..start + usize::try_from(block.bytes).expect("content in memory")]
+    }
+}
+
+impl Source for MemorySource {
+    fn read_symbol(
+        &mut self,
+        object: usize,
+        sbn: u32,
+        esi: u32,
+        symbol: &mut [u8],
+    ) -> Result<(), SourceError> {
+        let content = &self.objects[object];
+        let block = content.block(sbn);
+        let k = content.partition.block(sbn).expect("a block of the plan").symbols;
+        if esi < k {
+            let start = esi as usize * self.symbol_size;
+            let part = &block[start..block.len().min(start + self.symbol_size)];
+            symbol[..part.len()].copy_from_slice(part);
+            symbol[part.len()..].fill(0);
+            return Ok(());
+        }
+        let failed = |error: headwater_fec::FecError| SourceError(error.to_string());
+        let encoder = match self.encoders.entry((object, sbn)) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                let mut padded = block.to_vec();
+                padded.resize(k as usize * self.symbol_size, 0);
+                entry.insert(content.codec.encoder(k, &padded).map_err(failed)?)
+            }
+        };
+        encoder.symbol(esi, symbol).map_err(failed)
+    }
+}
+
+/// A store in memory that decodes at once.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    files: Vec<(FileSpec, Vec<u8>)>,
+    done: Vec<FileIndex>,
+    objects: Vec<ObjectSpec>,
+    slots: BTreeMap<(u16, u32), Vec<u8>>,
+    reports: VecDeque<StoreReport>,
+    /// Most bytes of files taken; more is refused.
+    bytes_max: u64,
+    bytes: u64,
+}
+
+impl MemoryStore {
+    /// A store for at most `bytes_max` bytes of files.
+    pub fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, ..Self::default() }
+    }
+
+    /// The files that were finished, with their names, in order of completion.
+    pub fn finished(&self) -> impl Iterator<Item = (&FileSpec, &[u8])> {
+        self.done.iter().map(|file| {
+            let (spec, bytes) = &self.files[file.0];
+            (spec, bytes.as_slice())
+        })
+    }
+
+    /// Slots for repair symbols that were ever in use.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn range(&self, object: ObjectIndex, sbn: u32) -> (usize, core::ops::Range<usize>) {
+        let spec = &self.objects[object.0];
+        let block = spec.partition.block(sbn).expect("a block of the object");
+        let start = usize::try_from(spec.offset + block.offset).expect("content in memory");
+        (spec.file.0, start..start + usize::try_from(block.bytes).expect("content in memory"))
+    }
+}
+
+impl Store for MemoryStore {
+    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<(), StoreError> {
+        debug_assert_eq!(file.0, self.files.len(), "files count up");
+        let bytes = self.bytes.saturating_add(spec.bytes);
+        let fits = bytes <= self.bytes_max;
+        let length = if fits { usize::try_from(spec.bytes).expect("within bytes_max") } else { 0 };
+        self.files.push((spec.clone(), vec![0; length]));
+        if !fits {
+            return Err(StoreError(format!("{} bytes do not fit", spec.bytes)));
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) {
+        debug_assert!(object.0 >= self.objects.len(), "objects count up");
+        // Objects of refused files are never announced: fill the gap.
+        self.objects.resize_with(object.0 + 1, || spec.clone());
+    }
+
+    fn write_source(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        esi: u32,
+        symbol: &[u8],
+    ) -> Result<(), StoreError> {
+        let (file, range) = self.range(object, sbn);
+        let size = usize::from(self.objects[object.0].partition.symbol_size());
+        let block = &mut self.files[file].1[range];
+        let part = &mut block[esi as usize * size..];
+        let length = part.len().min(symbol.len());
+        part[..length].copy_from_slice(&symbol[..length]);
+        Ok(())
+    }
+
+    fn write_repair(&mut self, object: ObjectIndex, slot: u32, symbol: &[u8]) -> Result<(), StoreError> {
+        let size = self.objects[object.0].partition.symbol_size();
+        self.slots.insert((size, slot), symbol.to_vec());
+        Ok(())
+    }
+
+    fn finish_block(&mut self, job: BlockJob) {
+        let BlockJob { object, sbn, .. } = job;
+        let (file, range) = self.range(object, sbn);
+        let spec = &self.objects[object.0];
+        let size = spec.partition.symbol_size();
+        let k = spec.partition.block(sbn).expect("a block of the object").symbols;
+        let repair = |repair: &super::store::StoredRepair| Repair {
+            esi: repair.esi,
+            data: &self.slots[&(size, repair.slot)],
+        };
+        let repairs: Vec<Repair<'_>> = job.repairs.iter().map(repair).collect();
+        let mut block = self.files[file].1[range.clone()].to_vec();
+        block.resize(k as usize * usize::from(size), 0);
+        let decoded =
+            job.missing.is_empty() || spec.codec.decode(k, &mut block, &job.missing, &repairs).is_ok();
+        self.reports.push_back(if decoded {
+            block.truncate(range.len());
+            let digest = block_digest(&block);
+            self.files[file].1[range].copy_from_slice(&block);
+            StoreReport::BlockDone { object, sbn, digest }
+        } else {
+            StoreReport::BlockNeedsMore { object, sbn }
+        });
+    }
+
+    fn finish_file(&mut self, file: FileIndex) {
+        self.done.push(file);
+        self.reports.push_back(StoreReport::FileDone(file));
+    }
+
+    fn poll_report(&mut self) -> Option<StoreReport> {
+        self.reports.pop_front()
+    }
+}

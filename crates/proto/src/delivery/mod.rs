@@ -1,0 +1,40 @@
+//! File delivery: objects and FEC over one congestion control, on ALC/LCT with FLUTE's FDT.
+//!
+//! ```text
+//! files -> SessionPlan -> Carousel -> Sender (any SenderControl) ~~ datagrams ~~> Receiver (any ReceiverControl) -> Store
+//!              |                        ^
+//!              +--- FDT, once a second -+
+//! ```
+//!
+//! Content is an argument: a [`Sender`] asks a [`Source`] for symbols, a [`Receiver`] gives them to a [`Store`].
+//! [`MemoryStore`] and [`MemorySource`] serve tests and simulations.
+//!
+//! Sources: RFC 5775 (ALC), RFC 6726 (FLUTE), RFC 5052 (blocks); the sequencer paper for the order of sending.
+
+mod carousel;
+mod digest;
+mod fdt;
+mod memory;
+mod name;
+mod object;
+mod offsets;
+mod plan;
+mod receiver;
+mod sender;
+mod store;
+
+pub use carousel::{Carousel, CarouselBlock, Visit};
+pub use digest::{Digest, ShortDigest, block_digest, file_digest, hex};
+pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
+pub use memory::{MemorySource, MemoryStore};
+pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
+pub use offsets::bisecting_offsets;
+pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SessionPlan};
+pub use receiver::{
+    BLOCKS_MAX, Drops, FileProgress, PENDING_BYTES, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats,
+};
+pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
+pub use store::{
+    BlockJob, FileIndex, FileSpec, ObjectIndex, ObjectSpec, Source, SourceError, Store, StoreError,
+    StoreReport, StoredRepair,
+};

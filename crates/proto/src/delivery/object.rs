@@ -1,0 +1,71 @@
+//! From FEC object transmission information to blocks and a codec.
+
+use std::sync::Arc;
+
+use headwater_fec::{BlockCodec, FecError, Parameters, Partition, PartitionError, Scheme, codec};
+use headwater_wire::Fti;
+
+/// The blocks of an object (RFC 5052, section 9.1; RFC 6330, section 4.4.1.2).
+pub fn partition_of(fti: &Fti) -> Result<Partition, PartitionError> {
+    let (length, size) = (fti.transfer_length(), fti.symbol_size());
+    match *fti {
+        Fti::RaptorQ { blocks, .. } => Partition::with_blocks(length, size, u32::from(blocks)),
+        Fti::NoCode { max_block, .. } => Partition::new(length, size, max_block),
+        Fti::LdpcStaircase(ldpc) | Fti::LdpcTriangle(ldpc) => Partition::new(length, size, ldpc.max_block),
+        Fti::ReedSolomon { max_block, .. } => Partition::new(length, size, u32::from(max_block)),
+        Fti::ReedSolomonM { max_block, .. } => Partition::new(length, size, u32::from(max_block)),
+    }
+}
+
+/// The codecs of a session. Objects of one code and symbol size share a codec, and with it RaptorQ's plans.
+#[derive(Clone, Debug, Default)]
+pub struct Codecs {
+    known: Vec<(Parameters, Arc<dyn BlockCodec>)>,
+}
+
+/// Codecs kept; a session of ours has one, a hostile one could name thousands.
+const CODECS_MAX: usize = 128;
+
+impl Codecs {
+    /// The codec of an object.
+    pub fn of(&mut self, fti: &Fti) -> Result<Arc<dyn BlockCodec>, FecError> {
+        let parameters = parameters(fti);
+        if let Some((_, codec)) = self.known.iter().find(|(known, _)| *known == parameters) {
+            return Ok(Arc::clone(codec));
+        }
+        let codec = codec(parameters)?;
+        if self.known.len() < CODECS_MAX {
+            self.known.push((parameters, Arc::clone(&codec)));
+        }
+        Ok(codec)
+    }
+}
+
+fn parameters(fti: &Fti) -> Parameters {
+    let symbol_size = fti.symbol_size();
+    match *fti {
+        Fti::NoCode { .. } => Parameters::no_code(symbol_size),
+        Fti::ReedSolomon { max_block, max_symbols, .. } => {
+            Parameters::reed_solomon(symbol_size, max_block.into(), max_symbols.into())
+        }
+        // The same code as id 5 as long as m is 8, which is all that `Fti` admits.
+        Fti::ReedSolomonM { max_block, max_symbols, .. } => {
+            Parameters::reed_solomon(symbol_size, max_block.into(), max_symbols.into())
+        }
+        // Al changes nothing while N is 1, and N is 1 for all whose codec can be made: one codec serves them all.
+        Fti::RaptorQ { sub_blocks, .. } => {
+            let mut parameters = Parameters::raptorq(symbol_size);
+            parameters.sub_blocks = sub_blocks;
+            parameters
+        }
+        Fti::LdpcStaircase(_) => uncoded(Scheme::LdpcStaircase, symbol_size),
+        Fti::LdpcTriangle(_) => uncoded(Scheme::LdpcTriangle, symbol_size),
+    }
+}
+
+/// A scheme that has no codec yet: asking for one says so.
+fn uncoded(scheme: Scheme, symbol_size: u16) -> Parameters {
+    let mut parameters = Parameters::no_code(symbol_size);
+    parameters.scheme = scheme;
+    parameters
+}

@@ -1,0 +1,75 @@
+//! The application scheduler's offsets (Birk and Crupnicoff, INFOCOM 2003, as used by Lucas et al. 2010).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Offsets of `places` places on a ring of `blocks` blocks: the first is 0, and each next one is the middle of the
+/// longest interval between those already used, `start + floor(length / 2)`; ties take the smallest start.
+///
+/// A receiver that holds the first L places meets as many different blocks as it can before the first duplicate. With
+/// more places than blocks the offsets repeat in the same order. O(places log places).
+///
+/// # Panics
+/// When there is no block.
+pub fn bisecting_offsets(blocks: u64, places: usize) -> Vec<u64> {
+    assert!(blocks > 0, "a ring has at least one block");
+    let mut intervals = BinaryHeap::from([(blocks, Reverse(0_u64))]);
+    let mut offsets = vec![0];
+    let distinct = usize::try_from(blocks).unwrap_or(usize::MAX).min(places);
+    while offsets.len() < distinct {
+        let (length, Reverse(start)) = intervals.pop().expect("fewer offsets than blocks leave an interval");
+        let half = length / 2;
+        offsets.push(start + half);
+        intervals.push((half, Reverse(start)));
+        intervals.push((length - half, Reverse(start + half)));
+    }
+    (0..places).map(|place| offsets[place % offsets.len()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_papers_tables() {
+        assert_eq!(bisecting_offsets(8, 4), [0, 4, 2, 6]);
+        assert_eq!(bisecting_offsets(8, 8), [0, 4, 2, 6, 1, 3, 5, 7]);
+        assert_eq!(bisecting_offsets(10, 10), [0, 5, 2, 7, 3, 8, 1, 4, 6, 9]);
+    }
+
+    #[test]
+    fn more_places_than_blocks_repeat() {
+        assert_eq!(bisecting_offsets(1, 3), [0, 0, 0]);
+        assert_eq!(bisecting_offsets(2, 5), [0, 1, 0, 1, 0]);
+    }
+
+    /// "Blocks sent before the first duplicate, with L levels received": sequencer table, as sixteenths of B.
+    #[test]
+    fn blocks_before_the_first_duplicate() {
+        let blocks = 1_600;
+        for (levels, sixteenths) in [
+            (1, 16),
+            (2, 16),
+            (3, 12),
+            (4, 16),
+            (5, 10),
+            (6, 12),
+            (7, 14),
+            (8, 16),
+            (9, 9),
+            (10, 10),
+            (12, 12),
+            (16, 16),
+        ] {
+            let offsets = bisecting_offsets(blocks, levels);
+            let mut seen = BTreeSet::new();
+            let first_duplicate =
+                (0..blocks).find(|b| offsets.iter().any(|offset| !seen.insert((b + offset) % blocks)));
+            // A duplicate ends the count within the buffer that has it.
+            let sent = first_duplicate.map_or(blocks, |b| b * levels as u64);
+            assert_eq!(sent, blocks * sixteenths / 16, "{levels} levels");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! From files to objects: block sizes, segments of large files, TOIs, and the FDT that describes them.
+
+use std::sync::Arc;
+
+use headwater_fec::{BlockCodec, FecError, Order, Partition, PartitionError, Scheme};
+use headwater_wire::Fti;
+use headwater_wire::fdt::{File, Headwater, Instance, OtiAttributes, Segment};
+use headwater_wire::fti::Ldpc;
+
+use super::digest::{Digest, file_digest, short};
+use super::name::RelativePath;
+use super::object::Codecs;
+
+/// Most objects of a session. With 16-bit TOIs the header is shortest, so they are what a session has.
+pub const OBJECTS_MAX: usize = 65_535;
+
+/// A file to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileToSend {
+    /// Its name at the receivers.
+    pub path: RelativePath,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Permission bits, if they matter.
+    pub mode: Option<u32>,
+}
+
+/// How files become objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanConfig {
+    /// The erasure code.
+    pub scheme: Scheme,
+    /// Symbol size T in bytes.
+    pub symbol_size: u16,
+    /// What the block size is chosen for.
+    pub order: Order,
+}
+
+/// An object: a file, or a segment of one whose blocks are more than the code's block number can count.
+#[derive(Clone, Debug)]
+pub struct PlannedObject {
+    /// Transport object identifier, from 1.
+    pub toi: u128,
+    /// Index of its file.
+    pub file: usize,
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// Which segment of how many.
+    pub segment: (u32, u32),
+    /// Blocks and symbols.
+    pub partition: Partition,
+    /// The erasure code.
+    pub codec: Arc<dyn BlockCodec>,
+    /// FEC object transmission information.
+    pub fti: Fti,
+}
+
+/// Why files cannot be sent in one session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// More objects than [`OBJECTS_MAX`].
+    #[error("{0} objects are more than a session can carry ({OBJECTS_MAX}); send an archive (tar) instead")]
+    TooManyObjects(usize),
+    /// Two files have one name.
+    #[error("two files have the name '{0}'; rename one of them")]
+    SameName(RelativePath),
+    /// The erasure code cannot work with these numbers.
+    #[error(transparent)]
+    Fec(#[from] FecError),
+    /// A file is too long for the code's numbers.
+    #[error("'{path}' cannot be cut into blocks: {error}")]
+    Partition {
+        /// The file.
+        path: RelativePath,
+        /// What is wrong.
+        error: PartitionError,
+    },
+}
+
+/// All files of a session and the objects that carry them.
+#[derive(Clone, Debug)]
+pub struct SessionPlan {
+    files: Vec<FileToSend>,
+    objects: Vec<PlannedObject>,
+}
+
+/// Largest source block of the codes that do not scale: Reed-Solomon over GF(2^8) keeps half of its 255 symbols for
+/// repair.
+const REED_SOLOMON_BLOCK_SYMBOLS: u32 = 127;
+
+impl SessionPlan {
+    /// Plans a session. The same files and configuration give the same plan.
+    ///
+    /// # Errors
+    /// [`PlanError`] when one session cannot carry the files.
+    pub fn new(files: Vec<FileToSend>, config: PlanConfig) -> Result<Self, PlanError> {
+        refuse_same_names(&files)?;
+        let mut objects = Vec::with_capacity(files.len());
+        let mut codecs = Codecs::default();
+        for (index, file) in files.iter().enumerate() {
+            let runs = partition(file.bytes, config)
+                .and_then(|whole| runs(whole, config))
+                .map_err(|error| PlanError::Partition { path: file.path.clone(), error })?;
+            let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
+            for (segment, (offset, partition)) in (0..).zip(runs) {
+                let fti = fti(partition, config.scheme);
+                objects.push(PlannedObject {
+                    toi: objects.len() as u128 + 1,
+                    file: index,
+                    offset,
+                    segment: (segment, count),
+                    partition,
+                    codec: codecs.of(&fti)?,
+                    fti,
+                });
+            }
+        }
+        if objects.len() > OBJECTS_MAX {
+            return Err(PlanError::TooManyObjects(objects.len()));
+        }
+        Ok(Self { files, objects })
+    }
+
+    /// The files.
+    pub fn files(&self) -> &[FileToSend] {
+        &self.files
+    }
+
+    /// The objects, those of one file together and in order.
+    pub fn objects(&self) -> &[PlannedObject] {
+        &self.objects
+    }
+
+    /// Source symbols of all objects.
+    pub fn symbols(&self) -> u64 {
+        self.objects.iter().map(|object| object.partition.symbols()).sum()
+    }
+
+    /// The FDT instance that describes the session completely. `digests` holds, for each object, the digests of its
+    /// blocks; `expires` is in NTP seconds (RFC 6726, section 3.4.2).
+    ///
+    /// # Panics
+    /// When `digests` is not of the shape of the objects.
+    pub fn fdt(&self, digests: &[Vec<Digest>], expires: u32) -> Instance {
+        assert_eq!(digests.len(), self.objects.len(), "one list of block digests for each object");
+        let mut instance = Instance { expires, complete: true, ..Instance::default() };
+        let mut first = 0;
+        for (index, file) in self.files.iter().enumerate() {
+            let count = self.objects[first..].iter().take_while(|object| object.file == index).count();
+            let range = first..first + count;
+            let digest = file_digest(digests[range.clone()].iter().flatten());
+            let objects = self.objects[range.clone()].iter().zip(&digests[range]);
+            instance.files.extend(objects.map(|(object, blocks)| entry(file, object, digest, blocks)));
+            first += count;
+        }
+        instance
+    }
+}
+
+fn refuse_same_names(files: &[FileToSend]) -> Result<(), PlanError> {
+    let mut paths: Vec<&RelativePath> = files.iter().map(|file| &file.path).collect();
+    paths.sort_unstable();
+    match paths.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(PlanError::SameName(pair[0].clone())),
+        None => Ok(()),
+    }
+}
+
+/// The blocks of a whole file, all sizes within one symbol of one another.
+fn partition(bytes: u64, config: PlanConfig) -> Result<Partition, PartitionError> {
+    if config.scheme == Scheme::ReedSolomon {
+        return Partition::new(bytes, config.symbol_size, REED_SOLOMON_BLOCK_SYMBOLS);
+    }
+    let symbols = bytes.div_ceil(u64::from(config.symbol_size).max(1));
+    Partition::with_blocks(bytes, config.symbol_size, headwater_fec::blocks_for(symbols, config.order))
+}
+
+/// Blocks that one object can number.
+fn blocks_max(scheme: Scheme) -> u32 {
+    match scheme {
+        Scheme::RaptorQ => 255,
+        Scheme::NoCode => 1 << 16,
+        Scheme::LdpcStaircase | Scheme::LdpcTriangle => 1 << 12,
+        Scheme::ReedSolomon => 1 << 24,
+    }
+}
+
+/// Cuts a file into runs of blocks, each with its offset. A run begins with the large blocks and ends with the small
+/// ones, as the whole does, so RFC 5052 finds the same blocks again from the run's own length.
+fn runs(whole: Partition, config: PlanConfig) -> Result<Vec<(u64, Partition)>, PartitionError> {
+    let per_run = blocks_max(config.scheme);
+    let offset = |sbn: u32| whole.block(sbn).map_or(whole.transfer_length(), |block| block.offset);
+    let run = |run: u32| {
+        let first = run * per_run;
+        let blocks = (whole.blocks() - first).min(per_run);
+        let (start, end) = if blocks == 0 { (0, 0) } else { (offset(first), offset(first + blocks)) };
+        Ok((start, Partition::with_blocks(end - start, config.symbol_size, blocks)?))
+    };
+    (0..whole.blocks().div_ceil(per_run).max(1)).map(run).collect()
+}
+
+fn fti(partition: Partition, scheme: Scheme) -> Fti {
+    let transfer_length = partition.transfer_length();
+    let symbol_size = partition.symbol_size();
+    let max_block = partition.block(0).map_or(1, |block| block.symbols);
+    let small = |value: u32| u8::try_from(value).expect("blocks are cut so that the scheme can number them");
+    match scheme {
+        Scheme::RaptorQ => Fti::RaptorQ {
+            transfer_length,
+            symbol_size,
+            blocks: small(partition.blocks().max(1)),
+            sub_blocks: 1,
+            alignment: if symbol_size.is_multiple_of(4) { 4 } else { 1 },
+        },
+        Scheme::ReedSolomon => Fti::ReedSolomon {
+            transfer_length,
+            symbol_size,
+            max_block: small(max_block),
+            max_symbols: u8::MAX,
+        },
+        Scheme::NoCode => Fti::NoCode { transfer_length, symbol_size, max_block },
+        Scheme::LdpcStaircase | Scheme::LdpcTriangle => {
+            let code = Ldpc {
+                transfer_length,
+                symbol_size,
+                n1_minus3: 0,
+                g: 1,
+                max_block,
+                max_symbols: max_block.saturating_mul(2),
+                seed: 1,
+            };
+            if scheme == Scheme::LdpcStaircase { Fti::LdpcStaircase(code) } else { Fti::LdpcTriangle(code) }
+        }
+    }
+}
+
+fn entry(file: &FileToSend, object: &PlannedObject, digest: Digest, blocks: &[Digest]) -> File {
+    let (index, count) = object.segment;
+    let length = object.partition.transfer_length();
+    let location = file.path.to_content_location();
+    let segment = (count > 1).then(|| Segment {
+        index,
+        count,
+        offset: object.offset,
+        file: location.clone(),
+        file_length: file.bytes,
+    });
+    File {
+        toi: object.toi,
+        content_location: if count > 1 { format!("{location}.segment-{index:05}") } else { location },
+        content_length: Some(length),
+        transfer_length: Some(length),
+        oti: OtiAttributes::from(&object.fti),
+        headwater: Headwater {
+            digest: Some(digest),
+            block_digests: blocks.iter().map(short).collect(),
+            segment,
+            mode: file.mode,
+        },
+        ..File::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(bytes: u64, scheme: Scheme) -> SessionPlan {
+        let path = RelativePath::new("big").unwrap();
+        let config = PlanConfig { scheme, symbol_size: 1_408, order: Order::Spread { rate: 10_000_000 } };
+        SessionPlan::new(vec![FileToSend { path, bytes, mode: None }], config).unwrap()
+    }
+
+    #[test]
+    fn segments_cover_a_large_file_with_at_most_two_block_sizes() {
+        let bytes = 3_000_000_000_001;
+        let plan = plan(bytes, Scheme::RaptorQ);
+        assert!(plan.objects().len() > 1);
+        let mut sizes = std::collections::BTreeSet::new();
+        let mut offset = 0;
+        for (index, object) in plan.objects().iter().enumerate() {
+            assert_eq!(object.offset, offset);
+            assert_eq!(
+                object.segment,
+                (u32::try_from(index).unwrap(), u32::try_from(plan.objects().len()).unwrap())
+            );
+            offset += object.partition.transfer_length();
+            sizes.extend(
+                (0..object.partition.blocks()).map(|sbn| object.partition.block(sbn).unwrap().symbols),
+            );
+        }
+        assert_eq!(offset, bytes);
+        assert!(sizes.len() <= 2, "{sizes:?}");
+    }
+
+    #[test]
+    fn small_files_are_one_object() {
+        for scheme in [Scheme::RaptorQ, Scheme::ReedSolomon, Scheme::NoCode] {
+            for bytes in [0, 1, 1_408, 1_409, 100_000_000] {
+                let plan = plan(bytes, scheme);
+                assert_eq!(plan.objects().len(), 1);
+                assert_eq!(plan.objects()[0].partition.transfer_length(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn two_files_of_one_name_are_refused() {
+        let file = FileToSend { path: RelativePath::new("a").unwrap(), bytes: 1, mode: None };
+        let config =
+            PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order: Order::Spread { rate: 10_000_000 } };
+        assert!(matches!(SessionPlan::new(vec![file.clone(), file], config), Err(PlanError::SameName(_))));
+    }
+}

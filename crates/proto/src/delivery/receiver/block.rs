@@ -1,0 +1,224 @@
+//! What a receiver knows of one block: which symbols it holds.
+
+use crate::delivery::store::StoredRepair;
+
+/// Symbols taken beyond K while a block is being decoded, in case it turns out that K were not enough.
+const SPARE_SYMBOLS: u32 = 2;
+
+/// A block under way. Memory: one bit per source symbol, 8 bytes per repair symbol held.
+#[derive(Clone, Debug)]
+pub struct BlockState {
+    symbols: u32,
+    source: Box<[u64]>,
+    source_count: u32,
+    /// Ascending by ESI.
+    repairs: Vec<StoredRepair>,
+    /// Symbols needed before the next attempt: K, and one more after each failure.
+    needed: u32,
+    phase: Phase,
+    /// Times that the decoded bytes were not what the sender promised.
+    strikes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Receiving,
+    Finishing,
+    Done,
+}
+
+/// What a symbol is to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worth {
+    /// Wanted.
+    Needed,
+    /// Held already.
+    Duplicate,
+    /// The block has enough.
+    Surplus,
+}
+
+impl BlockState {
+    pub fn new(symbols: u32) -> Self {
+        let words = (symbols as usize).div_ceil(64);
+        Self {
+            symbols,
+            source: vec![0; words].into_boxed_slice(),
+            source_count: 0,
+            repairs: Vec::new(),
+            needed: symbols,
+            phase: Phase::Receiving,
+            strikes: 0,
+        }
+    }
+
+    pub fn worth(&self, esi: u32) -> Worth {
+        if self.phase == Phase::Done {
+            return Worth::Surplus;
+        }
+        if self.holds(esi) {
+            return Worth::Duplicate;
+        }
+        let spare = if self.phase == Phase::Finishing { SPARE_SYMBOLS } else { 0 };
+        if self.count() < self.needed + spare { Worth::Needed } else { Worth::Surplus }
+    }
+
+    fn holds(&self, esi: u32) -> bool {
+        if esi < self.symbols {
+            self.source[(esi / 64) as usize] & 1 << (esi % 64) != 0
+        } else {
+            self.position(esi).is_ok()
+        }
+    }
+
+    /// Repair symbols mostly come in ascending order: look at the end first.
+    fn position(&self, esi: u32) -> Result<usize, usize> {
+        match self.repairs.last() {
+            Some(last) if last.esi >= esi => self.repairs.binary_search_by_key(&esi, |repair| repair.esi),
+            _ => Err(self.repairs.len()),
+        }
+    }
+
+    /// Symbols held.
+    pub fn count(&self) -> u32 {
+        self.source_count + u32::try_from(self.repairs.len()).expect("at most K + 2 are held")
+    }
+
+    pub fn add_source(&mut self, esi: u32) {
+        self.source[(esi / 64) as usize] |= 1 << (esi % 64);
+        self.source_count += 1;
+    }
+
+    pub fn add_repair(&mut self, repair: StoredRepair) {
+        if let Err(position) = self.position(repair.esi) {
+            self.repairs.insert(position, repair);
+        }
+    }
+
+    /// Whether it is time to hand the block to the store.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Receiving && self.count() >= self.needed
+    }
+
+    /// Hands the block over: the source symbols that are missing and the repair symbols held.
+    pub fn start_finishing(&mut self) -> (Vec<u32>, Vec<StoredRepair>) {
+        self.phase = Phase::Finishing;
+        let missing = (0..self.symbols).filter(|esi| !self.holds(*esi)).collect();
+        (missing, self.repairs.clone())
+    }
+
+    /// The symbols did not determine the block: one more is needed than it was tried with.
+    pub fn needs_more(&mut self) {
+        self.phase = Phase::Receiving;
+        self.needed += 1;
+    }
+
+    /// The block is whole and right. Gives back the slots it held; nothing but its completion is remembered.
+    pub fn done(&mut self) -> Vec<StoredRepair> {
+        self.phase = Phase::Done;
+        self.source = Box::default();
+        core::mem::take(&mut self.repairs)
+    }
+
+    /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then all.
+    /// Gives back the slots and the number of symbols dropped.
+    pub fn mismatched(&mut self) -> (Vec<StoredRepair>, u32) {
+        let before = self.count();
+        let repairs = core::mem::take(&mut self.repairs);
+        self.phase = Phase::Receiving;
+        self.needed = self.symbols;
+        if self.strikes > 0 || repairs.is_empty() {
+            self.source.fill(0);
+            self.source_count = 0;
+        }
+        self.strikes = self.strikes.saturating_add(1);
+        (repairs, before - self.count())
+    }
+}
+
+/// Slots for repair symbols of one size: the lowest free one first, so that the side file stays short.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    next: u32,
+    free: std::collections::BinaryHeap<core::cmp::Reverse<u32>>,
+}
+
+impl Slots {
+    pub fn take(&mut self) -> u32 {
+        if let Some(core::cmp::Reverse(slot)) = self.free.pop() {
+            return slot;
+        }
+        let slot = self.next;
+        self.next += 1;
+        slot
+    }
+
+    pub fn give_back(&mut self, repairs: &[StoredRepair]) {
+        self.free.extend(repairs.iter().map(|repair| core::cmp::Reverse(repair.slot)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repair(esi: u32) -> StoredRepair {
+        StoredRepair { esi, slot: esi }
+    }
+
+    #[test]
+    fn symbols_count_once_in_any_order() {
+        let mut block = BlockState::new(70);
+        block.add_source(69);
+        for esi in [90, 71, 80, 100] {
+            assert_eq!(block.worth(esi), Worth::Needed);
+            block.add_repair(repair(esi));
+        }
+        for esi in [69, 71, 80, 90, 100] {
+            assert_eq!(block.worth(esi), Worth::Duplicate, "{esi}");
+        }
+        assert_eq!(block.count(), 5);
+        let (missing, repairs) = block.start_finishing();
+        assert_eq!(missing, (0..69).collect::<Vec<_>>());
+        assert_eq!(repairs.iter().map(|repair| repair.esi).collect::<Vec<_>>(), [71, 80, 90, 100]);
+    }
+
+    #[test]
+    fn a_block_takes_a_little_more_while_it_is_decoded() {
+        let mut block = BlockState::new(2);
+        block.add_source(0);
+        block.add_repair(repair(5));
+        assert!(block.is_ready());
+        block.start_finishing();
+        assert!(!block.is_ready());
+        for esi in [6, 7] {
+            assert_eq!(block.worth(esi), Worth::Needed);
+            block.add_repair(repair(esi));
+        }
+        assert_eq!(block.worth(8), Worth::Surplus);
+        block.needs_more();
+        assert!(block.is_ready(), "the spare symbols allow another attempt at once");
+    }
+
+    #[test]
+    fn corruption_drops_repairs_first_then_all() {
+        let mut block = BlockState::new(2);
+        block.add_source(0);
+        block.add_repair(repair(9));
+        block.start_finishing();
+        assert_eq!(block.mismatched(), (vec![repair(9)], 1));
+        assert_eq!(block.worth(0), Worth::Duplicate);
+        block.add_repair(repair(10));
+        block.start_finishing();
+        assert_eq!(block.mismatched(), (vec![repair(10)], 2));
+        assert_eq!(block.worth(0), Worth::Needed);
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut slots = Slots::default();
+        assert_eq!([slots.take(), slots.take(), slots.take()], [0, 1, 2]);
+        slots.give_back(&[StoredRepair { esi: 0, slot: 2 }, StoredRepair { esi: 0, slot: 0 }]);
+        assert_eq!([slots.take(), slots.take(), slots.take()], [0, 2, 3]);
+    }
+}

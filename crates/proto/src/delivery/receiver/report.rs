@@ -1,0 +1,129 @@
+//! What a receiver tells its application.
+
+use core::net::SocketAddr;
+
+use crate::delivery::digest::Digest;
+use crate::delivery::name::RelativePath;
+use crate::delivery::store::{FileIndex, StoreError};
+use crate::time::Instant;
+
+/// What a receiver tells its application, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiverEvent {
+    /// The first packet of the session came.
+    SessionFound {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+    /// The FDT described a file.
+    FileAnnounced {
+        /// Its number; files are numbered from 0 in this order.
+        file: FileIndex,
+        /// Its name.
+        path: RelativePath,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// The FDT described something that is not received.
+    FileRefused {
+        /// Its name as the sender gave it: not to be trusted.
+        location: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file is whole, verified, and carries its final name.
+    FileCompleted {
+        /// The file.
+        file: FileIndex,
+        /// Its digest, if the sender told.
+        digest: Option<Digest>,
+    },
+    /// A file is whole but not what the sender promised; it was discarded.
+    FileMismatch {
+        /// The file.
+        file: FileIndex,
+    },
+    /// Every file of the session has met its fate.
+    SessionCompleted {
+        /// Entries of the FDT that were refused.
+        refused: usize,
+    },
+    /// The sender closed the session before every file was whole.
+    SessionClosed,
+    /// The store failed; nothing more is received.
+    StoreFailed(StoreError),
+}
+
+/// How far a file is.
+#[derive(Clone, Copy, Debug)]
+pub struct FileProgress<'a> {
+    /// Its name.
+    pub path: &'a RelativePath,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Source symbols of what is announced of it.
+    pub symbols: u64,
+    /// Symbols held, source and repair.
+    pub symbols_held: u64,
+    /// Whether it is whole and verified.
+    pub is_done: bool,
+}
+
+/// What was received and what was dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStats {
+    /// Datagrams.
+    pub packets: u64,
+    /// Bytes of UDP payload.
+    pub bytes: u64,
+    /// Symbols that were needed.
+    pub useful: u64,
+    /// Symbols held already.
+    pub duplicates: u64,
+    /// Symbols of blocks that had enough.
+    pub surplus: u64,
+    /// Packets of the FDT.
+    pub fdt_packets: u64,
+    /// Blocks that did not match their digest and were received again.
+    pub blocks_discarded: u64,
+    /// Datagrams dropped, by reason.
+    pub dropped: Drops,
+    /// When something needed came last.
+    pub last_progress: Instant,
+}
+
+/// Datagrams dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// No ALC packet.
+    pub malformed: u64,
+    /// Of another session or another source.
+    pub foreign: u64,
+    /// A packet of the FDT without its extensions, or an instance that cannot be read.
+    pub bad_fdt: u64,
+    /// An entry of the FDT that contradicts an earlier one.
+    pub contradiction: u64,
+    /// A symbol that its object cannot have: block or number out of range, wrong length, wrong code.
+    pub bad_symbol: u64,
+    /// Of an object that was refused.
+    pub refused: u64,
+    /// Of an object not described yet, when there was no room to keep it.
+    pub unknown_object: u64,
+}
+
+impl Drops {
+    /// All of them, with the names that logs use.
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
+        [
+            ("malformed", self.malformed),
+            ("foreign", self.foreign),
+            ("bad_fdt", self.bad_fdt),
+            ("contradiction", self.contradiction),
+            ("bad_symbol", self.bad_symbol),
+            ("refused", self.refused),
+            ("unknown_object", self.unknown_object),
+        ]
+    }
+}

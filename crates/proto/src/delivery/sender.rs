@@ -1,0 +1,468 @@
+//! The sending end: a session's files in a carousel, its FDT in between, at the pace of a congestion control.
+
+use std::collections::VecDeque;
+
+use headwater_wire::extensions::{ContentEncoding, Extensions, FDT_INSTANCE_ID_MAX, FdtExtension};
+use headwater_wire::fdt::Instance;
+use headwater_wire::{Fti, PayloadId, alc};
+
+use super::carousel::{Carousel, CarouselBlock, Visit};
+use super::digest::Digest;
+use super::fdt::{FdtCarousel, FdtTooLarge};
+use super::plan::SessionPlan;
+use super::store::{Source, SourceError};
+use crate::control::{Departure, SenderControl};
+use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
+use crate::time::{Duration, Instant};
+
+/// Least time between two rounds of the FDT.
+const FDT_INTERVAL: Duration = Duration::from_secs(1);
+/// After its first round an FDT packet is sent for at most each so many packets of content: 5 %.
+const FDT_CREDIT_PACKETS: u32 = 20;
+/// How long an FDT instance may be used; a new one replaces it half-way.
+const FDT_LIFETIME: Duration = Duration::from_secs(3_600);
+/// Packets that close the session: any one of them tells a receiver.
+const CLOSE_PACKETS: u8 = 3;
+
+/// When a sender stops by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Never.
+    Never,
+    /// After so many passes over the session: one pass sends as many symbols as the content has.
+    Passes(u64),
+    /// At an instant.
+    At(Instant),
+}
+
+/// Configuration of a sender.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    tsi: u32,
+    end: End,
+    ntp_at_zero: u32,
+}
+
+impl SenderConfig {
+    /// A session with transport session identifier `tsi`, sent until it is stopped. Below 2^16 the header is
+    /// shortest.
+    pub fn new(tsi: u32) -> Self {
+        Self { tsi, end: End::Never, ntp_at_zero: 0 }
+    }
+
+    /// When to stop. Default: never.
+    #[must_use]
+    pub fn with_end(mut self, end: End) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// What a wall clock shows at the driver's zero, in NTP seconds modulo 2^32; FDT instances expire by it.
+    /// Default: 0.
+    #[must_use]
+    pub fn with_ntp_at_zero(mut self, seconds: u32) -> Self {
+        self.ntp_at_zero = seconds;
+        self
+    }
+}
+
+/// What a sender tells its application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// A pass over the session is complete: as many symbols were sent since the last one as the content has.
+    PassCompleted(u64),
+    /// The content could not be read; the session was closed.
+    SourceFailed(SourceError),
+    /// The session was closed and nothing more will be sent.
+    Finished,
+}
+
+/// What a sender has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderStats {
+    /// Packets of any kind.
+    pub packets: u64,
+    /// Bytes of UDP payload.
+    pub bytes: u64,
+    /// Symbols of content.
+    pub symbols: u64,
+    /// Packets of the FDT.
+    pub fdt_packets: u64,
+}
+
+/// The sending end of a session.
+///
+/// Memory: 16 bytes a block for the order of sending, and the FDT.
+#[derive(Debug)]
+pub struct Sender<C, S> {
+    config: SenderConfig,
+    control: C,
+    source: S,
+    objects: Vec<ObjectHeader>,
+    blocks: Vec<(u32, u32)>,
+    carousel: Carousel,
+    fdt: FdtSchedule,
+    phase: Phase,
+    events: VecDeque<SenderEvent>,
+    stats: SenderStats,
+}
+
+/// What the packets of an object have in common.
+#[derive(Clone, Copy, Debug)]
+struct ObjectHeader {
+    toi: u128,
+    codepoint: u8,
+    symbol_bytes: usize,
+    /// Without a code the last symbol travels without its padding (RFC 5445, section 3.1).
+    short_last: bool,
+    last_symbol: (PayloadId, usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Sending,
+    Closing { left: u8 },
+    Finished,
+}
+
+/// When the FDT goes out, and what of it.
+#[derive(Debug)]
+struct FdtSchedule {
+    instance: Instance,
+    carousel: FdtCarousel,
+    instance_id: u32,
+    symbol_size: u16,
+    next_round: Instant,
+    renew: Instant,
+    /// Packets of content since the last one of the FDT, up to [`FDT_CREDIT_PACKETS`].
+    credit: u32,
+    rounds: u64,
+    round_began: Option<Instant>,
+}
+
+/// What the next packet is.
+enum Next {
+    Fdt,
+    Symbol(Visit),
+    Close,
+}
+
+impl<C: SenderControl, S: Source> Sender<C, S> {
+    /// A sender of the planned files. `digests` holds the digests of each object's blocks.
+    ///
+    /// # Errors
+    /// When the files are too many for one FDT.
+    pub fn new(
+        config: SenderConfig,
+        plan: &SessionPlan,
+        digests: &[Vec<Digest>],
+        control: C,
+        source: S,
+    ) -> Result<Self, FdtTooLarge> {
+        let mut blocks = Vec::new();
+        let mut carousel = Vec::new();
+        for (index, object) in (0..).zip(plan.objects()) {
+            for sbn in 0..object.partition.blocks() {
+                let symbols = object.partition.block(sbn).expect("below the number of blocks").symbols;
+                blocks.push((index, sbn));
+                carousel.push(CarouselBlock {
+                    symbols,
+                    encoding_symbols: object.codec.encoding_symbols(symbols),
+                    rateless: object.codec.is_rateless(),
+                });
+            }
+        }
+        let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
+        let fdt = FdtSchedule::new(plan.fdt(digests, expires(config, Instant::ZERO)), symbol_size)?;
+        let levels = usize::from(control.levels());
+        Ok(Self {
+            config,
+            control,
+            source,
+            objects: plan.objects().iter().map(ObjectHeader::new).collect(),
+            blocks,
+            carousel: Carousel::new(carousel, levels),
+            fdt,
+            phase: Phase::Sending,
+            events: VecDeque::new(),
+            stats: SenderStats::default(),
+        })
+    }
+
+    /// Ends the session: it is closed with a few last packets.
+    pub fn close(&mut self) {
+        if self.phase == Phase::Sending {
+            self.phase = Phase::Closing { left: CLOSE_PACKETS };
+        }
+    }
+
+    /// What was sent so far.
+    pub fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    /// Source symbols of the session: what one pass sends.
+    pub fn symbols(&self) -> u64 {
+        self.carousel.symbols()
+    }
+
+    /// Whether the session is closed and all is sent.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// The congestion control.
+    pub fn control(&self) -> &C {
+        &self.control
+    }
+
+    fn ended(&self, now: Instant) -> bool {
+        match self.config.end {
+            End::Never => false,
+            End::At(at) => at <= now,
+            End::Passes(passes) if self.carousel.symbols() == 0 => self.fdt.rounds >= passes,
+            End::Passes(passes) => self.stats.symbols >= passes.saturating_mul(self.carousel.symbols()),
+        }
+    }
+
+    /// What to send in a departure; `None` when there is nothing to say now.
+    fn next(&mut self, now: Instant, departure: &Departure) -> Option<Next> {
+        if self.phase == Phase::Sending && self.ended(now) {
+            self.close();
+        }
+        match self.phase {
+            Phase::Finished => None,
+            Phase::Closing { .. } => Some(Next::Close),
+            Phase::Sending if departure.channel == ChannelId::BASE && self.fdt.is_due(now) => Some(Next::Fdt),
+            Phase::Sending => self.carousel.next(usize::from(departure.level)).map(Next::Symbol),
+        }
+    }
+
+    fn write(
+        &mut self,
+        now: Instant,
+        next: &Next,
+        departure: &Departure,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        match next {
+            Next::Fdt => Some(self.write_fdt(now, departure, buffer)),
+            Next::Symbol(visit) => self.write_symbol(*visit, departure, buffer),
+            Next::Close => Some(self.write_close(departure, buffer)),
+        }
+    }
+
+    fn write_fdt(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
+        self.fdt.renew(now, self.config);
+        let symbol = self.fdt.carousel.next();
+        let header = fdt_header(self.config.tsi, departure, symbol.extension, symbol.fti, symbol.encoding)
+            .with_payload_id(symbol.payload_id);
+        let start = header.emit(buffer);
+        buffer[start..start + symbol.payload.len()].copy_from_slice(symbol.payload);
+        let (bytes, last) = (start + symbol.payload.len(), symbol.last);
+        self.fdt.sent(now, last);
+        self.stats.fdt_packets += 1;
+        bytes
+    }
+
+    fn write_symbol(&mut self, visit: Visit, departure: &Departure, buffer: &mut [u8]) -> Option<usize> {
+        let (object, sbn) = self.blocks[visit.block as usize];
+        let header = self.objects[object as usize];
+        let payload_id = PayloadId { sbn, esi: visit.esi };
+        let start = Header::new(self.config.tsi, Some(header.toi), header.codepoint, departure)
+            .with_payload_id(payload_id)
+            .emit(buffer);
+        let symbol = &mut buffer[start..start + header.symbol_bytes];
+        if let Err(error) = self.source.read_symbol(object as usize, sbn, visit.esi, symbol) {
+            self.events.push_back(SenderEvent::SourceFailed(error));
+            self.close();
+            return None;
+        }
+        self.fdt.credit = (self.fdt.credit + 1).min(FDT_CREDIT_PACKETS);
+        self.stats.symbols += 1;
+        let pass = self.carousel.symbols();
+        if self.stats.symbols.is_multiple_of(pass) {
+            self.events.push_back(SenderEvent::PassCompleted(self.stats.symbols / pass));
+        }
+        Some(start + header.payload_bytes(payload_id))
+    }
+
+    fn write_close(&mut self, departure: &Departure, buffer: &mut [u8]) -> usize {
+        if let Phase::Closing { left } = &mut self.phase {
+            *left -= 1;
+            if *left == 0 {
+                self.phase = Phase::Finished;
+                self.events.push_back(SenderEvent::Finished);
+            }
+        }
+        let mut header = Header::new(self.config.tsi, None, 0, departure);
+        header.0.close_session = true;
+        header.emit(buffer)
+    }
+}
+
+impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
+    type Event = SenderEvent;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Timeout => self.control.timeout(now),
+            Input::Datagram(datagram) => self.control.feedback(now, &datagram),
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(Output::Event(event));
+            }
+            let departure = self.control.departure(now)?;
+            let next = self.next(now, &departure)?;
+            // Content that failed leaves an event behind and its departure to the packets that close the session.
+            let Some(bytes) = self.write(now, &next, &departure, buffer) else { continue };
+            self.control.departed(now, bytes);
+            self.stats.packets += 1;
+            self.stats.bytes += bytes as u64;
+            let destination = Destination::Channel(departure.channel);
+            return Some(Output::Transmit(Transmit { destination, bytes, ecn: departure.ecn }));
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let departure = match self.phase {
+            Phase::Finished => return None,
+            // Without content there is nothing to send between two rounds of the FDT.
+            Phase::Sending if self.carousel.symbols() == 0 => {
+                let round = match self.config.end {
+                    End::At(at) => self.fdt.next_round.min(at),
+                    _ => self.fdt.next_round,
+                };
+                self.control.next_departure().map(|departure| departure.max(round))
+            }
+            _ => self.control.next_departure(),
+        };
+        departure.into_iter().chain(self.control.poll_timeout()).min()
+    }
+}
+
+impl ObjectHeader {
+    fn new(object: &super::plan::PlannedObject) -> Self {
+        let partition = object.partition;
+        let size = usize::from(partition.symbol_size());
+        let last = partition.blocks().checked_sub(1).and_then(|sbn| partition.block(sbn));
+        let last_symbol = last.map_or((PayloadId { sbn: 0, esi: 0 }, size), |block| {
+            let esi = block.symbols - 1;
+            let bytes = block.bytes - u64::from(esi) * size as u64;
+            (PayloadId { sbn: block.sbn, esi }, usize::try_from(bytes).expect("no longer than a symbol"))
+        });
+        Self {
+            toi: object.toi,
+            codepoint: object.fti.encoding_id().codepoint(),
+            symbol_bytes: size,
+            short_last: matches!(object.fti, Fti::NoCode { .. }),
+            last_symbol,
+        }
+    }
+
+    fn payload_bytes(&self, id: PayloadId) -> usize {
+        let (last, bytes) = self.last_symbol;
+        if self.short_last && id == last { bytes } else { self.symbol_bytes }
+    }
+}
+
+impl FdtSchedule {
+    fn new(instance: Instance, symbol_size: u16) -> Result<Self, FdtTooLarge> {
+        Ok(Self {
+            carousel: FdtCarousel::new(&instance, 0, symbol_size)?,
+            instance,
+            instance_id: 0,
+            symbol_size,
+            next_round: Instant::ZERO,
+            renew: Instant::ZERO + Duration::from_nanos(FDT_LIFETIME.as_nanos() / 2),
+            credit: 0,
+            rounds: 0,
+            round_began: None,
+        })
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        // The first round comes whole and before all else; later ones take their share of the packets.
+        self.next_round <= now && (self.rounds == 0 || self.credit >= FDT_CREDIT_PACKETS || self.is_alone())
+    }
+
+    /// Whether there is no content to share with.
+    fn is_alone(&self) -> bool {
+        self.instance.files.iter().all(|file| file.transfer_length.unwrap_or(0) == 0)
+    }
+
+    fn sent(&mut self, now: Instant, last: bool) {
+        self.credit = 0;
+        let began = *self.round_began.get_or_insert(now);
+        if last {
+            self.rounds += 1;
+            self.round_began = None;
+            self.next_round = began + FDT_INTERVAL;
+        }
+    }
+
+    /// Between two rounds: a new instance, with a new time of expiry, when the old one has had half of its life.
+    fn renew(&mut self, now: Instant, config: SenderConfig) {
+        if now < self.renew || self.round_began.is_some() {
+            return;
+        }
+        self.renew = now + Duration::from_nanos(FDT_LIFETIME.as_nanos() / 2);
+        self.instance.expires = expires(config, now);
+        self.instance_id = (self.instance_id + 1) & FDT_INSTANCE_ID_MAX;
+        if let Ok(carousel) = FdtCarousel::new(&self.instance, self.instance_id, self.symbol_size) {
+            self.carousel = carousel;
+        }
+    }
+}
+
+fn expires(config: SenderConfig, now: Instant) -> u32 {
+    let seconds =
+        now.since(Instant::ZERO).as_nanos() / 1_000_000_000 + FDT_LIFETIME.as_nanos() / 1_000_000_000;
+    // NTP's era wraps in 2036; receivers compare modulo 2^32.
+    config.ntp_at_zero.wrapping_add(u32::try_from(seconds & u64::from(u32::MAX)).expect("32 bits are left"))
+}
+
+/// A header under construction.
+struct Header(alc::Repr);
+
+impl Header {
+    fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
+        Self(alc::Repr {
+            tsi: tsi.into(),
+            toi,
+            close_session: false,
+            close_object: false,
+            psi: 0,
+            codepoint,
+            cci: departure.cci,
+            extensions: Extensions::default(),
+            payload_id: None,
+        })
+    }
+
+    fn with_payload_id(mut self, id: PayloadId) -> Self {
+        self.0.payload_id = Some(id);
+        self
+    }
+
+    fn emit(&self, buffer: &mut [u8]) -> usize {
+        self.0.emit(buffer).expect("the plan numbers blocks and objects so that every field holds them")
+    }
+}
+
+fn fdt_header(
+    tsi: u32,
+    departure: &Departure,
+    fdt: FdtExtension,
+    fti: Fti,
+    content_encoding: Option<ContentEncoding>,
+) -> Header {
+    let mut header = Header::new(tsi, Some(0), fti.encoding_id().codepoint(), departure);
+    header.0.extensions =
+        Extensions { fdt: Some(fdt), fti: Some(fti), content_encoding, ..Extensions::default() };
+    header
+}

@@ -1,0 +1,161 @@
+//! Content as arguments: where a sender's symbols come from, where a receiver's go. Drivers implement these traits with
+//! files and threads; tests and simulations with memory.
+
+use std::sync::Arc;
+
+use headwater_fec::{BlockCodec, Partition};
+
+use super::digest::Digest;
+use super::name::RelativePath;
+
+/// Where a sender's encoding symbols come from.
+pub trait Source {
+    /// Writes encoding symbol `esi` of block `sbn` of object `object` (its index in the session's plan) into `symbol`,
+    /// which is as long as the object's symbols. The last source symbol is padded with zeros.
+    ///
+    /// # Errors
+    /// When the content cannot be read any more: the session ends with that.
+    fn read_symbol(
+        &mut self,
+        object: usize,
+        sbn: u32,
+        esi: u32,
+        symbol: &mut [u8],
+    ) -> Result<(), SourceError>;
+}
+
+/// Content that cannot be sent on: what was tried, what happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SourceError(pub String);
+
+/// A file of a session, as the receiver numbers them: by the order in which they were announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileIndex(pub usize);
+
+/// An object of a session, as the receiver numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectIndex(pub usize);
+
+/// A file about to be received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSpec {
+    /// Where it goes, below the receiver's folder.
+    pub path: RelativePath,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Permission bits, if the sender told.
+    pub mode: Option<u32>,
+    /// MD5 of the content, if the sender told.
+    pub md5: Option<[u8; 16]>,
+}
+
+/// An object about to be received: a file or a segment of one.
+#[derive(Clone, Debug)]
+pub struct ObjectSpec {
+    /// The file it belongs to.
+    pub file: FileIndex,
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// Its blocks and symbols.
+    pub partition: Partition,
+    /// Its erasure code.
+    pub codec: Arc<dyn BlockCodec>,
+}
+
+/// A block with enough symbols, for the store to decode (when source symbols are missing) and to hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockJob {
+    /// The object.
+    pub object: ObjectIndex,
+    /// The block.
+    pub sbn: u32,
+    /// Source symbols that never came, ascending.
+    pub missing: Vec<u32>,
+    /// Repair symbols received, ascending by ESI.
+    pub repairs: Vec<StoredRepair>,
+}
+
+/// A repair symbol in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredRepair {
+    /// Encoding symbol id.
+    pub esi: u32,
+    /// The slot it was written to.
+    pub slot: u32,
+}
+
+/// What a store reports when work that takes time is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreReport {
+    /// A block is whole on disk, with this digest of its bytes.
+    BlockDone {
+        /// The object.
+        object: ObjectIndex,
+        /// The block.
+        sbn: u32,
+        /// BLAKE3 of its bytes.
+        digest: Digest,
+    },
+    /// The symbols at hand do not determine the block: one more is needed.
+    BlockNeedsMore {
+        /// The object.
+        object: ObjectIndex,
+        /// The block.
+        sbn: u32,
+    },
+    /// A file carries its final name.
+    FileDone(FileIndex),
+    /// A file's MD5 differs from what its sender told: it was discarded.
+    FileMismatch(FileIndex),
+    /// The store failed; nothing more can be received.
+    Failed(StoreError),
+}
+
+/// A store that cannot go on: what was tried, what happened, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(pub String);
+
+/// Where a receiver's symbols go.
+///
+/// Calls return fast; decoding, hashing and finishing a file may go on elsewhere and are reported by
+/// [`Store::poll_report`]. The driver wakes the machine with [`crate::Input::Timeout`] when a report is there.
+pub trait Store {
+    /// Makes room for a file. `file` counts up from 0.
+    ///
+    /// # Errors
+    /// When it cannot be made (the name is taken by a folder, no space): the file is refused, the others go on.
+    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<(), StoreError>;
+
+    /// Announces an object of a file that was created. `object` counts up from 0.
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec);
+
+    /// Writes a source symbol to its place in the file. Its padding is cut off.
+    ///
+    /// # Errors
+    /// When it could not be written: the session ends.
+    fn write_source(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        esi: u32,
+        symbol: &[u8],
+    ) -> Result<(), StoreError>;
+
+    /// Keeps a repair symbol of an object in `slot`. Slots are numbered from 0 per symbol size, used again when free.
+    ///
+    /// # Errors
+    /// When it could not be written: the session ends.
+    fn write_repair(&mut self, object: ObjectIndex, slot: u32, symbol: &[u8]) -> Result<(), StoreError>;
+
+    /// Starts to decode and hash a block; ends in `BlockDone` or `BlockNeedsMore`. The slots of its repair symbols are
+    /// not written again before that.
+    fn finish_block(&mut self, job: BlockJob);
+
+    /// Starts to finish a file all of whose blocks are done and verified; ends in `FileDone` or `FileMismatch`.
+    fn finish_file(&mut self, file: FileIndex);
+
+    /// The next report, if one is there.
+    fn poll_report(&mut self) -> Option<StoreReport>;
+}

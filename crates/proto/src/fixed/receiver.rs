@@ -1,0 +1,61 @@
+use crate::control::{Arrival, Membership, ReceiverControl, Reception};
+use crate::machine::{ChannelId, Ecn};
+use crate::measure::SequenceTracker;
+use crate::time::Instant;
+
+/// Holds the base channel from start to stop and counts what is lost.
+#[derive(Clone, Debug, Default)]
+pub struct Receiver {
+    held: bool,
+    wish: Option<Membership>,
+    tracker: SequenceTracker,
+    marked: u64,
+}
+
+impl Receiver {
+    /// A receiver that holds nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn hold(&mut self, held: bool) {
+        if self.held != held {
+            self.held = held;
+            let channel = ChannelId::BASE;
+            // A wish not yet taken and its opposite cancel out.
+            self.wish = match self.wish {
+                Some(_) => None,
+                None if held => Some(Membership::Join(channel)),
+                None => Some(Membership::Leave(channel)),
+            };
+        }
+    }
+}
+
+impl ReceiverControl for Receiver {
+    fn start(&mut self, _now: Instant) {
+        self.tracker.pause();
+        self.hold(true);
+    }
+
+    fn stop(&mut self, _now: Instant) {
+        self.hold(false);
+    }
+
+    fn arrived(&mut self, _now: Instant, arrival: &Arrival<'_>) {
+        if let Ok(sequence) = arrival.cci.webrc().map(|cci| cci.sequence)
+            && let Ok(sequence) = u16::try_from(sequence)
+        {
+            self.tracker.record(sequence);
+        }
+        self.marked += u64::from(arrival.ecn == Ecn::CongestionExperienced);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.wish.take()
+    }
+
+    fn reception(&self) -> Reception {
+        Reception { packets: self.tracker.received(), lost: self.tracker.lost(), marked: self.marked }
+    }
+}

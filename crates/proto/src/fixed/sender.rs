@@ -1,0 +1,58 @@
+use headwater_wire::Cci;
+use headwater_wire::cci::WebrcCci;
+
+use crate::control::{BURST, Departure, SenderControl};
+use crate::machine::{ChannelId, Ecn};
+use crate::pacing::Pacer;
+use crate::rate::Rate;
+use crate::time::Instant;
+
+/// Sends at a fixed rate on the base channel.
+///
+/// CCI: slot 0, channel 0 and a packet sequence number that counts every packet, modulo 2^16, so that receivers see
+/// what was lost.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    pacer: Pacer,
+    sequence: u16,
+}
+
+impl Sender {
+    /// A sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
+    pub fn new(rate: Rate, start: Instant) -> Self {
+        Self { pacer: Pacer::new(rate, BURST, start), sequence: 0 }
+    }
+
+    fn cci(&self) -> Cci {
+        let cci = WebrcCci { slot: 0, channel: 0, sequence: self.sequence.into() };
+        cci.short().expect("every number is as narrow as its field")
+    }
+}
+
+impl SenderControl for Sender {
+    fn channels(&self) -> u16 {
+        1
+    }
+
+    fn levels(&self) -> u16 {
+        1
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        Some(self.pacer.next())
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        self.pacer.is_due(now).then(|| Departure {
+            channel: ChannelId::BASE,
+            level: 0,
+            cci: self.cci(),
+            ecn: Ecn::NotCapable,
+        })
+    }
+
+    fn departed(&mut self, now: Instant, bytes: usize) {
+        self.pacer.sent(now, bytes);
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+}

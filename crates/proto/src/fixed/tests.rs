@@ -1,0 +1,59 @@
+use headwater_wire::cci::WebrcCci;
+
+use super::*;
+use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use crate::machine::{ChannelId, Ecn};
+use crate::rate::Rate;
+use crate::time::Instant;
+
+#[test]
+fn the_sender_keeps_its_rate() {
+    let mut sender = Sender::new(Rate::from_kilobits(8_000), Instant::ZERO);
+    let end = Instant::from_nanos(1_000_000_000);
+    let mut packets = 0;
+    while let Some(at) = sender.next_departure().filter(|at| *at < end) {
+        assert!(sender.departure(at).is_some());
+        sender.departed(at, 1_000);
+        packets += 1;
+    }
+    assert_eq!(packets, 1_000);
+}
+
+#[test]
+fn a_departure_is_due_no_sooner_than_said() {
+    let mut sender = Sender::new(Rate::from_kilobits(8_000), Instant::ZERO);
+    sender.departed(Instant::ZERO, 1_000);
+    assert!(sender.departure(Instant::from_nanos(999_999)).is_none());
+    assert!(sender.departure(Instant::from_nanos(1_000_000)).is_some());
+}
+
+#[test]
+fn the_receiver_counts_holes() {
+    let mut receiver = Receiver::new();
+    receiver.start(Instant::ZERO);
+    assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId::BASE)));
+    for sequence in [65_534, 65_535, 2, 1, 5] {
+        let cci = WebrcCci { slot: 0, channel: 0, sequence }.short().unwrap();
+        let arrival = Arrival { channel: ChannelId::BASE, cci: &cci, ecn: Ecn::NotCapable, bytes: 1 };
+        receiver.arrived(Instant::ZERO, &arrival);
+    }
+    let reception = receiver.reception();
+    assert_eq!((reception.packets, reception.lost), (5, 3), "0, 3 and 4 are missing");
+}
+
+#[test]
+fn time_away_is_no_loss() {
+    let mut receiver = Receiver::new();
+    let arrive = |receiver: &mut Receiver, sequence| {
+        let cci = WebrcCci { slot: 0, channel: 0, sequence }.short().unwrap();
+        let arrival = Arrival { channel: ChannelId::BASE, cci: &cci, ecn: Ecn::NotCapable, bytes: 1 };
+        receiver.arrived(Instant::ZERO, &arrival);
+    };
+    receiver.start(Instant::ZERO);
+    arrive(&mut receiver, 10);
+    receiver.stop(Instant::ZERO);
+    receiver.start(Instant::ZERO);
+    arrive(&mut receiver, 1_000);
+    arrive(&mut receiver, 1_001);
+    assert_eq!(receiver.reception().lost, 0);
+}

@@ -1,0 +1,247 @@
+//! The contract between protocol code and whatever drives it. The rules are at the top of the crate.
+
+use core::net::SocketAddr;
+
+use crate::time::Instant;
+
+/// Largest datagram that a machine writes, in bytes of UDP payload: jumbo frames, and nothing IP must fragment on them.
+pub const DATAGRAM_BYTES_MAX: usize = 9_000 - 28;
+
+/// A channel of a session: one multicast group, numbered from 0 (the base channel). The driver knows its address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u16);
+
+impl ChannelId {
+    /// The base channel: the one that every receiver joins first.
+    pub const BASE: Self = Self(0);
+}
+
+/// The ECN field of the IP header (RFC 3168, section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotCapable = 0b00,
+    /// ECT(1).
+    Capable1 = 0b01,
+    /// ECT(0): what a sender sets.
+    Capable0 = 0b10,
+    /// Congestion experienced: what a router sets.
+    CongestionExperienced = 0b11,
+}
+
+impl Ecn {
+    /// From the two low bits of the traffic class; the others are ignored.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 0b11 {
+            0b00 => Self::NotCapable,
+            0b01 => Self::Capable1,
+            0b10 => Self::Capable0,
+            _ => Self::CongestionExperienced,
+        }
+    }
+}
+
+/// A datagram from the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// The channel it was sent to; `None` when it was sent to this end's own address.
+    pub channel: Option<ChannelId>,
+    /// The ECN field it arrived with.
+    pub ecn: Ecn,
+    /// UDP payload. Borrowed: a driver may share one buffer among all receivers.
+    pub payload: &'a [u8],
+}
+
+/// What a driver tells a machine.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// The instant of [`Machine::poll_timeout`] has come, or something the machine was handed (a store, a source) has
+    /// news. Harmless when neither is true.
+    Timeout,
+    /// A datagram arrived.
+    Datagram(Datagram<'a>),
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To a channel's group.
+    Channel(ChannelId),
+    /// To one end.
+    Unicast(SocketAddr),
+}
+
+/// A datagram to send: the first `bytes` of the buffer that was handed to [`Machine::poll_output`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub destination: Destination,
+    /// Length of the UDP payload in bytes.
+    pub bytes: usize,
+    /// The ECN field to send it with.
+    pub ecn: Ecn,
+}
+
+/// What a machine wants done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output<E> {
+    /// Send the datagram written into the buffer.
+    Transmit(Transmit),
+    /// Join a channel's group.
+    Join(ChannelId),
+    /// Leave a channel's group.
+    Leave(ChannelId),
+    /// Tell the application.
+    Event(E),
+}
+
+/// One end of a protocol: a sender or a receiver.
+pub trait Machine {
+    /// What it tells the application.
+    type Event;
+
+    /// Takes an input at `now`, which never goes back.
+    fn handle(&mut self, now: Instant, input: Input<'_>);
+
+    /// The next output due at `now`, or `None` when all are out. A datagram is written at the start of `buffer`, which
+    /// has room for [`DATAGRAM_BYTES_MAX`].
+    #[must_use]
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Self::Event>>;
+
+    /// When to come back with [`Input::Timeout`] if nothing else happens; `None` for never.
+    #[must_use]
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+/// Where a driver puts a machine's outputs. It gathers datagrams and hands them on in batches when it likes.
+pub trait Outlet<E> {
+    /// Room for the next datagram, at least [`DATAGRAM_BYTES_MAX`]. Called again without an output in between, it
+    /// gives the same room.
+    fn room(&mut self) -> &mut [u8];
+
+    /// Takes an output; a `Transmit` speaks of the bytes last written into [`Outlet::room`].
+    fn put(&mut self, output: Output<E>);
+}
+
+/// Drains a machine: the one loop that every driver runs after every batch of inputs and every timeout.
+pub fn drain<M: Machine + ?Sized>(machine: &mut M, now: Instant, outlet: &mut impl Outlet<M::Event>) {
+    while let Some(output) = machine.poll_output(now, outlet.room()) {
+        outlet.put(output);
+    }
+}
+
+/// An interface of a router, numbered from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterfaceId(pub u8);
+
+/// A set of a router's interfaces, at most [`InterfaceSet::LEN_MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceSet(u64);
+
+impl InterfaceSet {
+    /// Most interfaces of one router.
+    pub const LEN_MAX: u8 = 64;
+    /// No interface.
+    pub const EMPTY: Self = Self(0);
+
+    /// Adds an interface.
+    ///
+    /// # Panics
+    /// When the number is not below [`InterfaceSet::LEN_MAX`]: a router is configured, never told by a packet.
+    #[must_use]
+    pub fn with(self, interface: InterfaceId) -> Self {
+        assert!(interface.0 < Self::LEN_MAX, "interface {} of at most {}", interface.0, Self::LEN_MAX);
+        Self(self.0 | 1 << interface.0)
+    }
+
+    /// Takes an interface out.
+    #[must_use]
+    pub fn without(self, interface: InterfaceId) -> Self {
+        if self.contains(interface) { Self(self.0 & !(1 << interface.0)) } else { self }
+    }
+
+    /// Whether an interface is in the set.
+    pub fn contains(self, interface: InterfaceId) -> bool {
+        interface.0 < Self::LEN_MAX && self.0 & 1 << interface.0 != 0
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The interfaces in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = InterfaceId> {
+        (0..Self::LEN_MAX).map(InterfaceId).filter(move |id| self.contains(*id))
+    }
+}
+
+/// What a router wants done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouterOutput<E> {
+    /// Send the datagram last handed in, unchanged and never copied, with this ECN field.
+    Forward {
+        /// Out of these interfaces.
+        egress: InterfaceSet,
+        /// The ECN field to send it with.
+        ecn: Ecn,
+    },
+    /// Send the datagram written into the buffer.
+    Transmit {
+        /// Out of these interfaces.
+        egress: InterfaceSet,
+        /// The datagram.
+        transmit: Transmit,
+    },
+    /// Join a channel's group on an interface.
+    Join(InterfaceId, ChannelId),
+    /// Leave a channel's group on an interface.
+    Leave(InterfaceId, ChannelId),
+    /// Tell the operator.
+    Event(E),
+}
+
+/// A router: datagrams come in by one interface and leave by a set of others.
+///
+/// The same rules as for [`Machine`], and one more: it is drained after every datagram, so that `Forward` can speak of
+/// the one just handed in.
+pub trait Router {
+    /// What it tells the operator.
+    type Event;
+
+    /// Takes an input that came by `ingress`; the ingress of a timeout means nothing.
+    fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>);
+
+    /// The next output due at `now`.
+    #[must_use]
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<RouterOutput<Self::Event>>;
+
+    /// When to come back with [`Input::Timeout`].
+    #[must_use]
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interface_sets_hold_what_is_put_in() {
+        let set = InterfaceSet::EMPTY.with(InterfaceId(63)).with(InterfaceId(0)).with(InterfaceId(5));
+        assert_eq!(set.iter().map(|id| id.0).collect::<Vec<_>>(), [0, 5, 63]);
+        assert!(set.without(InterfaceId(5)).without(InterfaceId(0)).without(InterfaceId(63)).is_empty());
+        assert!(!set.contains(InterfaceId(64)) && !set.contains(InterfaceId(255)));
+        assert_eq!(set.without(InterfaceId(200)), set);
+    }
+
+    #[test]
+    fn ecn_reads_the_two_low_bits() {
+        for bits in 0..=255_u8 {
+            assert_eq!(Ecn::from_bits(bits) as u8, bits & 0b11);
+        }
+    }
+}

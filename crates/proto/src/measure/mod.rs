@@ -1,0 +1,5 @@
+//! Measurements that congestion controls share.
+
+mod sequence;
+
+pub use sequence::SequenceTracker;
