@@ -150,10 +150,20 @@ impl RaptorQ {
 /// K + H + 4 or more symbols can be solved over GF(2) alone, which is the fastest. From K + H to K + H + 3 that is
 /// tried and often fails, so it is avoided: K + 1 symbols then, which suffice but for 3 blocks in 10^5, and K + 2.
 fn attempts(k: u32, missing: usize, have: usize) -> [usize; 2] {
-    let extended = extended_source_block_symbols(k);
-    let hdpc = 10 + HDPC_STEPS.iter().filter(|&&step| extended >= step).count();
-    let plenty = missing + hdpc + 4;
+    let plenty = missing + hdpc_symbols(extended_source_block_symbols(k)) + 4;
     if have >= plenty { [plenty, have] } else { [have.min(missing + 1), have.min(missing + 2)] }
+}
+
+/// H of a block of K' symbols.
+fn hdpc_symbols(extended: u32) -> usize {
+    10 + HDPC_STEPS.iter().filter(|&&step| extended >= step).count()
+}
+
+/// About L = K' + S + H: S is the least prime from 0.01 K' + sqrt(2 K') on.
+fn intermediate_symbols(k: u32) -> usize {
+    let extended = extended_source_block_symbols(k);
+    let ldpc = extended / 100 + (2 * extended).isqrt() + 1;
+    (extended + ldpc) as usize + hdpc_symbols(extended)
 }
 
 fn packet(esi: u32, data: &[u8]) -> EncodingPacket {
@@ -183,15 +193,56 @@ impl BlockEncoder for Encoder {
 
     fn memory_bytes(&self) -> usize {
         let k = self.shape.k() as usize;
-        let extended = extended_source_block_symbols(self.shape.k());
-        // L = K' + S + H intermediate symbols, with S about 0.01 K' + sqrt(2 K') and H from 10 to 16.
-        let intermediate = (extended + extended / 100 + (2 * extended).isqrt() + 16) as usize;
-        (k + intermediate) * self.shape.symbol_size() + k * size_of::<Vec<u8>>()
+        let symbols = k + intermediate_symbols(self.shape.k());
+        symbols * self.shape.symbol_size() + k * size_of::<Vec<u8>>()
     }
 }
 
 impl fmt::Debug for Encoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Encoder").field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PLANS_MAX, RaptorQ, attempts, intermediate_symbols};
+    use crate::Parameters;
+    use std::sync::Arc;
+
+    #[test]
+    fn plans_are_shared_and_the_one_unused_longest_is_dropped() {
+        let codec = RaptorQ::new(&Parameters::raptorq(1)).unwrap();
+        let first = codec.plan(1);
+        for k in 2..=4 {
+            codec.plan(k);
+        }
+        assert!(Arc::ptr_eq(&first, &codec.plan(1)));
+        let second = codec.plan(2);
+        codec.plan(5);
+        codec.plan(6);
+        assert_eq!(codec.plans.lock().unwrap().len(), PLANS_MAX);
+        assert!(Arc::ptr_eq(&first, &codec.plan(1)) && Arc::ptr_eq(&second, &codec.plan(2)));
+        assert!(codec.plan(5).get().is_none());
+    }
+
+    #[test]
+    fn attempts_avoid_the_numbers_of_symbols_that_solve_twice() {
+        // H = 10 at K = 1002: plenty is 14 more than are missing.
+        assert_eq!(attempts(1002, 5, 5), [5, 5]);
+        assert_eq!(attempts(1002, 5, 6), [6, 6]);
+        assert_eq!(attempts(1002, 5, 18), [6, 7]);
+        assert_eq!(attempts(1002, 5, 19), [19, 19]);
+        assert_eq!(attempts(1002, 5, 900), [19, 900]);
+        assert_eq!(attempts(5008, 0, 900), [15, 900]);
+        assert_eq!(attempts(56_403, 0, 900), [20, 900]);
+    }
+
+    /// L by RFC 6330 section 5.6, table 2: K' + S + H.
+    #[test]
+    fn the_number_of_intermediate_symbols_is_near_l() {
+        for (k, l) in [(1, 10 + 7 + 10), (1002, 1002 + 59 + 10), (56_403, 56_403 + 907 + 16)] {
+            assert!(intermediate_symbols(k).abs_diff(l) <= 7, "{k}: {}", intermediate_symbols(k));
+        }
     }
 }
