@@ -1,7 +1,6 @@
 //! ALC packets as values, against packets written by hand and by the `flute` crate.
 use crate::hex::hex;
 use headwater_wire::alc::{self, Error, Repr};
-use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::{ContentEncoding, ExtensionError, Extensions, FdtExtension, Seq, Time};
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId};
 
@@ -35,7 +34,7 @@ fn m2c() -> Repr {
         tsi: 0x1234,
         toi: Some(7),
         codepoint: 6,
-        cci: WebrcCci { slot: 0x2A, channel: 3, sequence: 0x0102 }.short().unwrap(),
+        cci: Cci::new(&[0x2A, 3, 0x01, 0x02]).expect("four bytes"),
         extensions: Extensions { seq: Some(Seq { buffer: 9, offset: 0x5800 }), ..Extensions::default() },
         payload_id: Some(PayloadId { sbn: 1, esi: 0x203 }),
         ..plain()
