@@ -330,8 +330,19 @@ fn two_receivers_of_one_port_both_hear_everything() {
 }
 
 #[test]
-fn what_another_socket_joined_is_not_delivered() {
-    let channels = channels(Family::V4, 2);
+fn what_another_socket_joined_is_not_delivered_ipv4() {
+    what_another_socket_joined_is_not_delivered(Family::V4);
+}
+
+#[test]
+fn what_another_socket_joined_is_not_delivered_ipv6() {
+    if in_namespace("what_another_socket_joined_is_not_delivered_ipv6") {
+        what_another_socket_joined_is_not_delivered(Family::V6);
+    }
+}
+
+fn what_another_socket_joined_is_not_delivered(family: Family) {
+    let channels = channels(family, 2);
     let (mut first, mut second) = (receiver(&channels), receiver(&channels));
     first.join(ChannelId(0)).unwrap();
     second.join(ChannelId(1)).unwrap();
@@ -510,6 +521,8 @@ fn what_does_not_exist_is_refused_with_what_does() {
     ));
     let options = ReceiverOptions { source: Some("::1".parse().unwrap()), ..ReceiverOptions::default() };
     assert!(matches!(ReceiverSocket::open(&channels, &options), Err(OpenError::SourceFamily { .. })));
+    let options = SenderOptions { dscp: 64, ..sender_options() };
+    assert!(matches!(SenderSocket::open(&channels, &options), Err(OpenError::CodePoint(64))));
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub enum OpenError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The differentiated services code point has more than 6 bits.
+    #[error("there is no differentiated services code point {0}; give one from 0 to 63")]
+    CodePoint(u8),
     /// The source to receive from and the groups are of different IP versions.
     #[error(
         "source {from} and group {group} are not of one IP version; give an address of the group's version"

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `interface`, `route` | which interfaces exist, which one was meant, which one the kernel would use |
 //! | `channels` | the groups of a session |
-//! | `sender`, `receiver` | the sockets |
+//! | `sender`, `send_error`, `receiver` | the sockets |
 //! | `batch` | datagrams read in one call |
 //! | `poller` | waiting |
 //! | `endpoint`, `control`, `sys` | what they share: a bound socket, control messages, options without a safe wrapper |
@@ -20,6 +20,7 @@ mod interface;
 mod poller;
 mod receiver;
 mod route;
+mod send_error;
 mod sender;
 mod sys;
 
@@ -29,4 +30,5 @@ pub use endpoint::{BufferSize, OpenError};
 pub use interface::{Interface, InterfaceError};
 pub use poller::{Poller, Readiness, Waker};
 pub use receiver::{MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket};
-pub use sender::{Run, SendError, SenderCounters, SenderOptions, SenderSocket};
+pub use send_error::SendError;
+pub use sender::{Run, SenderCounters, SenderOptions, SenderSocket};

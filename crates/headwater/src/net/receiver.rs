@@ -82,7 +82,8 @@ pub struct ReceiverCounters {
     pub foreign_group: u64,
     /// Datagrams dropped because they came from another source than the one wanted.
     pub foreign_source: u64,
-    /// Datagrams that the kernel dropped, mostly because the receive buffer was full.
+    /// Messages that the kernel dropped, mostly because the receive buffer was full: datagrams, but a run that it had
+    /// coalesced (GRO, up to 64 datagrams) counts as one.
     pub kernel_drops: u64,
 }
 
@@ -240,7 +241,7 @@ impl ReceiverSocket {
 
     /// What it has counted. Asks the kernel for its drops.
     pub fn counters(&self) -> ReceiverCounters {
-        let drops = |socket: &MemberSocket| sys::datagrams_dropped(socket.endpoint.as_fd()).unwrap_or(0);
+        let drops = |socket: &MemberSocket| sys::messages_dropped(socket.endpoint.as_fd()).unwrap_or(0);
         ReceiverCounters {
             kernel_drops: self.sockets.iter().map(|socket| u64::from(drops(socket))).sum(),
             ..self.counters

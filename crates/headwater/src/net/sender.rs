@@ -1,7 +1,7 @@
 //! The sending socket: sends runs of datagrams to groups, and reads what receivers send back.
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::Ecn;
@@ -15,9 +15,12 @@ use super::channels::Channels;
 use super::control::Control;
 use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
 use super::interface::Interface;
+use super::send_error::{SendError, is_segmentation_refusal};
 
 /// Largest UDP payload of an IPv4 packet, in bytes, and so the most that one call can send. IPv6 would take 20 more.
 const PAYLOAD_BYTES_MAX: usize = 65_507;
+/// A differentiated services code point has 6 bits (RFC 2474).
+const DSCP_MAX: u8 = 63;
 /// How long a full send buffer may stay full before sending fails.
 const STALL_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
@@ -69,71 +72,6 @@ pub struct Run<'a> {
     pub ecn: Ecn,
 }
 
-/// Why a datagram could not be sent.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// No route (`ENETUNREACH`, `EHOSTUNREACH`).
-    #[error("no route to {destination} on {interface}; add one: `{}`", route_advice(*.destination, .interface))]
-    Unreachable {
-        /// Where it should have gone.
-        destination: SocketAddr,
-        /// The interface of the socket.
-        interface: Box<Interface>,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The interface went away or down (`ENETDOWN`, `ENODEV`, `ENXIO`, `EADDRNOTAVAIL`).
-    #[error("interface {interface} is down or has lost its address; bring it up and start again")]
-    InterfaceDown {
-        /// The interface.
-        interface: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// A packet filter or security policy forbids it (`EPERM`, `EACCES`).
-    #[error("this machine's firewall or policy forbids sending to {destination}; see `nft list ruleset`")]
-    Forbidden {
-        /// Where it should have gone.
-        destination: SocketAddr,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The datagram exceeds the interface's MTU (`EMSGSIZE`): datagrams are never fragmented.
-    #[error(
-        "a datagram of {bytes} bytes does not fit the MTU of {interface}; send smaller symbols, or raise the MTU"
-    )]
-    TooLarge {
-        /// Length of its payload.
-        bytes: usize,
-        /// The interface.
-        interface: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The kernel has no room for it now (`ENOBUFS`, `ENOMEM`). Sending on, more slowly, is right.
-    #[error("the queue of {interface} is full; send more slowly, or raise its queue length (`txqueuelen`)")]
-    NoBuffers {
-        /// The interface.
-        interface: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The send buffer stayed full for a second.
-    #[error("{interface} has not sent anything for a second; is its link up?")]
-    Stalled {
-        /// The interface.
-        interface: String,
-    },
-    /// Anything else.
-    #[error("cannot send to {destination}")]
-    Other {
-        /// Where it should have gone.
-        destination: SocketAddr,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
-
 /// What a sending socket has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
@@ -168,8 +106,12 @@ impl SenderSocket {
     /// Opens a socket to send to these groups.
     ///
     /// # Errors
-    /// When there is no such interface, it has no address of the groups' IP version, or the port is taken.
+    /// When there is no such interface, it has no address of the groups' IP version, the port is taken, or the code point
+    /// is none.
     pub fn open(channels: &Channels, options: &SenderOptions) -> Result<Self, OpenError> {
+        if options.dscp > DSCP_MAX {
+            return Err(OpenError::CodePoint(options.dscp));
+        }
         let ipv4 = channels.is_ipv4();
         let interface = match &options.interface {
             Some(interface) => interface.clone(),
@@ -346,21 +288,7 @@ impl SenderSocket {
     }
 
     fn explain(&self, run: &Run<'_>, bytes: usize, source: io::Error) -> SendError {
-        let destination = run.destination;
-        let interface = self.interface.name.clone();
-        match Errno::from_io_error(&source) {
-            _ if source.kind() == io::ErrorKind::TimedOut => SendError::Stalled { interface },
-            Some(Errno::NETUNREACH | Errno::HOSTUNREACH) => {
-                SendError::Unreachable { destination, interface: Box::new(self.interface.clone()), source }
-            }
-            Some(Errno::NETDOWN | Errno::NODEV | Errno::NXIO | Errno::ADDRNOTAVAIL) => {
-                SendError::InterfaceDown { interface, source }
-            }
-            Some(Errno::PERM | Errno::ACCESS) => SendError::Forbidden { destination, source },
-            Some(Errno::MSGSIZE) => SendError::TooLarge { bytes, interface, source },
-            Some(Errno::NOBUFS | Errno::NOMEM) => SendError::NoBuffers { interface, source },
-            _ => SendError::Other { destination, source },
-        }
+        SendError::new(run.destination, bytes, &self.interface, source)
     }
 }
 
@@ -406,28 +334,7 @@ fn set_options_v6(
     trying("set IPV6_TCLASS", socket.set_tclass_v6(u32::from(octet)))
 }
 
-/// The octet that IPv4 calls type of service and IPv6 traffic class (RFC 2474, RFC 3168). A code point has 6 bits.
+/// The octet that IPv4 calls type of service and IPv6 traffic class (RFC 2474, RFC 3168).
 const fn traffic_class(dscp: u8, ecn: Ecn) -> u8 {
     (dscp << 2) | ecn as u8
-}
-
-/// What Linux answers when the route, the device or the length does not go with segmentation offload.
-fn is_segmentation_refusal(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::MSGSIZE))
-}
-
-/// The command that makes a destination reachable.
-fn route_advice(destination: SocketAddr, interface: &Interface) -> String {
-    let name = &interface.name;
-    match destination.ip() {
-        IpAddr::V4(address) if address.is_multicast() => format!("ip route add 224.0.0.0/4 dev {name}"),
-        // Linux turns other routes through loopback into "unreachable", and gives it no multicast route of its own.
-        IpAddr::V6(address) if address.is_multicast() && interface.loopback => {
-            format!("ip -6 route add local ff00::/8 dev {name} table local")
-        }
-        IpAddr::V6(address) if address.is_multicast() => {
-            format!("ip -6 route add multicast ff00::/8 dev {name} table local")
-        }
-        address => format!("ip route add {address} dev {name}"),
-    }
 }

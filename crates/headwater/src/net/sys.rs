@@ -71,11 +71,12 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
     unsafe { *storage.view_as::<libc::sockaddr_storage>() }
 }
 
-/// How many datagrams the kernel dropped at this socket since it was opened, mostly for want of receive buffer. Wraps.
+/// How many messages the kernel dropped at this socket since it was opened, mostly for want of receive buffer. A run of
+/// datagrams that it had coalesced counts once. Wraps.
 ///
 /// # Errors
 /// What `getsockopt` says: kernels before 4.12 do not know the option.
-pub(super) fn datagrams_dropped(fd: BorrowedFd<'_>) -> io::Result<u32> {
+pub(super) fn messages_dropped(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut counters = [0_u32; SK_MEMINFO_DROPS + 1];
     let mut bytes = libc::socklen_t::try_from(size_of_val(&counters)).expect("36 bytes");
     // SAFETY: the kernel writes at most `bytes` bytes, which is the size of `counters`; any bytes are valid `u32`s;

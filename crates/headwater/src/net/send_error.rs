@@ -1,0 +1,144 @@
+//! Why the kernel would not send a datagram, and what to do about it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+
+use super::interface::Interface;
+
+/// Why a datagram could not be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// No route (`ENETUNREACH`, `EHOSTUNREACH`).
+    #[error("no route to {destination} on {interface}; add one: `{}`", route_advice(*.destination, .interface))]
+    Unreachable {
+        /// Where it should have gone.
+        destination: SocketAddr,
+        /// The interface of the socket.
+        interface: Box<Interface>,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The interface went away or down (`ENETDOWN`, `ENODEV`, `ENXIO`, `EADDRNOTAVAIL`).
+    #[error("interface {interface} is down or has lost its address; bring it up and start again")]
+    InterfaceDown {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A packet filter or security policy forbids it (`EPERM`, `EACCES`).
+    #[error("this machine's firewall or policy forbids sending to {destination}; see `nft list ruleset`")]
+    Forbidden {
+        /// Where it should have gone.
+        destination: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The datagram exceeds the interface's MTU (`EMSGSIZE`): datagrams are never fragmented.
+    #[error(
+        "a datagram of {bytes} bytes does not fit the MTU of {interface}; send smaller symbols, or raise the MTU"
+    )]
+    TooLarge {
+        /// Length of its payload.
+        bytes: usize,
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel has no room for it now (`ENOBUFS`, `ENOMEM`). Sending on, more slowly, is right.
+    #[error("the queue of {interface} is full; send more slowly, or raise its queue length (`txqueuelen`)")]
+    NoBuffers {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The send buffer stayed full for a second.
+    #[error("{interface} has not sent anything for a second; is its link up?")]
+    Stalled {
+        /// The interface.
+        interface: String,
+    },
+    /// Anything else.
+    #[error("cannot send to {destination}")]
+    Other {
+        /// Where it should have gone.
+        destination: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl SendError {
+    /// What the kernel's refusal of a datagram of so many bytes means.
+    pub(super) fn new(destination: SocketAddr, bytes: usize, on: &Interface, source: io::Error) -> Self {
+        let interface = on.name.clone();
+        match Errno::from_io_error(&source) {
+            _ if source.kind() == io::ErrorKind::TimedOut => Self::Stalled { interface },
+            Some(Errno::NETUNREACH | Errno::HOSTUNREACH) => {
+                Self::Unreachable { destination, interface: Box::new(on.clone()), source }
+            }
+            Some(Errno::NETDOWN | Errno::NODEV | Errno::NXIO | Errno::ADDRNOTAVAIL) => {
+                Self::InterfaceDown { interface, source }
+            }
+            Some(Errno::PERM | Errno::ACCESS) => Self::Forbidden { destination, source },
+            Some(Errno::MSGSIZE) => Self::TooLarge { bytes, interface, source },
+            Some(Errno::NOBUFS | Errno::NOMEM) => Self::NoBuffers { interface, source },
+            _ => Self::Other { destination, source },
+        }
+    }
+}
+
+/// What Linux answers when the route, the device or the length does not go with segmentation offload.
+pub(super) fn is_segmentation_refusal(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::MSGSIZE))
+}
+
+/// The command that makes a destination reachable.
+fn route_advice(destination: SocketAddr, interface: &Interface) -> String {
+    let name = &interface.name;
+    match destination.ip() {
+        IpAddr::V4(address) if address.is_multicast() => format!("ip route add 224.0.0.0/4 dev {name}"),
+        // Linux turns other routes through loopback into "unreachable", and gives it no multicast route of its own.
+        IpAddr::V6(address) if address.is_multicast() && interface.loopback => {
+            format!("ip -6 route add local ff00::/8 dev {name} table local")
+        }
+        IpAddr::V6(address) if address.is_multicast() => {
+            format!("ip -6 route add multicast ff00::/8 dev {name} table local")
+        }
+        address => format!("ip route add {address} dev {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(errno: Errno) -> SendError {
+        let interface = Interface {
+            name: "eth7".to_owned(),
+            index: 7,
+            ipv4: None,
+            ipv6: None,
+            addresses: Vec::new(),
+            up: true,
+            multicast: true,
+            loopback: false,
+        };
+        SendError::new("239.1.1.1:1".parse().unwrap(), 1500, &interface, errno.into())
+    }
+
+    #[test]
+    fn refusals_are_told_apart_with_advice() {
+        assert!(matches!(error(Errno::NETUNREACH), SendError::Unreachable { .. }));
+        assert!(error(Errno::NETUNREACH).to_string().contains("ip route add 224.0.0.0/4 dev eth7"));
+        assert!(matches!(error(Errno::NETDOWN), SendError::InterfaceDown { .. }));
+        assert!(matches!(error(Errno::PERM), SendError::Forbidden { .. }));
+        assert!(matches!(error(Errno::NOBUFS), SendError::NoBuffers { .. }));
+        assert!(matches!(error(Errno::MSGSIZE), SendError::TooLarge { bytes: 1500, .. }));
+        assert!(matches!(error(Errno::BADF), SendError::Other { .. }));
+    }
+}
