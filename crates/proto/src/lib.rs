@@ -36,11 +36,13 @@
 //! | [`control`] | what every congestion control is to the rest; [`fixed`] is the plainest |
 //! | [`measure`] | loss and rates |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
+//! | [`eventlog`] | what happened, for logs and plots |
 
 #![forbid(unsafe_code)]
 
 pub mod control;
 pub mod delivery;
+pub mod eventlog;
 pub mod fixed;
 pub mod machine;
 pub mod measure;

@@ -1,0 +1,331 @@
+//! The event log: what happened in a session, by one vocabulary for the real driver and for the simulator, so that one
+//! plot serves both.
+//!
+//! Two forms of the same events, both written into a buffer of the caller:
+//!
+//! * a log file in qlog's main schema (draft-ietf-quic-qlog-main-schema), as JSON text sequences (RFC 7464): each record
+//!   is 0x1E, an object, a newline. [`write_header`] comes first, then [`write_record`] for each event;
+//! * lines of JSON for other programs, [`write_line`]: `{"time":12.5,"event":"object:completed","file":"a.iso",...}`.
+//!
+//! Time is in milliseconds since the driver's zero, with microseconds behind the point. Rates are bit/s, lengths bytes.
+
+use serde::Serialize;
+
+use crate::time::Instant;
+
+/// The names and fields of this module.
+pub const EVENT_SCHEMA: &str = "urn:headwater:events:1";
+
+/// RFC 7464: begins a record.
+const RECORD_SEPARATOR: u8 = 0x1E;
+
+/// Which end of a session wrote a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The one sender.
+    Sender,
+    /// One of the receivers.
+    Receiver,
+}
+
+/// What happened. The variant's documentation begins with its name in the log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Event<'a> {
+    /// `session:started`: this end is ready.
+    SessionStarted {
+        /// Which end.
+        role: Role,
+        /// Group and port of the base channel.
+        group: String,
+        /// Name of the network interface, once known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        interface: Option<&'a str>,
+        /// Transport session identifier; absent at a receiver that takes any.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tsi: Option<u64>,
+    },
+    /// `session:found`: the first packet of the session came.
+    SessionFound {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: String,
+    },
+    /// `session:progress`: a sample of the counters, several times a second.
+    SessionProgress(Progress),
+    /// `session:completed`: every file has met its fate.
+    SessionCompleted {
+        /// Entries of the FDT that were refused.
+        refused: usize,
+    },
+    /// `session:closed`: the sender ended the session.
+    SessionClosed {},
+    /// `session:ended`: the last event of a log.
+    SessionEnded {
+        /// Which end.
+        role: Role,
+        /// One word for how it ended: `completed`, `incomplete`, `interrupted` and so on.
+        outcome: &'a str,
+        /// The final counters.
+        #[serde(flatten)]
+        progress: Progress,
+    },
+    /// `pass:completed`: as many symbols were sent since the last one as the content has.
+    PassCompleted {
+        /// Passes so far.
+        pass: u64,
+    },
+    /// `rate:updated`: the sending rate changed.
+    RateUpdated {
+        /// The channel.
+        channel: u16,
+        /// The new rate in bit/s of UDP payload.
+        rate: u64,
+    },
+    /// `channel:joined`: a receiver joined a channel.
+    ChannelJoined {
+        /// The channel.
+        channel: u16,
+        /// Its group and port.
+        group: String,
+    },
+    /// `channel:left`: a receiver left a channel.
+    ChannelLeft {
+        /// The channel.
+        channel: u16,
+    },
+    /// `object:announced`: the FDT described a file.
+    ObjectAnnounced {
+        /// Its name.
+        file: &'a str,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// `object:refused`: the FDT described something that is not received.
+    ObjectRefused {
+        /// Its name as the sender gave it.
+        location: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
+    /// `object:completed`: a file is whole, verified, and carries its final name.
+    ObjectCompleted {
+        /// Its name.
+        file: &'a str,
+        /// Its length in bytes.
+        bytes: u64,
+        /// BLAKE3 over its block digests in hexadecimal, if the sender told.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        digest: Option<String>,
+    },
+    /// `object:mismatch`: a file is whole but not what the sender promised; it was discarded.
+    ObjectMismatch {
+        /// Its name.
+        file: &'a str,
+    },
+    /// `session:failed`: what ended the session early, as an error message.
+    SessionFailed {
+        /// What was tried, what happened, what to do.
+        reason: &'a str,
+    },
+}
+
+/// Counters of one end since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// Datagrams sent or received.
+    pub packets: u64,
+    /// Bytes of UDP payload sent or received.
+    pub bytes: u64,
+    /// bit/s of UDP payload over the last second.
+    pub rate: u64,
+    /// Packets that never came: holes in the sequence numbers. Always 0 at a sender.
+    pub lost: u64,
+    /// Symbols of content sent, or held by a receiver.
+    pub symbols: u64,
+    /// Symbols that the content has, as far as it is known.
+    pub symbols_total: u64,
+    /// Datagrams that a receiver dropped for a fault of their own.
+    pub dropped: u64,
+}
+
+impl Event<'_> {
+    /// The event's name in the log, `<category>:<what>`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::SessionStarted { .. } => "session:started",
+            Self::SessionFound { .. } => "session:found",
+            Self::SessionProgress(_) => "session:progress",
+            Self::SessionCompleted { .. } => "session:completed",
+            Self::SessionClosed {} => "session:closed",
+            Self::SessionEnded { .. } => "session:ended",
+            Self::SessionFailed { .. } => "session:failed",
+            Self::PassCompleted { .. } => "pass:completed",
+            Self::RateUpdated { .. } => "rate:updated",
+            Self::ChannelJoined { .. } => "channel:joined",
+            Self::ChannelLeft { .. } => "channel:left",
+            Self::ObjectAnnounced { .. } => "object:announced",
+            Self::ObjectRefused { .. } => "object:refused",
+            Self::ObjectCompleted { .. } => "object:completed",
+            Self::ObjectMismatch { .. } => "object:mismatch",
+        }
+    }
+}
+
+/// Writes the first record of a log. `wall_clock` is the time at the driver's zero by RFC 3339, if there is one: a
+/// simulation has none, so that its logs are the same each time.
+pub fn write_header(out: &mut Vec<u8>, title: &str, wall_clock: Option<&str>) {
+    #[derive(Serialize)]
+    struct Header<'a> {
+        file_schema: &'static str,
+        serialization_format: &'static str,
+        title: &'a str,
+        trace: Trace<'a>,
+    }
+    #[derive(Serialize)]
+    struct Trace<'a> {
+        common_fields: CommonFields<'a>,
+        vantage_point: VantagePoint,
+        event_schemas: [&'static str; 1],
+    }
+    #[derive(Serialize)]
+    struct CommonFields<'a> {
+        time_format: &'static str,
+        reference_time: ReferenceTime<'a>,
+    }
+    #[derive(Serialize)]
+    struct ReferenceTime<'a> {
+        clock_type: &'static str,
+        epoch: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wall_clock_time: Option<&'a str>,
+    }
+    #[derive(Serialize)]
+    struct VantagePoint {
+        // qlog's own words for the two ends are QUIC's (client, server); the role is in the events.
+        r#type: &'static str,
+    }
+    let reference_time =
+        ReferenceTime { clock_type: "monotonic", epoch: "unknown", wall_clock_time: wall_clock };
+    let header = Header {
+        file_schema: "urn:ietf:params:qlog:file:sequential",
+        serialization_format: "application/qlog+json-seq",
+        title,
+        trace: Trace {
+            common_fields: CommonFields { time_format: "relative_to_epoch", reference_time },
+            vantage_point: VantagePoint { r#type: "unknown" },
+            event_schemas: [EVENT_SCHEMA],
+        },
+    };
+    out.push(RECORD_SEPARATOR);
+    append(out, &header);
+}
+
+/// Writes an event as a record of a log. `end` tells apart several ends that share one log.
+pub fn write_record(out: &mut Vec<u8>, at: Instant, end: Option<&str>, event: &Event<'_>) {
+    #[derive(Serialize)]
+    struct Record<'a> {
+        time: f64,
+        name: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group_id: Option<&'a str>,
+        data: &'a Event<'a>,
+    }
+    out.push(RECORD_SEPARATOR);
+    append(out, &Record { time: millis(at), name: event.name(), group_id: end, data: event });
+}
+
+/// Writes an event as a line of JSON. `end` tells apart several ends that share one output.
+pub fn write_line(out: &mut Vec<u8>, at: Instant, end: Option<&str>, event: &Event<'_>) {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        time: f64,
+        event: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        end: Option<&'a str>,
+        #[serde(flatten)]
+        data: &'a Event<'a>,
+    }
+    append(out, &Line { time: millis(at), event: event.name(), end, data: event });
+}
+
+/// Appends a value and a newline.
+fn append(out: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(&mut *out, value).expect("plain structs with string keys, written to memory");
+    out.push(b'\n');
+}
+
+/// Milliseconds with microseconds behind the point; nanoseconds would only lengthen every record.
+#[expect(clippy::cast_precision_loss, reason = "exact below 285 years of microseconds")]
+fn millis(at: Instant) -> f64 {
+    (at.as_nanos() / 1_000) as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Duration;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    const AT: Instant = Instant::from_nanos(12_345_678);
+
+    #[test]
+    fn a_line_is_flat_and_begins_with_time_and_event() {
+        let event = Event::ObjectCompleted { file: "a \"b\".iso", bytes: 7, digest: Some("00ff".into()) };
+        assert_eq!(
+            text(|out| write_line(out, AT, None, &event)),
+            "{\"time\":12.345,\"event\":\"object:completed\",\"file\":\"a \\\"b\\\".iso\",\"bytes\":7,\
+             \"digest\":\"00ff\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_record_is_a_json_text_sequence_with_the_data_apart() {
+        let event = Event::ChannelJoined { channel: 3, group: "239.0.0.1:7287".into() };
+        assert_eq!(
+            text(|out| write_record(out, AT, Some("late"), &event)),
+            "\u{1e}{\"time\":12.345,\"name\":\"channel:joined\",\"group_id\":\"late\",\
+             \"data\":{\"channel\":3,\"group\":\"239.0.0.1:7287\"}}\n"
+        );
+    }
+
+    #[test]
+    fn events_without_fields_have_empty_data() {
+        let line = text(|out| write_line(out, Instant::ZERO, None, &Event::SessionClosed {}));
+        assert_eq!(line, "{\"time\":0.0,\"event\":\"session:closed\"}\n");
+        let record = text(|out| write_record(out, Instant::ZERO, None, &Event::SessionClosed {}));
+        assert!(record.ends_with("\"data\":{}}\n"), "{record}");
+    }
+
+    #[test]
+    fn the_header_names_the_schema_and_the_clock() {
+        let header = text(|out| write_header(out, "headwater send", Some("2026-11-20T18:00:00Z")));
+        let json: serde_json::Value = serde_json::from_str(header.strip_prefix('\u{1e}').unwrap()).unwrap();
+        assert_eq!(json["trace"]["event_schemas"][0], EVENT_SCHEMA);
+        assert_eq!(json["serialization_format"], "application/qlog+json-seq");
+        let time = &json["trace"]["common_fields"];
+        assert_eq!(time["time_format"], "relative_to_epoch");
+        assert_eq!(time["reference_time"]["epoch"], "unknown");
+        assert_eq!(time["reference_time"]["wall_clock_time"], "2026-11-20T18:00:00Z");
+        assert!(!text(|out| write_header(out, "netsim", None)).contains("wall_clock"));
+    }
+
+    #[test]
+    fn counters_lie_flat_beside_the_outcome() {
+        let progress = Progress { packets: 2, bytes: 3_000, ..Progress::default() };
+        let event = Event::SessionEnded { role: Role::Receiver, outcome: "completed", progress };
+        let line =
+            text(|out| write_line(out, Instant::ZERO + Duration::from_secs(3_600), Some("steady"), &event));
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(json["time"], 3_600_000.0);
+        assert_eq!((&json["end"], &json["role"]), (&"steady".into(), &"receiver".into()));
+        assert_eq!((&json["outcome"], &json["bytes"]), (&"completed".into(), &3_000.into()));
+    }
+}
