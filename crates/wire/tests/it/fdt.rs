@@ -127,6 +127,8 @@ fn file_attributes_override_the_root_one_by_one() {
     assert_eq!(fti(4), Err(FdtError::UnknownScheme(129)));
     assert!(matches!(fti(5), Err(FdtError::Attribute { .. })));
     assert!(matches!(fti(6), Err(FdtError::Fti(_))));
+    let compressed = Instance { content_encoding: Some("gzip".into()), ..instance.clone() };
+    assert_eq!(compressed.fti(&instance.files[0]), Err(FdtError::Missing("Transfer-Length")));
     let bare = Instance::default();
     let file = File { transfer_length: Some(1), ..File::default() };
     assert_eq!(bare.fti(&file), Err(FdtError::Missing("FEC-OTI-FEC-Encoding-ID")));

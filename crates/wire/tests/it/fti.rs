@@ -8,8 +8,8 @@ const LDPC: Ldpc = Ldpc {
     symbol_size: 1408,
     n1_minus3: 4,
     g: 1,
-    max_block: 0x12345,
-    max_symbols: 0x1ABCD,
+    max_block: 0x92345,
+    max_symbols: 0xFABCD,
     seed: 1234,
 };
 const RAPTORQ: Fti = Fti::RaptorQ {
@@ -32,8 +32,8 @@ fn literals() -> [(Fti, &'static str); 6] {
             "000100000002 08 01 0580 00DF 00FF",
         ),
         // L(48) E(16) N1m3(3)=4 G(5)=1 B(20) max_n(20) seed(32)
-        (Fti::LdpcStaircase(LDPC), "0000000F4240 0580 81 12345 1ABCD 000004D2"),
-        (Fti::LdpcTriangle(LDPC), "0000000F4240 0580 81 12345 1ABCD 000004D2"),
+        (Fti::LdpcStaircase(LDPC), "0000000F4240 0580 81 92345 FABCD 000004D2"),
+        (Fti::LdpcTriangle(LDPC), "0000000F4240 0580 81 92345 FABCD 000004D2"),
         // L(48) E(16) B(8) max_n(8)
         (
             Fti::ReedSolomon { transfer_length, symbol_size, max_block: 223, max_symbols: 255 },

@@ -2,14 +2,15 @@
 use crate::hex::hex;
 use headwater_wire::lct::{Error, Packet};
 
-/// C=3, PSI=2, S=1, O=3, H=1, A=0, B=1, HDR_LEN=12: every field at its longest, then two extensions.
+/// C=3, PSI=2, S=1, O=3, H=1, A=0, B=1, HDR_LEN=12: every field at its longest, then the last type of
+/// extension with a length byte and the first without.
 const WIDEST: &str = "
     1E F1 0C 06
     00010203 04050607 08090A0B 0C0D0E0F
     A0A1A2A3A4A5
     B0B1B2B3B4B5B6B7B8B9BABBBCBD
     7F 01 EEEE
-    FF 0A0B0C
+    80 0A0B0C
     00112233";
 
 #[test]
@@ -31,7 +32,7 @@ fn unknown_extensions_are_kept_in_order() {
     let bytes = hex(WIDEST);
     let packet = Packet::new_checked(&bytes).unwrap();
     let extensions: Vec<_> = packet.extensions().map(|(het, content)| (het, content.to_vec())).collect();
-    assert_eq!(extensions, [(0x7F, vec![0xEE, 0xEE]), (0xFF, vec![0x0A, 0x0B, 0x0C])]);
+    assert_eq!(extensions, [(0x7F, vec![0xEE, 0xEE]), (0x80, vec![0x0A, 0x0B, 0x0C])]);
 }
 
 #[test]
