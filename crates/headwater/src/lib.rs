@@ -1,3 +1,60 @@
 //! Headwater over real UDP multicast: the runtime of the protocol machines in `headwater-proto`.
+//!
+//! The easy API sends files with a [`SendSession`] and receives them with a [`ReceiveSession`]. Each runs on the thread
+//! that calls its `run`, tells an observer what happens, and ends on its own or by its [`StopHandle`].
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use headwater::proto::Rate;
+//! use headwater::{CongestionControl, ReceiveOptions, ReceiveSession, SendOptions, SendSession, prepare};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let group = "239.255.72.87:7287".parse()?;
+//!
+//! // On one machine:
+//! let files = prepare(["images/", "notes.txt"])?;
+//! let options = SendOptions::new(group, CongestionControl::Fixed { rate: Rate::from_kilobits(10_000) });
+//! let mut session = SendSession::open(files, options)?;
+//! let stop = session.stop_handle(); // for another thread, or a signal handler
+//! let summary = session.run(&mut |update| println!("{update:?}"))?;
+//!
+//! // On any number of others:
+//! let options = ReceiveOptions::new(group, "received").with_timeout(Some(Duration::from_secs(30)));
+//! let mut session = ReceiveSession::open(options)?;
+//! let summary = session.run(&mut |update| println!("{update:?}"))?;
+//! println!("{:?}", summary.outcome);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | `send`, `receive` | the easy API |
+//! | `store`, `send::source` | content on disk, as the machines see it |
+//! | `driver` | runs a machine on a socket: one thread, one loop |
+//! | [`net`] | the sockets |
+//! | [`proto`] | the machines |
 
+mod congestion_control;
+mod driver;
 pub mod net;
+mod receive;
+mod send;
+mod stop;
+mod trace;
+
+pub use congestion_control::CongestionControl;
+pub use driver::DriverError;
+pub use headwater_fec::Scheme;
+pub use headwater_proto as proto;
+pub use receive::{
+    FileStatus, IncompleteReason, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
+    ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
+};
+pub use send::{
+    FileSet, PrepareError, PreparedFile, SendEnd, SendError, SendOptions, SendOutcome, SendProgress,
+    SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare,
+};
+pub use stop::StopHandle;
+pub use trace::{Direction, PacketTrace, TraceHook};

@@ -1,0 +1,166 @@
+//! What a receiving session tells its observer, and what it sums up at the end.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use headwater_proto::ChannelId;
+use headwater_proto::control::Reception;
+use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError};
+
+use crate::net::BufferSize;
+
+/// What a receiving session tells its observer, in order. Files are numbered from 0 as they are announced.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ReceiveUpdate {
+    /// It listens.
+    Started(ReceiveStarted),
+    /// A channel was joined.
+    Joined(ChannelId),
+    /// A channel was left.
+    Left(ChannelId),
+    /// The first packet of the session came.
+    SessionFound {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+    /// A file will be received.
+    FileAnnounced {
+        /// Its number.
+        file: usize,
+        /// Its name below the folder.
+        path: RelativePath,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// Something announced will not be received.
+    FileRefused {
+        /// Its name as the sender gave it: not to be trusted.
+        location: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file is whole, verified, and carries its final name.
+    FileCompleted {
+        /// Its number.
+        file: usize,
+        /// Its name below the folder.
+        path: RelativePath,
+        /// Its length in bytes.
+        bytes: u64,
+        /// What it was verified against, if the sender told: BLAKE3 over the digests of its blocks.
+        digest: Option<Digest>,
+    },
+    /// A file came whole but is not what the sender promised: it was discarded.
+    FileMismatch {
+        /// Its number.
+        file: usize,
+        /// Its name below the folder.
+        path: RelativePath,
+    },
+    /// Every file of the session has met its fate.
+    SessionCompleted {
+        /// Files refused.
+        refused: usize,
+    },
+    /// The sender closed the session before every file was whole.
+    SessionClosed,
+    /// The folder cannot take any more.
+    StoreFailed(StoreError),
+    /// How far it is; about ten times a second.
+    Progress(ReceiveProgress),
+}
+
+/// A receiving session as it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiveStarted {
+    /// Group and port of the base channel.
+    pub group: SocketAddr,
+    /// The only source, if one was named.
+    pub source: Option<IpAddr>,
+    /// The interface it receives on.
+    pub interface: String,
+    /// The receive buffer that the kernel granted.
+    pub receive_buffer: BufferSize,
+}
+
+/// How far a receiving session is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReceiveProgress {
+    /// Time since it began to listen.
+    pub elapsed: Duration,
+    /// bit/s of UDP payload over the last second.
+    pub rate_bits: u64,
+    /// What was received, and what was dropped and why.
+    pub stats: ReceiverStats,
+    /// Packets of the session received, and those missing in its sequence numbers.
+    pub reception: Reception,
+    /// Datagrams that the kernel dropped, mostly because the receive buffer was full.
+    pub kernel_drops: u64,
+    /// Datagrams of other groups or sources.
+    pub foreign: u64,
+    /// Symbols held of all files announced.
+    pub symbols_held: u64,
+    /// Symbols that all files announced need.
+    pub symbols: u64,
+    /// Every file announced, by its number.
+    pub files: Vec<FileStatus>,
+}
+
+/// How far a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStatus {
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Symbols that it needs, as far as it is announced.
+    pub symbols: u64,
+    /// Symbols held; a few more than needed are possible.
+    pub symbols_held: u64,
+    /// Whether it is whole, verified and in place.
+    pub is_done: bool,
+}
+
+/// Why files are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IncompleteReason {
+    /// Nothing needed came for as long as the timeout.
+    TimedOut,
+    /// The sender closed the session too early.
+    SessionClosed,
+    /// Files were refused: their names or codings are not accepted, or the folder cannot take them.
+    Refused,
+}
+
+/// How a receiving session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiveOutcome {
+    /// Every file is whole, verified and in place.
+    Completed,
+    /// No packet of a session came within the timeout.
+    NothingReceived,
+    /// Some files are missing.
+    Incomplete(IncompleteReason),
+    /// A file was not what the sender promised, and was discarded.
+    VerificationFailed,
+    /// The folder could not take the files.
+    StoreFailed(StoreError),
+    /// It was stopped.
+    Interrupted,
+}
+
+/// A receiving session in numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReceiveSummary {
+    /// How it ended.
+    pub outcome: ReceiveOutcome,
+    /// The last state.
+    pub progress: ReceiveProgress,
+    /// Files announced that are whole, verified and in place.
+    pub files_completed: usize,
+    /// Bytes of those.
+    pub bytes_completed: u64,
+    /// Files that were refused.
+    pub files_refused: usize,
+}

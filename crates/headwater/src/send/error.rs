@@ -1,0 +1,111 @@
+//! Why a session cannot be sent.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use headwater_proto::Size;
+use headwater_proto::delivery::{FdtTooLarge, NameError, PlanError, RelativePath, SourceError};
+
+use crate::driver::DriverError;
+use crate::net::{ChannelsError, InterfaceError, OpenError};
+
+/// Why files cannot be prepared for sending.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The selection holds no regular file.
+    #[error("there is nothing to send: no regular file is among the paths given")]
+    Empty,
+    /// A file or folder could not be read.
+    #[error("cannot read '{}'", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Receivers would refuse the name.
+    #[error("'{}' has a name that receivers refuse: {source}; rename it", path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its name.
+        source: NameError,
+    },
+    /// The name is no UTF-8.
+    #[error("the name of '{}' is not UTF-8 and cannot be sent; rename it", path.display())]
+    NotUnicode {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// Two files would have one name at the receivers.
+    #[error("'{}' and '{}' would both be sent as '{name}'; rename one, or send a folder that holds both", first.display(), second.display())]
+    SameName {
+        /// The name.
+        name: RelativePath,
+        /// One file.
+        first: PathBuf,
+        /// Another file.
+        second: PathBuf,
+    },
+    /// One file would stand where receivers need a folder for another.
+    #[error("'{file}' would be a file and a folder ('{below}') at the receivers; rename one of them")]
+    FileAndFolder {
+        /// The file.
+        file: RelativePath,
+        /// A file below it.
+        below: RelativePath,
+    },
+}
+
+/// Why a session cannot be sent, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The group is no multicast address, or its channels do not fit above it.
+    #[error(transparent)]
+    Channels(#[from] ChannelsError),
+    /// There is no interface to send on.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The socket could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// An option is out of its range.
+    #[error("{option} is {value}, which must be {range}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// What is possible.
+        range: &'static str,
+    },
+    /// One session cannot carry the files.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The description of the session is too long.
+    #[error(transparent)]
+    Fdt(#[from] FdtTooLarge),
+    /// Encoded blocks would take more memory than allowed.
+    #[error(
+        "encoding the content needs {needed} of memory, more than the limit of {limit}; raise the limit, send it in \
+         parts, send a single pass, or use no erasure code"
+    )]
+    Memory {
+        /// What encoders would take.
+        needed: Size,
+        /// What they may take.
+        limit: Size,
+    },
+    /// A file could not be read, or changed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// Sending failed: the interface, a route, a firewall.
+    #[error("sending to {group} failed")]
+    Network {
+        /// The base channel's group.
+        group: IpAddr,
+        /// What went wrong.
+        source: DriverError,
+    },
+}

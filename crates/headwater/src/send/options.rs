@@ -1,0 +1,145 @@
+//! How a session is sent.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use headwater_fec::{SYMBOL_SIZE_DEFAULT, Scheme};
+
+use crate::congestion_control::CongestionControl;
+use crate::trace::TraceHook;
+
+/// When a sender stops by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendEnd {
+    /// Never: until it is stopped.
+    Never,
+    /// After so many passes: one pass sends as many symbols as the content has.
+    Passes(u64),
+    /// After this time.
+    After(Duration),
+}
+
+/// How a session is sent.
+pub struct SendOptions {
+    pub(super) group: SocketAddr,
+    pub(super) congestion_control: CongestionControl,
+    pub(super) interface: Option<String>,
+    pub(super) ttl: u8,
+    pub(super) dscp: u8,
+    pub(super) loopback: bool,
+    pub(super) scheme: Scheme,
+    pub(super) symbol_size: u16,
+    pub(super) tsi: Option<u32>,
+    pub(super) end: SendEnd,
+    pub(super) memory_limit: Option<u64>,
+    pub(super) trace: Option<TraceHook>,
+}
+
+impl SendOptions {
+    /// A session to `group` (the base channel; further channels count up from it) under a congestion control.
+    pub fn new(group: SocketAddr, congestion_control: CongestionControl) -> Self {
+        Self {
+            group,
+            congestion_control,
+            interface: None,
+            ttl: 1,
+            dscp: 0,
+            loopback: true,
+            scheme: Scheme::RaptorQ,
+            symbol_size: SYMBOL_SIZE_DEFAULT,
+            tsi: None,
+            end: SendEnd::Never,
+            memory_limit: None,
+            trace: None,
+        }
+    }
+
+    /// The interface to send on, by name or address. Default: where the kernel's route to the group leads, but never a
+    /// loopback interface.
+    #[must_use]
+    pub fn with_interface(mut self, interface: Option<String>) -> Self {
+        self.interface = interface;
+        self
+    }
+
+    /// Routers that a packet may pass, plus 1. Default: 1, so that nothing leaves the link unasked.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: u8) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
+    #[must_use]
+    pub fn with_dscp(mut self, dscp: u8) -> Self {
+        self.dscp = dscp;
+        self
+    }
+
+    /// Whether receivers on this machine hear it. Default: yes.
+    #[must_use]
+    pub fn with_loopback(mut self, loopback: bool) -> Self {
+        self.loopback = loopback;
+        self
+    }
+
+    /// The erasure code. Default: RaptorQ, which never sends a symbol twice.
+    #[must_use]
+    pub fn with_scheme(mut self, scheme: Scheme) -> Self {
+        self.scheme = scheme;
+        self
+    }
+
+    /// Bytes of a symbol: each packet carries one, beside at most 92 bytes of headers. Default: 1408, which fits an MTU
+    /// of 1500.
+    #[must_use]
+    pub fn with_symbol_size(mut self, bytes: u16) -> Self {
+        self.symbol_size = bytes;
+        self
+    }
+
+    /// Transport session identifier, which tells this session from others on the group. Default: 16 random bits, not 0.
+    #[must_use]
+    pub fn with_tsi(mut self, tsi: Option<u32>) -> Self {
+        self.tsi = tsi;
+        self
+    }
+
+    /// When to stop. Default: never.
+    #[must_use]
+    pub fn with_end(mut self, end: SendEnd) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// Most bytes of memory for encoded blocks. Default: half of the machine's memory.
+    #[must_use]
+    pub fn with_memory_limit(mut self, bytes: Option<u64>) -> Self {
+        self.memory_limit = bytes;
+        self
+    }
+
+    /// Called for each datagram sent or received. Default: none.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
+        self.trace = trace;
+        self
+    }
+}
+
+impl fmt::Debug for SendOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendOptions")
+            .field("group", &self.group)
+            .field("congestion_control", &self.congestion_control)
+            .field("interface", &self.interface)
+            .field("ttl", &self.ttl)
+            .field("dscp", &self.dscp)
+            .field("scheme", &self.scheme)
+            .field("symbol_size", &self.symbol_size)
+            .field("tsi", &self.tsi)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}

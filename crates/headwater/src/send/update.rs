@@ -1,0 +1,89 @@
+//! What a sending session tells its observer, and what it sums up at the end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::net::BufferSize;
+
+/// What a sending session tells its observer, in order.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SendUpdate {
+    /// Content is being read and hashed, before anything is sent; about ten times a second.
+    Hashing {
+        /// Bytes read.
+        bytes_done: u64,
+        /// Bytes of all files.
+        bytes_total: u64,
+    },
+    /// The first packet is about to leave.
+    Started(SendStarted),
+    /// So many passes over the session are complete.
+    PassCompleted(u64),
+    /// How far it is; about ten times a second.
+    Progress(SendProgress),
+}
+
+/// A sending session as it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendStarted {
+    /// Transport session identifier.
+    pub tsi: u32,
+    /// Group and port of the base channel.
+    pub group: SocketAddr,
+    /// Channels, counting up from the group.
+    pub channels: u16,
+    /// Address and port it sends from.
+    pub source: SocketAddr,
+    /// The interface it sends on.
+    pub interface: String,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Source symbols of all files: packets of one pass.
+    pub symbols: u64,
+    /// The send buffer that the kernel granted.
+    pub send_buffer: BufferSize,
+    /// Whether the kernel segments runs of datagrams (GSO).
+    pub segmentation: bool,
+}
+
+/// How far a sending session is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SendProgress {
+    /// Time since the first packet.
+    pub elapsed: Duration,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes of UDP payload sent.
+    pub bytes: u64,
+    /// bit/s of UDP payload over the last second.
+    pub rate_bits: u64,
+    /// Symbols of content sent.
+    pub symbols: u64,
+    /// Passes over the session, with the part of the one under way.
+    pub passes: f64,
+    /// Packets of the base channel and above that the kernel had no room for: lost to all receivers.
+    pub unsent: u64,
+}
+
+/// How a sending session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOutcome {
+    /// The passes or the time that were asked for are over.
+    Completed,
+    /// It was stopped.
+    Interrupted,
+}
+
+/// A sending session in numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SendSummary {
+    /// How it ended.
+    pub outcome: SendOutcome,
+    /// The last state.
+    pub progress: SendProgress,
+    /// Packets of the FDT.
+    pub fdt_packets: u64,
+    /// Calls to the kernel that sent the packets.
+    pub calls: u64,
+}

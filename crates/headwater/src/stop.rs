@@ -1,0 +1,33 @@
+//! Stopping a session from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::net::Waker;
+
+/// Stops a session from any thread. A stopped sender closes its session with its last packets; a stopped receiver
+/// cleans up. Then `run` returns.
+///
+/// [`StopHandle::stop`] only stores a flag and writes to a file descriptor, so a signal handler may call it.
+#[derive(Clone, Debug)]
+pub struct StopHandle {
+    stopped: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl StopHandle {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self { stopped: Arc::default(), waker }
+    }
+
+    /// Asks the session to end. Once is enough; before `run` it ends as soon as it begins.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Whether it was asked to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
