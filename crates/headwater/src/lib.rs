@@ -36,13 +36,17 @@
 //! | [`net`] | the sockets |
 //! | [`proto`] | the machines |
 
+mod clock;
 mod congestion_control;
 mod driver;
 pub mod net;
+mod open_files;
+mod progress;
 mod receive;
 mod send;
 mod stop;
 mod trace;
+mod workers;
 
 pub use congestion_control::CongestionControl;
 pub use driver::DriverError;

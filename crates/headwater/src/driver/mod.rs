@@ -1,8 +1,29 @@
 //! Runs a machine on a socket: one thread, one loop.
+//!
+//! A turn of the loop: read what waits, hand it to the machine, drain the machine, send what it wrote; then sleep until
+//! its next deadline, a datagram, or a wake-up. A turn that comes late is made up for by the machine's pacing.
+
+mod gather;
+mod port;
 
 use std::io;
+use std::num::NonZeroU64;
 
-use crate::net::{MembershipError, SendError};
+use headwater_proto::control::Membership;
+use headwater_proto::{Datagram, Destination, Ecn, Input, Instant, Machine, Outlet, Output, drain};
+use rand::RngExt;
+use tracing::warn;
+
+use self::gather::Gather;
+pub(crate) use self::port::Port;
+use crate::clock::{Clock, elapsed};
+use crate::net::{MembershipError, Poller, RecvBatch, SendError};
+use crate::trace::{Direction, PacketTrace, TraceHook};
+
+/// Batches read before the machine is drained: what it wants to send does not wait for more.
+const BATCHES_PER_TURN: usize = 8;
+/// Sleep after a turn that was due but brought nothing, so that no machine can keep the processor busy.
+const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1);
 
 /// Why a driver cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -16,4 +37,231 @@ pub enum DriverError {
     /// Waiting for datagrams or reading them failed.
     #[error("cannot read from the socket")]
     Read(#[source] io::Error),
+}
+
+/// What goes with a socket: how its datagrams are marked, watched and, on purpose, lost.
+pub(crate) struct Hooks<'a> {
+    pub(crate) trace: Option<&'a mut TraceHook>,
+    /// Chance of each datagram that arrives to be dropped, and where chance comes from.
+    pub(crate) loss: Option<(f64, headwater_proto::rng::Stream)>,
+    /// Traffic class of datagrams sent, for the trace.
+    pub(crate) dscp: u8,
+    /// Time to live of datagrams sent, for the trace.
+    pub(crate) ttl: u8,
+}
+
+/// What a machine is driven for.
+pub(crate) trait Application<M: Machine, P> {
+    /// Before the machine is drained: the chance to change it.
+    fn steer(&mut self, _machine: &mut M, _now: Instant) {}
+
+    /// The machine said something.
+    fn event(&mut self, machine: &M, event: M::Event);
+
+    /// A channel was joined or left.
+    fn membership(&mut self, _membership: Membership) {}
+
+    /// After the machine was drained: when to come back at the latest, or `None` to end.
+    fn observe(&mut self, machine: &M, port: &P, unsent: u64, now: Instant) -> Option<Instant>;
+}
+
+/// Drives `machine` on `port` until `application` ends it.
+pub(crate) fn drive<M: Machine, P: Port>(
+    machine: &mut M,
+    port: &mut P,
+    poller: &mut Poller,
+    clock: Clock,
+    hooks: Hooks<'_>,
+    application: &mut impl Application<M, P>,
+) -> Result<(), DriverError> {
+    // The poller, which asks for exact timers, may have been made on another thread.
+    rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
+        .map_err(|errno| DriverError::Read(errno.into()))?;
+    let mut batch = RecvBatch::new();
+    let mut turn =
+        Turn { gather: Gather::new(), now: clock.now(), hooks, outputs: 0, unsent: 0, error: None };
+    loop {
+        turn.now = clock.now();
+        let heard = turn.receive(machine, port, &mut batch)?;
+        machine.handle(turn.now, Input::Timeout);
+        application.steer(machine, turn.now);
+        let spoken = turn.drain(machine, port, application)?;
+        let Some(latest) = application.observe(machine, port, turn.unsent, turn.now) else {
+            return Ok(());
+        };
+        let deadline = machine.poll_timeout().map_or(latest, |next| next.min(latest));
+        let overdue = deadline <= turn.now && heard == 0 && spoken == 0;
+        let deadline = if overdue { turn.now + IDLE } else { deadline };
+        poller.wait(port.fds(), clock.to_std(deadline)).map_err(DriverError::Read)?;
+    }
+}
+
+/// What one turn of the loop works with.
+struct Turn<'a> {
+    gather: Gather,
+    now: Instant,
+    hooks: Hooks<'a>,
+    outputs: u64,
+    unsent: u64,
+    error: Option<DriverError>,
+}
+
+impl Turn<'_> {
+    /// Hands the machine what is waiting, and says how many datagrams that was.
+    fn receive<M: Machine, P: Port>(
+        &mut self,
+        machine: &mut M,
+        port: &mut P,
+        batch: &mut RecvBatch,
+    ) -> Result<usize, DriverError> {
+        let mut heard = 0;
+        for _ in 0..BATCHES_PER_TURN {
+            let count = match port.receive(batch) {
+                Ok(0) => break,
+                Ok(count) => count,
+                // What a receiver's machine answered by ICMP says nothing of the other receivers.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(error) => return Err(DriverError::Read(error)),
+            };
+            heard += count;
+            for datagram in batch.iter() {
+                self.trace_received(port, &datagram);
+                if !self.hooks.is_lost() {
+                    machine.handle(self.now, Input::Datagram(datagram));
+                }
+            }
+        }
+        Ok(heard)
+    }
+
+    /// Does what the machine wants done, and says how many outputs that were.
+    fn drain<M: Machine, P: Port>(
+        &mut self,
+        machine: &mut M,
+        port: &mut P,
+        application: &mut impl Application<M, P>,
+    ) -> Result<u64, DriverError> {
+        let before = self.outputs;
+        let now = self.now;
+        let mut events = Vec::new();
+        drain(machine, now, &mut Actions { turn: self, port, events: &mut events });
+        self.flush(port);
+        for output in events {
+            match output {
+                Told::Event(event) => application.event(machine, event),
+                Told::Membership(membership) => application.membership(membership),
+            }
+        }
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(self.outputs - before),
+        }
+    }
+
+    fn flush(&mut self, port: &mut impl Port) {
+        if self.error.is_none() && !self.gather.is_empty() {
+            for run in self.gather.runs() {
+                match port.send(&run) {
+                    Ok(unsent) => self.unsent += unsent,
+                    Err(error) => {
+                        self.error = Some(error.into());
+                        break;
+                    }
+                }
+            }
+        }
+        self.gather.clear();
+    }
+
+    fn trace_received(&mut self, port: &impl Port, datagram: &Datagram<'_>) {
+        let Some(trace) = self.hooks.trace.as_mut() else { return };
+        let destination =
+            datagram.channel.and_then(|channel| port.address(channel)).unwrap_or_else(|| port.local());
+        trace(&PacketTrace {
+            direction: Direction::Received,
+            elapsed: elapsed(self.now),
+            source: datagram.source,
+            destination,
+            ecn: datagram.ecn,
+            dscp: None,
+            ttl: None,
+            payload: datagram.payload,
+        });
+    }
+}
+
+impl Hooks<'_> {
+    fn is_lost(&mut self) -> bool {
+        self.loss.as_mut().is_some_and(|(probability, stream)| stream.random_bool(*probability))
+    }
+}
+
+/// What is told to the application once the machine is drained.
+enum Told<E> {
+    Event(E),
+    Membership(Membership),
+}
+
+/// Where the machine's outputs go.
+struct Actions<'t, 'a, P, E> {
+    turn: &'t mut Turn<'a>,
+    port: &'t mut P,
+    events: &'t mut Vec<Told<E>>,
+}
+
+impl<P: Port, E> Outlet<E> for Actions<'_, '_, P, E> {
+    fn room(&mut self) -> &mut [u8] {
+        self.turn.gather.room()
+    }
+
+    fn put(&mut self, output: Output<E>) {
+        self.turn.outputs += 1;
+        match output {
+            Output::Transmit(transmit) => {
+                self.transmit(transmit.destination, transmit.ecn, transmit.bytes);
+            }
+            Output::Join(channel) => self.change(Membership::Join(channel)),
+            Output::Leave(channel) => self.change(Membership::Leave(channel)),
+            Output::Event(event) => self.events.push(Told::Event(event)),
+        }
+    }
+}
+
+impl<P: Port, E> Actions<'_, '_, P, E> {
+    fn transmit(&mut self, destination: Destination, ecn: Ecn, bytes: usize) {
+        let destination = match destination {
+            Destination::Unicast(address) => Some(address),
+            Destination::Channel(channel) => self.port.address(channel),
+        };
+        let Some(destination) = destination else {
+            warn!("a datagram for a channel that the session does not have was not sent");
+            self.turn.unsent += 1;
+            return;
+        };
+        let turn = &mut *self.turn;
+        if let Some(trace) = turn.hooks.trace.as_mut() {
+            trace(&PacketTrace {
+                direction: Direction::Sent,
+                elapsed: elapsed(turn.now),
+                source: self.port.local(),
+                destination,
+                ecn,
+                dscp: Some(turn.hooks.dscp),
+                ttl: Some(turn.hooks.ttl),
+                payload: turn.gather.written(bytes),
+            });
+        }
+        if !turn.gather.put(destination, ecn, bytes) {
+            turn.flush(self.port);
+        }
+    }
+
+    fn change(&mut self, membership: Membership) {
+        match self.port.change(membership) {
+            Ok(()) => self.events.push(Told::Membership(membership)),
+            Err(error) => {
+                self.turn.error.get_or_insert(error.into());
+            }
+        }
+    }
 }

@@ -48,7 +48,7 @@ pub struct SendStarted {
 }
 
 /// How far a sending session is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SendProgress {
     /// Time since the first packet.
     pub elapsed: Duration,
@@ -62,7 +62,7 @@ pub struct SendProgress {
     pub symbols: u64,
     /// Passes over the session, with the part of the one under way.
     pub passes: f64,
-    /// Packets of the base channel and above that the kernel had no room for: lost to all receivers.
+    /// Packets that the kernel had no room for: lost to all receivers.
     pub unsent: u64,
 }
 
@@ -86,4 +86,12 @@ pub struct SendSummary {
     pub fdt_packets: u64,
     /// Calls to the kernel that sent the packets.
     pub calls: u64,
+}
+
+impl SendSummary {
+    /// Stopped before the first packet.
+    pub(super) fn nothing_sent() -> Self {
+        let progress = SendProgress::default();
+        Self { outcome: SendOutcome::Interrupted, progress, fdt_packets: 0, calls: 0 }
+    }
 }

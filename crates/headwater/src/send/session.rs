@@ -1,0 +1,277 @@
+//! A session that sends files: opened, run, summed up.
+
+use std::sync::Arc;
+
+use headwater_fec::Scheme;
+use headwater_proto::control::{Membership, SenderControl};
+use headwater_proto::delivery::{
+    End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
+};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Size, fixed};
+
+use super::content::Content;
+use super::encoders::encoders_bytes;
+use super::error::SendError;
+use super::files::FileSet;
+use super::hashing::{Digests, hash};
+use super::options::{SendEnd, SendOptions};
+use super::source::FileSource;
+use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
+use crate::clock::{Clock, elapsed, ntp_now};
+use crate::congestion_control::CongestionControl;
+use crate::driver::{Application, Hooks, drive};
+use crate::net::{Channels, Interface, OpenError, Poller, SenderOptions, SenderSocket};
+use crate::progress::Progress;
+use crate::stop::StopHandle;
+
+/// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
+const HEADER_BYTES_MAX: usize = 92;
+
+/// A session that sends files.
+#[derive(Debug)]
+pub struct SendSession {
+    files: FileSet,
+    options: SendOptions,
+    plan: SessionPlan,
+    tsi: u32,
+    socket: SenderSocket,
+    poller: Poller,
+    stop: StopHandle,
+}
+
+impl SendSession {
+    /// Plans the session and opens its socket. Nothing is sent yet, and of the files only names and lengths are known.
+    ///
+    /// # Errors
+    /// When an option is out of range, the content needs too much memory, or there is no way to send to the group.
+    pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
+        check(&options)?;
+        let config = PlanConfig {
+            scheme: options.scheme,
+            symbol_size: options.symbol_size,
+            order: options.congestion_control.order(),
+        };
+        let plan = SessionPlan::new(files.to_send(), config)?;
+        check_memory(&plan, &options)?;
+        let tsi = match options.tsi {
+            Some(tsi) => tsi,
+            None => random_tsi()?,
+        };
+        let socket = open_socket(&options)?;
+        let poller = Poller::new()
+            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
+        let stop = StopHandle::new(poller.waker());
+        Ok(Self { files, options, plan, tsi, socket, poller, stop })
+    }
+
+    /// Stops it from any thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Its objects, blocks and symbols.
+    pub fn plan(&self) -> &SessionPlan {
+        &self.plan
+    }
+
+    /// What it sends.
+    pub fn files(&self) -> &FileSet {
+        &self.files
+    }
+
+    /// Where, when and how it starts.
+    pub fn started(&self) -> SendStarted {
+        SendStarted {
+            tsi: self.tsi,
+            group: self.options.group,
+            channels: self.options.congestion_control.channels(),
+            source: self.socket.local_addr(),
+            interface: self.socket.interface().name.clone(),
+            bytes: self.files.bytes(),
+            symbols: self.plan.symbols(),
+            send_buffer: self.socket.send_buffer(),
+            segmentation: self.socket.segmentation(),
+        }
+    }
+
+    /// Reads and hashes the content, then sends it until its end or until it is stopped.
+    ///
+    /// # Errors
+    /// When content cannot be read or changes, or the network fails.
+    pub fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
+        let content = Arc::new(Content::new(self.files.files(), &self.plan));
+        let bytes_total = self.files.bytes();
+        let progress = |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total });
+        let Some(digests) = hash(&content, || self.stop.is_stopped(), progress)? else {
+            return Ok(SendSummary::nothing_sent());
+        };
+        let digests = Arc::new(digests);
+        let source = FileSource::new(content, &digests, needs_repair(&self.options))?;
+        observer(SendUpdate::Started(self.started()));
+        // The one place where a sender's control is made.
+        match self.options.congestion_control {
+            CongestionControl::Fixed { rate } => {
+                self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
+            }
+        }
+    }
+
+    fn send<C: SenderControl>(
+        &mut self,
+        control: C,
+        source: FileSource,
+        digests: &Digests,
+        observer: &mut dyn FnMut(SendUpdate),
+    ) -> Result<SendSummary, SendError> {
+        let config =
+            SenderConfig::new(self.tsi).with_end(self.options.end.into()).with_ntp_at_zero(ntp_now());
+        let mut machine = Sender::new(config, &self.plan, digests, control, source)?;
+        let clock = Clock::start();
+        let mut watch = Watch {
+            stop: self.stop.clone(),
+            observer,
+            progress: Progress::new(clock.now()),
+            failed: None,
+            last: None,
+        };
+        let hooks = Hooks {
+            trace: self.options.trace.as_mut(),
+            loss: None,
+            dscp: self.options.dscp,
+            ttl: self.options.ttl,
+        };
+        drive(&mut machine, &mut self.socket, &mut self.poller, clock, hooks, &mut watch)
+            .map_err(|source| SendError::Network { group: self.options.group.ip(), source })?;
+        if let Some(error) = watch.failed {
+            return Err(error.into());
+        }
+        let outcome = if self.stop.is_stopped() { SendOutcome::Interrupted } else { SendOutcome::Completed };
+        Ok(SendSummary {
+            outcome,
+            progress: watch.last.unwrap_or_default(),
+            fdt_packets: machine.stats().fdt_packets,
+            calls: self.socket.counters().calls,
+        })
+    }
+}
+
+/// Watches a sender: stops it when asked to, and reports.
+struct Watch<'a> {
+    stop: StopHandle,
+    observer: &'a mut dyn FnMut(SendUpdate),
+    progress: Progress,
+    failed: Option<SourceError>,
+    last: Option<SendProgress>,
+}
+
+impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Watch<'_> {
+    fn steer(&mut self, machine: &mut Sender<C, S>, _now: Instant) {
+        if self.stop.is_stopped() {
+            machine.close();
+        }
+    }
+
+    fn event(&mut self, _machine: &Sender<C, S>, event: SenderEvent) {
+        match event {
+            SenderEvent::PassCompleted(passes) => (self.observer)(SendUpdate::PassCompleted(passes)),
+            SenderEvent::SourceFailed(error) => self.failed = Some(error),
+            SenderEvent::Finished => {}
+        }
+    }
+
+    fn membership(&mut self, _membership: Membership) {}
+
+    fn observe(
+        &mut self,
+        machine: &Sender<C, S>,
+        _port: &SenderSocket,
+        unsent: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        let ended = machine.is_finished();
+        if self.progress.is_due(now) || ended {
+            let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
+            let progress = progress(&machine.stats(), machine.symbols(), rate_bits, unsent, now);
+            self.last = Some(progress);
+            (self.observer)(SendUpdate::Progress(progress));
+        }
+        (!ended).then_some(self.progress.next())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "passes are for people")]
+fn progress(stats: &SenderStats, symbols: u64, rate_bits: u64, unsent: u64, now: Instant) -> SendProgress {
+    SendProgress {
+        elapsed: elapsed(now),
+        packets: stats.packets,
+        bytes: stats.bytes,
+        rate_bits,
+        symbols: stats.symbols,
+        passes: if symbols == 0 { 0.0 } else { stats.symbols as f64 / symbols as f64 },
+        unsent,
+    }
+}
+
+impl From<SendEnd> for End {
+    fn from(end: SendEnd) -> Self {
+        match end {
+            SendEnd::Never => Self::Never,
+            SendEnd::Passes(passes) => Self::Passes(passes),
+            SendEnd::After(time) => Self::At(Instant::ZERO + time.into()),
+        }
+    }
+}
+
+/// Whether repair symbols will be asked for: a single pass sends each source symbol once and nothing else.
+fn needs_repair(options: &SendOptions) -> bool {
+    options.scheme != Scheme::NoCode && !matches!(options.end, SendEnd::Passes(0 | 1))
+}
+
+fn check(options: &SendOptions) -> Result<(), SendError> {
+    let refuse = |option, value, range| Err(SendError::Option { option, value, range });
+    if options.tsi == Some(0) {
+        return refuse("the TSI", 0, "from 1 to 4294967295");
+    }
+    let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
+    if options.symbol_size == 0 || usize::from(options.symbol_size) > symbol_max {
+        return refuse("the symbol size", options.symbol_size.into(), "from 1 to 8880 bytes");
+    }
+    Ok(())
+}
+
+fn check_memory(plan: &SessionPlan, options: &SendOptions) -> Result<(), SendError> {
+    let needed = if needs_repair(options) { encoders_bytes(plan, options.scheme) } else { 0 };
+    let limit = options.memory_limit.unwrap_or_else(|| physical_memory_bytes() / 2);
+    if needed > limit {
+        return Err(SendError::Memory { needed: Size(needed), limit: Size(limit) });
+    }
+    Ok(())
+}
+
+fn physical_memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    // The kernel's types differ between architectures.
+    let total = u64::try_from(info.totalram).unwrap_or(u64::MAX);
+    total.saturating_mul(info.mem_unit.into())
+}
+
+/// 16 random bits, not 0: headers are shortest with them.
+fn random_tsi() -> Result<u32, SendError> {
+    let mut bytes = [0; 2];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| OpenError::Option { attempt: "give random bits", source: errno.into() })?;
+    Ok(u32::from(u16::from_ne_bytes(bytes)).max(1))
+}
+
+fn open_socket(options: &SendOptions) -> Result<SenderSocket, SendError> {
+    let channels = Channels::new(options.group, options.congestion_control.channels())?;
+    let interface = options.interface.as_deref().map(Interface::find).transpose()?;
+    let socket = SenderOptions {
+        interface,
+        ttl: options.ttl,
+        dscp: options.dscp,
+        loopback: options.loopback,
+        ..SenderOptions::default()
+    };
+    Ok(SenderSocket::open(&channels, &socket)?)
+}
