@@ -26,6 +26,12 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     /// n of a block of `k` source symbols: a sender uses the ESIs below it. 2^24 where the code is rateless.
     fn encoding_symbols(&self, k: u32) -> u32;
 
+    /// Where the ESIs end that a receiver takes for a block of `k` source symbols: at n, unless the code gives those
+    /// beyond it a meaning too.
+    fn esi_end(&self, k: u32) -> u32 {
+        self.encoding_symbols(k)
+    }
+
     /// True where repair symbols never run out in practice, so that none needs to be sent twice.
     fn is_rateless(&self) -> bool;
 

@@ -51,6 +51,12 @@ impl BlockCodec for ReedSolomon {
         k.min(self.max_block_symbols) * self.max_symbols / self.max_block_symbols
     }
 
+    /// max_n for every block: some senders give short blocks as many repair symbols as long ones, and what a symbol
+    /// means does not depend on n.
+    fn esi_end(&self, _k: u32) -> u32 {
+        self.max_symbols
+    }
+
     fn is_rateless(&self) -> bool {
         false
     }
@@ -62,8 +68,6 @@ impl BlockCodec for ReedSolomon {
         Ok(Box::new(Encoder { shape, interpolation, source: source.into() }))
     }
 
-    /// Takes every ESI below max_n, also from n on: some senders give short blocks as many repair symbols as
-    /// long ones, and what a symbol means does not depend on n.
     fn decode(
         &self,
         k: u32,
@@ -71,7 +75,7 @@ impl BlockCodec for ReedSolomon {
         missing: &[u32],
         repairs: &[Repair<'_>],
     ) -> Result<(), DecodeError> {
-        let shape = Shape::new(self, k, self.max_symbols)?;
+        let shape = Shape::new(self, k, self.esi_end(k))?;
         shape.check_decode(block, missing, repairs)?;
         let repairs = enough_distinct(repairs, missing)?;
         let chosen = &repairs[..missing.len()];

@@ -107,7 +107,7 @@ pub enum Fti {
         transfer_length: u64,
         /// T, a multiple of `alignment`.
         symbol_size: u16,
-        /// Z, source blocks of the object.
+        /// Z, source blocks of the object: 0 or 1 if it is empty.
         blocks: u8,
         /// N, sub-blocks per source block.
         sub_blocks: u16,
@@ -325,8 +325,10 @@ impl Fti {
         }
         // Each sub-symbol is at least one aligned unit long.
         within("number of sub-blocks", sub_blocks, 1, u64::from(size) / u64::from(alignment))?;
-        within("number of source blocks", blocks, 1, self.symbols().max(1))?;
-        within("source block length", self.symbols().div_ceil(blocks), 0, RAPTORQ_BLOCK_MAX)
+        // An empty object has no blocks, and senders say 0 or 1.
+        let symbols = self.symbols();
+        within("number of source blocks", blocks, symbols.min(1), symbols.max(1))?;
+        within("source block length", symbols.div_ceil(blocks.max(1)), 0, RAPTORQ_BLOCK_MAX)
     }
 }
 

@@ -73,11 +73,6 @@ impl Assembly {
         self.instance_id == instance_id && self.fti == *fti
     }
 
-    /// The instance's number.
-    pub fn instance_id(&self) -> u32 {
-        self.instance_id
-    }
-
     /// Takes a symbol.
     pub fn put(&mut self, id: PayloadId, payload: &[u8]) -> Progress {
         let Some(spec) = self.partition.block(id.sbn) else { return Progress::Useless };
@@ -85,7 +80,7 @@ impl Assembly {
         let k = spec.symbols;
         let start = usize::try_from(spec.first_symbol).expect("within FDT_BYTES_MAX") * size;
         let block = &mut self.blocks[id.sbn as usize];
-        let limit = self.codec.encoding_symbols(k);
+        let limit = self.codec.esi_end(k);
         if block.done || id.esi >= limit || payload.is_empty() || payload.len() > size {
             return Progress::Useless;
         }

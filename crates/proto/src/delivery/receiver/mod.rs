@@ -31,7 +31,7 @@ pub const PENDING_BYTES: usize = 16 << 20;
 const ASSEMBLIES_MAX: usize = 2;
 /// FDT instances remembered as known.
 const INSTANCES_MAX: usize = 16;
-/// A closed session ends after this, for what is still under way.
+/// A closed session ends when nothing was heard for this long.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Configuration of a receiver.
@@ -97,8 +97,10 @@ pub struct Receiver<C, S> {
     jobs: usize,
     holding: bool,
     complete: bool,
-    /// When the sender was first heard to close the session.
-    closed: Option<Instant>,
+    /// Whether the sender was heard to close the session. It counts once nothing more is heard: a packet that is
+    /// corrupt or forged does not end a session that goes on.
+    closed: bool,
+    last_heard: Instant,
     ended: bool,
     outputs: VecDeque<Output<ReceiverEvent>>,
     stats: ReceiverStats,
@@ -124,7 +126,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             jobs: 0,
             holding: true,
             complete: false,
-            closed: None,
+            closed: false,
+            last_heard: now,
             ended: false,
             outputs: VecDeque::new(),
             stats: ReceiverStats { last_progress: now, ..ReceiverStats::default() },
@@ -183,9 +186,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
         let bytes = datagram.payload.len();
         self.control.arrived(now, &Arrival { channel, cci: &header.cci, ecn: datagram.ecn, bytes });
-        if header.close_session {
-            self.closed.get_or_insert(now);
-        }
+        self.closed |= header.close_session;
+        self.last_heard = now;
         match (header.toi, header.payload_id) {
             (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
             (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
@@ -224,15 +226,19 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             Progress::Useless => {}
             Progress::Needed => self.stats.last_progress = now,
             Progress::Whole(xml) => {
-                self.stats.last_progress = now;
-                self.forget(index);
+                self.assemblies.remove(index);
                 match Instance::parse(&xml) {
-                    Ok(instance) => self.on_instance(now, &instance),
+                    Ok(instance) => {
+                        self.stats.last_progress = now;
+                        self.remember(extension.instance_id);
+                        self.on_instance(now, &instance);
+                    }
+                    // Not remembered: a corrupt symbol may have spoiled it, and it will come again.
                     Err(_) => self.stats.dropped.bad_fdt += 1,
                 }
             }
             Progress::Broken => {
-                self.forget(index);
+                self.assemblies.remove(index);
                 self.stats.dropped.bad_fdt += 1;
             }
         }
@@ -251,13 +257,11 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         Some(self.assemblies.len() - 1)
     }
 
-    /// Ends an assembly and remembers its instance.
-    fn forget(&mut self, index: usize) {
-        let Some(assembly) = self.assemblies.remove(index) else { return };
+    fn remember(&mut self, instance_id: u32) {
         if self.instances.len() == INSTANCES_MAX {
             self.instances.pop_front();
         }
-        self.instances.push_back(assembly.instance_id());
+        self.instances.push_back(instance_id);
     }
 
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
@@ -358,7 +362,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let rest = spec.bytes.saturating_sub(u64::from(id.esi) * size as u64);
         // Only the object's last source symbol may travel without its padding.
         let length_fits = payload.len() == size || (id.esi < spec.symbols && payload.len() as u64 == rest);
-        if !length_fits || id.esi >= object.codec.encoding_symbols(spec.symbols) {
+        if !length_fits || id.esi >= object.codec.esi_end(spec.symbols) {
             self.stats.dropped.bad_symbol += 1;
             return;
         }
@@ -487,7 +491,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if !self.ended {
             if described && self.open_files == 0 {
                 self.end(ReceiverEvent::SessionCompleted { refused: self.refused });
-            } else if self.closed.is_some_and(|at| at + CLOSE_GRACE <= now) && self.jobs == 0 {
+            } else if self.close_deadline().is_some_and(|at| at <= now) {
                 let all_done = self.open_files == 0 && !self.catalogue.files.is_empty();
                 self.end(if all_done {
                     ReceiverEvent::SessionCompleted { refused: self.refused }
@@ -503,6 +507,11 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             if wanted { self.control.start(now) } else { self.control.stop(now) }
         }
         self.collect_memberships();
+    }
+
+    /// When a session that was closed has ended, unless more is heard.
+    fn close_deadline(&self) -> Option<Instant> {
+        (self.closed && !self.ended && self.jobs == 0).then(|| self.last_heard + CLOSE_GRACE)
     }
 
     fn end(&mut self, event: ReceiverEvent) {
@@ -544,7 +553,6 @@ impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let close = self.closed.filter(|_| !self.ended && self.jobs == 0).map(|at| at + CLOSE_GRACE);
-        close.into_iter().chain(self.control.poll_timeout()).min()
+        self.close_deadline().into_iter().chain(self.control.poll_timeout()).min()
     }
 }
