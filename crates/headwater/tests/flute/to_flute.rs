@@ -1,0 +1,190 @@
+//! Our sender, flute's receiver.
+
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use flute::core::UDPEndpoint;
+use flute::receiver::writer::ObjectWriterBufferBuilder;
+use headwater_fec::{Order, Scheme};
+use headwater_proto::delivery::{
+    FileToSend, MemorySource, PlanConfig, RelativePath, Sender, SenderConfig, SessionPlan,
+};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Input, Instant, Machine, Output, Rate, fixed};
+
+use super::link::{Link, content};
+use super::{Named, SYMBOL_SIZE, TSI, files, sorted};
+
+const RATE: Rate = Rate::from_kilobits(8_000);
+/// Datagrams after which a test gives up.
+const DATAGRAMS_MAX: usize = 400_000;
+/// Our virtual zero on flute's clock, in Unix seconds.
+const UNIX_AT_ZERO: u64 = 1_800_000_000;
+/// From the NTP era to the Unix epoch, in seconds (RFC 5905, figure 4).
+const NTP_AT_UNIX_ZERO: u64 = 2_208_988_800;
+
+/// Our sender in virtual time.
+struct Datagrams {
+    sender: Sender<fixed::Sender, MemorySource>,
+    now: Instant,
+    buffer: Vec<u8>,
+}
+
+impl Datagrams {
+    fn new(plan: &SessionPlan, contents: &[&[u8]]) -> Self {
+        let source = MemorySource::new(plan, contents);
+        let digests = source.digests();
+        let ntp = u32::try_from(UNIX_AT_ZERO + NTP_AT_UNIX_ZERO).unwrap();
+        let config = SenderConfig::new(TSI.into()).with_ntp_at_zero(ntp);
+        let control = fixed::Sender::new(RATE, Instant::ZERO);
+        Self {
+            sender: Sender::new(config, plan, &digests, control, source).unwrap(),
+            now: Instant::ZERO,
+            buffer: vec![0; DATAGRAM_BYTES_MAX],
+        }
+    }
+
+    fn next(&mut self) -> Vec<u8> {
+        loop {
+            match self.sender.poll_output(self.now, &mut self.buffer) {
+                Some(Output::Transmit(transmit)) => return self.buffer[..transmit.bytes].to_vec(),
+                Some(_) => {}
+                None => {
+                    self.now =
+                        self.sender.poll_timeout().expect("an endless session always has a next packet");
+                    self.sender.handle(self.now, Input::Timeout);
+                }
+            }
+        }
+    }
+}
+
+/// flute's receiver, and what it has written.
+struct FluteReceiver {
+    receiver: flute::receiver::Receiver,
+    writer: Rc<ObjectWriterBufferBuilder>,
+}
+
+impl FluteReceiver {
+    fn new() -> Self {
+        let endpoint = UDPEndpoint::new(None, "239.255.0.1".to_owned(), 3_400);
+        let writer = Rc::new(ObjectWriterBufferBuilder::new(true));
+        let receiver = flute::receiver::Receiver::new(&endpoint, TSI.into(), writer.clone(), None);
+        Self { receiver, writer }
+    }
+
+    fn push(&mut self, now: Instant, datagram: &[u8]) {
+        let since = Duration::from_secs(UNIX_AT_ZERO) + now.since(Instant::ZERO);
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_nanos(since.as_nanos());
+        self.receiver.push_data(datagram, now).expect("flute takes every packet of ours");
+    }
+
+    fn completed(&self) -> usize {
+        self.writer.objects.borrow().iter().filter(|object| object.borrow().complete).count()
+    }
+
+    /// What was written: Content-Location and bytes, each object once and without an error.
+    fn objects(&self) -> Vec<(String, Vec<u8>)> {
+        let objects = self.writer.objects.borrow();
+        let object = |object: &Rc<std::cell::RefCell<flute::receiver::writer::ObjectWriterBuffer>>| {
+            let object = object.borrow();
+            assert!(object.complete && !object.error, "{}", object.meta.content_location);
+            (object.meta.content_location.clone(), object.data.clone())
+        };
+        objects.iter().map(object).collect()
+    }
+}
+
+fn plan(files: &[Named], config: PlanConfig) -> SessionPlan {
+    let file = |(name, content): &Named| FileToSend {
+        path: RelativePath::new(name).unwrap(),
+        bytes: content.len() as u64,
+        mode: Some(0o644),
+    };
+    SessionPlan::new(files.iter().map(file).collect(), config).unwrap()
+}
+
+/// Sends until flute has `objects` objects; it begins to listen after `missed` packets.
+fn deliver(plan: &SessionPlan, files: &[Named], objects: usize, missed: usize) -> FluteReceiver {
+    let mut datagrams =
+        Datagrams::new(plan, &files.iter().map(|(_, bytes)| bytes.as_slice()).collect::<Vec<_>>());
+    let mut receiver = FluteReceiver::new();
+    let mut link = Link::new("to flute");
+    for _ in 0..missed {
+        datagrams.next();
+    }
+    for _ in 0..DATAGRAMS_MAX {
+        for datagram in link.carry(datagrams.next()) {
+            receiver.push(datagrams.now, &datagram);
+        }
+        if receiver.completed() == objects {
+            assert!(link.lost > 0, "the link must have lost something");
+            return receiver;
+        }
+    }
+    panic!("flute has {} of {objects} objects", receiver.completed());
+}
+
+fn deliver_files(scheme: Scheme, missed: usize) {
+    let config =
+        PlanConfig { scheme, symbol_size: SYMBOL_SIZE, order: Order::Spread { rate: RATE.as_bits() } };
+    let mut files = files();
+    // flute takes note of a file with its first packet, and we send none for an empty one.
+    files.insert(2, ("empty", Vec::new()));
+    let receiver = deliver(&plan(&files, config), &files, files.len() - 1, missed);
+    files.remove(2);
+    let location = |name: &str| RelativePath::new(name).unwrap().to_content_location();
+    let expected = files.into_iter().map(|(name, bytes)| (location(name), bytes)).collect();
+    assert!(sorted(receiver.objects()) == sorted(expected), "names or bytes differ");
+}
+
+#[test]
+fn flute_receives_files_without_a_code() {
+    deliver_files(Scheme::NoCode, 0);
+}
+
+#[test]
+fn flute_receives_reed_solomon() {
+    deliver_files(Scheme::ReedSolomon, 0);
+}
+
+#[test]
+fn flute_receives_raptorq() {
+    deliver_files(Scheme::RaptorQ, 0);
+}
+
+#[test]
+fn flute_may_come_late() {
+    for scheme in [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ] {
+        deliver_files(scheme, 2_500);
+    }
+}
+
+/// So many files that the FDT is sent compressed.
+#[test]
+fn flute_reads_a_compressed_fdt() {
+    let names = (0..60).map(|index| &*format!("dir/{index:03}").leak());
+    let files: Vec<Named> = names.map(|name| (name, content(name, 700))).collect();
+    let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: SYMBOL_SIZE, order: Order::Window };
+    let receiver = deliver(&plan(&files, config), &files, files.len(), 0);
+    let expected = files.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    assert!(sorted(receiver.objects()) == sorted(expected), "names or bytes differ");
+}
+
+/// A file of more blocks than RaptorQ's 8 bits can number: flute skips our attributes and takes each segment as a file
+/// of its own.
+#[test]
+fn flute_receives_the_segments_of_a_large_file() {
+    const SYMBOL_SIZE: u16 = 8;
+    let files: Vec<Named> = vec![("big file", content("big", 2_200_001))];
+    let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL_SIZE, order: Order::Window };
+    let plan = plan(&files, config);
+    let blocks: u32 = plan.objects().iter().map(|object| object.partition.blocks()).sum();
+    assert!(blocks > 255 && plan.objects().len() == 2, "{blocks} blocks in {} objects", plan.objects().len());
+
+    let receiver = deliver(&plan, &files, plan.objects().len(), 0);
+    let segments = sorted(receiver.objects());
+    let names: Vec<&str> = segments.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["big%20file.segment-00000", "big%20file.segment-00001"]);
+    let whole: Vec<u8> = segments.into_iter().flat_map(|(_, bytes)| bytes).collect();
+    assert!(whole == files[0].1, "the segments in order are not the file");
+}
