@@ -46,6 +46,8 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         tsi: Option<u64>,
     },
+    /// `session:planned`: what a dry run found; nothing is sent.
+    SessionPlanned(Plan<'a>),
     /// `session:found`: the first packet of the session came.
     SessionFound {
         /// Transport session identifier.
@@ -125,6 +127,15 @@ pub enum Event<'a> {
         /// Its name.
         file: &'a str,
     },
+    /// `copy:compared`: a received file was compared with the original, both read from disk.
+    CopyCompared {
+        /// Its name.
+        file: &'a str,
+        /// Whether it is the same.
+        identical: bool,
+        /// BLAKE3 of the received file in hexadecimal.
+        blake3: String,
+    },
     /// `session:failed`: what ended the session early, as an error message.
     SessionFailed {
         /// What was tried, what happened, what to do.
@@ -151,11 +162,40 @@ pub struct Progress {
     pub dropped: u64,
 }
 
+/// A session that could be sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan<'a> {
+    /// Group and port of the base channel.
+    pub group: String,
+    /// Name of the network interface.
+    pub interface: &'a str,
+    /// Transport session identifier, if it is settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tsi: Option<u64>,
+    /// bit/s of UDP payload.
+    pub rate: u64,
+    /// Number of files.
+    pub files: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Number of objects.
+    pub objects: usize,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Number of source symbols: packets of content in a pass.
+    pub symbols: u64,
+    /// Bytes of a symbol.
+    pub symbol_size: u16,
+    /// About how long a pass takes, in milliseconds.
+    pub pass_time: u64,
+}
+
 impl Event<'_> {
     /// The event's name in the log, `<category>:<what>`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::SessionStarted { .. } => "session:started",
+            Self::SessionPlanned(_) => "session:planned",
             Self::SessionFound { .. } => "session:found",
             Self::SessionProgress(_) => "session:progress",
             Self::SessionCompleted { .. } => "session:completed",
@@ -170,6 +210,7 @@ impl Event<'_> {
             Self::ObjectRefused { .. } => "object:refused",
             Self::ObjectCompleted { .. } => "object:completed",
             Self::ObjectMismatch { .. } => "object:mismatch",
+            Self::CopyCompared { .. } => "copy:compared",
         }
     }
 }
