@@ -1,2 +1,40 @@
 //! The command `headwater`.
-fn main() {}
+
+mod args;
+mod capture;
+mod demo;
+mod events;
+mod exit;
+mod generate;
+mod inspect;
+mod receive;
+mod screen;
+mod send;
+mod shutdown;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            failure.print();
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Send(args) => send::run(args),
+        Command::Receive(args) => receive::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Generate(args) => generate::run(args),
+    }
+}

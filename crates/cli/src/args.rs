@@ -1,0 +1,296 @@
+//! What the command line says. One definition feeds parsing, help, completions and the man pages.
+
+mod values;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use headwater_proto::{Rate, Size};
+
+/// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
+/// ASCII.
+pub const GROUP_DEFAULT: &str = "239.255.72.87:7287";
+/// The port of a group that is given without one.
+pub const PORT_DEFAULT: u16 = 7287;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+    0  done: every file was sent, or received whole and verified
+    1  anything else
+    2  usage: an option or a file name is wrong
+    3  network: no such interface, no route, address in use
+    4  nothing was received before the timeout
+    5  incomplete: the session ended, or fell silent, before every file was whole
+    6  verification failed: a file is not what its sender promised; it was discarded
+    7  disk: a file could not be read or written
+  130  interrupted";
+
+const SEND_EXAMPLES: &str = "\
+Examples:
+  headwater send --interface eth0 image.iso          send until interrupted
+  headwater send --passes 2 --rate 50M photos/       two passes over a folder
+  headwater send --dry-run --rate 100M image.iso     show what would be sent, and how long it takes";
+
+const RECEIVE_EXAMPLES: &str = "\
+Examples:
+  headwater receive --interface eth0 --out incoming/
+  headwater receive --source 192.0.2.1 --group 232.1.2.3:7287 --timeout 30s --out incoming/";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  headwater demo                     20 MB of made-up content to three receivers
+  headwater demo image.iso           a file of yours; the copies are compared with it, then deleted";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  headwater inspect session.pcap
+  headwater inspect --json session.pcapng | jq 'select(.lct.toi == \"0\")'
+  headwater inspect --fields tsv --port 7287 session.pcap     columns by the names of tshark";
+
+/// Sends files to any number of receivers at once, by multicast.
+///
+/// Content travels as ALC/LCT packets with FLUTE's file delivery table and an erasure code, so that receivers may join
+/// at any time and repair their own losses without asking.
+#[derive(Debug, Parser)]
+#[command(name = "headwater", version, propagate_version = true, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Send files and folders until interrupted, or for some passes or time
+    #[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES))]
+    Send(Box<SendArgs>),
+    /// Receive the files of a session, verify them, and stop
+    #[command(after_help = RECEIVE_EXAMPLES, after_long_help = long(RECEIVE_EXAMPLES))]
+    Receive(Box<ReceiveArgs>),
+    /// Watch one sender and three receivers at work on this machine; needs no network and no root
+    #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
+    Demo(Box<DemoArgs>),
+    /// Show the packets of a capture, field by field
+    #[command(after_help = INSPECT_EXAMPLES, after_long_help = long(INSPECT_EXAMPLES))]
+    Inspect(InspectArgs),
+    /// Write shell completions and man pages into a folder
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+/// The examples of a command, then the exit codes.
+fn long(examples: &str) -> String {
+    format!("{examples}\n\n{EXIT_CODES}")
+}
+
+/// `headwater send`.
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// Files and folders to send
+    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Routers that the packets may cross; 1 stays on the local network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub ttl: u8,
+    /// DiffServ code point of the packets, 0 to 63
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
+    pub dscp: u8,
+    /// Sending rate of UDP payload in bit/s: 500k, 10M, 2.5G
+    #[arg(long, value_name = "RATE", default_value = "10M", value_parser = values::rate)]
+    pub rate: Rate,
+    /// How the sending rate is found
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = CongestionControl::Fixed)]
+    pub congestion_control: CongestionControl,
+    /// Erasure code that lets receivers repair losses
+    #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
+    pub fec: Fec,
+    /// Bytes of content in a packet; path MTU less 60 or so
+    #[arg(long, value_name = "BYTES", default_value_t = headwater_fec::SYMBOL_SIZE_DEFAULT, value_parser = values::symbol_size)]
+    pub symbol_size: u16,
+    /// Session identifier, 1 to 4294967295 [default: random]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub tsi: Option<u32>,
+    /// Stop after so many passes; one pass sends as many packets as the content fills
+    #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    pub passes: Option<u64>,
+    /// Stop after this time: 500ms, 10s, 5m, 1h
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub duration: Option<Duration>,
+    /// Show what would be sent and how long it takes; send nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `headwater receive`.
+#[derive(Debug, Args)]
+pub struct ReceiveArgs {
+    /// Folder for the files; made if there is none. A file of the same name is replaced
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Take packets from this sender only (source-specific multicast)
+    #[arg(long, value_name = "ADDR")]
+    pub source: Option<IpAddr>,
+    /// Session identifier [default: the first session that is heard]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 48))]
+    pub tsi: Option<u64>,
+    /// Give up when nothing that is needed came for this time: 10s, 5m [default: never]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub timeout: Option<Duration>,
+    /// Drop each packet with this probability, 0 to 1: fault injection
+    #[arg(long, value_name = "P", hide = true, value_parser = values::probability)]
+    pub drop: Option<f64>,
+    /// Seed of the dropped packets
+    #[arg(long, value_name = "N", hide = true, requires = "drop", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `headwater demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// File to send [default: made-up content]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Length of the made-up content: 20MB, 64MiB
+    #[arg(long, value_name = "BYTES", default_value = "20MB", conflicts_with = "file", value_parser = values::size)]
+    pub size: Size,
+    /// Sending rate of UDP payload in bit/s [default: what takes about 6 s]
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub rate: Option<Rate>,
+    /// Seed of the made-up content and of the dropped packets
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Keep the files and say where they are
+    #[arg(long)]
+    pub keep: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `headwater inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// Capture in pcap or pcapng format; `-` reads standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Look at packets to this UDP port only, and show those that are no ALC as well
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// One JSON object per packet
+    #[arg(long, conflicts_with = "fields")]
+    pub json: bool,
+    /// Columns, named and written as `tshark -T fields` does; one row for every frame
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub fields: Option<FieldsFormat>,
+}
+
+/// `headwater generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Folder; made if there is none
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+}
+
+/// Where a session is on the network.
+#[derive(Debug, Args)]
+pub struct NetworkArgs {
+    /// Multicast group of the session, IPv4 or [IPv6]; without a port, 7287
+    #[arg(long, value_name = "ADDR:PORT", default_value = GROUP_DEFAULT, value_parser = values::group)]
+    pub group: SocketAddr,
+    /// Network interface by name or address [default: the one that the route to the group leads to; never loopback]
+    #[arg(long, value_name = "IF", value_parser = NonEmptyStringValueParser::new())]
+    pub interface: Option<String>,
+}
+
+/// What is said while a session runs.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Print events as JSON, one object per line, on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Write events to a file in qlog's JSON-SEQ form
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
+    /// Write the packets to a pcap file, for Wireshark and `headwater inspect`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub pcap: Option<PathBuf>,
+    /// No progress, errors only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more; twice for debugging. The variable HEADWATER_LOG chooses finer
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Write log lines as JSON
+    #[arg(long)]
+    pub log_json: bool,
+}
+
+/// How the sending rate is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CongestionControl {
+    /// The rate of --rate, whatever happens
+    Fixed,
+}
+
+/// An erasure code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fec {
+    /// RaptorQ (RFC 6330): any packets will do, 0.1 % more than the content
+    Raptorq,
+    /// Reed-Solomon over GF(2^8) (RFC 5510)
+    Rs,
+    /// No code (RFC 5445): a receiver waits for the very packets that it misses
+    None,
+}
+
+impl From<Fec> for headwater_fec::Scheme {
+    fn from(fec: Fec) -> Self {
+        match fec {
+            Fec::Raptorq => Self::RaptorQ,
+            Fec::Rs => Self::ReedSolomon,
+            Fec::None => Self::NoCode,
+        }
+    }
+}
+
+/// A form of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FieldsFormat {
+    /// Separated by tabs, with a header line
+    Tsv,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_stated_defaults_hold() {
+        let cli = Cli::try_parse_from(["headwater", "send", "x"]).unwrap();
+        let Command::Send(send) = cli.command else { panic!("send was said") };
+        assert_eq!(send.network.group.to_string(), GROUP_DEFAULT);
+        assert_eq!((send.ttl, send.dscp, send.symbol_size), (1, 0, 1_408));
+        assert_eq!(send.rate.as_bits(), 10_000_000);
+        assert_eq!((send.fec, send.congestion_control), (Fec::Raptorq, CongestionControl::Fixed));
+        assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());
+    }
+}

@@ -1,0 +1,125 @@
+//! Who plays in the demo: one sender and three receivers, each on a thread, all telling the main thread.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use headwater::net::Interface;
+use headwater::{
+    CongestionControl, Loss, ReceiveError, ReceiveOptions, ReceiveSession, ReceiveSummary, ReceiveUpdate,
+    SendError, SendOptions, SendSession, SendSummary, SendUpdate, prepare,
+};
+use headwater_proto::Rate;
+
+use crate::capture::Capture;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::receive::error_failure;
+use crate::send;
+use crate::shutdown::Shutdown;
+
+/// The three receivers by name.
+pub const RECEIVERS: [&str; 3] = ["steady", "late", "lossy"];
+/// The one that joins late.
+pub const LATE: usize = 1;
+/// After this part of a pass.
+pub const LATE_AT_PASS: f64 = 0.4;
+/// The one that loses packets.
+pub const LOSSY: usize = 2;
+/// This part of them.
+pub const LOSS: f64 = 0.1;
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 87);
+/// A receiver that hears nothing for so long gives up, so that the demo always ends.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// What the threads tell.
+pub enum Report {
+    /// The sender goes on.
+    Sender(SendUpdate),
+    /// The sender ended.
+    SenderEnded(Result<SendSummary, SendError>),
+    /// A receiver goes on.
+    Receiver(usize, ReceiveUpdate),
+    /// A receiver ended.
+    ReceiverEnded(usize, Result<ReceiveSummary, ReceiveError>),
+}
+
+/// Where the demo takes place.
+pub struct Stage {
+    /// The base channel.
+    pub group: SocketAddr,
+    /// The loopback interface.
+    pub interface: String,
+}
+
+impl Stage {
+    /// Finds the loopback interface, and a port that nobody else uses now.
+    pub fn set() -> Result<Self, Failure> {
+        let tried = "cannot play the demo on this machine";
+        let interfaces = Interface::list().or_exit(Exit::Network, tried)?;
+        let loopback = interfaces.into_iter().find(|interface| interface.loopback && interface.up);
+        let Some(interface) = loopback else {
+            return Err(Failure::new(
+                Exit::Network,
+                format!("{tried}: no loopback interface is up; run `ip link set dev lo up` as root"),
+            ));
+        };
+        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
+        let port = port.or_exit(Exit::Network, tried)?.port();
+        Ok(Self { group: (IpAddr::V4(GROUP), port).into(), interface: interface.name })
+    }
+
+    /// Opens the sender of a file.
+    pub fn sender(&self, file: &Path, rate: Rate, capture: Option<&Capture>) -> Result<SendSession, Failure> {
+        let files = prepare([file]).or_exit(Exit::Usage, "cannot send this file")?;
+        let options = SendOptions::new(self.group, CongestionControl::Fixed { rate })
+            .with_interface(Some(self.interface.clone()))
+            .with_trace(capture.map(Capture::hook));
+        SendSession::open(files, options).map_err(|error| send::failure("cannot send over loopback", error))
+    }
+
+    /// Starts a receiver.
+    pub fn receive(
+        &self,
+        receiver: usize,
+        out: PathBuf,
+        tsi: u32,
+        seed: u64,
+        reports: Sender<Report>,
+        shutdown: &Shutdown,
+    ) -> Result<JoinHandle<()>, Failure> {
+        let loss = (receiver == LOSSY).then_some(Loss { probability: LOSS, seed });
+        let options = ReceiveOptions::new(self.group, out)
+            .with_interface(Some(self.interface.clone()))
+            .with_tsi(Some(tsi.into()))
+            .with_timeout(Some(SILENCE_MAX))
+            .with_loss(loss);
+        let mut session = ReceiveSession::open(options)
+            .map_err(|error| error_failure("cannot receive over loopback", error))?;
+        shutdown.watch(session.stop_handle());
+        spawn(RECEIVERS[receiver], move || {
+            // Nobody listens any more only when the demo has failed elsewhere.
+            let result = session.run(&mut |update| drop(reports.send(Report::Receiver(receiver, update))));
+            drop(reports.send(Report::ReceiverEnded(receiver, result)));
+        })
+    }
+}
+
+/// Starts the sender.
+pub fn send(
+    mut session: SendSession,
+    reports: Sender<Report>,
+    shutdown: &Shutdown,
+) -> Result<JoinHandle<()>, Failure> {
+    shutdown.watch(session.stop_handle());
+    spawn("sender", move || {
+        let result = session.run(&mut |update| drop(reports.send(Report::Sender(update))));
+        drop(reports.send(Report::SenderEnded(result)));
+    })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).or_exit(Exit::Other, "cannot start a thread")
+}

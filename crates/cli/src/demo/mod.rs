@@ -1,0 +1,318 @@
+//! `headwater demo`: one sender, three receivers, real multicast over loopback, in one process.
+
+mod cast;
+mod content;
+mod table;
+mod view;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use headwater::{ReceiveSummary, SendSession, SendSummary, SendUpdate, StopHandle};
+use headwater_proto::eventlog::{Event, Role};
+use headwater_proto::{Rate, Size};
+use tempfile::TempDir;
+
+use crate::args::DemoArgs;
+use crate::capture::Capture;
+use crate::events::Events;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::screen::Screen;
+use crate::shutdown::Shutdown;
+use crate::{receive, send};
+use cast::{LATE, LATE_AT_PASS, RECEIVERS, Report, Stage};
+use table::{Row, Table};
+use view::View;
+
+/// What a pass takes unless a rate is given; the late receiver then ends the demo after 1.4 of it.
+const PASS: Duration = Duration::from_secs(6);
+const RATE_MIN_BITS: u64 = 1_000_000;
+/// Beyond it, small machines lose packets for want of time.
+const RATE_MAX_BITS: u64 = 100_000_000;
+
+/// Plays the demo in a temporary folder, which goes away at the end.
+pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let shutdown = Shutdown::install()?;
+    let folder = tempfile::Builder::new().prefix("headwater-demo-").tempdir();
+    let folder = folder.or_exit(Exit::Disk, "cannot make a temporary folder; is there room in $TMPDIR?")?;
+    let mut events = Events::open(&args.output, "headwater demo")?;
+    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let played = play(args, folder.path(), &screen, &mut events, &shutdown, capture.as_ref());
+    screen.clear();
+    let result = played.and_then(|ended| conclude(args, &ended, &mut events));
+    if let Err(failure) = &result {
+        events.emit(None, &Event::SessionFailed { reason: &failure.chain() });
+    }
+    events.finish()?;
+    capture.map_or(Ok(()), Capture::finish)?;
+    put_away(args, folder, &screen)?;
+    result.map(|()| Exit::Ok)
+}
+
+fn put_away(args: &DemoArgs, folder: TempDir, screen: &Screen) -> Result<(), Failure> {
+    if args.keep {
+        let path = folder.keep();
+        screen.say(&format!("the files are in '{}'", path.display()));
+        return Ok(());
+    }
+    let tried = format!("cannot delete the temporary folder '{}'", folder.path().display());
+    folder.close().or_exit(Exit::Disk, tried)
+}
+
+/// A demo that came to its end.
+struct Ended {
+    original: PathBuf,
+    bytes: u64,
+    sent: SendSummary,
+    received: Vec<(Duration, PathBuf, ReceiveSummary)>,
+}
+
+/// The demo under way.
+struct Play<'a> {
+    args: &'a DemoArgs,
+    folder: &'a Path,
+    stage: Stage,
+    tsi: u32,
+    symbols: u64,
+    reports: Sender<Report>,
+    shutdown: &'a Shutdown,
+    events: &'a mut Events,
+    view: View<'a>,
+    /// The sender until it starts.
+    waiting: Option<SendSession>,
+    listening: usize,
+    threads: Vec<JoinHandle<()>>,
+    stop: StopHandle,
+    started: Option<Instant>,
+    joined: [Option<Duration>; RECEIVERS.len()],
+    sent: Option<SendSummary>,
+    received: [Option<ReceiveSummary>; RECEIVERS.len()],
+}
+
+fn play(
+    args: &DemoArgs,
+    folder: &Path,
+    screen: &Screen,
+    events: &mut Events,
+    shutdown: &Shutdown,
+    capture: Option<&Capture>,
+) -> Result<Ended, Failure> {
+    let original = original(args, folder)?;
+    let metadata =
+        std::fs::metadata(&original).or_exit(Exit::Usage, format!("cannot read '{}'", original.display()))?;
+    let bytes = metadata.len();
+    let rate = args.rate.unwrap_or_else(|| rate_for(bytes));
+    screen.say(&format!("{} to three receivers over loopback multicast, at {rate}", Size(bytes)));
+    let stage = Stage::set()?;
+    let session = stage.sender(&original, rate, capture)?;
+    let (reports, inbox) = mpsc::channel();
+    let mut play = Play {
+        args,
+        folder,
+        tsi: session.started().tsi,
+        symbols: session.plan().symbols(),
+        stage,
+        reports,
+        shutdown,
+        events,
+        view: View::new(screen),
+        stop: session.stop_handle(),
+        waiting: Some(session),
+        listening: 0,
+        threads: Vec::new(),
+        started: None,
+        joined: [None; RECEIVERS.len()],
+        sent: None,
+        received: [const { None }; RECEIVERS.len()],
+    };
+    let outcome = play.begin().and_then(|()| play.watch(&inbox));
+    play.end_threads();
+    outcome?;
+    play.ended(original, bytes)
+}
+
+impl Play<'_> {
+    fn begin(&mut self) -> Result<(), Failure> {
+        (0..RECEIVERS.len())
+            .filter(|receiver| *receiver != LATE)
+            .try_for_each(|receiver| self.receive(receiver))
+    }
+
+    /// Runs until the sender has ended.
+    fn watch(&mut self, inbox: &Receiver<Report>) -> Result<(), Failure> {
+        while self.sent.is_none() {
+            // This end keeps a sender of its own: the channel never closes.
+            let report = inbox.recv().or_exit(Exit::Other, "the demo's threads are gone")?;
+            self.report(report)?;
+            if self.shutdown.is_asked() {
+                return Err(Failure::new(
+                    Exit::Interrupted,
+                    "interrupted; the demo's files have been removed",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, report: Report) -> Result<(), Failure> {
+        match report {
+            Report::Sender(update) => self.sender(&update),
+            Report::SenderEnded(result) => {
+                let summary = result.map_err(|error| send::failure("cannot send over loopback", error))?;
+                let progress = send::progress(&summary.progress, self.symbols);
+                let event = Event::SessionEnded { role: Role::Sender, outcome: "completed", progress };
+                self.events.emit(Some("sender"), &event);
+                self.sent = Some(summary);
+                Ok(())
+            }
+            Report::Receiver(receiver, update) => {
+                receive::log(&update, self.stage.group, Some(RECEIVERS[receiver]), self.events);
+                self.view.receiver(receiver, &update);
+                if matches!(update, headwater::ReceiveUpdate::Joined(_)) {
+                    self.joined(receiver)?;
+                }
+                Ok(())
+            }
+            Report::ReceiverEnded(receiver, result) => {
+                let summary =
+                    result.map_err(|error| receive::error_failure("cannot receive over loopback", error))?;
+                self.received(receiver, summary)
+            }
+        }
+    }
+
+    fn sender(&mut self, update: &SendUpdate) -> Result<(), Failure> {
+        send::log(update, self.symbols, Some("sender"), self.events);
+        self.view.sender(update);
+        match update {
+            SendUpdate::Started(_) => self.started = Some(Instant::now()),
+            SendUpdate::Progress(progress)
+                if progress.passes >= LATE_AT_PASS && self.joined[LATE].is_none() =>
+            {
+                self.view.joins(LATE);
+                self.receive(LATE)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, receiver: usize) -> Result<(), Failure> {
+        self.joined[receiver] = Some(self.started.map_or(Duration::ZERO, |started| started.elapsed()));
+        let out = self.folder.join(RECEIVERS[receiver]);
+        let reports = self.reports.clone();
+        let seed = self.args.seed;
+        let thread = self.stage.receive(receiver, out, self.tsi, seed, reports, self.shutdown)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Nobody may still be writing when the folder goes away.
+    fn end_threads(&mut self) {
+        self.shutdown.stop_sessions();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the demo panicked");
+            }
+        }
+    }
+
+    /// The sender begins when the first two listen: what they miss is then the network's doing.
+    fn joined(&mut self, receiver: usize) -> Result<(), Failure> {
+        self.listening += usize::from(receiver != LATE);
+        if self.listening == RECEIVERS.len() - 1
+            && let Some(session) = self.waiting.take()
+        {
+            self.threads.push(cast::send(session, self.reports.clone(), self.shutdown)?);
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, receiver: usize, summary: ReceiveSummary) -> Result<(), Failure> {
+        let progress = receive::progress(&summary.progress);
+        let outcome = receive::outcome_name(&summary.outcome);
+        let event = Event::SessionEnded { role: Role::Receiver, outcome, progress };
+        self.events.emit(Some(RECEIVERS[receiver]), &event);
+        let (outcome, refused) = (&summary.outcome, summary.files_refused);
+        if let Some(failure) = receive::failure(outcome, refused, self.stage.group, self.folder) {
+            return Err(failure);
+        }
+        self.view.ended(receiver, &summary.progress);
+        self.received[receiver] = Some(summary);
+        if self.received.iter().all(Option::is_some) {
+            self.stop.stop();
+        }
+        Ok(())
+    }
+
+    fn ended(self, original: PathBuf, bytes: u64) -> Result<Ended, Failure> {
+        let sent = self.sent.ok_or_else(|| Failure::new(Exit::Other, "the sender did not end"))?;
+        let name = original.file_name().unwrap_or_default().to_owned();
+        let copies = self.joined.into_iter().zip(self.received).zip(RECEIVERS);
+        let received = copies.map(|((joined, summary), receiver)| {
+            let copy = self.folder.join(receiver).join(&name);
+            Some((joined?, copy, summary?))
+        });
+        let received = received.collect::<Option<Vec<_>>>();
+        let received =
+            received.ok_or_else(|| Failure::new(Exit::Incomplete, "the sender ended too early"))?;
+        Ok(Ended { original, bytes, sent, received })
+    }
+}
+
+/// The file given, or one made up.
+fn original(args: &DemoArgs, folder: &Path) -> Result<PathBuf, Failure> {
+    if let Some(file) = &args.file {
+        let metadata =
+            std::fs::metadata(file).or_exit(Exit::Usage, format!("cannot read '{}'", file.display()))?;
+        if !metadata.is_file() {
+            return Err(Failure::new(Exit::Usage, format!("'{}' is not a file", file.display())));
+        }
+        return Ok(file.clone());
+    }
+    let path = folder.join("demo.bin");
+    content::make(&path, args.size.0, args.seed)
+        .or_exit(Exit::Disk, format!("cannot write {} to '{}'", args.size, path.display()))?;
+    Ok(path)
+}
+
+/// The rate at which a pass takes [`PASS`], within bounds.
+fn rate_for(bytes: u64) -> Rate {
+    let bits = bytes.saturating_mul(8) / PASS.as_secs();
+    Rate::from_bits(bits.clamp(RATE_MIN_BITS, RATE_MAX_BITS)).expect("the bounds are above 0")
+}
+
+/// Compares the copies with the original, and sums up.
+fn conclude(args: &DemoArgs, ended: &Ended, events: &mut Events) -> Result<(), Failure> {
+    let digest = digest(&ended.original)?;
+    let mut rows = Vec::new();
+    for ((joined, copy, summary), receiver) in ended.received.iter().zip(RECEIVERS) {
+        let blake3 = self::digest(copy)?;
+        let identical = blake3 == digest;
+        let file = copy.file_name().unwrap_or_default().to_string_lossy();
+        let event = Event::CopyCompared { file: &file, identical, blake3: blake3.to_hex().to_string() };
+        events.emit(Some(receiver), &event);
+        rows.push(Row { joined: *joined, summary: summary.clone(), identical });
+    }
+    if !args.output.json && !args.output.quiet {
+        let table = Table { rows: &rows, sent: &ended.sent, bytes: ended.bytes, digest };
+        match writeln!(io::stdout(), "{table}") {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                return Err(error).or_exit(Exit::Other, "cannot write to standard output");
+            }
+            _ => {}
+        }
+    }
+    if rows.iter().any(|row| !row.identical) {
+        return Err(Failure::new(Exit::VerificationFailed, "a copy differs from the original"));
+    }
+    Ok(())
+}
+
+fn digest(path: &Path) -> Result<blake3::Hash, Failure> {
+    content::digest(path).or_exit(Exit::Disk, format!("cannot read '{}'", path.display()))
+}

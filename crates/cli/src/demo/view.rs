@@ -1,0 +1,89 @@
+//! The demo's live picture: a bar for the sender and one for each receiver.
+
+use headwater::{ReceiveProgress, ReceiveUpdate, SendUpdate};
+use headwater_proto::Size;
+use indicatif::ProgressBar;
+
+use super::cast::{LATE, LATE_AT_PASS, LOSS, LOSSY, RECEIVERS};
+use crate::receive::message;
+use crate::screen::{Screen, rate, time};
+
+/// Steps of the sender's bar.
+const STEPS: f64 = 10_000.0;
+
+/// The bars, or a few lines where there is no terminal.
+pub struct View<'a> {
+    screen: &'a Screen,
+    sender: ProgressBar,
+    receivers: Vec<ProgressBar>,
+}
+
+impl<'a> View<'a> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive constant")]
+    pub fn new(screen: &'a Screen) -> Self {
+        let sender = screen.bar("sender", STEPS as u64);
+        let receivers: Vec<_> = RECEIVERS.iter().map(|name| screen.bar(name, 1)).collect();
+        receivers[LATE].set_message(format!("joins when {:.0} % of a pass is sent", 100.0 * LATE_AT_PASS));
+        receivers[LOSSY].set_message(format!("drops {:.0} % of its packets", 100.0 * LOSS));
+        Self { screen, sender, receivers }
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bar from 0 to 10 000")]
+    pub fn sender(&self, update: &SendUpdate) {
+        match update {
+            SendUpdate::Hashing { bytes_done, .. } => {
+                self.sender.set_message(format!("reading, {}", Size(*bytes_done)));
+            }
+            SendUpdate::Started(started) => {
+                let (symbols, group) = (started.symbols, started.group);
+                self.screen.say(&format!("sender: {symbols} symbols to {group} on {}", started.interface));
+            }
+            SendUpdate::Progress(progress) => {
+                self.sender.set_position((progress.passes.fract() * STEPS) as u64);
+                let passes = progress.passes.trunc() as usize;
+                let done =
+                    if passes == 0 { String::new() } else { format!(", after {}", passes_done(passes)) };
+                self.sender.set_message(format!("{}{done}", rate(progress.rate_bits)));
+            }
+            _ => {}
+        }
+    }
+
+    pub fn receiver(&self, receiver: usize, update: &ReceiveUpdate) {
+        match update {
+            ReceiveUpdate::Joined(_) => self.receivers[receiver].set_message("joined"),
+            ReceiveUpdate::Progress(progress) => self.progress(receiver, progress),
+            ReceiveUpdate::FileRefused { location, reason } => {
+                tracing::error!("{}: {location:?} was refused: {reason}", RECEIVERS[receiver]);
+            }
+            _ => {}
+        }
+    }
+
+    fn progress(&self, receiver: usize, progress: &ReceiveProgress) {
+        let bar = &self.receivers[receiver];
+        bar.set_length(progress.symbols.max(1));
+        bar.set_position(progress.symbols_held.min(progress.symbols));
+        bar.set_message(message(progress));
+    }
+
+    pub fn ended(&self, receiver: usize, progress: &ReceiveProgress) {
+        let bar = &self.receivers[receiver];
+        bar.set_position(bar.length().unwrap_or(1));
+        let done = format!("whole after {}", time(progress.elapsed));
+        if !self.screen.is_live() {
+            self.screen.say(&format!("{}: {done}", RECEIVERS[receiver]));
+        }
+        bar.set_message(done);
+    }
+
+    pub fn joins(&self, receiver: usize) {
+        if !self.screen.is_live() {
+            self.screen.say(&format!("{}: joins", RECEIVERS[receiver]));
+        }
+    }
+}
+
+fn passes_done(passes: usize) -> String {
+    if passes == 1 { "1 pass".into() } else { format!("{passes} passes") }
+}

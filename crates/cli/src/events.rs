@@ -1,0 +1,86 @@
+//! Events on their way out: lines of JSON on standard output, records of the event log.
+
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime};
+
+use headwater_proto::eventlog::{self, Event};
+
+use crate::args::OutputArgs;
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Where events go. Time in them counts from [`Events::open`].
+pub struct Events {
+    start: Instant,
+    json: bool,
+    log: Option<Log>,
+    buffer: Vec<u8>,
+}
+
+struct Log {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// The first write that failed; nothing is written after it.
+    failed: Option<io::Error>,
+}
+
+impl Events {
+    /// Opens what the options ask for. `title` names the log, such as `headwater send`.
+    pub fn open(args: &OutputArgs, title: &str) -> Result<Self, Failure> {
+        let mut events = Self { start: Instant::now(), json: args.json, log: None, buffer: Vec::new() };
+        if let Some(path) = &args.events {
+            let file = File::create(path)
+                .or_exit(Exit::Disk, format!("cannot write the event log '{}'", path.display()))?;
+            let wall_clock = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+            eventlog::write_header(&mut events.buffer, title, Some(&wall_clock));
+            events.log = Some(Log { path: path.clone(), file: BufWriter::new(file), failed: None });
+            events.flush_to_log();
+        }
+        Ok(events)
+    }
+
+    /// Writes an event. `end` tells apart several ends in one process.
+    pub fn emit(&mut self, end: Option<&str>, event: &Event<'_>) {
+        let at = headwater_proto::Instant::ZERO + self.start.elapsed().into();
+        if self.json {
+            self.buffer.clear();
+            eventlog::write_line(&mut self.buffer, at, end, event);
+            self.print();
+        }
+        if self.log.is_some() {
+            self.buffer.clear();
+            eventlog::write_record(&mut self.buffer, at, end, event);
+            self.flush_to_log();
+        }
+    }
+
+    /// Closes the log.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        let Some(mut log) = self.log.take() else { return Ok(()) };
+        let result = match log.failed {
+            Some(error) => Err(error),
+            None => log.file.flush(),
+        };
+        result.or_exit(Exit::Disk, format!("cannot write the event log '{}'", log.path.display()))
+    }
+
+    /// Each line at once: whoever reads them wants to know now. The transfer goes on when nobody does any more.
+    fn print(&mut self) {
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(&self.buffer).and_then(|()| out.flush()) {
+            self.json = false;
+            if error.kind() != ErrorKind::BrokenPipe {
+                tracing::warn!("standard output takes no more events: {error}");
+            }
+        }
+    }
+
+    fn flush_to_log(&mut self) {
+        if let Some(log) = &mut self.log
+            && log.failed.is_none()
+        {
+            log.failed = log.file.write_all(&self.buffer).err();
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A packet as a JSON object.
+
+use serde::Serialize;
+
+use super::packet::{Packet, hex};
+
+/// One line of `headwater inspect --json`.
+#[derive(Serialize)]
+pub struct Line<'a> {
+    frame: u64,
+    /// Seconds since the first frame.
+    time: f64,
+    source: String,
+    destination: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lct: Option<Lct>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    extensions: Vec<Extension>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fec: Option<Fec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fdt: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Lct {
+    version: u8,
+    flags: u8,
+    close_session: bool,
+    close_object: bool,
+    hlen: usize,
+    codepoint: u8,
+    cci: Cci,
+    tsi: Option<u64>,
+    /// Up to 112 bits: more than a JSON number carries safely.
+    toi: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Cci {
+    bytes: String,
+    #[serde(flatten)]
+    webrc: Option<Webrc>,
+}
+
+#[derive(Serialize)]
+struct Webrc {
+    slot: u16,
+    channel: u16,
+    sequence: u32,
+}
+
+#[derive(Serialize)]
+struct Extension {
+    r#type: u8,
+    name: &'static str,
+    data: String,
+    #[serde(flatten)]
+    seq: Option<Seq>,
+}
+
+#[derive(Serialize)]
+struct Seq {
+    buffer: u16,
+    offset: u32,
+}
+
+#[derive(Serialize)]
+struct Fec {
+    encoding_id: u8,
+    sbn: u32,
+    esi: u32,
+}
+
+impl<'a> Line<'a> {
+    /// A frame that holds a datagram.
+    pub fn new(frame: u64, time: f64, source: String, destination: String) -> Self {
+        Self {
+            frame,
+            time,
+            source,
+            destination,
+            lct: None,
+            extensions: Vec::new(),
+            fec: None,
+            payload_bytes: None,
+            fdt: None,
+            error: None,
+        }
+    }
+
+    /// Adds why the datagram is no LCT packet.
+    pub fn with_error(mut self, error: String) -> Self {
+        self.error = Some(error);
+        self
+    }
+
+    /// Adds what the datagram is, and the FDT that it completed.
+    pub fn with_packet(mut self, packet: &Packet<'_>, fdt: Option<&'a str>) -> Self {
+        self.lct = Some(lct(packet));
+        self.extensions = extensions(packet);
+        self.fec = packet.alc.as_ref().ok().and_then(|alc| alc.payload_id).map(|id| Fec {
+            encoding_id: packet.lct.codepoint(),
+            sbn: id.sbn,
+            esi: id.esi,
+        });
+        self.payload_bytes = Some(packet.symbols.len());
+        self.fdt = fdt;
+        self.error = packet.alc.as_ref().err().map(ToString::to_string);
+        self
+    }
+}
+
+fn lct(packet: &Packet<'_>) -> Lct {
+    let lct = &packet.lct;
+    let webrc = headwater_wire::Cci::new(lct.cci()).and_then(|cci| cci.webrc()).ok();
+    Lct {
+        version: headwater_wire::lct::VERSION,
+        flags: packet.flags(),
+        close_session: lct.close_session(),
+        close_object: lct.close_object(),
+        hlen: lct.header_len(),
+        codepoint: lct.codepoint(),
+        cci: Cci {
+            bytes: hex(lct.cci()),
+            webrc: webrc.map(|cci| Webrc { slot: cci.slot, channel: cci.channel, sequence: cci.sequence }),
+        },
+        tsi: lct.tsi(),
+        toi: lct.toi().map(|toi| toi.to_string()),
+    }
+}
+
+fn extensions(packet: &Packet<'_>) -> Vec<Extension> {
+    let seq = packet.alc.as_ref().ok().and_then(|alc| alc.extensions.seq);
+    let is_seq = |het| het == headwater_wire::extensions::HET_SEQ;
+    let json = |extension: super::packet::Extension<'_>| Extension {
+        r#type: extension.het,
+        name: extension.name(),
+        data: hex(extension.content),
+        seq: seq.filter(|_| is_seq(extension.het)).map(|seq| Seq { buffer: seq.buffer, offset: seq.offset }),
+    };
+    packet.extensions().map(json).collect()
+}

@@ -1,0 +1,160 @@
+//! `headwater inspect FILE`: the packets of a capture, field by field.
+
+mod capture;
+mod fdt;
+mod fields;
+mod json;
+mod packet;
+mod text;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::args::InspectArgs;
+use crate::exit::{Exit, Failure, OrExit};
+use capture::{Datagram, Frame};
+use fdt::FdtAssembly;
+use packet::Packet;
+
+/// Shows a capture on standard output. A reader that goes away ends it, as a success.
+pub fn run(args: &InspectArgs) -> Result<Exit, Failure> {
+    let tried = || format!("cannot read the capture '{}'", args.file.display());
+    let mut capture = capture::open(open(&args.file).or_exit(Exit::Disk, tried())?)
+        .or_exit(Exit::Disk, format!("{}; is it in pcap or pcapng format?", tried()))?;
+    let mut inspection = Inspection::new(args);
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut written = inspection.begin(&mut out);
+    while written.is_ok() {
+        let Some(frame) = capture.next_frame() else { break };
+        match frame {
+            Ok(frame) => written = inspection.show(&frame, &mut out),
+            Err(error) => {
+                let shown = inspection.frames;
+                out.flush().or_exit(Exit::Other, "cannot write to standard output")?;
+                return Err(error)
+                    .or_exit(Exit::Disk, format!("{} beyond frame {shown}; is it cut short?", tried()));
+            }
+        }
+    }
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).or_exit(Exit::Other, "cannot write to standard output")
+        }
+        _ => {
+            inspection.report(&args.file);
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    if path == Path::new("-") { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
+}
+
+/// A walk over a capture.
+struct Inspection<'a> {
+    args: &'a InspectArgs,
+    start: Option<Duration>,
+    frames: u64,
+    packets: u64,
+    fdt: FdtAssembly,
+}
+
+impl<'a> Inspection<'a> {
+    fn new(args: &'a InspectArgs) -> Self {
+        Self { args, start: None, frames: 0, packets: 0, fdt: FdtAssembly::default() }
+    }
+
+    fn begin(&self, out: &mut impl Write) -> io::Result<()> {
+        match self.args.fields {
+            Some(_) => writeln!(out, "{}", fields::header()),
+            None => Ok(()),
+        }
+    }
+
+    fn show(&mut self, frame: &Frame, out: &mut impl Write) -> io::Result<()> {
+        self.frames += 1;
+        let start = *self.start.get_or_insert(frame.time);
+        let wanted =
+            |datagram: &Datagram<'_>| self.args.port.is_none_or(|port| datagram.destination.port() == port);
+        let datagram = frame.link.datagram(&frame.bytes).filter(wanted);
+        let packet = datagram.as_ref().map(|datagram| Packet::new(datagram.payload));
+        if let Some(Ok(_)) = packet {
+            self.packets += 1;
+        }
+        if self.args.fields.is_some() {
+            let packet = packet.as_ref().and_then(|packet| packet.as_ref().ok());
+            let length = datagram.map(|datagram| datagram.udp_length);
+            return writeln!(out, "{}", fields::row(self.frames, length, packet));
+        }
+        let (Some(datagram), Some(packet)) = (datagram, packet) else { return Ok(()) };
+        let time = frame.time.saturating_sub(start).as_secs_f64();
+        match packet {
+            Ok(packet) => self.packet(time, &datagram, &packet, out),
+            // Without a port, whatever else is in the capture is no news.
+            Err(_) if self.args.port.is_none() => Ok(()),
+            Err(error) => self.no_packet(time, &datagram, &error, out),
+        }
+    }
+
+    fn packet(
+        &mut self,
+        time: f64,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let fdt =
+            packet.alc.as_ref().ok().and_then(|alc| self.fdt.take(datagram.source, alc, packet.symbols));
+        if self.args.json {
+            return Self::json(&self.line(time, datagram).with_packet(packet, fdt.as_deref()), out);
+        }
+        writeln!(out, "{} {}", self.prefix(time, datagram), text::line(packet))?;
+        if let Some(xml) = fdt {
+            for line in xml.lines() {
+                writeln!(out, "        | {line}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn no_packet(
+        &self,
+        time: f64,
+        datagram: &Datagram<'_>,
+        error: &headwater_wire::lct::Error,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        if self.args.json {
+            return Self::json(&self.line(time, datagram).with_error(error.to_string()), out);
+        }
+        writeln!(out, "{} no ALC packet: {error}", self.prefix(time, datagram))
+    }
+
+    fn prefix(&self, time: f64, datagram: &Datagram<'_>) -> String {
+        format!("{:>6} {time:>11.6} {} > {}", self.frames, datagram.source, datagram.destination)
+    }
+
+    fn line(&self, time: f64, datagram: &Datagram<'_>) -> json::Line<'static> {
+        json::Line::new(self.frames, time, datagram.source.to_string(), datagram.destination.to_string())
+    }
+
+    fn json(line: &json::Line<'_>, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, line)?;
+        out.write_all(b"\n")
+    }
+
+    /// Says on standard error when nothing was found, and why that may be.
+    fn report(&self, path: &Path) {
+        if self.packets > 0 {
+            return;
+        }
+        let hint = match self.args.port {
+            Some(port) => format!(" to UDP port {port}; leave out --port to look at all ports"),
+            None => "; was it taken on the session's interface?".into(),
+        };
+        eprintln!("headwater: no ALC packet in the {} frames of '{}'{hint}", self.frames, path.display());
+    }
+}

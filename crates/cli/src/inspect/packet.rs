@@ -1,0 +1,110 @@
+//! A datagram taken apart as an LCT packet, and as an ALC packet where it is one.
+
+use headwater_wire::alc;
+use headwater_wire::extensions::{HET_AUTH, HET_CENC, HET_FDT, HET_FTI, HET_SEQ, HET_TIME};
+use headwater_wire::{EncodingId, lct};
+
+/// EXT_NOP, which says nothing (RFC 5651 section 5.2.1).
+const HET_NOP: u8 = 0;
+/// Extensions from this type on are one word long and have no length byte.
+const HET_ONE_WORD: u8 = 128;
+
+/// A datagram whose LCT header is sound.
+pub struct Packet<'a> {
+    datagram: &'a [u8],
+    /// The LCT header.
+    pub lct: lct::Packet<&'a [u8]>,
+    /// What Headwater understands of it; an error where the rest is no ALC packet of a known FEC scheme.
+    pub alc: Result<alc::Repr, alc::Error>,
+    /// The symbols behind the FEC payload ID; all behind the LCT header where that cannot be read.
+    pub symbols: &'a [u8],
+}
+
+/// Lengths of the header's fields in bytes.
+pub struct FieldSizes {
+    /// Congestion control information.
+    pub cci: usize,
+    /// Transport session identifier.
+    pub tsi: usize,
+    /// Transport object identifier.
+    pub toi: usize,
+}
+
+/// A header extension.
+pub struct Extension<'a> {
+    /// Its type.
+    pub het: u8,
+    /// Its length in words, where it has a length byte.
+    pub words: Option<usize>,
+    /// What follows type and length.
+    pub content: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Looks at a datagram.
+    ///
+    /// # Errors
+    /// When the LCT header is malformed.
+    pub fn new(datagram: &'a [u8]) -> Result<Self, lct::Error> {
+        let lct = lct::Packet::new_checked(datagram)?;
+        let (alc, symbols) = match alc::parse(datagram) {
+            Ok((repr, symbols)) => (Ok(repr), symbols),
+            Err(error) => (Err(error), lct.into_payload()),
+        };
+        Ok(Self { datagram, lct, alc, symbols })
+    }
+
+    /// The flags of the header's second byte without the field sizes: H (0x10), two reserved bits, A (2), B (1).
+    pub fn flags(&self) -> u8 {
+        self.datagram[1] & 0x1F
+    }
+
+    /// Lengths of the header's fields.
+    pub fn field_sizes(&self) -> FieldSizes {
+        let half = usize::from(self.datagram[1] >> 4 & 1) * 2;
+        FieldSizes {
+            cci: self.lct.cci().len(),
+            tsi: usize::from(self.datagram[1] >> 7) * 4 + half,
+            toi: usize::from(self.datagram[1] >> 5 & 3) * 4 + half,
+        }
+    }
+
+    /// The extensions in order.
+    pub fn extensions(&self) -> impl Iterator<Item = Extension<'_>> {
+        self.lct.extensions().map(|(het, content)| Extension {
+            het,
+            words: (het < HET_ONE_WORD).then_some((content.len() + 2) / 4),
+            content,
+        })
+    }
+
+    /// The FEC scheme, if there is a payload and its codepoint is known.
+    pub fn scheme(&self) -> Option<EncodingId> {
+        EncodingId::from_codepoint(self.lct.codepoint())
+    }
+}
+
+impl Extension<'_> {
+    /// Its name in the RFCs, or ours.
+    pub fn name(&self) -> &'static str {
+        match self.het {
+            HET_NOP => "EXT_NOP",
+            HET_AUTH => "EXT_AUTH",
+            HET_TIME => "EXT_TIME",
+            HET_FTI => "EXT_FTI",
+            HET_SEQ => "EXT_SEQ",
+            HET_FDT => "EXT_FDT",
+            HET_CENC => "EXT_CENC",
+            _ => "unknown",
+        }
+    }
+}
+
+/// Bytes in lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("strings take everything");
+        hex
+    })
+}

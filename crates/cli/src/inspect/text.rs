@@ -1,0 +1,96 @@
+//! A packet as a line for people.
+
+use std::fmt::Write;
+
+use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI, HET_SEQ, HET_TIME};
+
+use super::packet::{Extension, Packet, hex};
+
+/// `version=1 flags=0x0010 hlen=12 codepoint=6 (RaptorQ) tsi=18519 toi=1 cci=... sbn=3 esi=70000 payload=1408`.
+pub fn line(packet: &Packet<'_>) -> String {
+    let lct = &packet.lct;
+    let mut line = format!(
+        "version={} flags={:#06x} hlen={} codepoint={}",
+        headwater_wire::lct::VERSION,
+        packet.flags(),
+        lct.header_len(),
+        lct.codepoint()
+    );
+    let mut add = |text: String| line.write_str(&text).expect("strings take everything");
+    if let Some(scheme) = packet.scheme() {
+        add(format!(" ({scheme:?})"));
+    }
+    if let Some(tsi) = lct.tsi() {
+        add(format!(" tsi={tsi}"));
+    }
+    if let Some(toi) = lct.toi() {
+        add(format!(" toi={toi}"));
+    }
+    add(format!(" cci={}", cci(packet)));
+    if let Ok(alc) = &packet.alc
+        && let Some(id) = alc.payload_id
+    {
+        add(format!(" sbn={} esi={}", id.sbn, id.esi));
+    }
+    add(format!(" payload={}", packet.symbols.len()));
+    for extension in packet.extensions() {
+        add(format!(" {}", self::extension(packet, &extension)));
+    }
+    if lct.close_object() {
+        add(" close-object".into());
+    }
+    if lct.close_session() {
+        add(" close-session".into());
+    }
+    if let Err(error) = &packet.alc {
+        add(format!(" [{error}]"));
+    }
+    line
+}
+
+/// The bytes, and what they say in WEBRC's shape.
+fn cci(packet: &Packet<'_>) -> String {
+    let raw = hex(packet.lct.cci());
+    match headwater_wire::Cci::new(packet.lct.cci()).and_then(|cci| cci.webrc()) {
+        Ok(cci) => format!("{raw} (slot {} channel {} sequence {})", cci.slot, cci.channel, cci.sequence),
+        Err(_) => raw,
+    }
+}
+
+/// `EXT_SEQ(buffer 7 offset 1000000)`; unknown ones as type and bytes.
+fn extension(packet: &Packet<'_>, extension: &Extension<'_>) -> String {
+    let name = match extension.name() {
+        "unknown" => format!("extension-{}", extension.het),
+        name => name.to_owned(),
+    };
+    match described(packet, extension.het) {
+        Some(description) => format!("{name}({description})"),
+        None => format!("{name}({})", hex(extension.content)),
+    }
+}
+
+fn described(packet: &Packet<'_>, het: u8) -> Option<String> {
+    let found = &packet.alc.as_ref().ok()?.extensions;
+    match het {
+        HET_SEQ => found.seq.map(|seq| format!("buffer {} offset {}", seq.buffer, seq.offset)),
+        HET_FDT => found.fdt.map(|fdt| format!("version {} instance {}", fdt.version, fdt.instance_id)),
+        HET_CENC => found.content_encoding.map(|encoding| format!("{encoding:?}").to_lowercase()),
+        HET_FTI => found.fti.map(|fti| {
+            let (scheme, symbol) = (fti.encoding_id(), fti.symbol_size());
+            format!("{scheme:?} length {} symbol {symbol}", fti.transfer_length())
+        }),
+        HET_TIME => found.time.map(time),
+        _ => None,
+    }
+}
+
+fn time(time: headwater_wire::extensions::Time) -> String {
+    let fields = [
+        ("sct", time.sct_high),
+        ("fraction", time.sct_low),
+        ("remaining", time.expected_residual_time),
+        ("changed", time.session_last_changed),
+    ];
+    let given = fields.iter().filter_map(|(name, value)| value.map(|value| format!("{name} {value}")));
+    given.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,202 @@
+//! `headwater receive`.
+
+mod view;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use headwater::{
+    IncompleteReason, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
+    ReceiveUpdate,
+};
+use headwater_proto::delivery::hex;
+use headwater_proto::eventlog::{Event, Progress, Role};
+
+use crate::args::ReceiveArgs;
+use crate::capture::Capture;
+use crate::events::Events;
+use crate::exit::{Exit, Failure};
+use crate::screen::Screen;
+use crate::shutdown::Shutdown;
+use view::View;
+pub use view::message;
+
+/// Receives a session.
+pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let session = open(args, capture.as_ref())?;
+    let mut events = Events::open(&args.output, "headwater receive")?;
+    let outcome = transfer(args, session, &screen, &mut events);
+    if let Err(failure) = &outcome {
+        events.emit(None, &Event::SessionFailed { reason: &failure.chain() });
+    }
+    events.finish()?;
+    capture.map_or(Ok(()), Capture::finish)?;
+    outcome
+}
+
+fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession, Failure> {
+    let options = ReceiveOptions::new(args.network.group, &args.out)
+        .with_source(args.source)
+        .with_interface(args.network.interface.clone())
+        .with_tsi(args.tsi)
+        .with_timeout(args.timeout)
+        .with_loss(args.drop.map(|probability| Loss { probability, seed: args.seed }))
+        .with_trace(capture.map(Capture::hook));
+    ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
+}
+
+fn transfer(
+    args: &ReceiveArgs,
+    mut session: ReceiveSession,
+    screen: &Screen,
+    events: &mut Events,
+) -> Result<Exit, Failure> {
+    let shutdown = Shutdown::install()?;
+    shutdown.watch(session.stop_handle());
+    let mut view = View::new(args, screen);
+    let group = args.network.group;
+    let result = session.run(&mut |update| {
+        log(&update, group, None, events);
+        view.show(&update);
+    });
+    screen.clear();
+    let summary = result.map_err(|error| receiving_failed(args, error))?;
+    let progress = progress(&summary.progress);
+    let outcome = outcome_name(&summary.outcome);
+    events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
+    view.sum_up(&summary);
+    match failure(&summary.outcome, summary.files_refused, group, &args.out) {
+        Some(failure) => Err(failure),
+        None => Ok(Exit::Ok),
+    }
+}
+
+/// Tells the event log what a receiver said.
+pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events: &mut Events) {
+    let digest_hex;
+    let event = match update {
+        ReceiveUpdate::Started(started) => Event::SessionStarted {
+            role: Role::Receiver,
+            group: started.group.to_string(),
+            interface: Some(&started.interface),
+            tsi: None,
+        },
+        ReceiveUpdate::Joined(channel) => {
+            Event::ChannelJoined { channel: channel.0, group: channel_group(group, channel.0) }
+        }
+        ReceiveUpdate::Left(channel) => Event::ChannelLeft { channel: channel.0 },
+        ReceiveUpdate::SessionFound { tsi, source } => {
+            Event::SessionFound { tsi: *tsi, source: source.to_string() }
+        }
+        ReceiveUpdate::FileAnnounced { path, bytes, .. } => {
+            Event::ObjectAnnounced { file: path.as_str(), bytes: *bytes }
+        }
+        ReceiveUpdate::FileRefused { location, reason } => Event::ObjectRefused { location, reason },
+        ReceiveUpdate::FileCompleted { path, bytes, digest, .. } => {
+            digest_hex = digest.as_ref().map(hex);
+            Event::ObjectCompleted { file: path.as_str(), bytes: *bytes, digest: digest_hex }
+        }
+        ReceiveUpdate::FileMismatch { path, .. } => Event::ObjectMismatch { file: path.as_str() },
+        ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },
+        ReceiveUpdate::SessionClosed => Event::SessionClosed {},
+        ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
+        // Its reason ends the session, and is logged as that.
+        _ => return,
+    };
+    events.emit(end, &event);
+}
+
+/// Group and port of a channel; they count up from the base channel's.
+fn channel_group(base: SocketAddr, channel: u16) -> String {
+    let channels = headwater::net::Channels::new(base, channel.saturating_add(1));
+    let group = channels.ok().and_then(|channels| channels.address(headwater_proto::ChannelId(channel)));
+    group.unwrap_or(base).to_string()
+}
+
+/// The counters of a receiver.
+pub fn progress(received: &ReceiveProgress) -> Progress {
+    Progress {
+        packets: received.stats.packets,
+        bytes: received.stats.bytes,
+        rate: received.rate_bits,
+        lost: received.reception.lost,
+        symbols: received.symbols_held,
+        symbols_total: received.symbols,
+        dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
+    }
+}
+
+/// One word for the event log.
+pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
+    match outcome {
+        ReceiveOutcome::Completed => "completed",
+        ReceiveOutcome::NothingReceived => "nothing-received",
+        ReceiveOutcome::Incomplete(_) => "incomplete",
+        ReceiveOutcome::VerificationFailed => "verification-failed",
+        ReceiveOutcome::StoreFailed(_) => "store-failed",
+        ReceiveOutcome::Interrupted => "interrupted",
+    }
+}
+
+/// What went wrong with the content, what to do, and the exit code; nothing if all is well.
+pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out: &Path) -> Option<Failure> {
+    Some(match outcome {
+        ReceiveOutcome::Completed => return None,
+        ReceiveOutcome::NothingReceived => Failure::new(
+            Exit::NothingReceived,
+            format!(
+                "nothing was received from {group} within the timeout; is the sender on this network and this group, \
+                 may its TTL reach this machine, and does a firewall let UDP port {} in?",
+                group.port()
+            ),
+        ),
+        ReceiveOutcome::Incomplete(reason) => Failure::new(Exit::Incomplete, incomplete(*reason, refused)),
+        ReceiveOutcome::VerificationFailed => Failure::new(
+            Exit::VerificationFailed,
+            "a file is not what its sender promised and was discarded; receive it again, and suspect the sender's \
+             storage if it happens again",
+        ),
+        ReceiveOutcome::StoreFailed(error) => Failure::of(
+            Exit::Disk,
+            anyhow::Error::from(error.clone()).context(format!("cannot write to '{}'", out.display())),
+        ),
+        ReceiveOutcome::Interrupted => {
+            Failure::new(Exit::Interrupted, "interrupted; files that were not whole yet have been removed")
+        }
+    })
+}
+
+fn incomplete(reason: IncompleteReason, refused: usize) -> String {
+    match reason {
+        IncompleteReason::TimedOut => {
+            "the session fell silent before every file was whole; start this receiver \
+             again while it is sent, or give it a longer --timeout"
+                .into()
+        }
+        IncompleteReason::SessionClosed => {
+            "the sender ended the session before every file was whole; let it send \
+             more passes, or until interrupted"
+                .into()
+        }
+        IncompleteReason::Refused => format!(
+            "{} of the session cannot be received here; the lines above say why",
+            crate::screen::count(refused, "file")
+        ),
+    }
+}
+
+fn receiving_failed(args: &ReceiveArgs, error: ReceiveError) -> Failure {
+    error_failure(&format!("cannot receive from {}", args.network.group), error)
+}
+
+/// Gives an error of a receiver its exit code.
+pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
+    let exit = match &error {
+        ReceiveError::Interface(_) | ReceiveError::Open(_) | ReceiveError::Network { .. } => Exit::Network,
+        ReceiveError::Channels(_) | ReceiveError::Loss(_) => Exit::Usage,
+        ReceiveError::Store(_) => Exit::Disk,
+    };
+    Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+}

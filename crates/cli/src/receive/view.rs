@@ -1,0 +1,137 @@
+//! What a receiver shows on standard error.
+
+use std::time::Duration;
+
+use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
+use headwater_proto::Size;
+use indicatif::ProgressBar;
+
+use crate::args::ReceiveArgs;
+use crate::screen::{Screen, count, percent, rate, ratio, time};
+
+/// So many files have a bar each; more share one.
+const BARS_MAX: usize = 8;
+
+/// What a receiver shows: a bar per file, and one for all when they are many.
+pub struct View<'a> {
+    screen: &'a Screen,
+    out: String,
+    names: Vec<String>,
+    bars: Vec<ProgressBar>,
+    total: ProgressBar,
+}
+
+impl<'a> View<'a> {
+    pub fn new(args: &ReceiveArgs, screen: &'a Screen) -> Self {
+        let out = args.out.display().to_string();
+        Self { screen, out, names: Vec::new(), bars: Vec::new(), total: screen.bar("waiting", 1) }
+    }
+
+    pub fn show(&mut self, update: &ReceiveUpdate) {
+        match update {
+            ReceiveUpdate::Started(started) => self.started(started),
+            ReceiveUpdate::SessionFound { tsi, source } => {
+                self.total.set_prefix("receiving");
+                self.screen.say(&format!("session {tsi} from {source}"));
+            }
+            ReceiveUpdate::FileAnnounced { path, .. } => self.names.push(path.to_string()),
+            ReceiveUpdate::FileRefused { location, reason } => {
+                // The name is whatever the sender wrote: shown, never obeyed by the terminal.
+                tracing::warn!("{:?} is not received: {reason}", location);
+            }
+            ReceiveUpdate::FileCompleted { path, bytes, .. } => {
+                self.screen.say(&format!("{path}: {}, verified", Size(*bytes)));
+            }
+            ReceiveUpdate::FileMismatch { path, .. } => {
+                tracing::error!("{path}: not what its sender promised, discarded");
+            }
+            ReceiveUpdate::Progress(progress) => self.progress(progress),
+            _ => {}
+        }
+    }
+
+    fn started(&self, started: &ReceiveStarted) {
+        let ReceiveStarted { group, interface, source, .. } = started;
+        let from = source.map_or_else(String::new, |source| format!(", from {source} only"));
+        self.screen.say(&format!("receiving from {group} on {interface}{from}, into '{}'", self.out));
+        let (asked, granted) = (started.receive_buffer.asked_bytes, started.receive_buffer.granted_bytes);
+        tracing::info!(asked, granted, "receive buffer in bytes");
+    }
+
+    fn progress(&mut self, progress: &ReceiveProgress) {
+        if !self.screen.is_live() {
+            return;
+        }
+        self.total.set_length(progress.symbols.max(1));
+        self.total.set_position(progress.symbols_held.min(progress.symbols));
+        self.total.set_message(message(progress));
+        if (2..=BARS_MAX).contains(&progress.files.len()) {
+            self.files(progress);
+        }
+    }
+
+    fn files(&mut self, progress: &ReceiveProgress) {
+        for (index, file) in progress.files.iter().enumerate() {
+            if self.bars.len() <= index {
+                let name = self.names.get(index).map_or("", String::as_str);
+                self.bars.push(self.screen.bar(name, file.symbols));
+            }
+            let bar = &self.bars[index];
+            bar.set_length(file.symbols.max(1));
+            let position =
+                if file.is_done { file.symbols.max(1) } else { file.symbols_held.min(file.symbols) };
+            bar.set_position(position);
+            bar.set_message(if file.is_done { "verified".to_owned() } else { Size(file.bytes).to_string() });
+        }
+    }
+
+    pub fn sum_up(&self, summary: &ReceiveSummary) {
+        let progress = &summary.progress;
+        if progress.stats.packets == 0 {
+            return;
+        }
+        self.screen.say(&format!(
+            "{}, {} verified; {} packets in {}, {} lost",
+            count(summary.files_completed, "file"),
+            Size(summary.bytes_completed),
+            progress.stats.packets,
+            time(progress.elapsed),
+            loss(progress)
+        ));
+        for (reason, packets) in progress.stats.dropped.by_reason() {
+            if packets > 0 {
+                tracing::info!("{packets} datagrams were dropped: {reason}");
+            }
+        }
+        if progress.kernel_drops > 0 {
+            tracing::warn!(
+                "the kernel dropped {} datagrams before they were read; raise net.core.rmem_max",
+                progress.kernel_drops
+            );
+        }
+    }
+}
+
+/// `9.9 Mbit/s, 3.1 % lost, 12 s left`.
+pub fn message(progress: &ReceiveProgress) -> String {
+    let mut message = format!("{}, {} lost", rate(progress.rate_bits), loss(progress));
+    if let Some(left) = time_left(progress) {
+        message.push_str(&format!(", {} left", time(left)));
+    }
+    message
+}
+
+/// Share of the packets that never came.
+pub fn loss(progress: &ReceiveProgress) -> String {
+    let reception = progress.reception;
+    percent(reception.lost, reception.packets.saturating_add(reception.lost))
+}
+
+/// What is missing at the rate at which things come.
+fn time_left(progress: &ReceiveProgress) -> Option<Duration> {
+    let missing = progress.symbols.checked_sub(progress.symbols_held).filter(|missing| *missing > 0)?;
+    let bytes: u64 = progress.files.iter().map(|file| file.bytes).sum();
+    let rate = headwater_proto::Rate::from_bits(progress.rate_bits)?;
+    let whole = Duration::from(rate.time_of(bytes)).as_secs_f64();
+    Duration::try_from_secs_f64(whole * ratio(missing, progress.symbols)).ok()
+}

@@ -1,0 +1,79 @@
+//! `headwater send --dry-run`: what would be sent.
+
+use std::io::{self, BufWriter, Write};
+
+use headwater::{CongestionControl, SendSession, SendStarted};
+use headwater_proto::delivery::SessionPlan;
+use headwater_proto::eventlog::{Event, Plan};
+use headwater_proto::{Duration, Size};
+
+use crate::args::SendArgs;
+use crate::events::Events;
+use crate::screen::{count, time};
+
+/// Header bytes of a packet of content: LCT 12, FEC payload ID 4.
+const HEADER_BYTES: u64 = 16;
+
+/// Shows a session on standard output, as text or as an event.
+pub fn show(args: &SendArgs, session: &SendSession, events: &mut Events) -> io::Result<()> {
+    let started = session.started();
+    let plan = planned(args, session, &started);
+    let event = Event::SessionPlanned(plan.clone());
+    events.emit(None, &event);
+    if args.output.json {
+        return Ok(());
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = text(args, session, &plan, &mut out).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted) -> Plan<'a> {
+    let plan = session.plan();
+    let packet_bytes = u64::from(args.symbol_size) + HEADER_BYTES;
+    let pass: Duration = args.rate.time_of(plan.symbols().saturating_mul(packet_bytes));
+    Plan {
+        group: args.network.group.to_string(),
+        interface: &started.interface,
+        tsi: args.tsi.map(u64::from),
+        rate: CongestionControl::Fixed { rate: args.rate }.rate_max().as_bits(),
+        files: plan.files().len(),
+        bytes: session.files().bytes(),
+        objects: plan.objects().len(),
+        blocks: blocks(plan, |_| true),
+        symbols: plan.symbols(),
+        symbol_size: args.symbol_size,
+        pass_time: pass.as_millis(),
+    }
+}
+
+fn blocks(plan: &SessionPlan, is_of: impl Fn(usize) -> bool) -> u64 {
+    let objects = plan.objects().iter().filter(|object| is_of(object.file));
+    objects.map(|object| u64::from(object.partition.blocks())).sum()
+}
+
+fn text(args: &SendArgs, session: &SendSession, plan: &Plan<'_>, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{:>12} {:>8} {:>8} {:>10}  file", "bytes", "objects", "blocks", "symbols")?;
+    let session_plan = session.plan();
+    for (index, file) in session_plan.files().iter().enumerate() {
+        let objects = session_plan.objects().iter().filter(|object| object.file == index);
+        let symbols: u64 = objects.clone().map(|object| object.partition.symbols()).sum();
+        let blocks = blocks(session_plan, |file| file == index);
+        writeln!(out, "{:>12} {:>8} {blocks:>8} {symbols:>10}  {}", file.bytes, objects.count(), file.path)?;
+    }
+    let Plan { bytes, objects, blocks, symbols, .. } = plan;
+    writeln!(out, "{bytes:>12} {objects:>8} {blocks:>8} {symbols:>10}  {}", count(plan.files, "file"))?;
+    writeln!(out)?;
+    writeln!(out, "group      {} on {}, TTL {}, DSCP {}", plan.group, plan.interface, args.ttl, args.dscp)?;
+    let tsi = args.tsi.map_or_else(|| "random".to_owned(), |tsi| tsi.to_string());
+    writeln!(out, "session    TSI {tsi}")?;
+    let scheme = headwater::Scheme::from(args.fec);
+    writeln!(out, "code       {scheme}, symbols of {} bytes", args.symbol_size)?;
+    writeln!(out, "rate       {}, {}", args.rate, CongestionControl::Fixed { rate: args.rate }.name())?;
+    let pass = time(std::time::Duration::from_millis(plan.pass_time));
+    writeln!(out, "one pass   {pass} for {}", Size(*bytes))?;
+    writeln!(out, "Nothing was sent.")
+}

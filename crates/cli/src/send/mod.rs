@@ -1,0 +1,147 @@
+//! `headwater send`.
+
+mod dry_run;
+mod view;
+
+use headwater::{
+    CongestionControl, FileSet, PrepareError, SendEnd, SendError, SendOptions, SendOutcome, SendProgress,
+    SendSession, SendUpdate, prepare,
+};
+use headwater_proto::eventlog::{Event, Progress, Role};
+
+use crate::args::{self, SendArgs};
+use crate::capture::Capture;
+use crate::events::Events;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::screen::Screen;
+use crate::shutdown::Shutdown;
+use view::View;
+
+/// Sends files, or shows what would be sent.
+pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let files = prepare(&args.paths).map_err(preparation_failed)?;
+    for skipped in files.skipped() {
+        tracing::warn!("'{}' is {} and is not sent", skipped.path.display(), skipped.kind);
+    }
+    // A dry run leaves no capture behind, not even an empty one.
+    let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
+    let session = open(args, files, capture.as_ref())?;
+    let mut events = Events::open(&args.output, "headwater send")?;
+    if args.dry_run {
+        dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
+        return events.finish().map(|()| Exit::Ok);
+    }
+    let outcome = transfer(args, session, &screen, &mut events);
+    if let Err(failure) = &outcome {
+        events.emit(None, &Event::SessionFailed { reason: &failure.chain() });
+    }
+    events.finish()?;
+    capture.map_or(Ok(()), Capture::finish)?;
+    outcome
+}
+
+fn open(args: &SendArgs, files: FileSet, capture: Option<&Capture>) -> Result<SendSession, Failure> {
+    let control = match args.congestion_control {
+        args::CongestionControl::Fixed => CongestionControl::Fixed { rate: args.rate },
+    };
+    let end = match (args.passes, args.duration) {
+        (Some(passes), _) => SendEnd::Passes(passes),
+        (None, Some(duration)) => SendEnd::After(duration),
+        (None, None) => SendEnd::Never,
+    };
+    let options = SendOptions::new(args.network.group, control)
+        .with_interface(args.network.interface.clone())
+        .with_ttl(args.ttl)
+        .with_dscp(args.dscp)
+        .with_scheme(args.fec.into())
+        .with_symbol_size(args.symbol_size)
+        .with_tsi(args.tsi)
+        .with_end(end)
+        .with_trace(capture.map(Capture::hook));
+    SendSession::open(files, options).map_err(|error| sending_failed(args, error))
+}
+
+fn transfer(
+    args: &SendArgs,
+    mut session: SendSession,
+    screen: &Screen,
+    events: &mut Events,
+) -> Result<Exit, Failure> {
+    let shutdown = Shutdown::install()?;
+    shutdown.watch(session.stop_handle());
+    let mut view = View::new(args, screen, &session);
+    let symbols = session.plan().symbols();
+    let result = session.run(&mut |update| {
+        log(&update, symbols, None, events);
+        view.show(&update);
+    });
+    screen.clear();
+    let summary = result.map_err(|error| sending_failed(args, error))?;
+    let (outcome, exit) = match summary.outcome {
+        SendOutcome::Completed => ("completed", Exit::Ok),
+        SendOutcome::Interrupted => ("interrupted", Exit::Interrupted),
+    };
+    let progress = progress(&summary.progress, symbols);
+    events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress });
+    view.sum_up(&summary);
+    Ok(exit)
+}
+
+/// Tells the event log what a sender said. `symbols` is what the content has.
+pub fn log(update: &SendUpdate, symbols: u64, end: Option<&str>, events: &mut Events) {
+    match update {
+        SendUpdate::Started(started) => {
+            let event = Event::SessionStarted {
+                role: Role::Sender,
+                group: started.group.to_string(),
+                interface: Some(&started.interface),
+                tsi: Some(started.tsi.into()),
+            };
+            events.emit(end, &event);
+        }
+        SendUpdate::PassCompleted(pass) => events.emit(end, &Event::PassCompleted { pass: *pass }),
+        SendUpdate::Progress(sent) => {
+            events.emit(end, &Event::SessionProgress(progress(sent, symbols)));
+        }
+        // Hashing comes before the session, and is nobody's but this user's.
+        _ => {}
+    }
+}
+
+/// The counters of a sender.
+pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
+    Progress {
+        packets: sent.packets,
+        bytes: sent.bytes,
+        rate: sent.rate_bits,
+        symbols: sent.symbols,
+        symbols_total: symbols,
+        ..Progress::default()
+    }
+}
+
+fn preparation_failed(error: PrepareError) -> Failure {
+    let exit = match &error {
+        PrepareError::Read { source, .. } if source.kind() != std::io::ErrorKind::NotFound => Exit::Disk,
+        _ => Exit::Usage,
+    };
+    Failure::of(exit, error)
+}
+
+fn sending_failed(args: &SendArgs, error: SendError) -> Failure {
+    failure(&format!("cannot send to {}", args.network.group), error)
+}
+
+/// Gives an error of a sender its exit code.
+pub fn failure(tried: &str, error: SendError) -> Failure {
+    let exit = match &error {
+        SendError::Interface(_) | SendError::Open(_) | SendError::Network { .. } => Exit::Network,
+        SendError::Channels(_) | SendError::Option { .. } | SendError::Plan(_) | SendError::Fdt(_) => {
+            Exit::Usage
+        }
+        SendError::Source(_) => Exit::Disk,
+        SendError::Memory { .. } => Exit::Other,
+    };
+    Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+}

@@ -1,0 +1,110 @@
+//! What a sender shows on standard error.
+
+use std::time::Duration;
+
+use headwater::{SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
+use headwater_proto::Size;
+use indicatif::ProgressBar;
+
+use crate::args::SendArgs;
+use crate::screen::{Screen, count, rate, time};
+
+/// Steps of a bar.
+const STEPS: u64 = 10_000;
+
+/// What a sender shows: a bar while it hashes, then one for the passes or the time asked for, else for each pass.
+pub struct View<'a> {
+    screen: &'a Screen,
+    bar: Option<ProgressBar>,
+    files: usize,
+    bytes: u64,
+    passes: Option<u64>,
+    duration: Option<Duration>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(args: &SendArgs, screen: &'a Screen, session: &SendSession) -> Self {
+        let files = session.files();
+        Self {
+            screen,
+            bar: None,
+            files: files.files().len(),
+            bytes: files.bytes(),
+            passes: args.passes,
+            duration: args.duration,
+        }
+    }
+
+    pub fn show(&mut self, update: &SendUpdate) {
+        match update {
+            SendUpdate::Hashing { bytes_done, bytes_total } => {
+                let bar = self.bar.get_or_insert_with(|| self.screen.bar("reading", *bytes_total));
+                bar.set_position(*bytes_done);
+                bar.set_message(Size(*bytes_done).to_string());
+            }
+            SendUpdate::Started(started) => self.started(started),
+            SendUpdate::Progress(progress) => self.progress(progress),
+            _ => {}
+        }
+    }
+
+    fn started(&mut self, started: &SendStarted) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        let SendStarted { tsi, group, interface, .. } = started;
+        let what = format!("{}, {}", count(self.files, "file"), Size(self.bytes));
+        self.screen.say(&format!("sending {what} to {group} on {interface}, session {tsi}"));
+        if self.passes.is_none() && self.duration.is_none() {
+            self.screen.say("until interrupted (Ctrl-C)");
+        }
+        let (asked, granted) = (started.send_buffer.asked_bytes, started.send_buffer.granted_bytes);
+        tracing::info!(asked, granted, gso = started.segmentation, "send buffer in bytes");
+        self.bar = Some(self.screen.bar("sending", STEPS));
+    }
+
+    fn progress(&self, progress: &SendProgress) {
+        let Some(bar) = &self.bar else { return };
+        bar.set_position(self.position(progress));
+        bar.set_message(format!(
+            "{}, {} sent, pass {:.2}",
+            rate(progress.rate_bits),
+            Size(progress.bytes),
+            progress.passes
+        ));
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a bar"
+    )]
+    fn position(&self, progress: &SendProgress) -> u64 {
+        let part = match (self.passes, self.duration) {
+            (Some(passes), _) => progress.passes / passes as f64,
+            (None, Some(duration)) => progress.elapsed.as_secs_f64() / duration.as_secs_f64(),
+            (None, None) => progress.passes.fract(),
+        };
+        (part.clamp(0.0, 1.0) * STEPS as f64) as u64
+    }
+
+    pub fn sum_up(&self, summary: &SendSummary) {
+        let SendProgress { elapsed, packets, bytes, passes, unsent, .. } = summary.progress;
+        self.screen.say(&format!(
+            "sent {passes:.2} passes: {packets} packets, {} in {}, {}",
+            Size(bytes),
+            time(elapsed),
+            rate(average(bytes, elapsed))
+        ));
+        if unsent > 0 {
+            tracing::warn!("{unsent} packets found no room in the send buffer and are lost to all receivers");
+        }
+    }
+}
+
+/// bit/s over the whole time.
+pub fn average(bytes: u64, elapsed: Duration) -> u64 {
+    let bits = u128::from(bytes) * 8_000_000_000;
+    u64::try_from(bits / elapsed.as_nanos().max(1)).unwrap_or(u64::MAX)
+}
