@@ -114,7 +114,7 @@ impl<'a> Inspection<'a> {
         writeln!(out, "{} {}", self.prefix(time, datagram), text::line(packet))?;
         if let Some(xml) = fdt {
             for line in xml.lines() {
-                writeln!(out, "        | {line}")?;
+                writeln!(out, "        | {}", harmless(line))?;
             }
         }
         Ok(())
@@ -157,4 +157,9 @@ impl<'a> Inspection<'a> {
         };
         eprintln!("headwater: no ALC packet in the {} frames of '{}'{hint}", self.frames, path.display());
     }
+}
+
+/// Text of a stranger on our terminal: control characters could rewrite the screen.
+fn harmless(line: &str) -> String {
+    line.chars().map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
