@@ -45,6 +45,7 @@ mod progress;
 mod receive;
 mod send;
 mod stop;
+mod store;
 mod trace;
 mod workers;
 

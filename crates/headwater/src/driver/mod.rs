@@ -56,7 +56,7 @@ pub(crate) trait Application<M: Machine, P> {
     fn steer(&mut self, _machine: &mut M, _now: Instant) {}
 
     /// The machine said something.
-    fn event(&mut self, machine: &M, event: M::Event);
+    fn event(&mut self, event: M::Event);
 
     /// A channel was joined or left.
     fn membership(&mut self, _membership: Membership) {}
@@ -148,7 +148,7 @@ impl Turn<'_> {
         self.flush(port);
         for output in events {
             match output {
-                Told::Event(event) => application.event(machine, event),
+                Told::Event(event) => application.event(event),
                 Told::Membership(membership) => application.membership(membership),
             }
         }

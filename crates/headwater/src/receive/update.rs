@@ -120,6 +120,8 @@ pub struct FileStatus {
     pub symbols_held: u64,
     /// Whether it is whole, verified and in place.
     pub is_done: bool,
+    /// Whether the folder refused it.
+    pub is_refused: bool,
 }
 
 /// Why files are missing.

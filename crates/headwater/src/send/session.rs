@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headwater_fec::Scheme;
-use headwater_proto::control::{Membership, SenderControl};
+use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
 };
@@ -171,15 +171,13 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
         }
     }
 
-    fn event(&mut self, _machine: &Sender<C, S>, event: SenderEvent) {
+    fn event(&mut self, event: SenderEvent) {
         match event {
             SenderEvent::PassCompleted(passes) => (self.observer)(SendUpdate::PassCompleted(passes)),
             SenderEvent::SourceFailed(error) => self.failed = Some(error),
             SenderEvent::Finished => {}
         }
     }
-
-    fn membership(&mut self, _membership: Membership) {}
 
     fn observe(
         &mut self,

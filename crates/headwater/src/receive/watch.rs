@@ -1,0 +1,218 @@
+//! Watches a receiver's machine: reports what it does, ends it, and says how it ended.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use headwater_proto::control::{Membership, ReceiverControl};
+use headwater_proto::delivery::{Receiver, ReceiverEvent, RelativePath, StoreError};
+use headwater_proto::Instant;
+
+use super::update::{
+    FileStatus, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate,
+};
+use crate::clock::elapsed;
+use crate::driver::Application;
+use crate::net::ReceiverSocket;
+use crate::progress::Progress;
+use crate::stop::StopHandle;
+use crate::store::DiskStore;
+
+/// The application of a receiving session.
+pub(super) struct Watch<'a> {
+    stop: StopHandle,
+    observer: &'a mut dyn FnMut(ReceiveUpdate),
+    timeout: Option<headwater_proto::Duration>,
+    progress: Progress,
+    end: Option<End>,
+    session_found: bool,
+    /// Names and lengths of the files announced, by number; those refused are not among them.
+    announced: BTreeMap<usize, (RelativePath, u64)>,
+    mismatch: bool,
+    files_completed: usize,
+    bytes_completed: u64,
+    files_refused: usize,
+}
+
+/// What ended it.
+#[derive(Clone, Debug)]
+enum End {
+    Completed,
+    Closed,
+    StoreFailed(StoreError),
+    TimedOut,
+    Stopped,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(
+        stop: StopHandle,
+        observer: &'a mut dyn FnMut(ReceiveUpdate),
+        timeout: Option<Duration>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            stop,
+            observer,
+            timeout: timeout.map(Into::into),
+            progress: Progress::new(now),
+            end: None,
+            session_found: false,
+            announced: BTreeMap::new(),
+            mismatch: false,
+            files_completed: 0,
+            bytes_completed: 0,
+            files_refused: 0,
+        }
+    }
+
+    /// The session in numbers, and how it ended.
+    pub(super) fn summary<C: ReceiverControl>(
+        mut self,
+        machine: &Receiver<C, DiskStore>,
+        socket: &ReceiverSocket,
+        now: Instant,
+    ) -> ReceiveSummary {
+        let progress = self.snapshot(machine, socket, now);
+        (self.observer)(ReceiveUpdate::Progress(progress.clone()));
+        ReceiveSummary {
+            outcome: self.outcome(machine.store().out_of_space()),
+            progress,
+            files_completed: self.files_completed,
+            bytes_completed: self.bytes_completed,
+            files_refused: self.files_refused,
+        }
+    }
+
+    fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
+        match (&self.end, out_of_space) {
+            (Some(End::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
+            (Some(End::Stopped) | None, _) => ReceiveOutcome::Interrupted,
+            _ if self.mismatch => ReceiveOutcome::VerificationFailed,
+            (_, Some(error)) => ReceiveOutcome::StoreFailed(error.clone()),
+            (Some(End::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
+            (Some(End::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
+            (Some(End::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
+            (Some(End::Completed), _) if self.files_refused > 0 => {
+                ReceiveOutcome::Incomplete(IncompleteReason::Refused)
+            }
+            (Some(End::Completed), _) => ReceiveOutcome::Completed,
+        }
+    }
+
+    fn snapshot<C: ReceiverControl>(
+        &mut self,
+        machine: &Receiver<C, DiskStore>,
+        socket: &ReceiverSocket,
+        now: Instant,
+    ) -> ReceiveProgress {
+        let files: Vec<_> = machine
+            .files()
+            .enumerate()
+            .map(|(index, file)| FileStatus {
+                bytes: file.bytes,
+                symbols: file.symbols,
+                symbols_held: file.symbols_held,
+                is_done: file.is_done,
+                is_refused: !self.announced.contains_key(&index),
+            })
+            .collect();
+        let wanted = || files.iter().filter(|file| !file.is_refused);
+        let stats = machine.stats();
+        let counters = socket.counters();
+        ReceiveProgress {
+            elapsed: elapsed(now),
+            rate_bits: self.progress.rate_bits(now, stats.bytes),
+            stats,
+            reception: machine.reception(),
+            kernel_drops: counters.kernel_drops,
+            foreign: counters.foreign_group + counters.foreign_source,
+            symbols_held: wanted().map(|file| file.symbols_held.min(file.symbols)).sum(),
+            symbols: wanted().map(|file| file.symbols).sum(),
+            files,
+        }
+    }
+
+    /// When nothing needed has come for too long; `None` while that cannot be said.
+    fn gives_up<C: ReceiverControl>(&self, machine: &Receiver<C, DiskStore>) -> Option<Instant> {
+        // Decoding and writing take their time: that is no silence of the sender's.
+        let idle = !machine.store().is_busy();
+        self.timeout.filter(|_| idle).map(|timeout| machine.stats().last_progress + timeout)
+    }
+}
+
+impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for Watch<'_> {
+    fn event(&mut self, event: ReceiverEvent) {
+        let update = match event {
+            ReceiverEvent::SessionFound { tsi, source } => {
+                self.session_found = true;
+                ReceiveUpdate::SessionFound { tsi, source }
+            }
+            ReceiverEvent::FileAnnounced { file, path, bytes } => {
+                self.announced.insert(file.0, (path.clone(), bytes));
+                ReceiveUpdate::FileAnnounced { file: file.0, path, bytes }
+            }
+            ReceiverEvent::FileRefused { location, reason } => {
+                self.files_refused += 1;
+                ReceiveUpdate::FileRefused { location, reason }
+            }
+            ReceiverEvent::FileCompleted { file, digest } => {
+                let Some((path, bytes)) = self.announced.get(&file.0).cloned() else { return };
+                self.files_completed += 1;
+                self.bytes_completed += bytes;
+                ReceiveUpdate::FileCompleted { file: file.0, path, bytes, digest }
+            }
+            ReceiverEvent::FileMismatch { file } => {
+                self.mismatch = true;
+                let Some((path, _)) = self.announced.get(&file.0).cloned() else { return };
+                ReceiveUpdate::FileMismatch { file: file.0, path }
+            }
+            ReceiverEvent::SessionCompleted { refused } => {
+                self.end = Some(End::Completed);
+                ReceiveUpdate::SessionCompleted { refused }
+            }
+            ReceiverEvent::SessionClosed => {
+                self.end = Some(End::Closed);
+                ReceiveUpdate::SessionClosed
+            }
+            ReceiverEvent::StoreFailed(error) => {
+                self.end = Some(End::StoreFailed(error.clone()));
+                ReceiveUpdate::StoreFailed(error)
+            }
+        };
+        (self.observer)(update);
+    }
+
+    fn membership(&mut self, membership: Membership) {
+        (self.observer)(match membership {
+            Membership::Join(channel) => ReceiveUpdate::Joined(channel),
+            Membership::Leave(channel) => ReceiveUpdate::Left(channel),
+        });
+    }
+
+    fn observe(
+        &mut self,
+        machine: &Receiver<C, DiskStore>,
+        socket: &ReceiverSocket,
+        _unsent: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        if machine.is_ended() {
+            return None;
+        }
+        if self.stop.is_stopped() {
+            self.end = Some(End::Stopped);
+            return None;
+        }
+        let gives_up = self.gives_up(machine);
+        if gives_up.is_some_and(|at| at <= now) {
+            self.end = Some(End::TimedOut);
+            return None;
+        }
+        if self.progress.is_due(now) {
+            let progress = self.snapshot(machine, socket, now);
+            (self.observer)(ReceiveUpdate::Progress(progress));
+        }
+        let next = self.progress.next();
+        Some(gives_up.map_or(next, |at| at.min(next)))
+    }
+}

@@ -1,0 +1,242 @@
+//! The folder that files are received into, and the working folder in it.
+//!
+//! All names are opened one component at a time below the folder's descriptor, and no symbolic link is followed: what
+//! stands in the folder, or is put there meanwhile, cannot lead a file out of it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use headwater_proto::Size;
+use headwater_proto::delivery::{RESERVED_PREFIX, RelativePath, StoreError};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use tracing::warn;
+
+/// How folders are opened: never through a link.
+const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Permission bits that a sender may set: nobody gets another one's rights.
+const MODE_MASK: u32 = 0o777;
+/// Permission bits of files whose sender does not tell, before the umask.
+const MODE_DEFAULT: u32 = 0o666;
+/// What the receiver itself needs while it writes.
+const MODE_WORKING: u32 = 0o600;
+/// Attempts to find a name for the working folder that is not taken.
+const NAME_ATTEMPTS: usize = 16;
+
+/// A folder to receive into. Its working folder is removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    out: OwnedFd,
+    work: OwnedFd,
+    work_name: String,
+}
+
+impl Folder {
+    /// Opens the folder, made if need be, and makes a working folder in it.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |error: io::Error| {
+            StoreError(format!(
+                "cannot receive into '{}': {error}; choose a folder that can be written to",
+                path.display()
+            ))
+        };
+        std::fs::create_dir_all(path).map_err(failed)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let out = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let (work_name, work) = make_work(out.as_fd()).map_err(|errno| failed(errno.into()))?;
+        Ok(Self { path: path.to_owned(), out, work, work_name })
+    }
+
+    /// The folder's path, as it was given.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes that may still be written.
+    pub(super) fn free_bytes(&self) -> Result<u64, StoreError> {
+        let free = rustix::fs::fstatvfs(&self.out);
+        let free = free.map_err(|errno| self.failed("ask for the free space", errno.into()))?;
+        Ok(free.f_bavail.saturating_mul(free.f_frsize))
+    }
+
+    /// Opens a working file, made if need be with the permission bits that it will have in the end and those that the
+    /// receiver needs meanwhile.
+    pub(super) fn open_work(&self, name: &str, mode: Option<u32>) -> Result<File, StoreError> {
+        let bits = mode.unwrap_or(MODE_DEFAULT) & MODE_MASK | MODE_WORKING;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.work, name, flags, Mode::from_raw_mode(bits));
+        file.map(File::from).map_err(|errno| self.failed("open a working file", errno.into()))
+    }
+
+    /// Removes a working file.
+    pub(super) fn discard(&self, name: &str) -> Result<(), StoreError> {
+        rustix::fs::unlinkat(&self.work, name, AtFlags::empty())
+            .map_err(|errno| self.failed("discard a working file", errno.into()))
+    }
+
+    /// Whether a file may get this name: nothing but folders on the way, and nothing but an older file in its place.
+    pub(super) fn check_place(&self, path: &RelativePath) -> Result<(), StoreError> {
+        let (parents, name) = split(path);
+        let mut folder = None::<OwnedFd>;
+        for component in parents {
+            let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+            match rustix::fs::openat(parent, component, FOLDER, Mode::empty()) {
+                Ok(found) => folder = Some(found),
+                Err(Errno::NOENT) => return Ok(()),
+                Err(errno) => return Err(self.no_folder(path, component, errno)),
+            }
+        }
+        self.check_name(folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd), path, name)
+    }
+
+    /// Gives a working file its final name, once its content is safe on disk.
+    pub(super) fn publish(
+        &self,
+        work_name: &str,
+        file: &File,
+        mode: Option<u32>,
+        path: &RelativePath,
+    ) -> Result<(), StoreError> {
+        let failed = |attempt: &str| {
+            let attempt = format!("{attempt} '{path}'");
+            move |error: io::Error| self.failed(&attempt, error)
+        };
+        // What the sender wants and the umask, which took its part when the file was made, both allow.
+        let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect")(errno.into()))?.st_mode;
+        let bits = Mode::from_raw_mode(allowed & mode.unwrap_or(MODE_DEFAULT) & MODE_MASK);
+        rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of")(errno.into()))?;
+        file.sync_all().map_err(failed("write"))?;
+        let (parents, name) = split(path);
+        let folder = self.make_parents(path, parents)?;
+        let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+        self.check_name(folder, path, name)?;
+        rustix::fs::renameat(&self.work, work_name, folder, name)
+            .map_err(|errno| failed("name")(errno.into()))?;
+        sync_folder(folder).map_err(|errno| failed("write the folder of")(errno.into()))
+    }
+
+    /// What to say when the kernel refused.
+    pub(super) fn failed(&self, attempt: &str, error: io::Error) -> StoreError {
+        let folder = self.path.display();
+        let advice = match Errno::from_io_error(&error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => "free some space, or choose another folder",
+            Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files (`ulimit -n`)",
+            Some(Errno::FBIG) => "choose a file system that takes files of this size",
+            _ => "check the folder and its file system",
+        };
+        StoreError(format!("cannot {attempt} in '{folder}': {error}; {advice}"))
+    }
+
+    /// Opens the folder that a file goes to, and makes it as far as need be; `None` for the out folder itself.
+    fn make_parents<'p>(
+        &self,
+        path: &RelativePath,
+        parents: impl Iterator<Item = &'p str>,
+    ) -> Result<Option<OwnedFd>, StoreError> {
+        let mut folder = None::<OwnedFd>;
+        for component in parents {
+            let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+            match rustix::fs::mkdirat(parent, component, Mode::from_raw_mode(MODE_MASK)) {
+                Ok(()) => sync_folder(parent)
+                    .map_err(|errno| self.failed(&format!("write the folder of '{path}'"), errno.into()))?,
+                Err(Errno::EXIST) => {}
+                Err(errno) => {
+                    return Err(self.failed(&format!("make the folder of '{path}'"), errno.into()));
+                }
+            }
+            let found = rustix::fs::openat(parent, component, FOLDER, Mode::empty());
+            folder = Some(found.map_err(|errno| self.no_folder(path, component, errno))?);
+        }
+        Ok(folder)
+    }
+
+    /// Only a regular file may be replaced.
+    fn check_name(&self, folder: BorrowedFd<'_>, path: &RelativePath, name: &str) -> Result<(), StoreError> {
+        match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(()),
+            Ok(_) => Err(StoreError(format!(
+                "cannot receive '{path}' into '{}': something that is no regular file has this name; move it away",
+                self.path.display()
+            ))),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.failed(&format!("look for '{path}'"), errno.into())),
+        }
+    }
+
+    fn no_folder(&self, path: &RelativePath, component: &str, errno: Errno) -> StoreError {
+        if matches!(errno, Errno::NOTDIR | Errno::LOOP) {
+            StoreError(format!(
+                "cannot receive '{path}' into '{}': '{component}' is there and is no folder (links are not followed); \
+                 move it away",
+                self.path.display()
+            ))
+        } else {
+            self.failed(&format!("open the folder of '{path}'"), errno.into())
+        }
+    }
+
+    fn remove_work(&self) -> Result<(), Errno> {
+        for entry in Dir::read_from(&self.work)? {
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                rustix::fs::unlinkat(&self.work, entry.file_name(), AtFlags::empty())?;
+            }
+        }
+        rustix::fs::unlinkat(&self.out, self.work_name.as_str(), AtFlags::REMOVEDIR)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove_work() {
+            warn!(folder = %self.path.join(&self.work_name).display(), %error, "the working folder could not be removed");
+        }
+    }
+}
+
+/// Makes a working folder that only this receiver uses: many may receive into one folder.
+fn make_work(out: BorrowedFd<'_>) -> Result<(String, OwnedFd), Errno> {
+    let mut last = Errno::EXIST;
+    for _ in 0..NAME_ATTEMPTS {
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        let name = format!("{RESERVED_PREFIX}{:016x}", u64::from_ne_bytes(random));
+        match rustix::fs::mkdirat(out, name.as_str(), Mode::RWXU) {
+            Ok(()) => {
+                let work = rustix::fs::openat(out, name.as_str(), FOLDER, Mode::empty())?;
+                return Ok((name, work));
+            }
+            Err(Errno::EXIST) => last = Errno::EXIST,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(last)
+}
+
+/// Makes the names in a folder safe on disk. Some file systems cannot, and need not.
+fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), Errno> {
+    match rustix::fs::fsync(folder) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::BADF) => Ok(()),
+        result => result,
+    }
+}
+
+fn split(path: &RelativePath) -> (impl Iterator<Item = &str>, &str) {
+    let (parents, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+    (parents.split('/').filter(|component| !component.is_empty()), name)
+}
+
+/// What a file would need against what there is.
+pub(super) fn no_space(folder: &Folder, path: &RelativePath, needed: u64, free: u64) -> StoreError {
+    StoreError(format!(
+        "cannot receive '{path}': the files announced need {} more in '{}', where {} are free; free some space, or \
+         choose another folder",
+        Size(needed),
+        folder.path().display(),
+        Size(free)
+    ))
+}

@@ -1,0 +1,157 @@
+//! Worker threads that decode, verify and finish, while reception goes on.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use headwater_proto::delivery::{StoreError, StoreReport};
+
+use super::finish::Job;
+use super::place::Places;
+use crate::net::Waker;
+use crate::workers::worker_count;
+
+/// Jobs and the threads that do them.
+///
+/// The queue holds at most one job per block or file of the session, and a job 12 bytes per symbol lost: the receiver's
+/// machine bounds both. It never blocks, since symbols that arrive meanwhile would be lost.
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    reports: Receiver<StoreReport>,
+    threads: Vec<JoinHandle<()>>,
+    pending: usize,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    news: Condvar,
+    places: Arc<Places>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    ended: bool,
+}
+
+impl Workers {
+    /// Starts the threads; `waker` is used after each report.
+    pub(super) fn start(places: Arc<Places>, waker: Waker) -> Result<Self, StoreError> {
+        let shared = Shared { queue: Mutex::default(), news: Condvar::new(), places, waker };
+        let (sender, reports) = channel();
+        let mut workers = Self { shared: Arc::new(shared), reports, threads: Vec::new(), pending: 0 };
+        for _ in 0..worker_count() {
+            let (shared, sender) = (Arc::clone(&workers.shared), sender.clone());
+            let thread = thread::Builder::new().name("headwater-store".into()).spawn(move || shared.work(&sender));
+            let cannot = |error| StoreError(format!("cannot start a thread to decode blocks: {error}"));
+            workers.threads.push(thread.map_err(cannot)?);
+        }
+        Ok(workers)
+    }
+
+    /// Queues a job; it ends in one report.
+    pub(super) fn push(&mut self, job: Job) {
+        self.pending += 1;
+        self.shared.lock().jobs.push_back(job);
+        self.shared.news.notify_one();
+    }
+
+    /// The next report, if one is there.
+    pub(super) fn poll(&mut self) -> Option<StoreReport> {
+        match self.reports.try_recv() {
+            Ok(report) => {
+                self.pending = self.pending.saturating_sub(1);
+                Some(report)
+            }
+            Err(TryRecvError::Empty) => None,
+            // Every thread panicked: say it once.
+            Err(TryRecvError::Disconnected) if self.pending > 0 => {
+                self.pending = 0;
+                Some(StoreReport::Failed(StoreError("decoding a block failed unexpectedly".into())))
+            }
+            Err(TryRecvError::Disconnected) => None,
+        }
+    }
+
+    /// Jobs that have not been reported.
+    pub(super) fn pending(&self) -> usize {
+        self.pending
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        {
+            let mut queue = self.shared.lock();
+            queue.ended = true;
+            queue.jobs.clear();
+        }
+        self.shared.news.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so already.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Nothing under the lock can panic half-way.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if queue.ended {
+                return None;
+            }
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn work(&self, reports: &Sender<StoreReport>) {
+        while let Some(job) = self.next() {
+            let guard = FailOnPanic { reports, waker: &self.waker };
+            let report = job.run(&self.places).unwrap_or_else(StoreReport::Failed);
+            drop(guard);
+            // Nobody listens once the store is dropped.
+            if reports.send(report).is_err() {
+                return;
+            }
+            self.waker.wake();
+        }
+    }
+}
+
+/// A job that panics fails the store, instead of leaving its block for ever unfinished.
+struct FailOnPanic<'a> {
+    reports: &'a Sender<StoreReport>,
+    waker: &'a Waker,
+}
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let failed = StoreError("decoding a block failed unexpectedly".into());
+            // Nobody listens once the store is dropped.
+            let _nobody = self.reports.send(StoreReport::Failed(failed));
+            self.waker.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers")
+            .field("threads", &self.threads.len())
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,397 @@
+//! Whole sessions over real multicast on the loopback interface: files in, files out.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests panic as tests do")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use headwater::proto::Rate;
+use headwater::{
+    CongestionControl, Direction, IncompleteReason, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
+    ReceiveSummary, ReceiveUpdate, Scheme, SendEnd, SendError, SendOptions, SendOutcome, SendSession, SendUpdate,
+    StopHandle, prepare,
+};
+
+/// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A group and port that no other test of this run uses, below those that the system hands out.
+fn group() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let test = NEXT.fetch_add(1, Ordering::Relaxed);
+    let process = u16::try_from(std::process::id() % 120).unwrap();
+    format!("239.255.{process}.{}:{}", test % 100, 8_000 + process * 100 + test % 100).parse().unwrap()
+}
+
+fn send_options(group: SocketAddr, rate: &str) -> SendOptions {
+    SendOptions::new(group, CongestionControl::Fixed { rate: rate.parse().unwrap() })
+        .with_interface(Some("lo".into()))
+}
+
+fn receive_options(group: SocketAddr, out: &Path) -> ReceiveOptions {
+    ReceiveOptions::new(group, out).with_interface(Some("lo".into())).with_timeout(Some(PATIENCE))
+}
+
+/// Bytes that are the same on each run and compress badly.
+fn content(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut content = Vec::with_capacity(bytes + 8);
+    while content.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        content.extend(state.to_le_bytes());
+    }
+    content.truncate(bytes);
+    content
+}
+
+/// All files below a folder with their permission bits, by relative name.
+fn tree(root: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, (mode, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    files
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A session that is sent on a thread of its own until it is stopped.
+struct Sending {
+    stop: StopHandle,
+    thread: thread::JoinHandle<Result<headwater::SendSummary, SendError>>,
+}
+
+impl Sending {
+    fn start(path: &Path, options: SendOptions) -> Self {
+        let mut session = SendSession::open(prepare([path]).unwrap(), options).unwrap();
+        let stop = session.stop_handle();
+        Self { stop, thread: thread::spawn(move || session.run(&mut |_| {})) }
+    }
+
+    fn stop(self) -> headwater::SendSummary {
+        self.stop.stop();
+        self.thread.join().unwrap().unwrap()
+    }
+}
+
+fn receive(options: ReceiveOptions) -> ReceiveSummary {
+    ReceiveSession::open(options).unwrap().run(&mut |_| {}).unwrap()
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn three_receivers_get_the_same_tree_early_late_and_with_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let sent = folder.path().join("tree");
+    write(&sent.join("empty"), b"", 0o644);
+    write(&sent.join("one"), b"1", 0o600);
+    write(&sent.join("bin/run"), &content(5_000, 1), 0o755);
+    write(&sent.join("deep/er/café.bin"), &content(1_409, 2), 0o644);
+    write(&sent.join("large"), &content(20_000_000, 3), 0o644);
+    let (group, total) = (group(), 20_006_410);
+
+    let receiver = |name: &str, loss| {
+        let out = folder.path().join(name);
+        let options = receive_options(group, &out).with_loss(loss);
+        (out, ReceiveSession::open(options).unwrap())
+    };
+    let ten_percent = Loss { probability: 0.1, seed: 7 };
+    let (early_out, mut early) = receiver("early", None);
+    let (lossy_out, mut lossy) = receiver("lossy", Some(ten_percent));
+    let (late_out, mut late) = receiver("late", None);
+
+    let (passed, half_way) = mpsc::channel();
+    let (early, lossy, late, summary) = thread::scope(|scope| {
+        let early = scope.spawn(|| {
+            let mut updates = Vec::new();
+            let summary = early.run(&mut |update| updates.push(update)).unwrap();
+            (summary, updates)
+        });
+        let lossy = scope.spawn(|| lossy.run(&mut |_| {}).unwrap());
+        let mut session = SendSession::open(prepare([&sent]).unwrap(), send_options(group, "100M")).unwrap();
+        let stop = session.stop_handle();
+        let sender = scope.spawn(move || {
+            session
+                .run(&mut |update| {
+                    if let SendUpdate::Progress(progress) = update
+                        && progress.passes >= 0.4
+                    {
+                        let _heard_already = passed.send(());
+                    }
+                })
+                .unwrap()
+        });
+        half_way.recv().unwrap();
+        let late = late.run(&mut |_| {}).unwrap();
+        let (early, lossy) = (early.join().unwrap(), lossy.join().unwrap());
+        stop.stop();
+        (early, lossy, late, sender.join().unwrap())
+    });
+
+    let (early, updates) = early;
+    let original = tree(&sent);
+    for (summary, out) in [(&early, &early_out), (&lossy, &lossy_out), (&late, &late_out)] {
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{}", out.display());
+        assert_eq!((summary.files_completed, summary.bytes_completed), (5, total));
+        assert_eq!(names(out), ["tree"], "no working folder is left");
+        assert_eq!(tree(&out.join("tree")), original);
+        assert_eq!(summary.progress.stats.dropped.by_reason().map(|(_, count)| count), [0; 7]);
+        assert!(summary.progress.files.iter().all(|file| file.is_done && !file.is_refused));
+    }
+    assert!(lossy.progress.reception.lost > 0, "one in ten packets was dropped");
+    assert_eq!(summary.outcome, SendOutcome::Interrupted);
+    assert!(summary.progress.symbols > 14_000 && summary.fdt_packets > 0);
+
+    assert!(matches!(updates[0], ReceiveUpdate::Started(_)));
+    assert!(matches!(updates[1], ReceiveUpdate::Joined(_)));
+    let completed = |update: &ReceiveUpdate| match update {
+        ReceiveUpdate::FileCompleted { path, digest, .. } => {
+            assert!(digest.is_some());
+            Some(path.to_string())
+        }
+        _ => None,
+    };
+    let mut completed: Vec<_> = updates.iter().filter_map(completed).collect();
+    completed.sort();
+    let expected: Vec<_> = original.keys().map(|name| format!("tree/{name}")).collect();
+    assert_eq!(completed, expected);
+    assert!(updates.iter().any(|update| matches!(update, ReceiveUpdate::Progress(_))));
+    assert!(updates.contains(&ReceiveUpdate::SessionCompleted { refused: 0 }));
+}
+
+#[test]
+fn every_code_brings_a_file_whole() {
+    for scheme in [Scheme::RaptorQ, Scheme::ReedSolomon, Scheme::NoCode] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        write(&file, &content(300_001, 5), 0o640);
+        let (group, out) = (group(), folder.path().join("out"));
+        let mut receiver = ReceiveSession::open(
+            receive_options(group, &out).with_loss(Some(Loss { probability: 0.05, seed: 1 })),
+        )
+        .unwrap();
+        let sending = Sending::start(&file, send_options(group, "20M").with_scheme(scheme));
+        let summary = receiver.run(&mut |_| {}).unwrap();
+        sending.stop();
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{scheme}");
+        assert_eq!(fs::read(out.join("file")).unwrap(), fs::read(&file).unwrap(), "{scheme}");
+    }
+}
+
+#[test]
+fn a_single_pass_ends_by_itself_and_needs_no_memory_for_encoding() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(100_000, 5), 0o644);
+    let (group, out) = (group(), folder.path().join("out"));
+    let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
+    let receiving = thread::spawn(move || receiver.run(&mut |_| {}).unwrap());
+    // The receiver joins within its first milliseconds; the sender takes longer to hash.
+    thread::sleep(Duration::from_millis(200));
+    let options = send_options(group, "10M").with_end(SendEnd::Passes(1)).with_memory_limit(Some(1));
+    let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
+    let mut passes = Vec::new();
+    let summary = session
+        .run(&mut |update| {
+            if let SendUpdate::PassCompleted(pass) = update {
+                passes.push(pass);
+            }
+        })
+        .unwrap();
+    assert_eq!((summary.outcome, summary.progress.symbols, passes), (SendOutcome::Completed, 72, vec![1]));
+    assert_eq!(receiving.join().unwrap().outcome, ReceiveOutcome::Completed);
+}
+
+#[test]
+fn content_that_needs_more_memory_than_allowed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(100_000, 5), 0o644);
+    let open = |scheme| {
+        let options = send_options(group(), "10M").with_memory_limit(Some(99_999)).with_scheme(scheme);
+        SendSession::open(prepare([&file]).unwrap(), options)
+    };
+    assert!(matches!(open(Scheme::RaptorQ), Err(SendError::Memory { .. })));
+    assert!(matches!(open(Scheme::ReedSolomon), Err(SendError::Memory { .. })));
+    assert!(open(Scheme::NoCode).is_ok());
+}
+
+#[test]
+fn a_closed_session_is_incomplete_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(3_000_000, 5), 0o644);
+    let (group, out) = (group(), folder.path().join("out"));
+    let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
+    let options = send_options(group, "10M").with_end(SendEnd::After(Duration::from_millis(400)));
+    let sending = Sending::start(&file, options);
+    let summary = receiver.run(&mut |_| {}).unwrap();
+    assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
+    assert_eq!(sending.thread.join().unwrap().unwrap().outcome, SendOutcome::Completed);
+    assert!(summary.progress.symbols_held > 0 && summary.progress.symbols_held < summary.progress.symbols);
+    assert!(names(&out).is_empty());
+}
+
+#[test]
+fn silence_ends_in_nothing_received() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("new/out");
+    let summary = receive(receive_options(group(), &out).with_timeout(Some(Duration::from_millis(150))));
+    assert_eq!(summary.outcome, ReceiveOutcome::NothingReceived);
+    assert!(names(&out).is_empty());
+}
+
+#[test]
+fn a_stopped_receiver_cleans_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(3_000_000, 5), 0o644);
+    let (group, out) = (group(), folder.path().join("out"));
+    let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
+    let stop = receiver.stop_handle();
+    let sending = Sending::start(&file, send_options(group, "5M"));
+    let summary = receiver
+        .run(&mut |update| {
+            if matches!(update, ReceiveUpdate::Progress(progress) if progress.symbols_held > 0) {
+                stop.stop();
+            }
+        })
+        .unwrap();
+    assert_eq!(summary.outcome, ReceiveOutcome::Interrupted);
+    assert!(names(&out).is_empty());
+    assert_eq!(sending.stop().outcome, SendOutcome::Interrupted);
+}
+
+#[test]
+fn links_in_the_folder_lead_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sent, out, outside) =
+        (folder.path().join("tree"), folder.path().join("out"), folder.path().join("outside"));
+    write(&sent.join("trap/file"), b"escaped", 0o644);
+    write(&sent.join("link"), b"escaped", 0o644);
+    write(&sent.join("good"), b"arrived", 0o644);
+    fs::create_dir_all(out.join("tree")).unwrap();
+    write(&outside.join("target"), b"untouched", 0o644);
+    symlink(&outside, out.join("tree/trap")).unwrap();
+    symlink(outside.join("target"), out.join("tree/link")).unwrap();
+    let group = group();
+    let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
+    let sending = Sending::start(&sent, send_options(group, "10M"));
+    let mut refused = Vec::new();
+    let summary = receiver
+        .run(&mut |update| {
+            if let ReceiveUpdate::FileRefused { location, reason } = update {
+                refused.push((location, reason));
+            }
+        })
+        .unwrap();
+    sending.stop();
+    assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::Refused));
+    assert_eq!(summary.files_refused, 2);
+    assert_eq!(refused.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["tree/link", "tree/trap/file"]);
+    assert!(refused.iter().all(|(_, reason)| reason.contains("move it away")), "{refused:?}");
+    assert_eq!(names(&outside), ["target"]);
+    assert_eq!(fs::read(outside.join("target")).unwrap(), b"untouched");
+    assert_eq!(fs::read(out.join("tree/good")).unwrap(), b"arrived");
+    assert_eq!(names(&out), ["tree"]);
+}
+
+#[test]
+fn a_file_that_changes_ends_the_session_saying_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(200_000, 5), 0o644);
+    let mut session = SendSession::open(prepare([&file]).unwrap(), send_options(group(), "20M")).unwrap();
+    let mut started = false;
+    let error = session
+        .run(&mut |update| {
+            if matches!(update, SendUpdate::Progress(_)) && !started {
+                started = true;
+                fs::write(&file, b"short").unwrap();
+            }
+        })
+        .unwrap_err();
+    assert!(matches!(&error, SendError::Source(_)), "{error:?}");
+    assert!(error.to_string().contains("changed while it was being sent"), "{error}");
+}
+
+#[test]
+fn both_ends_trace_every_datagram() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(50_000, 5), 0o644);
+    let (group, out) = (group(), folder.path().join("out"));
+    let (sent, sent_traces) = mpsc::channel();
+    let (received, received_traces) = mpsc::channel();
+    let options = receive_options(group, &out).with_trace(Some(Box::new(move |packet| {
+        assert_eq!((packet.direction, packet.destination), (Direction::Received, group));
+        received.send((packet.source, packet.payload.to_vec())).unwrap();
+    })));
+    let mut receiver = ReceiveSession::open(options).unwrap();
+    let options = send_options(group, "10M").with_tsi(Some(77)).with_trace(Some(Box::new(move |packet| {
+        assert_eq!((packet.direction, packet.destination), (Direction::Sent, group));
+        assert_eq!((packet.ttl, packet.dscp), (Some(1), Some(0)));
+        sent.send((packet.source, packet.payload.to_vec())).unwrap();
+    })));
+    let sending = Sending::start(&file, options);
+    let mut tsi = None;
+    receiver
+        .run(&mut |update| {
+            if let ReceiveUpdate::SessionFound { tsi: found, .. } = update {
+                tsi = Some(found);
+            }
+        })
+        .unwrap();
+    // The hooks go with their sessions, and with them the senders' ends of the channels.
+    drop(receiver);
+    let summary = sending.stop();
+    let sent: Vec<_> = sent_traces.iter().collect();
+    let received: Vec<_> = received_traces.iter().collect();
+    assert_eq!(tsi, Some(77));
+    assert_eq!(sent.len() as u64, summary.progress.packets);
+    assert!(!received.is_empty() && received.iter().all(|packet| sent.contains(packet)));
+}
+
+#[test]
+fn rates_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(400_000, 5), 0o644);
+    let options = send_options(group(), "8M").with_end(SendEnd::Passes(2));
+    let rate = Rate::from_kilobits(8_000);
+    let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
+    let summary = session.run(&mut |_| {}).unwrap();
+    // Never sooner: a busy machine may be later.
+    let least = Duration::from(rate.time_of(summary.progress.bytes - 3_000)) - Duration::from_millis(11);
+    assert!(summary.progress.elapsed >= least, "{:?} < {least:?}", summary.progress.elapsed);
+    assert_eq!(summary.progress.unsent, 0);
+}
