@@ -55,6 +55,12 @@ impl Events {
         }
     }
 
+    /// Tells of a failure, which it hands back.
+    pub fn failed(&mut self, failure: Failure) -> Failure {
+        self.emit(None, &Event::SessionFailed { reason: &failure.chain() });
+        failure
+    }
+
     /// Closes the log.
     pub fn finish(mut self) -> Result<(), Failure> {
         let Some(mut log) = self.log.take() else { return Ok(()) };

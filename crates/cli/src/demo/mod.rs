@@ -43,10 +43,9 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let played = play(args, folder.path(), &screen, &mut events, &shutdown, capture.as_ref());
     screen.clear();
-    let result = played.and_then(|ended| conclude(args, &ended, &mut events));
-    if let Err(failure) = &result {
-        events.emit(None, &Event::SessionFailed { reason: &failure.chain() });
-    }
+    let result = played
+        .and_then(|ended| conclude(args, &ended, &mut events))
+        .map_err(|failure| events.failed(failure));
     events.finish()?;
     capture.map_or(Ok(()), Capture::finish)?;
     put_away(args, folder, &screen)?;

@@ -142,6 +142,7 @@ mod tests {
         assert_eq!(assembly.take(source, &packet(1 << 40, 0), b"abcd"), None);
         assert!(assembly.instances.is_empty());
         assert_eq!(assembly.take(source, &packet(8, 70_000), b"abcd"), None);
+        let mut assembly = FdtAssembly::default();
         assert_eq!(assembly.take(source, &packet(4, 0), b"longer than a symbol").as_deref(), Some("long"));
     }
 }

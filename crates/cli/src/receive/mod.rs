@@ -28,9 +28,6 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let session = open(args, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater receive")?;
     let outcome = transfer(args, session, &screen, &mut events);
-    if let Err(failure) = &outcome {
-        events.emit(None, &Event::SessionFailed { reason: &failure.chain() });
-    }
     events.finish()?;
     capture.map_or(Ok(()), Capture::finish)?;
     outcome
@@ -62,7 +59,7 @@ fn transfer(
         view.show(&update);
     });
     screen.clear();
-    let summary = result.map_err(|error| receiving_failed(args, error))?;
+    let summary = result.map_err(|error| events.failed(receiving_failed(args, error)))?;
     let progress = progress(&summary.progress);
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
@@ -75,7 +72,6 @@ fn transfer(
 
 /// Tells the event log what a receiver said.
 pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events: &mut Events) {
-    let digest_hex;
     let event = match update {
         ReceiveUpdate::Started(started) => Event::SessionStarted {
             role: Role::Receiver,
@@ -95,14 +91,16 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         }
         ReceiveUpdate::FileRefused { location, reason } => Event::ObjectRefused { location, reason },
         ReceiveUpdate::FileCompleted { path, bytes, digest, .. } => {
-            digest_hex = digest.as_ref().map(hex);
-            Event::ObjectCompleted { file: path.as_str(), bytes: *bytes, digest: digest_hex }
+            let digest = digest.as_ref().map(hex);
+            Event::ObjectCompleted { file: path.as_str(), bytes: *bytes, digest }
         }
         ReceiveUpdate::FileMismatch { path, .. } => Event::ObjectMismatch { file: path.as_str() },
         ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },
         ReceiveUpdate::SessionClosed => Event::SessionClosed {},
         ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
-        // Its reason ends the session, and is logged as that.
+        ReceiveUpdate::StoreFailed(error) => {
+            return events.emit(end, &Event::SessionFailed { reason: &error.0 });
+        }
         _ => return,
     };
     events.emit(end, &event);

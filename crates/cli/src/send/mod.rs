@@ -33,9 +33,6 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         return events.finish().map(|()| Exit::Ok);
     }
     let outcome = transfer(args, session, &screen, &mut events);
-    if let Err(failure) = &outcome {
-        events.emit(None, &Event::SessionFailed { reason: &failure.chain() });
-    }
     events.finish()?;
     capture.map_or(Ok(()), Capture::finish)?;
     outcome
@@ -77,7 +74,7 @@ fn transfer(
         view.show(&update);
     });
     screen.clear();
-    let summary = result.map_err(|error| sending_failed(args, error))?;
+    let summary = result.map_err(|error| events.failed(sending_failed(args, error)))?;
     let (outcome, exit) = match summary.outcome {
         SendOutcome::Completed => ("completed", Exit::Ok),
         SendOutcome::Interrupted => ("interrupted", Exit::Interrupted),

@@ -1,0 +1,110 @@
+//! Running the command.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Far beyond what any run takes, so that a hang fails instead of blocking.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    /// Standard output as lines of JSON.
+    pub fn json(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+pub fn headwater() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+    command.env_remove("HEADWATER_LOG").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub fn run(args: &[&str]) -> Run {
+    Running::start(headwater().args(args)).end()
+}
+
+/// A run under way.
+pub struct Running {
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+    seen: String,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().map(BufReader::new);
+        Self { child, stdout, seen: String::new() }
+    }
+
+    /// Reads standard output up to a line that contains `text`.
+    pub fn wait_for(&mut self, text: &str) {
+        let stdout = self.stdout.as_mut().unwrap();
+        loop {
+            let start = self.seen.len();
+            assert_ne!(stdout.read_line(&mut self.seen).unwrap(), 0, "no '{text}' in {}", self.seen);
+            if self.seen[start..].contains(text) {
+                return;
+            }
+        }
+    }
+
+    pub fn interrupt(&self) {
+        let status = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for the end, but not for ever.
+    pub fn end(mut self) -> Run {
+        let id = self.child.id().to_string();
+        let (done, is_done) = mpsc::channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            if is_done.recv_timeout(PATIENCE).is_err() {
+                Command::new("kill").args(["-KILL", &id]).status().unwrap();
+            }
+        });
+        let mut stderr = String::new();
+        let errors = self.child.stderr.take().unwrap();
+        let errors = std::thread::spawn(move || {
+            BufReader::new(errors).read_to_string(&mut stderr).unwrap();
+            stderr
+        });
+        if let Some(mut stdout) = self.stdout.take() {
+            stdout.read_to_string(&mut self.seen).unwrap();
+        }
+        let code = self.child.wait().unwrap().code();
+        done.send(()).unwrap();
+        watchdog.join().unwrap();
+        Run { code, stdout: self.seen, stderr: errors.join().unwrap() }
+    }
+}
+
+/// A group of this test's own: a port that nobody uses now.
+pub fn group() -> String {
+    let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    format!("239.255.72.90:{port}")
+}
+
+/// Records of an event log, the header first.
+pub fn records(log: &str) -> Vec<Value> {
+    let records = log.split('\u{1e}').skip(1);
+    records
+        .map(|record| {
+            assert!(record.ends_with('\n'), "a record ends with a newline: {record:?}");
+            serde_json::from_str(record).unwrap()
+        })
+        .collect()
+}

@@ -1,0 +1,9 @@
+//! The command as its users meet it: one process per run.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+mod command;
+mod demo;
+mod help;
+mod inspect;
+mod transfer;
+mod usage;

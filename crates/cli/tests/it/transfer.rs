@@ -1,0 +1,174 @@
+//! Sending and receiving over loopback multicast.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::command::{Running, group, headwater, records, run};
+
+fn folder_of_files(parent: &Path) -> PathBuf {
+    let folder = parent.join("files");
+    fs::create_dir_all(folder.join("nested")).unwrap();
+    let noise =
+        |bytes: u32| (0..bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>();
+    fs::write(folder.join("large.bin"), noise(300_000)).unwrap();
+    fs::write(folder.join("nested/small.txt"), "small").unwrap();
+    folder
+}
+
+/// A receiver that listens: it has said so.
+fn receiver(group: &str, out: &Path, more: &[&str]) -> Running {
+    let mut command = headwater();
+    command.args([
+        "receive",
+        "--interface",
+        "lo",
+        "--json",
+        "--group",
+        group,
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    let mut running = Running::start(command.args(more));
+    running.wait_for("channel:joined");
+    running
+}
+
+#[test]
+fn files_arrive_whole_and_both_ends_tell_what_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder_of_files(folder.path());
+    let (group, out) = (group(), folder.path().join("out"));
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let logging = ["--events", &path("received.sqlog"), "--pcap", &path("received.pcap"), "--timeout", "20s"];
+    let receiving = receiver(&group, &out, &logging);
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--rate", "20M", "--passes", "3", "--tsi", "4242"]);
+    sending.args(["--group", &group, "--events", &path("sent.sqlog"), "--pcap", &path("sent.pcap")]);
+    let sent = Running::start(sending.arg(&files)).end();
+    let received = receiving.end();
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    assert_eq!(received.code, Some(0), "{}{}", received.stdout, received.stderr);
+    for name in ["large.bin", "nested/small.txt"] {
+        assert_eq!(fs::read(out.join("files").join(name)).unwrap(), fs::read(files.join(name)).unwrap());
+    }
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "nothing but the files stays");
+
+    let events = |run: &crate::command::Run, event: &str| {
+        run.json().into_iter().filter(|line| line["event"] == event).collect::<Vec<_>>()
+    };
+    assert_eq!(events(&received, "session:found")[0]["tsi"], 4_242);
+    let completed = events(&received, "object:completed");
+    assert_eq!(completed.len(), 2);
+    assert!(completed.iter().all(|line| line["digest"].as_str().is_some_and(|digest| digest.len() == 64)));
+    assert_eq!(events(&received, "session:ended")[0]["outcome"], "completed");
+    let ended = &events(&sent, "session:ended")[0];
+    assert_eq!(ended["outcome"], "completed");
+    // 300 000 bytes are 214 symbols, 5 bytes are one.
+    assert_eq!((ended["symbols_total"].as_u64(), ended["symbols"].as_u64()), (Some(215), Some(3 * 215)));
+
+    let log = records(&fs::read_to_string(path("received.sqlog")).unwrap());
+    assert_eq!(log[0]["trace"]["event_schemas"][0], "urn:headwater:events:1");
+    let names: Vec<_> = log[1..].iter().map(|record| record["name"].as_str().unwrap()).collect();
+    assert_eq!(names.first(), Some(&"session:started"));
+    assert_eq!(names.last(), Some(&"session:ended"));
+    assert_eq!(names.iter().filter(|name| **name == "object:completed").count(), 2);
+    let times: Vec<_> = log[1..].iter().map(|record| record["time"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    let passes = records(&fs::read_to_string(path("sent.sqlog")).unwrap());
+    assert_eq!(passes.iter().filter(|record| record["name"] == "pass:completed").count(), 3);
+
+    // Every packet sent is in the sender's capture; what the receiver has is the same, as far as it listened.
+    let packets = |capture: &str| run(&["inspect", "--json", &path(capture)]).json();
+    let (out_there, in_here) = (packets("sent.pcap"), packets("received.pcap"));
+    assert_eq!(out_there.len() as u64, ended["packets"].as_u64().unwrap());
+    assert!(out_there.iter().all(|packet| packet["lct"]["tsi"] == 4_242 && packet["error"].is_null()));
+    let fdt = out_there.iter().find_map(|packet| packet["fdt"].as_str()).unwrap();
+    assert!(fdt.contains("files/nested/small.txt"), "{fdt}");
+    let symbol = |packet: &serde_json::Value| (packet["lct"]["toi"].clone(), packet["fec"].clone());
+    assert!(!in_here.is_empty());
+    assert!(in_here.iter().all(|packet| out_there.iter().any(|sent| symbol(sent) == symbol(packet))));
+}
+
+#[test]
+fn silence_ends_with_exit_code_4() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let args = ["receive", "--interface", "lo", "--group", &group(), "--timeout", "300ms", "--out"];
+    let run = run(&[&args[..], &[out.to_str().unwrap()]].concat());
+    assert_eq!(run.code, Some(4), "{}", run.stderr);
+    assert!(run.stderr.contains("nothing was received"), "{}", run.stderr);
+    assert!(run.stderr.contains("firewall"), "what to do is said: {}", run.stderr);
+}
+
+#[test]
+fn a_session_that_ends_too_early_is_incomplete_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder_of_files(folder.path());
+    let (group, out) = (group(), folder.path().join("out"));
+    // Without a code, half of the packets of one pass cannot be enough.
+    let receiving = receiver(&group, &out, &["--drop", "0.5", "--timeout", "20s"]);
+    let send = [
+        "send",
+        "--quiet",
+        "--interface",
+        "lo",
+        "--rate",
+        "20M",
+        "--passes",
+        "1",
+        "--fec",
+        "none",
+        "--group",
+    ];
+    let sent = run(&[&send[..], &[&group, files.to_str().unwrap()]].concat());
+    let received = receiving.end();
+    assert_eq!((sent.code, sent.stderr.as_str()), (Some(0), ""));
+    assert_eq!(received.code, Some(5), "{}{}", received.stdout, received.stderr);
+    assert!(!out.join("files/large.bin").exists());
+    let left: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name == "files"), "{left:?}");
+}
+
+#[test]
+fn an_interrupt_ends_both_ends_in_good_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder_of_files(folder.path());
+    let (group, out) = (group(), folder.path().join("out"));
+    // Nobody sends here.
+    let receiving = receiver(&group, &out, &[]);
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--rate", "500k", "--group", &self::group()]);
+    let mut sending = Running::start(sending.arg(&files));
+    sending.wait_for("session:progress");
+    sending.interrupt();
+    receiving.interrupt();
+    let (sent, received) = (sending.end(), receiving.end());
+    assert_eq!(sent.code, Some(130), "{}", sent.stderr);
+    assert_eq!(sent.json().last().unwrap()["outcome"], "interrupted");
+    assert_eq!(received.code, Some(130), "{}", received.stderr);
+    assert_eq!(received.json().last().unwrap()["outcome"], "interrupted");
+    assert_eq!(fs::read_dir(&out).map_or(0, Iterator::count), 0, "nothing stays");
+}
+
+#[test]
+fn a_transfer_goes_on_when_nobody_reads_its_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder_of_files(folder.path());
+    let mut sending = headwater();
+    sending.args([
+        "send",
+        "--interface",
+        "lo",
+        "--json",
+        "--rate",
+        "20M",
+        "--passes",
+        "2",
+        "--group",
+        &group(),
+    ]);
+    let mut child = sending.arg(&files).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,101 @@
+//! What is wrong before anything is sent: exit codes, and errors that say what to do.
+
+use std::fs;
+
+use crate::command::run;
+
+/// Runs a command line that must fail with `code`, and say each of `hints`.
+#[track_caller]
+fn fails(args: &[&str], code: i32, hints: &[&str]) {
+    let run = run(args);
+    assert_eq!(run.code, Some(code), "{args:?}: {}", run.stderr);
+    assert!(run.stdout.is_empty(), "errors go to standard error: {}", run.stdout);
+    for hint in hints {
+        assert!(run.stderr.contains(hint), "{args:?} does not say '{hint}': {}", run.stderr);
+    }
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+}
+
+#[test]
+fn wrong_options_are_usage_errors_that_name_what_is_right() {
+    fails(&[], 2, &["Usage:"]);
+    fails(&["send"], 2, &["<PATH>..."]);
+    fails(&["receive"], 2, &["--out <DIR>"]);
+    fails(&["send", "--rate", "10MB", "x"], 2, &["'MB' is not a unit", "Mbit/s"]);
+    fails(&["send", "--rate", "fast", "x"], 2, &["decimal number", "10M"]);
+    fails(&["send", "--rate", "0", "x"], 2, &["out of range"]);
+    fails(&["send", "--duration", "10", "x"], 2, &["10s"]);
+    fails(&["send", "--duration", "10s", "--passes", "2", "x"], 2, &["cannot be used with"]);
+    fails(&["send", "--fec", "magic", "x"], 2, &["raptorq, rs, none"]);
+    fails(&["send", "--group", "192.0.2.1:7287", "x"], 2, &["not a multicast address"]);
+    fails(&["send", "--ttl", "0", "x"], 2, &["1..=255"]);
+    fails(&["send", "--dscp", "64", "x"], 2, &["0..=63"]);
+    fails(&["send", "--symbol-size", "9000", "x"], 2, &["64 to 8880"]);
+    fails(&["receive", "--out", "x", "--drop", "1"], 2, &["below 1"]);
+    fails(&["inspect", "--json", "--fields", "tsv", "x"], 2, &["cannot be used with"]);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    fails(&["send", "--interface", "lo", "no/such.iso"], 2, &["cannot read 'no/such.iso'", "No such file"]);
+    fails(&["demo", "no/such.iso"], 2, &["cannot read 'no/such.iso'"]);
+    fails(&["inspect", "no/such.pcap"], 7, &["no/such.pcap", "No such file"]);
+}
+
+#[test]
+fn an_unknown_interface_is_a_network_error_that_lists_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    fs::write(folder.path().join("x"), "x").unwrap();
+    let file = folder.path().join("x");
+    fails(&["send", "--interface", "nope0", file.to_str().unwrap()], 3, &["nope0", "lo ("]);
+    fails(&["receive", "--interface", "nope0", "--out", out], 3, &["nope0", "lo ("]);
+}
+
+#[test]
+fn an_unusable_folder_is_a_disk_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "not a folder").unwrap();
+    let below = file.join("incoming");
+    let args = ["receive", "--interface", "lo", "--timeout", "5s", "--out", below.to_str().unwrap()];
+    fails(&args, 7, &["incoming"]);
+    let log = file.join("events");
+    let events = ["--events", log.to_str().unwrap(), file.to_str().unwrap()];
+    fails(&[&["send", "--interface", "lo"][..], &events].concat(), 7, &["cannot write the event log"]);
+    let pcap = ["--pcap", log.to_str().unwrap(), file.to_str().unwrap()];
+    fails(&[&["send", "--interface", "lo"][..], &pcap].concat(), 7, &["cannot write the capture"]);
+}
+
+#[test]
+fn a_dry_run_plans_and_sends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("photos")).unwrap();
+    fs::write(folder.path().join("photos/a.jpg"), vec![7; 100_000]).unwrap();
+    fs::write(folder.path().join("photos/b.jpg"), vec![7; 1]).unwrap();
+    let photos = folder.path().join("photos");
+    let base = ["send", "--dry-run", "--interface", "lo", "--rate", "1M", "--fec", "none", "--tsi", "77"];
+    let pcap = folder.path().join("x.pcap");
+    let files = ["--pcap", pcap.to_str().unwrap(), photos.to_str().unwrap()];
+    let text = run(&[&base[..], &files].concat());
+    assert_eq!(text.code, Some(0), "{}", text.stderr);
+    for part in [
+        "photos/a.jpg",
+        "photos/b.jpg",
+        "100001",
+        "TSI 77",
+        "No-Code",
+        "1 Mbit/s",
+        "on lo",
+        "Nothing was sent",
+    ] {
+        assert!(text.stdout.contains(part), "'{part}' is missing in {}", text.stdout);
+    }
+    assert!(!pcap.exists(), "a dry run leaves nothing behind");
+    let json = run(&[&base[..], &["--json"], &files[..]].concat()).json();
+    assert_eq!(json.len(), 1);
+    assert_eq!(json[0]["event"], "session:planned");
+    // 100 000 bytes are 71.02 symbols of 1408 bytes, and a byte is one: 73 packets of 1424 bytes at 1 Mbit/s.
+    assert_eq!((json[0]["symbols"].as_u64(), json[0]["pass_time"].as_u64()), (Some(73), Some(831)));
+    assert_eq!((json[0]["tsi"].as_u64(), json[0]["files"].as_u64()), (Some(77), Some(2)));
+}
