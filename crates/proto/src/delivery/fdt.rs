@@ -8,4 +8,4 @@ pub(super) use carousel::FdtCarousel;
 pub use carousel::FdtTooLarge;
 
 /// Longest FDT instance in bytes, compressed or not, at both ends.
-pub const FDT_BYTES_MAX: usize = 16 << 20;
+pub const FDT_BYTES_MAX: usize = headwater_wire::fdt::DOCUMENT_LEN_MAX;

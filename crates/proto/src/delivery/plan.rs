@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use headwater_fec::{BlockCodec, FecError, Order, Partition, PartitionError, Scheme};
 use headwater_wire::Fti;
-use headwater_wire::fdt::{File, Headwater, Instance, OtiAttributes, Segment};
+use headwater_wire::fdt::{self, File, Headwater, Instance, OtiAttributes, Segment};
 use headwater_wire::fti::Ldpc;
 
 use super::digest::{Digest, file_digest, short};
 use super::name::RelativePath;
 use super::object::Codecs;
 
-/// Most objects of a session. With 16-bit TOIs the header is shortest, so they are what a session has.
-pub const OBJECTS_MAX: usize = 65_535;
+/// Most objects of a session: as many as one FDT describes. Their TOIs fit in 16 bits, with which the header is
+/// shortest.
+pub const OBJECTS_MAX: usize = fdt::FILES_MAX;
 
 /// A file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,13 +176,13 @@ fn partition(bytes: u64, config: PlanConfig) -> Result<Partition, PartitionError
     Partition::with_blocks(bytes, config.symbol_size, headwater_fec::blocks_for(symbols, config.order))
 }
 
-/// Blocks that one object can number.
+/// Blocks of one object: no more than the scheme can number and the FDT can carry digests of.
 fn blocks_max(scheme: Scheme) -> u32 {
     match scheme {
         Scheme::RaptorQ => 255,
-        Scheme::NoCode => 1 << 16,
-        Scheme::LdpcStaircase | Scheme::LdpcTriangle => 1 << 12,
-        Scheme::ReedSolomon => 1 << 24,
+        Scheme::NoCode | Scheme::LdpcStaircase | Scheme::LdpcTriangle | Scheme::ReedSolomon => {
+            u32::try_from(fdt::BLOCK_DIGESTS_MAX).expect("a few thousand")
+        }
     }
 }
 

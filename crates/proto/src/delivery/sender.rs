@@ -121,7 +121,11 @@ struct ObjectHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
-    Closing { left: u8 },
+    /// A last round of the FDT, for receivers that came after the previous one.
+    Describing,
+    Closing {
+        left: u8,
+    },
     Finished,
 }
 
@@ -189,10 +193,10 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         })
     }
 
-    /// Ends the session: it is closed with a few last packets.
+    /// Ends the session: it is described once more and closed with a few last packets.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
-            self.phase = Phase::Closing { left: CLOSE_PACKETS };
+            self.phase = Phase::Describing;
         }
     }
 
@@ -232,6 +236,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
         match self.phase {
             Phase::Finished => None,
+            Phase::Describing => Some(Next::Fdt),
             Phase::Closing { .. } => Some(Next::Close),
             Phase::Sending if departure.channel == ChannelId::BASE && self.fdt.is_due(now) => Some(Next::Fdt),
             Phase::Sending => self.carousel.next(usize::from(departure.level)).map(Next::Symbol),
@@ -262,6 +267,9 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let (bytes, last) = (start + symbol.payload.len(), symbol.last);
         self.fdt.sent(now, last);
         self.stats.fdt_packets += 1;
+        if last && self.phase == Phase::Describing {
+            self.phase = Phase::Closing { left: CLOSE_PACKETS };
+        }
         bytes
     }
 

@@ -127,7 +127,7 @@ impl BlockState {
         let repairs = core::mem::take(&mut self.repairs);
         self.phase = Phase::Receiving;
         self.needed = self.symbols;
-        if self.strikes > 0 || repairs.is_empty() {
+        if self.strikes > 0 || self.source_count == self.symbols {
             self.source.fill(0);
             self.source_count = 0;
         }
@@ -211,6 +211,18 @@ mod tests {
         block.add_repair(repair(10));
         block.start_finishing();
         assert_eq!(block.mismatched(), (vec![repair(10)], 2));
+        assert_eq!(block.worth(0), Worth::Needed);
+    }
+
+    #[test]
+    fn a_corrupt_block_always_wants_symbols_again() {
+        // All source symbols, and a spare one that came while they were hashed.
+        let mut block = BlockState::new(2);
+        block.add_source(0);
+        block.add_source(1);
+        block.start_finishing();
+        block.add_repair(repair(2));
+        assert_eq!(block.mismatched(), (vec![repair(2)], 3));
         assert_eq!(block.worth(0), Worth::Needed);
     }
 

@@ -1,0 +1,99 @@
+//! What every congestion control must do, whatever its rates: one suite, run over all of them.
+
+use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed};
+
+const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
+const PACKET_BYTES: usize = 1_440;
+
+/// The departures of a sender that is driven `late` behind each due time.
+fn departures(
+    sender: &mut impl SenderControl,
+    late: Duration,
+) -> Vec<(Instant, headwater_proto::control::Departure)> {
+    let mut departures = Vec::new();
+    let mut now = Instant::ZERO;
+    loop {
+        let next = sender.next_departure().into_iter().chain(sender.poll_timeout()).min();
+        let Some(next) = next.filter(|next| *next < HORIZON) else { return departures };
+        now = now.max(next) + late;
+        sender.timeout(now);
+        while let Some(departure) = sender.departure(now) {
+            assert!(sender.next_departure().is_some_and(|at| at <= now), "what departs was due");
+            assert_eq!(sender.departure(now), Some(departure), "asking does not use the departure up");
+            departures.push((now, departure));
+            sender.departed(now, PACKET_BYTES);
+        }
+        assert!(sender.next_departure().is_none_or(|at| at > now), "nothing due is held back");
+    }
+}
+
+fn check_sender<C: SenderControl>(mut make: impl FnMut() -> C) {
+    let first = departures(&mut make(), Duration::ZERO);
+    assert!(!first.is_empty(), "a sender that is let sends");
+    assert_eq!(first, departures(&mut make(), Duration::ZERO), "same inputs, same departures");
+    let control = make();
+    for (_, departure) in &first {
+        assert!(departure.channel.0 < control.channels());
+        assert!(departure.level < control.levels());
+    }
+    assert!(
+        first.iter().any(|(_, departure)| departure.channel == ChannelId::BASE),
+        "the base is never silent"
+    );
+
+    // A driver that comes 2 ms late each time sends as much, to within what is due in that time.
+    let late = departures(&mut make(), Duration::from_millis(2));
+    let difference = first.len().abs_diff(late.len());
+    assert!(difference * 100 <= first.len(), "{} packets on time, {} late", first.len(), late.len());
+}
+
+fn check_receiver<S: SenderControl, R: ReceiverControl>(mut sender: S, mut receiver: R) {
+    let mut held = vec![false; usize::from(sender.channels())];
+    let mut apply = |receiver: &mut R| {
+        while let Some(membership) = receiver.poll_membership() {
+            let (channel, joined) = match membership {
+                Membership::Join(channel) => (channel, true),
+                Membership::Leave(channel) => (channel, false),
+            };
+            let held = &mut held[usize::from(channel.0)];
+            assert_ne!(*held, joined, "joins what is not held, leaves what is");
+            *held = joined;
+        }
+        held.clone()
+    };
+    receiver.start(Instant::ZERO);
+    assert!(apply(&mut receiver)[0], "the base channel comes first");
+    for (now, departure) in departures(&mut sender, Duration::ZERO) {
+        receiver.timeout(now);
+        if apply(&mut receiver)[usize::from(departure.channel.0)] {
+            let arrival = Arrival {
+                channel: departure.channel,
+                cci: &departure.cci,
+                ecn: departure.ecn,
+                bytes: PACKET_BYTES,
+            };
+            receiver.arrived(now, &arrival);
+        }
+        apply(&mut receiver);
+    }
+    let reception = receiver.reception();
+    assert!(reception.packets > 0);
+    assert_eq!(reception.lost, 0, "nothing was lost");
+
+    receiver.stop(HORIZON);
+    assert!(apply(&mut receiver).iter().all(|held| !held), "stop gives everything up");
+    receiver.start(HORIZON);
+    assert!(apply(&mut receiver)[0], "and it can begin again");
+    receiver.stop(HORIZON);
+    receiver.start(HORIZON);
+    receiver.stop(HORIZON);
+    assert!(apply(&mut receiver).iter().all(|held| !held), "wishes that were not taken cancel out");
+}
+
+#[test]
+fn fixed() {
+    let sender = || fixed::Sender::new(Rate::from_kilobits(3_000), Instant::ZERO);
+    check_sender(sender);
+    check_receiver(sender(), fixed::Receiver::new());
+}
