@@ -15,8 +15,8 @@ use std::time::Duration;
 use headwater::proto::Rate;
 use headwater::{
     CongestionControl, Direction, IncompleteReason, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
-    ReceiveSummary, ReceiveUpdate, Scheme, SendEnd, SendError, SendOptions, SendOutcome, SendSession, SendUpdate,
-    StopHandle, prepare,
+    ReceiveSummary, ReceiveUpdate, Scheme, SendEnd, SendError, SendOptions, SendOutcome, SendSession,
+    SendUpdate, StopHandle, prepare,
 };
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
@@ -73,8 +73,10 @@ fn tree(root: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -96,6 +98,22 @@ impl Sending {
         self.stop.stop();
         self.thread.join().unwrap().unwrap()
     }
+}
+
+/// Starts to receive on a thread of its own, and returns once the base channel is joined.
+fn receive_ahead(options: ReceiveOptions) -> thread::JoinHandle<ReceiveSummary> {
+    let mut session = ReceiveSession::open(options).unwrap();
+    let (joined, wait) = mpsc::channel();
+    let receiving = thread::spawn(move || {
+        let mut observer = |update| {
+            if matches!(update, ReceiveUpdate::Joined(_)) {
+                joined.send(()).unwrap();
+            }
+        };
+        session.run(&mut observer).unwrap()
+    });
+    wait.recv().unwrap();
+    receiving
 }
 
 fn receive(options: ReceiveOptions) -> ReceiveSummary {
@@ -213,10 +231,7 @@ fn a_single_pass_ends_by_itself_and_needs_no_memory_for_encoding() {
     let file = folder.path().join("file");
     write(&file, &content(100_000, 5), 0o644);
     let (group, out) = (group(), folder.path().join("out"));
-    let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
-    let receiving = thread::spawn(move || receiver.run(&mut |_| {}).unwrap());
-    // The receiver joins within its first milliseconds; the sender takes longer to hash.
-    thread::sleep(Duration::from_millis(200));
+    let receiving = receive_ahead(receive_options(group, &out));
     let options = send_options(group, "10M").with_end(SendEnd::Passes(1)).with_memory_limit(Some(1));
     let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
     let mut passes = Vec::new();
@@ -251,10 +266,10 @@ fn a_closed_session_is_incomplete_and_leaves_nothing() {
     let file = folder.path().join("file");
     write(&file, &content(3_000_000, 5), 0o644);
     let (group, out) = (group(), folder.path().join("out"));
-    let mut receiver = ReceiveSession::open(receive_options(group, &out)).unwrap();
+    let receiving = receive_ahead(receive_options(group, &out));
     let options = send_options(group, "10M").with_end(SendEnd::After(Duration::from_millis(400)));
     let sending = Sending::start(&file, options);
-    let summary = receiver.run(&mut |_| {}).unwrap();
+    let summary = receiving.join().unwrap();
     assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
     assert_eq!(sending.thread.join().unwrap().unwrap().outcome, SendOutcome::Completed);
     assert!(summary.progress.symbols_held > 0 && summary.progress.symbols_held < summary.progress.symbols);
@@ -317,7 +332,10 @@ fn links_in_the_folder_lead_nowhere() {
     sending.stop();
     assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::Refused));
     assert_eq!(summary.files_refused, 2);
-    assert_eq!(refused.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["tree/link", "tree/trap/file"]);
+    assert_eq!(
+        refused.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["tree/link", "tree/trap/file"]
+    );
     assert!(refused.iter().all(|(_, reason)| reason.contains("move it away")), "{refused:?}");
     assert_eq!(names(&outside), ["target"]);
     assert_eq!(fs::read(outside.join("target")).unwrap(), b"untouched");
@@ -330,7 +348,8 @@ fn a_file_that_changes_ends_the_session_saying_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(200_000, 5), 0o644);
-    let mut session = SendSession::open(prepare([&file]).unwrap(), send_options(group(), "20M")).unwrap();
+    // Slow enough that the change comes within the first pass: later ones take all they send from memory.
+    let mut session = SendSession::open(prepare([&file]).unwrap(), send_options(group(), "1M")).unwrap();
     let mut started = false;
     let error = session
         .run(&mut |update| {

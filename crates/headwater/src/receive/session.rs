@@ -41,8 +41,7 @@ impl ReceiveSession {
         }
         let channels = Channels::new(options.group, CHANNELS)?;
         let interface = options.interface.as_deref().map(Interface::find).transpose()?;
-        let socket =
-            ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
+        let socket = ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
         let socket = ReceiverSocket::open(&channels, &socket)?;
         let poller = Poller::new()
             .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
@@ -88,8 +87,7 @@ impl ReceiveSession {
         store: DiskStore,
         observer: &mut dyn FnMut(ReceiveUpdate),
     ) -> Result<ReceiveSummary, ReceiveError> {
-        let config =
-            ReceiverConfig::default().with_tsi(self.options.tsi).with_source(self.options.source);
+        let config = ReceiverConfig::default().with_tsi(self.options.tsi).with_source(self.options.source);
         let clock = Clock::start();
         let mut machine = Receiver::new(config, control, store, clock.now());
         let mut watch = Watch::new(self.stop.clone(), observer, self.options.timeout, clock.now());

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use headwater_proto::Instant;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::delivery::{Receiver, ReceiverEvent, RelativePath, StoreError};
-use headwater_proto::Instant;
 
 use super::update::{
     FileStatus, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate,

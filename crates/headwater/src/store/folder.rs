@@ -15,8 +15,7 @@ use rustix::io::Errno;
 use tracing::warn;
 
 /// How folders are opened: never through a link.
-const FOLDER: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Permission bits that a sender may set: nobody gets another one's rights.
 const MODE_MASK: u32 = 0o777;
 /// Permission bits of files whose sender does not tell, before the umask.
@@ -46,7 +45,8 @@ impl Folder {
         };
         std::fs::create_dir_all(path).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let out = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let out =
+            rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         let (work_name, work) = make_work(out.as_fd()).map_err(|errno| failed(errno.into()))?;
         Ok(Self { path: path.to_owned(), out, work, work_name })
     }

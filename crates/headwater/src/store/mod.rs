@@ -99,7 +99,13 @@ impl DiskStore {
         Arc::clone(known.expect("the receiver announces objects before it uses them"))
     }
 
-    fn put_source(&mut self, object: &ObjectPlace, sbn: u32, esi: u32, symbol: &[u8]) -> Result<(), StoreError> {
+    fn put_source(
+        &mut self,
+        object: &ObjectPlace,
+        sbn: u32,
+        esi: u32,
+        symbol: &[u8],
+    ) -> Result<(), StoreError> {
         let block = object.block(sbn);
         let start = u64::from(esi) * object.symbol_bytes() as u64;
         let rest = block.bytes.saturating_sub(start);

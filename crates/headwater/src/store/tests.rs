@@ -1,0 +1,341 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use headwater_fec::{Parameters, Partition, codec};
+use headwater_proto::delivery::{StoredRepair, block_digest};
+use md5::{Digest as _, Md5};
+
+use super::*;
+use crate::net::Poller;
+use crate::open_files::OPEN_FILES_MAX;
+
+/// Symbol size T of the tests, in bytes.
+const T: u16 = 64;
+/// Bytes of the file that most tests receive: two blocks, the last symbol 5 bytes long.
+const BYTES: usize = 19 * 64 + 5;
+const FILE: FileIndex = FileIndex(0);
+const OBJECT: ObjectIndex = ObjectIndex(0);
+
+struct Fixture {
+    // Dropped first: it looks after its own leavings in the folder.
+    store: DiskStore,
+    poller: Poller,
+    folder: tempfile::TempDir,
+    content: Vec<u8>,
+    object: ObjectSpec,
+}
+
+fn spec(path: &str, bytes: u64) -> FileSpec {
+    FileSpec { path: RelativePath::new(path).unwrap(), bytes, mode: None, md5: None }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let poller = Poller::new().unwrap();
+        let store = DiskStore::open(folder.path(), poller.waker()).unwrap();
+        let content: Vec<u8> = (0..BYTES).map(|i| u8::try_from(i * 7 % 251).unwrap()).collect();
+        let object = ObjectSpec {
+            file: FILE,
+            offset: 0,
+            partition: Partition::with_blocks(BYTES as u64, T, 2).unwrap(),
+            codec: codec(Parameters::raptorq(T)).unwrap(),
+        };
+        Self { store, poller, folder, content, object }
+    }
+
+    /// With the file and its object announced.
+    fn announced(spec: &FileSpec) -> Self {
+        let mut fixture = Self::new();
+        fixture.store.create_file(FILE, spec).unwrap();
+        let object = fixture.object.clone();
+        fixture.store.create_object(OBJECT, &object);
+        fixture
+    }
+
+    fn block(&self, sbn: u32) -> &[u8] {
+        let block = self.object.partition.block(sbn).unwrap();
+        let start = usize::try_from(block.offset).unwrap();
+        &self.content[start..start + usize::try_from(block.bytes).unwrap()]
+    }
+
+    fn k(&self, sbn: u32) -> u32 {
+        self.object.partition.block(sbn).unwrap().symbols
+    }
+
+    fn symbol(&self, sbn: u32, esi: u32) -> Vec<u8> {
+        let start = esi as usize * usize::from(T);
+        let block = self.block(sbn);
+        let mut symbol = block[start..block.len().min(start + usize::from(T))].to_vec();
+        symbol.resize(T.into(), 0);
+        symbol
+    }
+
+    fn write(&mut self, sbn: u32, esi: u32) {
+        let symbol = self.symbol(sbn, esi);
+        self.store.write_source(OBJECT, sbn, esi, &symbol).unwrap();
+    }
+
+    fn write_all_but(&mut self, sbn: u32, missing: &[u32]) {
+        for esi in (0..self.k(sbn)).filter(|esi| !missing.contains(esi)) {
+            self.write(sbn, esi);
+        }
+    }
+
+    /// Keeps repair symbols from the first one on, one for each slot.
+    fn write_repairs(&mut self, sbn: u32, slots: &[u32]) -> Vec<StoredRepair> {
+        let k = self.k(sbn);
+        let mut padded = self.block(sbn).to_vec();
+        padded.resize(k as usize * usize::from(T), 0);
+        let encoder = self.object.codec.encoder(k, &padded).unwrap();
+        let keep = |(esi, slot): (u32, &u32)| {
+            let mut symbol = [0; T as usize];
+            encoder.symbol(esi, &mut symbol).unwrap();
+            self.store.write_repair(OBJECT, *slot, &symbol).unwrap();
+            StoredRepair { esi, slot: *slot }
+        };
+        (k..).zip(slots).map(keep).collect()
+    }
+
+    fn report(&mut self) -> StoreReport {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(report) = self.store.poll_report() {
+                return report;
+            }
+            assert!(Instant::now() < deadline, "no report came");
+            self.poller.wait([], Some(deadline)).unwrap();
+        }
+    }
+
+    fn finish_block(&mut self, sbn: u32, missing: &[u32], repairs: Vec<StoredRepair>) -> StoreReport {
+        self.store.finish_block(BlockJob { object: OBJECT, sbn, missing: missing.to_vec(), repairs });
+        self.report()
+    }
+
+    fn finish_file(&mut self) -> StoreReport {
+        self.store.finish_file(FILE);
+        self.report()
+    }
+
+    fn done(&self, sbn: u32) -> StoreReport {
+        StoreReport::BlockDone { object: OBJECT, sbn, digest: block_digest(self.block(sbn)) }
+    }
+
+    fn out(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What stands in the folder beside the working folder.
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(self.folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| !name.starts_with(".headwater-")).collect();
+        names.sort();
+        names
+    }
+
+    fn mode(&self, name: &str) -> u32 {
+        fs::metadata(self.out(name)).unwrap().permissions().mode() & 0o7777
+    }
+
+    /// Ends the store, and makes sure that it leaves no working folder.
+    fn end(self) {
+        let Self { store, folder, .. } = self;
+        drop(store);
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with(".headwater-")), "{left:?}");
+    }
+}
+
+#[test]
+fn source_symbols_make_a_file_under_its_name_only_once_it_is_finished() {
+    let mut fixture = Fixture::announced(&spec("a/b/file", BYTES as u64));
+    for sbn in [1, 0] {
+        fixture.write_all_but(sbn, &[]);
+        assert_eq!(fixture.finish_block(sbn, &[], Vec::new()), fixture.done(sbn));
+    }
+    assert!(fixture.names().is_empty());
+    assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
+    assert_eq!(fs::read(fixture.out("a/b/file")).unwrap(), fixture.content);
+    assert!(!fixture.store.is_busy());
+    fixture.end();
+}
+
+#[test]
+fn repair_symbols_stand_in_for_missing_ones() {
+    let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
+    let missing = [0, 3, 4, fixture.k(0) - 1];
+    fixture.write_all_but(0, &missing);
+    let repairs = fixture.write_repairs(0, &[9, 2, 5, 0, 1]);
+    assert_eq!(fixture.finish_block(0, &missing, repairs), fixture.done(0));
+    // All of the last block, with its short symbol, from repair symbols alone.
+    let missing: Vec<u32> = (0..fixture.k(1)).collect();
+    let slots: Vec<u32> = (10..12 + fixture.k(1)).collect();
+    let repairs = fixture.write_repairs(1, &slots);
+    assert_eq!(fixture.finish_block(1, &missing, repairs), fixture.done(1));
+    assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
+    assert_eq!(fs::read(fixture.out("file")).unwrap(), fixture.content);
+    fixture.end();
+}
+
+#[test]
+fn what_comes_while_a_block_is_finished_in_vain_counts_for_the_next_attempt() {
+    let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
+    fixture.write_all_but(0, &[2, 7]);
+    let repairs = fixture.write_repairs(0, &[0]);
+    fixture.store.finish_block(BlockJob {
+        object: OBJECT,
+        sbn: 0,
+        missing: vec![2, 7],
+        repairs: repairs.clone(),
+    });
+    fixture.write(0, 7);
+    assert_eq!(fixture.report(), StoreReport::BlockNeedsMore { object: OBJECT, sbn: 0 });
+    assert_eq!(fixture.finish_block(0, &[2], repairs), fixture.done(0));
+}
+
+#[test]
+fn what_comes_too_late_cannot_spoil_what_was_hashed() {
+    let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
+    for sbn in [0, 1] {
+        fixture.write_all_but(sbn, &[1]);
+        let repairs = fixture.write_repairs(sbn, &[0, 1]);
+        fixture.store.finish_block(BlockJob { object: OBJECT, sbn, missing: vec![1], repairs });
+        // Long enough that the thread is done with the block, though nobody has been told.
+        std::thread::sleep(Duration::from_millis(50));
+        fixture.store.write_source(OBJECT, sbn, 1, &[0xff; T as usize]).unwrap();
+        let report = fixture.report();
+        assert_eq!(report, fixture.done(sbn));
+    }
+    assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
+    assert_eq!(fs::read(fixture.out("file")).unwrap(), fixture.content);
+}
+
+#[test]
+fn a_file_that_differs_from_its_md5_is_discarded() {
+    let right: [u8; 16] = Md5::digest(&Fixture::new().content).into();
+    for (md5, report) in [([0; 16], StoreReport::FileMismatch(FILE)), (right, StoreReport::FileDone(FILE))] {
+        let mut fixture = Fixture::announced(&FileSpec { md5: Some(md5), ..spec("file", BYTES as u64) });
+        for sbn in [0, 1] {
+            fixture.write_all_but(sbn, &[]);
+            fixture.finish_block(sbn, &[], Vec::new());
+        }
+        assert_eq!(fixture.finish_file(), report);
+        assert_eq!(fixture.names().is_empty(), md5 != right);
+        fixture.end();
+    }
+}
+
+#[test]
+fn an_older_file_is_replaced_and_empty_files_exist() {
+    let mut fixture = Fixture::new();
+    fs::write(fixture.out("file"), "older").unwrap();
+    fixture.store.create_file(FILE, &spec("file", 0)).unwrap();
+    assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
+    assert_eq!(fs::read(fixture.out("file")).unwrap(), b"");
+}
+
+#[test]
+fn only_permission_bits_are_taken_over() {
+    let mut fixture = Fixture::new();
+    let default = fixture.out("default");
+    fs::write(&default, "").unwrap();
+    let default = fixture.mode("default");
+    for (index, (mode, expected)) in
+        [(Some(0o7700), 0o700), (Some(0o100_400), 0o400), (None, default)].into_iter().enumerate()
+    {
+        let file = FileIndex(index);
+        let name = format!("file{index}");
+        fixture.store.create_file(file, &FileSpec { mode, ..spec(&name, 0) }).unwrap();
+        fixture.store.finish_file(file);
+        assert_eq!(fixture.report(), StoreReport::FileDone(file));
+        assert_eq!(fixture.mode(&name), expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn names_that_are_taken_are_refused_at_once() {
+    let mut fixture = Fixture::new();
+    fs::create_dir(fixture.out("folder")).unwrap();
+    fs::write(fixture.out("file"), "").unwrap();
+    symlink("/tmp", fixture.out("link")).unwrap();
+    let mut refused = |name: &str| {
+        let index = FileIndex(fixture.store.files.len());
+        fixture.store.create_file(index, &spec(name, 0)).is_err()
+    };
+    assert!(refused("folder") && refused("file/x") && refused("link/x") && refused("link"));
+    assert!(!refused("file") && !refused("folder/x/y") && !refused("folder/xy"));
+    // What the session itself has announced.
+    assert!(refused("file") && refused("folder/x") && refused("folder/x/y/z"));
+    assert!(!refused("folder/x/z"));
+}
+
+#[test]
+fn a_link_put_in_the_way_meanwhile_is_not_followed() {
+    let outside = tempfile::tempdir().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.store.create_file(FILE, &spec("folder/file", 0)).unwrap();
+    symlink(outside.path(), fixture.out("folder")).unwrap();
+    let report = fixture.finish_file();
+    assert!(matches!(&report, StoreReport::Failed(error) if error.0.contains("is no folder")), "{report:?}");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    fixture.end();
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_before_anything_is_written() {
+    let mut fixture = Fixture::new();
+    for (index, bytes) in [1 << 60, u64::MAX].into_iter().enumerate() {
+        let error = fixture.store.create_file(FileIndex(index), &spec("huge", bytes)).unwrap_err();
+        assert!(error.0.contains("free some space"), "{error}");
+        assert!(fixture.store.out_of_space().is_some());
+    }
+    assert!(
+        fixture.store.create_file(FileIndex(2), &spec("huge", 1)).is_ok(),
+        "the refused ones take nothing"
+    );
+}
+
+#[test]
+fn more_files_than_may_be_open_are_received_side_by_side() {
+    let mut fixture = Fixture::new();
+    let count = OPEN_FILES_MAX + 30;
+    let partition = Partition::new(2 * u64::from(T), T, 1).unwrap();
+    for index in 0..count {
+        let file = FileIndex(index);
+        fixture.store.create_file(file, &spec(&format!("file{index}"), 2 * u64::from(T))).unwrap();
+        let object = ObjectSpec { file, partition, ..fixture.object.clone() };
+        fixture.store.create_object(ObjectIndex(index), &object);
+    }
+    let symbol = |index: usize, sbn: u32| [u8::try_from((index + sbn as usize) % 256).unwrap(); T as usize];
+    for sbn in [0, 1] {
+        for index in 0..count {
+            fixture.store.write_source(ObjectIndex(index), sbn, 0, &symbol(index, sbn)).unwrap();
+        }
+    }
+    for index in 0..count {
+        fixture.store.finish_file(FileIndex(index));
+    }
+    for _ in 0..count {
+        assert!(matches!(fixture.report(), StoreReport::FileDone(_)));
+    }
+    for index in 0..count {
+        let expected = [symbol(index, 0), symbol(index, 1)].concat();
+        assert_eq!(fs::read(fixture.out(&format!("file{index}"))).unwrap(), expected);
+    }
+    fixture.end();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let waker = Poller::new().unwrap().waker();
+    let error = DiskStore::open(&file.join("out"), waker).unwrap_err();
+    assert!(error.0.contains("choose a folder"), "{error}");
+}

@@ -45,7 +45,8 @@ impl Workers {
         let mut workers = Self { shared: Arc::new(shared), reports, threads: Vec::new(), pending: 0 };
         for _ in 0..worker_count() {
             let (shared, sender) = (Arc::clone(&workers.shared), sender.clone());
-            let thread = thread::Builder::new().name("headwater-store".into()).spawn(move || shared.work(&sender));
+            let thread =
+                thread::Builder::new().name("headwater-store".into()).spawn(move || shared.work(&sender));
             let cannot = |error| StoreError(format!("cannot start a thread to decode blocks: {error}"));
             workers.threads.push(thread.map_err(cannot)?);
         }
