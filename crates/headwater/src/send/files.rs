@@ -204,3 +204,86 @@ fn kind(metadata: &Metadata) -> &'static str {
         "a pipe"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+        folder
+    }
+
+    fn names(set: &FileSet) -> Vec<&str> {
+        set.files().iter().map(|file| file.name.as_str()).collect()
+    }
+
+    #[test]
+    fn files_keep_their_own_name_and_folders_what_is_below_them() {
+        let folder = folder(&["a/b.txt", "d/z", "d/e/f", "d/e/a"]);
+        let set = prepare([folder.path().join("d"), folder.path().join("a/b.txt")]).unwrap();
+        assert_eq!(names(&set), ["b.txt", "d/e/a", "d/e/f", "d/z"]);
+        assert_eq!(set.bytes(), 7 + 5 + 5 + 3);
+        let parts = prepare([folder.path().join("d/e/..")]).unwrap();
+        assert_eq!(names(&parts), ["e/a", "e/f", "z"], "a path without a name adds none");
+    }
+
+    #[test]
+    fn permission_bits_are_noted_and_no_others() {
+        let folder = folder(&["x"]);
+        let path = folder.path().join("x");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o4751)).unwrap();
+        assert_eq!(prepare([&path]).unwrap().files()[0].mode, 0o751);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_skipped_and_named() {
+        let folder = folder(&["d/file"]);
+        let at = |name: &str| folder.path().join(name);
+        symlink(at("d/file"), at("d/link")).unwrap();
+        let _socket = UnixListener::bind(at("d/socket")).unwrap();
+        let set = prepare([at("d"), PathBuf::from("/dev/null")]).unwrap();
+        assert_eq!(names(&set), ["d/file"]);
+        let mut skipped: Vec<_> = set.skipped().iter().map(|skipped| skipped.kind).collect();
+        skipped.sort_unstable();
+        assert_eq!(skipped, ["a device", "a socket", "a symbolic link"]);
+        // A link that is named is meant.
+        assert_eq!(names(&prepare([at("d/link")]).unwrap()), ["link"]);
+    }
+
+    #[test]
+    fn what_receivers_would_refuse_is_refused() {
+        let bad = folder(&["d/a:b"]);
+        assert!(matches!(prepare([bad.path().join("d")]), Err(PrepareError::Name { .. })));
+        let reserved = folder(&["d/.headwater-x"]);
+        assert!(matches!(prepare([reserved.path().join("d")]), Err(PrepareError::Name { .. })));
+        let latin = folder(&[]);
+        fs::write(latin.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "").unwrap();
+        assert!(matches!(prepare([latin.path()]), Err(PrepareError::NotUnicode { .. })));
+    }
+
+    #[test]
+    fn selections_that_cannot_be_sent_are_refused() {
+        let folder = folder(&["one/x", "two/x", "three/x/y", "empty/d/x"]);
+        let at = |name: &str| folder.path().join(name);
+        fs::remove_file(at("empty/d/x")).unwrap();
+        assert!(matches!(prepare([at("empty")]), Err(PrepareError::Empty)));
+        assert!(matches!(prepare([at("nothing")]), Err(PrepareError::Read { .. })));
+        assert!(matches!(prepare([at("one/x"), at("two/x")]), Err(PrepareError::SameName { .. })));
+        assert!(matches!(prepare([at("one/x"), at("three/x")]), Err(PrepareError::FileAndFolder { .. })));
+        assert_eq!(
+            names(&prepare([at("one/x"), at("one/x")]).unwrap()),
+            ["x"],
+            "the same file is no conflict"
+        );
+    }
+}

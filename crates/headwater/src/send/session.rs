@@ -248,9 +248,7 @@ fn check_memory(plan: &SessionPlan, options: &SendOptions) -> Result<(), SendErr
 
 fn physical_memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    // The kernel's types differ between architectures.
-    let total = u64::try_from(info.totalram).unwrap_or(u64::MAX);
-    total.saturating_mul(info.mem_unit.into())
+    info.totalram.saturating_mul(info.mem_unit.into())
 }
 
 /// 16 random bits, not 0: headers are shortest with them.

@@ -59,7 +59,7 @@ impl Folder {
     /// Bytes that may still be written.
     pub(super) fn free_bytes(&self) -> Result<u64, StoreError> {
         let free = rustix::fs::fstatvfs(&self.out);
-        let free = free.map_err(|errno| self.failed("ask for the free space", errno.into()))?;
+        let free = free.map_err(|errno| self.failed("ask for the free space", errno))?;
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 
@@ -69,13 +69,13 @@ impl Folder {
         let bits = mode.unwrap_or(MODE_DEFAULT) & MODE_MASK | MODE_WORKING;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.work, name, flags, Mode::from_raw_mode(bits));
-        file.map(File::from).map_err(|errno| self.failed("open a working file", errno.into()))
+        file.map(File::from).map_err(|errno| self.failed("open a working file", errno))
     }
 
     /// Removes a working file.
     pub(super) fn discard(&self, name: &str) -> Result<(), StoreError> {
         rustix::fs::unlinkat(&self.work, name, AtFlags::empty())
-            .map_err(|errno| self.failed("discard a working file", errno.into()))
+            .map_err(|errno| self.failed("discard a working file", errno))
     }
 
     /// Whether a file may get this name: nothing but folders on the way, and nothing but an older file in its place.
@@ -101,26 +101,24 @@ impl Folder {
         mode: Option<u32>,
         path: &RelativePath,
     ) -> Result<(), StoreError> {
-        let failed = |attempt: &str| {
-            let attempt = format!("{attempt} '{path}'");
-            move |error: io::Error| self.failed(&attempt, error)
-        };
+        let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
         // What the sender wants and the umask, which took its part when the file was made, both allow.
-        let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect")(errno.into()))?.st_mode;
+        let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
         let bits = Mode::from_raw_mode(allowed & mode.unwrap_or(MODE_DEFAULT) & MODE_MASK);
-        rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of")(errno.into()))?;
-        file.sync_all().map_err(failed("write"))?;
+        rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;
+        file.sync_all().map_err(|error| failed("write", error))?;
         let (parents, name) = split(path);
         let folder = self.make_parents(path, parents)?;
         let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
         self.check_name(folder, path, name)?;
         rustix::fs::renameat(&self.work, work_name, folder, name)
-            .map_err(|errno| failed("name")(errno.into()))?;
-        sync_folder(folder).map_err(|errno| failed("write the folder of")(errno.into()))
+            .map_err(|errno| failed("name", errno.into()))?;
+        sync_folder(folder).map_err(|errno| failed("write the folder of", errno.into()))
     }
 
     /// What to say when the kernel refused.
-    pub(super) fn failed(&self, attempt: &str, error: io::Error) -> StoreError {
+    pub(super) fn failed(&self, attempt: &str, error: impl Into<io::Error>) -> StoreError {
+        let error = error.into();
         let folder = self.path.display();
         let advice = match Errno::from_io_error(&error) {
             Some(Errno::NOSPC | Errno::DQUOT) => "free some space, or choose another folder",
@@ -142,10 +140,10 @@ impl Folder {
             let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
             match rustix::fs::mkdirat(parent, component, Mode::from_raw_mode(MODE_MASK)) {
                 Ok(()) => sync_folder(parent)
-                    .map_err(|errno| self.failed(&format!("write the folder of '{path}'"), errno.into()))?,
+                    .map_err(|errno| self.failed(&format!("write the folder of '{path}'"), errno))?,
                 Err(Errno::EXIST) => {}
                 Err(errno) => {
-                    return Err(self.failed(&format!("make the folder of '{path}'"), errno.into()));
+                    return Err(self.failed(&format!("make the folder of '{path}'"), errno));
                 }
             }
             let found = rustix::fs::openat(parent, component, FOLDER, Mode::empty());
@@ -163,7 +161,7 @@ impl Folder {
                 self.path.display()
             ))),
             Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.failed(&format!("look for '{path}'"), errno.into())),
+            Err(errno) => Err(self.failed(&format!("look for '{path}'"), errno)),
         }
     }
 
@@ -175,7 +173,7 @@ impl Folder {
                 self.path.display()
             ))
         } else {
-            self.failed(&format!("open the folder of '{path}'"), errno.into())
+            self.failed(&format!("open the folder of '{path}'"), errno)
         }
     }
 
