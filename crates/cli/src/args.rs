@@ -113,7 +113,7 @@ pub struct SendArgs {
     /// Bytes of content in a packet; path MTU less 60 or so
     #[arg(long, value_name = "BYTES", default_value_t = headwater_fec::SYMBOL_SIZE_DEFAULT, value_parser = values::symbol_size)]
     pub symbol_size: u16,
-    /// Session identifier, 1 to 4294967295 [default: random]
+    /// Session identifier, 1 to 4294967295; default: random
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub tsi: Option<u32>,
     /// Stop after so many passes; one pass sends as many packets as the content fills
@@ -140,10 +140,10 @@ pub struct ReceiveArgs {
     /// Take packets from this sender only (source-specific multicast)
     #[arg(long, value_name = "ADDR")]
     pub source: Option<IpAddr>,
-    /// Session identifier [default: the first session that is heard]
+    /// Session identifier; default: the first session that is heard
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 48))]
     pub tsi: Option<u64>,
-    /// Give up when nothing that is needed came for this time: 10s, 5m [default: never]
+    /// Give up when nothing that is needed came for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
     /// Drop each packet with this probability, 0 to 1: fault injection
@@ -159,13 +159,13 @@ pub struct ReceiveArgs {
 /// `headwater demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// File to send [default: made-up content]
+    /// File to send; default: made-up content
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Length of the made-up content: 20MB, 64MiB
     #[arg(long, value_name = "BYTES", default_value = "20MB", conflicts_with = "file", value_parser = values::size)]
     pub size: Size,
-    /// Sending rate of UDP payload in bit/s [default: what takes about 6 s]
+    /// Sending rate of UDP payload in bit/s; default: what takes about 6 s
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub rate: Option<Rate>,
     /// Seed of the made-up content and of the dropped packets
@@ -206,10 +206,10 @@ pub struct GenerateArgs {
 /// Where a session is on the network.
 #[derive(Debug, Args)]
 pub struct NetworkArgs {
-    /// Multicast group of the session, IPv4 or [IPv6]; without a port, 7287
+    /// Multicast group of the session; IPv6 stands in brackets; without a port, 7287
     #[arg(long, value_name = "ADDR:PORT", default_value = GROUP_DEFAULT, value_parser = values::group)]
     pub group: SocketAddr,
-    /// Network interface by name or address [default: the one that the route to the group leads to; never loopback]
+    /// Network interface by name or address; default: the one that the route to the group leads to; never loopback
     #[arg(long, value_name = "IF", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,
 }

@@ -59,10 +59,11 @@ impl Screen {
         self.is_live
     }
 
-    /// Takes all bars away.
+    /// Takes all bars away for good: lines said from now on do not bring them back.
     pub fn clear(&self) {
         // As in `say`.
         self.bars.clear().ok();
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
 }
 
@@ -118,7 +119,7 @@ fn start_log(args: &OutputArgs, log: Log) {
     if args.log_json {
         subscriber.json().init();
     } else {
-        subscriber.with_target(false).init();
+        subscriber.with_target(false).with_ansi(io::stderr().is_terminal()).init();
     }
 }
 

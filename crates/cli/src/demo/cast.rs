@@ -32,7 +32,7 @@ pub const LOSS: f64 = 0.1;
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 87);
 /// A receiver that hears nothing for so long gives up, so that the demo always ends.
-const SILENCE_MAX: Duration = Duration::from_secs(15);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// What the threads tell.
 pub enum Report {

@@ -76,7 +76,7 @@ struct Play<'a> {
     folder: &'a Path,
     stage: Stage,
     tsi: u32,
-    symbols: u64,
+    facts: send::Facts,
     reports: Sender<Report>,
     shutdown: &'a Shutdown,
     events: &'a mut Events,
@@ -113,7 +113,7 @@ fn play(
         args,
         folder,
         tsi: session.started().tsi,
-        symbols: session.plan().symbols(),
+        facts: send::Facts { symbols: session.plan().symbols(), rate },
         stage,
         reports,
         shutdown,
@@ -162,7 +162,7 @@ impl Play<'_> {
             Report::Sender(update) => self.sender(&update),
             Report::SenderEnded(result) => {
                 let summary = result.map_err(|error| send::failure("cannot send over loopback", error))?;
-                let progress = send::progress(&summary.progress, self.symbols);
+                let progress = send::progress(&summary.progress, self.facts.symbols);
                 let event = Event::SessionEnded { role: Role::Sender, outcome: "completed", progress };
                 self.events.emit(Some("sender"), &event);
                 self.sent = Some(summary);
@@ -185,7 +185,7 @@ impl Play<'_> {
     }
 
     fn sender(&mut self, update: &SendUpdate) -> Result<(), Failure> {
-        send::log(update, self.symbols, Some("sender"), self.events);
+        send::log(update, self.facts, Some("sender"), self.events);
         self.view.sender(update);
         match update {
             SendUpdate::Started(_) => self.started = Some(Instant::now()),

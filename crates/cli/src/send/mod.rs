@@ -7,6 +7,7 @@ use headwater::{
     CongestionControl, FileSet, PrepareError, SendEnd, SendError, SendOptions, SendOutcome, SendProgress,
     SendSession, SendUpdate, prepare,
 };
+use headwater_proto::Rate;
 use headwater_proto::eventlog::{Event, Progress, Role};
 
 use crate::args::{self, SendArgs};
@@ -68,9 +69,9 @@ fn transfer(
     let shutdown = Shutdown::install()?;
     shutdown.watch(session.stop_handle());
     let mut view = View::new(args, screen, &session);
-    let symbols = session.plan().symbols();
+    let facts = Facts { symbols: session.plan().symbols(), rate: args.rate };
     let result = session.run(&mut |update| {
-        log(&update, symbols, None, events);
+        log(&update, facts, None, events);
         view.show(&update);
     });
     screen.clear();
@@ -79,14 +80,23 @@ fn transfer(
         SendOutcome::Completed => ("completed", Exit::Ok),
         SendOutcome::Interrupted => ("interrupted", Exit::Interrupted),
     };
-    let progress = progress(&summary.progress, symbols);
+    let progress = progress(&summary.progress, facts.symbols);
     events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress });
     view.sum_up(&summary);
     Ok(exit)
 }
 
-/// Tells the event log what a sender said. `symbols` is what the content has.
-pub fn log(update: &SendUpdate, symbols: u64, end: Option<&str>, events: &mut Events) {
+/// What a session's updates leave out.
+#[derive(Clone, Copy)]
+pub struct Facts {
+    /// Symbols that the content has.
+    pub symbols: u64,
+    /// Rate of the base channel; `fixed` sets it once.
+    pub rate: Rate,
+}
+
+/// Tells the event log what a sender said.
+pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Events) {
     match update {
         SendUpdate::Started(started) => {
             let event = Event::SessionStarted {
@@ -96,10 +106,11 @@ pub fn log(update: &SendUpdate, symbols: u64, end: Option<&str>, events: &mut Ev
                 tsi: Some(started.tsi.into()),
             };
             events.emit(end, &event);
+            events.emit(end, &Event::RateUpdated { channel: 0, rate: facts.rate.as_bits() });
         }
         SendUpdate::PassCompleted(pass) => events.emit(end, &Event::PassCompleted { pass: *pass }),
         SendUpdate::Progress(sent) => {
-            events.emit(end, &Event::SessionProgress(progress(sent, symbols)));
+            events.emit(end, &Event::SessionProgress(progress(sent, facts.symbols)));
         }
         // Hashing comes before the session, and is nobody's but this user's.
         _ => {}

@@ -61,6 +61,7 @@ fn files_arrive_whole_and_both_ends_tell_what_happened() {
     assert_eq!(completed.len(), 2);
     assert!(completed.iter().all(|line| line["digest"].as_str().is_some_and(|digest| digest.len() == 64)));
     assert_eq!(events(&received, "session:ended")[0]["outcome"], "completed");
+    assert_eq!(events(&sent, "rate:updated")[0]["rate"], 20_000_000);
     let ended = &events(&sent, "session:ended")[0];
     assert_eq!(ended["outcome"], "completed");
     // 300 000 bytes are 214 symbols, 5 bytes are one.
