@@ -31,7 +31,7 @@
 //! | module | what |
 //! |---|---|
 //! | `send`, `receive` | the easy API |
-//! | `store`, `send::source` | content on disk, as the machines see it |
+//! | `store` | content on disk, as a receiver's machine sees it |
 //! | `driver` | runs a machine on a socket: one thread, one loop |
 //! | [`net`] | the sockets |
 //! | [`proto`] | the machines |
