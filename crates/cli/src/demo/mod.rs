@@ -104,6 +104,12 @@ fn play(
     let metadata =
         std::fs::metadata(&original).or_exit(Exit::Usage, format!("cannot read '{}'", original.display()))?;
     let bytes = metadata.len();
+    if bytes == 0 {
+        return Err(Failure::new(
+            Exit::Usage,
+            "the demo has nothing to show with no content; give it a byte or more",
+        ));
+    }
     let rate = args.rate.unwrap_or_else(|| rate_for(bytes));
     screen.say(&format!("{} to three receivers over loopback multicast, at {rate}", Size(bytes)));
     let stage = Stage::set()?;

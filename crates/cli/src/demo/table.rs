@@ -52,12 +52,9 @@ impl fmt::Display for Table<'_> {
             time(self.sent.progress.elapsed)
         )?;
         let unicast = self.bytes.saturating_mul(copies);
-        write!(
-            f,
-            "unicast    {} for {copies} copies, without any repeats: {:.1} times as much",
-            Size(unicast),
-            ratio(unicast, sent)
-        )
+        write!(f, "unicast    {} for {copies} copies, without any repeats", Size(unicast))?;
+        // A file of a few bytes costs more to describe than to send.
+        if unicast > sent { write!(f, ": {:.1} times as much", ratio(unicast, sent)) } else { Ok(()) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The demo's live picture: a bar for the sender and one for each receiver.
 
-use headwater::{ReceiveProgress, ReceiveUpdate, SendUpdate};
+use headwater::{ReceiveProgress, ReceiveUpdate, SendStarted, SendUpdate};
 use headwater_proto::Size;
 use indicatif::ProgressBar;
 
@@ -35,8 +35,8 @@ impl<'a> View<'a> {
                 self.sender.set_message(format!("reading, {}", Size(*bytes_done)));
             }
             SendUpdate::Started(started) => {
-                let (symbols, group) = (started.symbols, started.group);
-                self.screen.say(&format!("sender: {symbols} symbols to {group} on {}", started.interface));
+                let SendStarted { group, interface, symbols, .. } = started;
+                self.screen.say(&format!("sender: to {group} on {interface}, packets per pass: {symbols}"));
             }
             SendUpdate::Progress(progress) => {
                 self.sender.set_position((progress.passes.fract() * STEPS) as u64);

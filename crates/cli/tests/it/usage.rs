@@ -32,6 +32,7 @@ fn wrong_options_are_usage_errors_that_name_what_is_right() {
     fails(&["send", "--dscp", "64", "x"], 2, &["0..=63"]);
     fails(&["send", "--symbol-size", "9000", "x"], 2, &["64 to 8880"]);
     fails(&["receive", "--out", "x", "--drop", "1"], 2, &["below 1"]);
+    fails(&["demo", "--size", "0"], 2, &["no content"]);
     fails(&["inspect", "--json", "--fields", "tsv", "x"], 2, &["cannot be used with"]);
 }
 
