@@ -11,18 +11,19 @@ RAPTORQ = 6
 
 
 class Symbol:
-    """A RaptorQ symbol on the wire: bytes of UDP payload, and which symbol it is."""
+    """A symbol on the wire: bytes of UDP payload, and which symbol it is."""
 
-    __slots__ = ("bytes", "id")
+    __slots__ = ("bytes", "toi", "sbn", "esi")
 
     def __init__(self, length, toi, payload_id):
         self.bytes = length
-        # TOI, SBN (8 bits), ESI (24 bits): RFC 6330, section 3.2.
-        self.id = (toi, payload_id)
+        self.toi = toi
+        # RFC 6330, section 3.2: 8 bits and 24.
+        self.sbn, self.esi = payload_id >> 24, payload_id & 0xFFFFFF
 
 
 def symbols(path):
-    """The symbols of objects in a pcap file of little-endian Ethernet frames, in order; the FDT is passed over."""
+    """The RaptorQ symbols in a pcap file of little-endian Ethernet frames, in order; the FDT is passed over."""
     with open(path, "rb") as file:
         data = file.read()
     magic, link_type = struct.unpack_from("<I", data)[0], struct.unpack_from("<I", data, 20)[0]
