@@ -1,7 +1,6 @@
 //! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), alpha = 2 (RFC 5510 section 8.1).
 //!
-//! Addition is xor. [`mul_add`] is the only operation on whole symbols: a kernel for another instruction set
-//! belongs behind it and can use the same split tables, whose halves are what a byte shuffle takes.
+//! Addition is xor. What is done to whole symbols is in [`crate::kernel`], with the tables made here.
 
 const POLYNOMIAL: u16 = 0x11D;
 
@@ -15,13 +14,13 @@ static EXP: [u8; 2 * GROUP] = exp_table();
 static LOG: [u8; 256] = log_table();
 
 /// Products of one factor with the low and the high four bits of a byte: c * x = low[x & 15] ^ high[x >> 4].
-struct Split {
-    low: [u8; 16],
-    high: [u8; 16],
+pub(crate) struct Split {
+    pub(crate) low: [u8; 16],
+    pub(crate) high: [u8; 16],
 }
 
-/// The split table of every factor, 8 KiB.
-static SPLIT: [Split; 256] = split_tables();
+/// The split table of every factor, 8 KiB. A half is what a byte shuffle takes.
+pub(crate) static SPLIT: [Split; 256] = split_tables();
 
 /// alpha^`exponent`.
 pub(crate) fn alpha(exponent: u8) -> u8 {
@@ -42,21 +41,6 @@ pub(crate) fn inverse(a: u8) -> u8 {
     EXP[GROUP - usize::from(LOG[usize::from(a)])]
 }
 
-/// `target` += `factor` * `source`, byte by byte. Both have the same length.
-pub(crate) fn mul_add(target: &mut [u8], source: &[u8], factor: u8) {
-    assert_eq!(target.len(), source.len(), "symbols of one block have one length");
-    match factor {
-        0 => {}
-        1 => target.iter_mut().zip(source).for_each(|(t, s)| *t ^= s),
-        _ => {
-            let Split { low, high } = &SPLIT[usize::from(factor)];
-            for (t, &s) in target.iter_mut().zip(source) {
-                *t ^= low[usize::from(s & 15)] ^ high[usize::from(s >> 4)];
-            }
-        }
-    }
-}
-
 /// a * alpha.
 const fn times_alpha(a: u8) -> u8 {
     let shifted = a << 1;
@@ -64,7 +48,7 @@ const fn times_alpha(a: u8) -> u8 {
 }
 
 /// a * b by shift and add, for making the tables.
-const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
+pub(crate) const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {
         if b & 1 != 0 {
@@ -118,7 +102,7 @@ const fn split_tables() -> [Split; 256] {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXP, GROUP, alpha, inverse, mul, mul_add, slow_mul};
+    use super::{EXP, GROUP, alpha, inverse, mul, slow_mul};
 
     #[test]
     fn alpha_generates_the_group() {
@@ -137,18 +121,6 @@ mod tests {
             }
             if a != 0 {
                 assert_eq!(mul(a, inverse(a)), 1);
-            }
-        }
-    }
-
-    #[test]
-    fn mul_add_is_mul_and_xor_for_every_factor_and_byte() {
-        let source: Vec<u8> = (0..=255).collect();
-        for factor in 0..=255 {
-            let mut target: Vec<u8> = (0..=255).rev().collect();
-            mul_add(&mut target, &source, factor);
-            for (i, &byte) in target.iter().enumerate() {
-                assert_eq!(byte, source[255 - i] ^ slow_mul(factor, source[i]));
             }
         }
     }

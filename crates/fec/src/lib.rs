@@ -17,14 +17,16 @@
 //!
 //! Departures from the RFCs are listed in `docs/errata/fec.md`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod block_size;
 mod codec;
 mod error;
 mod gf256;
+mod kernel;
 mod no_code;
 mod partition;
+mod planned;
 mod raptor_q;
 mod reed_solomon;
 mod scheme;
@@ -32,5 +34,6 @@ mod scheme;
 pub use block_size::{K_MAX, Order, SYMBOL_SIZE_DEFAULT, blocks_for};
 pub use codec::{BlockCodec, BlockEncoder, Parameters, Repair, codec};
 pub use error::{DecodeError, FecError};
+pub use kernel::Kernel;
 pub use partition::{Block, Partition, PartitionError};
 pub use scheme::Scheme;

@@ -13,7 +13,8 @@ use raptorq::{
 };
 
 use crate::codec::{Shape, enough_distinct};
-use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Parameters, Repair, Scheme};
+use crate::planned;
+use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme};
 
 /// Plans kept by a codec: the two lengths of blocks of an object, and of one more object that takes turns with
 /// it. A plan takes about 1 KiB per symbol: 5 MiB at k = 5008, 68 MiB at k = 56403.
@@ -28,8 +29,10 @@ const SBN: u8 = 0;
 pub(crate) struct RaptorQ {
     symbol_size: u16,
     /// The plans of the lengths used last, the latest at the end.
-    plans: Mutex<Vec<(u16, Arc<OnceLock<SourceBlockEncodingPlan>>)>>,
+    plans: Mutex<Vec<(u32, Arc<Plan>)>>,
 }
+
+type Plan = OnceLock<SourceBlockEncodingPlan>;
 
 impl RaptorQ {
     pub(crate) const K_MAX: u32 = K_MAX;
@@ -57,7 +60,7 @@ impl RaptorQ {
     }
 
     /// The place of the plan for blocks of `k` symbols. It is filled outside the lock, by whoever comes first.
-    fn plan(&self, k: u16) -> Arc<OnceLock<SourceBlockEncodingPlan>> {
+    fn plan(&self, k: u32) -> Arc<Plan> {
         // A panic of another thread cannot leave the list half changed.
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.iter().position(|&(of, _)| of == k) {
@@ -96,12 +99,9 @@ impl BlockCodec for RaptorQ {
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
         let shape = self.shape(k)?;
         shape.check_block(source)?;
-        let symbols = u16::try_from(k).expect("k <= 56403");
-        let plan = self.plan(symbols);
-        // The clone sheds the spare capacity that making the plan leaves behind.
-        let plan = plan.get_or_init(|| SourceBlockEncodingPlan::generate(symbols).clone());
-        let block =
-            SourceBlockEncoder::with_encoding_plan(SBN, &self.transmission_information(), source, plan);
+        let plan = self.plan(k);
+        let information = self.transmission_information();
+        let block = SourceBlockEncoder::with_encoding_plan(SBN, &information, source, ready(&plan, k));
         Ok(Box::new(Encoder { shape, block }))
     }
 
@@ -118,18 +118,34 @@ impl BlockCodec for RaptorQ {
         if missing.is_empty() {
             return Ok(());
         }
-        let solved = self.solve(&shape, block, missing, &repairs).ok_or(DecodeError::NeedMore { more: 1 })?;
-        for range in missing.iter().map(|&esi| shape.range(esi)) {
-            block[range.clone()].copy_from_slice(&solved[range]);
-        }
-        Ok(())
+        let solved = if planned_is_faster(k, missing.len(), repairs.len(), Kernel::chosen()) {
+            let plan = self.plan(k);
+            planned::decode(&shape, ready(&plan, k), block, missing, &repairs)
+        } else {
+            self.decode_in_full(&shape, block, missing, &repairs)
+        };
+        if solved { Ok(()) } else { Err(DecodeError::NeedMore { more: 1 }) }
     }
 }
 
 impl RaptorQ {
-    /// The whole block, or `None` while the equations are dependent. `repairs` are distinct and enough in number.
-    ///
-    /// The crate solves anew whenever it is given symbols, so it is given them at most three times.
+    /// Fills the missing places of `block` by the crate's decoder, or returns false while the equations are
+    /// dependent. `repairs` are distinct and enough in number.
+    fn decode_in_full(
+        &self,
+        shape: &Shape,
+        block: &mut [u8],
+        missing: &[u32],
+        repairs: &[Repair<'_>],
+    ) -> bool {
+        let Some(solved) = self.solve(shape, block, missing, repairs) else { return false };
+        for range in missing.iter().map(|&esi| shape.range(esi)) {
+            block[range.clone()].copy_from_slice(&solved[range]);
+        }
+        true
+    }
+
+    /// The whole block. The crate solves anew whenever it is given symbols, so it is given them at most three times.
     fn solve(&self, shape: &Shape, block: &[u8], missing: &[u32], repairs: &[Repair<'_>]) -> Option<Vec<u8>> {
         let mut decoder = SourceBlockDecoder::new(SBN, &self.transmission_information(), block.len() as u64);
         let [first, second] = attempts(shape.k(), missing.len(), repairs.len());
@@ -143,6 +159,18 @@ impl RaptorQ {
         }
         solved
     }
+}
+
+/// The plan in its place, made if nobody has made it yet.
+fn ready(plan: &Plan, k: u32) -> &SourceBlockEncodingPlan {
+    let symbols = u16::try_from(k).expect("k <= 56403");
+    // The clone sheds the spare capacity that making the plan leaves behind.
+    plan.get_or_init(|| SourceBlockEncodingPlan::generate(symbols).clone())
+}
+
+fn planned_is_faster(k: u32, missing: usize, _have: usize, kernel: Kernel) -> bool {
+    let root = if kernel.is_scalar() { 1 } else { 6 };
+    missing * missing <= root * root * k as usize
 }
 
 /// How many of `have` repair symbols to hand over at the first and at the second attempt; all at the third.

@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::codec::{Shape, enough_distinct};
 use crate::gf256;
-use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Parameters, Repair, Scheme};
+use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Kernel, Parameters, Repair, Scheme};
 
 /// max_n at most: 2^8 - 1.
 const N_MAX: u32 = 255;
@@ -99,9 +99,10 @@ impl BlockEncoder for Encoder {
     fn symbol(&self, esi: u32, out: &mut [u8]) -> Result<(), FecError> {
         self.shape.check_repair(esi, out)?;
         out.fill(0);
+        let kernel = Kernel::chosen();
         let symbols = self.source.chunks_exact(self.shape.symbol_size());
         for (symbol, coefficient) in symbols.zip(self.interpolation.coefficients(point(esi))) {
-            gf256::mul_add(out, symbol, coefficient);
+            kernel.mul_add(out, symbol, coefficient);
         }
         Ok(())
     }
@@ -133,9 +134,10 @@ fn interpolate_missing(
         if received < esi { &before[shape.range(received)] } else { &after[shape.range(received - esi - 1)] }
     };
     let symbols = shape.received(missing).map(source).chain(chosen.iter().map(|repair| repair.data));
+    let kernel = Kernel::chosen();
     target.fill(0);
     for (symbol, coefficient) in symbols.zip(interpolation.coefficients(point(esi))) {
-        gf256::mul_add(target, symbol, coefficient);
+        kernel.mul_add(target, symbol, coefficient);
     }
 }
 

@@ -1,0 +1,156 @@
+//! Multiply and add of whole symbols over GF(2^8), the inner loop of Reed-Solomon and of planned decoding.
+//!
+//! One kernel per instruction set; all give the same bytes. Only `x86` has unsafe code.
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use crate::gf256::{SPLIT, Split};
+
+/// A way to multiply and add symbols that this machine has. Which one is used shows in speed alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Kernel(Instructions);
+
+/// From the slowest to the fastest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instructions {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Gfni(x86::Gfni),
+}
+
+static CHOSEN: LazyLock<Kernel> =
+    LazyLock::new(|| Kernel::available().last().expect("the scalar kernel is always there"));
+
+impl Kernel {
+    /// The kernels of this machine, from the slowest to the fastest.
+    pub fn available() -> impl Iterator<Item = Self> {
+        let mut kernels = vec![Instructions::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            kernels.extend(x86::Avx2::detect().map(Instructions::Avx2));
+            kernels.extend(x86::Gfni::detect().map(Instructions::Gfni));
+        }
+        kernels.into_iter().map(Self)
+    }
+
+    /// The fastest of them, chosen at the first call: what all codecs use.
+    pub fn chosen() -> Self {
+        *CHOSEN
+    }
+
+    /// Name of the instruction set, for people.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Instructions::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(_) => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni(_) => "GFNI/AVX-512",
+        }
+    }
+
+    /// `target` += `factor` * `source`, byte by byte, in GF(2^8) with the polynomial 0x11D.
+    ///
+    /// # Panics
+    /// Where the lengths differ.
+    pub fn mul_add(self, target: &mut [u8], source: &[u8], factor: u8) {
+        assert_eq!(target.len(), source.len(), "symbols of one block have one length");
+        if factor == 0 {
+            return;
+        }
+        match self.0 {
+            Instructions::Scalar => scalar(target, source, factor),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => avx2.mul_add(target, source, factor),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni(gfni) => gfni.mul_add(target, source, factor),
+        }
+    }
+
+    /// Whether a symbol takes so long that a table is looked up for every byte of it.
+    pub(crate) fn is_scalar(self) -> bool {
+        self.0 == Instructions::Scalar
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kernel").field(&self.name()).finish()
+    }
+}
+
+fn scalar(target: &mut [u8], source: &[u8], factor: u8) {
+    if factor == 1 {
+        target.iter_mut().zip(source).for_each(|(t, s)| *t ^= s);
+        return;
+    }
+    let Split { low, high } = &SPLIT[usize::from(factor)];
+    for (t, &s) in target.iter_mut().zip(source) {
+        *t ^= low[usize::from(s & 15)] ^ high[usize::from(s >> 4)];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kernel;
+    use crate::gf256::slow_mul;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_kernel_multiplies_and_adds_for_every_factor_and_byte() {
+        let source: Vec<u8> = (0..=255).collect();
+        for kernel in Kernel::available() {
+            for factor in 0..=255 {
+                let mut target: Vec<u8> = (0..=255).rev().collect();
+                kernel.mul_add(&mut target, &source, factor);
+                for (i, &byte) in target.iter().enumerate() {
+                    assert_eq!(byte, source[255 - i] ^ slow_mul(factor, source[i]), "{kernel:?} {factor}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_scalar_kernel_is_everywhere_and_the_last_is_chosen() {
+        let kernels: Vec<Kernel> = Kernel::available().collect();
+        assert!(kernels[0].is_scalar());
+        assert_eq!(kernels.last(), Some(&Kernel::chosen()));
+    }
+
+    #[test]
+    #[should_panic(expected = "one length")]
+    fn symbols_of_two_lengths_are_a_mistake_of_the_caller() {
+        Kernel::chosen().mul_add(&mut [0; 2], &[0; 3], 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+        /// The bytes around the target stay, whatever the lengths and the alignments.
+        #[test]
+        fn kernels_agree(
+            bytes in proptest::collection::vec(any::<u8>(), 900),
+            length in 0usize..300,
+            source_at in 0usize..150,
+            target_at in 450usize..600,
+            factor: u8,
+        ) {
+            let source = &bytes[source_at..source_at + length];
+            let mut expected = bytes.clone();
+            for (t, &s) in expected[target_at..target_at + length].iter_mut().zip(source) {
+                *t ^= slow_mul(factor, s);
+            }
+            for kernel in Kernel::available() {
+                let mut result = bytes.clone();
+                kernel.mul_add(&mut result[target_at..target_at + length], source, factor);
+                prop_assert!(result == expected, "{kernel:?}");
+            }
+        }
+    }
+}

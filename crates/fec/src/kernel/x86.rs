@@ -1,0 +1,132 @@
+//! The kernels of x86-64. A value of [`Avx2`] or [`Gfni`] is the proof that the processor has the instructions.
+
+#![expect(
+    unsafe_code,
+    reason = "calls of functions compiled for more than every processor has, and vector loads"
+)]
+
+use std::arch::is_x86_feature_detected;
+use std::arch::x86_64::{
+    _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_loadu_si256, _mm256_set1_epi8,
+    _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256, _mm256_xor_si256,
+    _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    _mm512_set1_epi64, _mm512_storeu_si512, _mm512_xor_si512,
+};
+
+use super::scalar;
+use crate::gf256::{SPLIT, Split, slow_mul};
+
+/// Shuffles of 32 bytes at a time look both halves of a byte up in the split table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Avx2(());
+
+/// Products of 64 bytes at a time. The instruction that multiplies in GF(2^8) has another polynomial (0x11B), so
+/// it is the one that applies a matrix over GF(2) to every byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gfni(());
+
+/// The matrix of every factor, 2 KiB.
+static MATRICES: [u64; 256] = matrices();
+
+impl Avx2 {
+    pub(super) fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+
+    /// Both have the same length.
+    pub(super) fn mul_add(self, target: &mut [u8], source: &[u8], factor: u8) {
+        // SAFETY: only `detect` makes a `Self`, where the processor has AVX2.
+        unsafe { mul_add_avx2(target, source, factor) }
+    }
+}
+
+impl Gfni {
+    pub(super) fn detect() -> Option<Self> {
+        let detected = is_x86_feature_detected!("gfni")
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw");
+        detected.then_some(Self(()))
+    }
+
+    /// Both have the same length.
+    pub(super) fn mul_add(self, target: &mut [u8], source: &[u8], factor: u8) {
+        // SAFETY: only `detect` makes a `Self`, where the processor has GFNI, AVX-512F and AVX-512BW.
+        unsafe { mul_add_gfni(target, source, factor) }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn mul_add_avx2(target: &mut [u8], source: &[u8], factor: u8) {
+    let Split { low, high } = &SPLIT[usize::from(factor)];
+    // SAFETY: both arrays have the 16 bytes that are read.
+    let (low, high) =
+        unsafe { (_mm_loadu_si128(low.as_ptr().cast()), _mm_loadu_si128(high.as_ptr().cast())) };
+    let (low, high) = (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high));
+    let nibble = _mm256_set1_epi8(15);
+    let (targets, target_rest) = target.as_chunks_mut::<32>();
+    let (sources, source_rest) = source.as_chunks::<32>();
+    for (target, source) in targets.iter_mut().zip(sources) {
+        // SAFETY: both arrays have the 32 bytes that are read.
+        let (t, s) = unsafe {
+            (_mm256_loadu_si256(target.as_ptr().cast()), _mm256_loadu_si256(source.as_ptr().cast()))
+        };
+        let low = _mm256_shuffle_epi8(low, _mm256_and_si256(s, nibble));
+        let high = _mm256_shuffle_epi8(high, _mm256_and_si256(_mm256_srli_epi16::<4>(s), nibble));
+        let sum = _mm256_xor_si256(t, _mm256_xor_si256(low, high));
+        // SAFETY: the array has the 32 bytes that are written.
+        unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), sum) };
+    }
+    scalar(target_rest, source_rest, factor);
+}
+
+#[target_feature(enable = "gfni,avx512f,avx512bw")]
+fn mul_add_gfni(target: &mut [u8], source: &[u8], factor: u8) {
+    let matrix = _mm512_set1_epi64(MATRICES[usize::from(factor)].cast_signed());
+    let (targets, target_rest) = target.as_chunks_mut::<64>();
+    let (sources, source_rest) = source.as_chunks::<64>();
+    for (target, source) in targets.iter_mut().zip(sources) {
+        // SAFETY: both arrays have the 64 bytes that are read.
+        let (t, s) = unsafe {
+            (_mm512_loadu_si512(target.as_ptr().cast()), _mm512_loadu_si512(source.as_ptr().cast()))
+        };
+        let sum = _mm512_xor_si512(t, _mm512_gf2p8affine_epi64_epi8::<0>(s, matrix));
+        // SAFETY: the array has the 64 bytes that are written.
+        unsafe { _mm512_storeu_si512(target.as_mut_ptr().cast(), sum) };
+    }
+    // One bit per byte of the rest, which is shorter than 64 bytes.
+    let rest = (1u64 << target_rest.len().min(source_rest.len())) - 1;
+    // SAFETY: only the bytes of `rest` are read, and both slices have them.
+    let (t, s) = unsafe {
+        (
+            _mm512_maskz_loadu_epi8(rest, target_rest.as_ptr().cast()),
+            _mm512_maskz_loadu_epi8(rest, source_rest.as_ptr().cast()),
+        )
+    };
+    let sum = _mm512_xor_si512(t, _mm512_gf2p8affine_epi64_epi8::<0>(s, matrix));
+    // SAFETY: only the bytes of `rest` are written, and the slice has them.
+    unsafe { _mm512_mask_storeu_epi8(target_rest.as_mut_ptr().cast(), rest, sum) };
+}
+
+/// Bit i of a product is the parity of the factor's byte 7 - i with the byte multiplied: that byte has bit j
+/// where `factor` * 2^j has bit i.
+const fn matrices() -> [u64; 256] {
+    let mut matrices = [0; 256];
+    let mut factor = 0u8;
+    loop {
+        let mut j = 0;
+        while j < 8 {
+            let product = slow_mul(factor, 1 << j);
+            let mut i = 0;
+            while i < 8 {
+                let bit = (product >> i & 1) as u64;
+                matrices[factor as usize] |= bit << (8 * (7 - i) + j);
+                i += 1;
+            }
+            j += 1;
+        }
+        if factor == u8::MAX {
+            return matrices;
+        }
+        factor += 1;
+    }
+}

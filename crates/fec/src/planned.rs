@@ -1,0 +1,140 @@
+//! Decoding of a RaptorQ block that misses few source symbols, by the plan of its encoder.
+//!
+//! Encoding is linear: a repair symbol is what it would be were the m missing symbols zero, plus m coefficients times
+//! the missing symbols. Both come from encoders, which follow a plan made once and so are about twice as fast as
+//! a decoder that solves the equations of this very block. What is left is a system of m equations over GF(2^8), the
+//! field of RaptorQ's HDPC symbols (RFC 6330 section 5.7). It has a solution exactly when the decoder has one.
+
+use raptorq::{ObjectTransmissionInformation, SourceBlockEncoder, SourceBlockEncodingPlan};
+
+use crate::codec::Shape;
+use crate::{Kernel, Repair, gf256};
+
+/// Lengths that the encoder's vector loops like: it takes longer for the odd bytes at the end of a symbol.
+const COEFFICIENTS_MULTIPLE: usize = 64;
+
+/// Fills the missing places of `block`, or returns false where the equations are dependent, all of them.
+///
+/// `missing` is not empty and `repairs` are distinct. The coefficients come first, so that a block which cannot
+/// be decoded yet costs little. Takes 2.1 blocks of memory at its peak.
+pub(crate) fn decode(
+    shape: &Shape,
+    plan: &SourceBlockEncodingPlan,
+    block: &mut [u8],
+    missing: &[u32],
+    repairs: &[Repair<'_>],
+) -> bool {
+    let Some((inverse, chosen)) = solve(shape, plan, missing, repairs) else { return false };
+    let size = shape.symbol_size();
+    for &esi in missing {
+        block[shape.range(esi)].fill(0);
+    }
+    let differences = differences(shape, &encoder(plan, size, block), &chosen);
+    let kernel = Kernel::chosen();
+    for (coefficients, &esi) in inverse.chunks_exact(missing.len()).zip(missing) {
+        let target = &mut block[shape.range(esi)];
+        for (&factor, difference) in coefficients.iter().zip(differences.chunks_exact(size)) {
+            kernel.mul_add(target, difference, factor);
+        }
+    }
+    true
+}
+
+/// What the missing symbols add to each of the `chosen` repair symbols, one after another.
+fn differences(shape: &Shape, without: &SourceBlockEncoder, chosen: &[Repair<'_>]) -> Vec<u8> {
+    let mut differences = Vec::with_capacity(chosen.len() * shape.symbol_size());
+    for repair in chosen {
+        let computed = &without.repair_packets(repair.esi - shape.k(), 1)[0];
+        differences.extend(computed.data().iter().zip(repair.data).map(|(c, r)| c ^ r));
+    }
+    differences
+}
+
+/// As many independent ones of `repairs` as are `missing`, and the inverse of their coefficients, row by row: the
+/// factors of their differences in each missing symbol.
+fn solve<'a>(
+    shape: &Shape,
+    plan: &SourceBlockEncodingPlan,
+    missing: &[u32],
+    repairs: &[Repair<'a>],
+) -> Option<(Vec<u8>, Vec<Repair<'a>>)> {
+    let encoder = unit_encoder(shape, plan, missing);
+    let mut elimination = Elimination::new(missing.len());
+    let mut chosen = Vec::with_capacity(missing.len());
+    for repair in repairs {
+        let symbol = &encoder.repair_packets(repair.esi - shape.k(), 1)[0];
+        if elimination.add(&symbol.data()[..missing.len()]) {
+            chosen.push(*repair);
+        }
+        if chosen.len() == missing.len() {
+            return Some((elimination.inverse(), chosen));
+        }
+    }
+    None
+}
+
+/// An encoder whose repair symbols are their coefficients of the missing symbols: byte j of a symbol is the block
+/// in which all is zero but a 1 in the place of missing symbol j.
+fn unit_encoder(shape: &Shape, plan: &SourceBlockEncodingPlan, missing: &[u32]) -> SourceBlockEncoder {
+    let size = missing.len().next_multiple_of(COEFFICIENTS_MULTIPLE);
+    let mut units = vec![0; shape.k() as usize * size];
+    for (j, &esi) in missing.iter().enumerate() {
+        units[esi as usize * size + j] = 1;
+    }
+    encoder(plan, size, &units)
+}
+
+fn encoder(plan: &SourceBlockEncodingPlan, symbol_size: usize, block: &[u8]) -> SourceBlockEncoder {
+    let symbol_size = u16::try_from(symbol_size).expect("T has 16 bits, and far fewer symbols are missing");
+    let information = ObjectTransmissionInformation::new(0, symbol_size, 0, 1, 1);
+    SourceBlockEncoder::with_encoding_plan(0, &information, block, plan)
+}
+
+/// Gauss-Jordan elimination of a square matrix over GF(2^8) that gets one row after another.
+struct Elimination {
+    size: usize,
+    kernel: Kernel,
+    /// Rows of 2 * `size` bytes: what became of a row added, then its combination of the rows added. Each row has a 1
+    /// in its own pivot column, and 0 in those of the others.
+    rows: Vec<u8>,
+    /// Pivot column of each row.
+    pivots: Vec<usize>,
+}
+
+impl Elimination {
+    fn new(size: usize) -> Self {
+        Self { size, kernel: Kernel::chosen(), rows: Vec::with_capacity(2 * size * size), pivots: Vec::new() }
+    }
+
+    /// Adds a row, unless it depends on those added before; then returns false.
+    fn add(&mut self, row: &[u8]) -> bool {
+        let width = 2 * self.size;
+        let mut new = vec![0; width];
+        new[..self.size].copy_from_slice(row);
+        new[self.size + self.pivots.len()] = 1;
+        for (row, &pivot) in self.rows.chunks_exact(width).zip(&self.pivots) {
+            let factor = new[pivot];
+            self.kernel.mul_add(&mut new, row, factor);
+        }
+        let Some(pivot) = new[..self.size].iter().position(|&byte| byte != 0) else { return false };
+        let scale = gf256::inverse(new[pivot]);
+        new.iter_mut().for_each(|byte| *byte = gf256::mul(scale, *byte));
+        for row in self.rows.chunks_exact_mut(width) {
+            let factor = row[pivot];
+            self.kernel.mul_add(row, &new, factor);
+        }
+        self.rows.append(&mut new);
+        self.pivots.push(pivot);
+        true
+    }
+
+    /// The inverse, row by row. All rows have been added.
+    fn inverse(&self) -> Vec<u8> {
+        let size = self.size;
+        let mut inverse = vec![0; size * size];
+        for (row, &pivot) in self.rows.chunks_exact(2 * size).zip(&self.pivots) {
+            inverse[pivot * size..][..size].copy_from_slice(&row[size..]);
+        }
+        inverse
+    }
+}
