@@ -110,6 +110,8 @@ step_interop() {
     have tshark || need_apt tshark
     have tcpdump || need_apt tcpdump
     have ip || need_apt iproute2
+    have ethtool || need_apt ethtool
+    have python3 || need_apt python3
     local script scripts=(tests/interop/*.sh)
     [ -e "${scripts[0]}" ] || die "no script in tests/interop"
     for script in "${scripts[@]}"; do

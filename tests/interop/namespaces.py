@@ -26,8 +26,8 @@ SYMBOL_BYTES = 1408
 # only when the host's report has reached the switch, tens of milliseconds later on a busy machine.
 RECEIVED_MAX = 1.02
 LEAVE_SECONDS_MAX = 0.2
-# Packets beyond those that an ideal code would have needed of what came through, as a share of the content's symbols;
-# those that come while the leave takes effect are granted on top.
+# Symbols that a receiver needed beyond those of the content, as a share of them. Also the packets that it took beyond
+# what an ideal code would have needed of what came through; there those that come during the leave are granted on top.
 OVERHEAD_MAX = 0.001
 # What a pass costs the sender may differ by this between one receiver and many.
 SENDER_DIFFERENCE_MAX = 0.02
@@ -208,6 +208,7 @@ def examine(session, number, loss_percent):
     least = session.symbols * packet_bytes
     counted, on_wire = received["bytes"] / least, sum(symbol.bytes for symbol in captured) / least
     above_ideal = received["packets"] - ideal_packets(captured, session.symbols)
+    overhead = received["useful"] / session.symbols - 1
     duplicates = len(captured) - len({(symbol.toi, symbol.sbn, symbol.esi) for symbol in captured})
     loss = received["lost"] / (received["lost"] + received["packets"])
     expected = loss_percent / 100
@@ -217,12 +218,14 @@ def examine(session, number, loss_percent):
     leaving = LEAVE_SECONDS_MAX * RATE / 8 / packet_bytes
     wire_max = RECEIVED_MAX + leaving / session.symbols
     check(on_wire <= wire_max, f"{who}: {on_wire:.4f} of the least possible on its wire, more than {wire_max:.4f}")
+    check(0 <= overhead < OVERHEAD_MAX, f"{who}: symbol overhead of {100 * overhead:.3f} %")
     check(above_ideal <= OVERHEAD_MAX * session.symbols + leaving, f"{who}: {above_ideal} packets above the ideal")
     check(duplicates == 0, f"{who}: {duplicates} symbols came twice")
+    check(received["duplicates"] == 0, f"{who}: it counted {received['duplicates']} duplicates")
     check(received["dropped"] == 0, f"{who}: {received['dropped']} datagrams dropped")
     check(loss > expected - 5 * deviation, f"{who}: lost {100 * loss:.2f} %, the bed should lose {loss_percent} %")
-    measured = (f"{100 * loss:.2f} %", f"{counted:.4f}", f"{on_wire:.4f}", above_ideal, duplicates)
-    return (session.name, number, received["packets"], *measured)
+    shares = (f"{100 * loss:.2f} %", f"{counted:.4f}", f"{on_wire:.4f}", f"{100 * overhead:.3f} %")
+    return (session.name, number, received["packets"], *shares, above_ideal, duplicates)
 
 
 def ideal_packets(captured, symbols):
@@ -249,7 +252,8 @@ def compare_senders(many, one):
 
 
 def table(rows):
-    titles = ("session", "receiver", "packets", "loss", "bytes/least", "on wire", "above ideal", "duplicates")
+    shares = ("loss", "bytes/least", "on wire", "overhead")
+    titles = ("session", "receiver", "packets", *shares, "above ideal", "duplicates")
     rows = [titles, *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:

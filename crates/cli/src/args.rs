@@ -110,9 +110,9 @@ pub struct SendArgs {
     /// Erasure code that lets receivers repair losses
     #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
     pub fec: Fec,
-    /// Bytes of content in a packet; path MTU less 60 or so
-    #[arg(long, value_name = "BYTES", default_value_t = headwater_fec::SYMBOL_SIZE_DEFAULT, value_parser = values::symbol_size)]
-    pub symbol_size: u16,
+    /// Bytes of content in a packet [default: 1408, or what fits the interface's MTU]
+    #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
+    pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub tsi: Option<u32>,
@@ -288,7 +288,7 @@ mod tests {
         let cli = Cli::try_parse_from(["headwater", "send", "x"]).unwrap();
         let Command::Send(send) = cli.command else { panic!("send was said") };
         assert_eq!(send.network.group.to_string(), GROUP_DEFAULT);
-        assert_eq!((send.ttl, send.dscp, send.symbol_size), (1, 0, 1_408));
+        assert_eq!((send.ttl, send.dscp, send.symbol_size), (1, 0, None));
         assert_eq!(send.rate.as_bits(), 10_000_000);
         assert_eq!((send.fec, send.congestion_control), (Fec::Raptorq, CongestionControl::Fixed));
         assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());

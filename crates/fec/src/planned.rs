@@ -138,3 +138,88 @@ impl Elimination {
         inverse
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Elimination, decode};
+    use crate::codec::Shape;
+    use crate::gf256::mul;
+    use crate::raptor_q::RaptorQ;
+    use crate::{BlockCodec, Parameters, Repair};
+    use proptest::prelude::*;
+    use raptorq::SourceBlockEncodingPlan;
+
+    /// Whether both decoders fill the block, which is then the same of both and that of the sender.
+    fn decoders_agree(k: u32, size: u16, missing: &[u32], esis: &[u32]) -> bool {
+        let codec = RaptorQ::new(&Parameters::raptorq(size)).unwrap();
+        let shape = Shape::new(&codec, k, RaptorQ::ESI_END).unwrap();
+        let source: Vec<u8> =
+            (0..k * u32::from(size)).map(|i| i.wrapping_mul(0x9E37_79B1).to_le_bytes()[3]).collect();
+        let encoder = codec.encoder(k, &source).unwrap();
+        let symbols: Vec<Vec<u8>> = esis
+            .iter()
+            .map(|&esi| {
+                let mut out = vec![0; size.into()];
+                encoder.symbol(esi, &mut out).unwrap();
+                out
+            })
+            .collect();
+        let repairs: Vec<Repair<'_>> =
+            esis.iter().zip(&symbols).map(|(&esi, data)| Repair { esi, data }).collect();
+        let mut block = source.clone();
+        missing.iter().for_each(|&esi| block[shape.range(esi)].fill(0x5A));
+        let mut other = block.clone();
+        let plan = SourceBlockEncodingPlan::generate(u16::try_from(k).unwrap());
+        let planned = decode(&shape, &plan, &mut block, missing, &repairs);
+        assert_eq!(planned, codec.decode_in_full(&shape, &mut other, missing, &repairs));
+        assert!(!planned || (block == source && other == source));
+        planned
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+        /// From one loss to all, with just enough repair symbols or a few more: also where the rule would take the
+        /// crate's decoder.
+        #[test]
+        fn planned_and_full_decoding_agree(
+            (k, missing) in (1u32..200).prop_flat_map(|k| {
+                (Just(k), proptest::sample::subsequence((0..k).collect::<Vec<_>>(), 1..=k as usize))
+            }),
+            extra in 0usize..4,
+            first in 0u32..(1 << 24) - 1000,
+            step in 1u32..4,
+            size in 1u16..100,
+        ) {
+            let esis: Vec<u32> =
+                (0..).map(|i| k + first + i * step).take(missing.len() + extra).collect();
+            decoders_agree(k, size, &missing, &esis);
+        }
+    }
+
+    /// About one block in 200 cannot be decoded from K symbols: both decoders must say so of the same blocks.
+    #[test]
+    fn planned_and_full_decoding_fail_together() {
+        let k = 10;
+        let missing: Vec<u32> = (0..k).collect();
+        let esis = |first: u32| (0..k).map(|i| k + (first * k + i) * 97).collect::<Vec<_>>();
+        let failed = (0..2000).filter(|&first| !decoders_agree(k, 2, &missing, &esis(first))).count();
+        assert!((1..=20).contains(&failed), "{failed} of 2000 failed");
+    }
+
+    #[test]
+    fn elimination_skips_dependent_rows_and_inverts_the_others() {
+        let rows: [[u8; 3]; 5] = [[0, 2, 7], [0, 4, 14], [1, 0, 9], [1, 2, 14], [200, 3, 0]];
+        let mut elimination = Elimination::new(3);
+        let added = rows.map(|row| elimination.add(&row));
+        assert_eq!(added, [true, false, true, false, true]);
+        let inverse = elimination.inverse();
+        for (i, row) in inverse.chunks_exact(3).enumerate() {
+            for column in 0..3 {
+                let product =
+                    [0, 2, 4].iter().zip(row).fold(0, |sum, (&r, &x)| sum ^ mul(rows[r][column], x));
+                assert_eq!(product, u8::from(i == column));
+            }
+        }
+    }
+}

@@ -136,6 +136,7 @@ fn three_receivers_get_the_same_tree_early_late_and_with_loss() {
     let folder = tempfile::tempdir().unwrap();
     let sent = folder.path().join("tree");
     write(&sent.join("empty"), b"", 0o644);
+    write(&sent.join("zz-empty-and-last"), b"", 0o644);
     write(&sent.join("one"), b"1", 0o600);
     write(&sent.join("bin/run"), &content(5_000, 1), 0o755);
     write(&sent.join("deep/er/café.bin"), &content(1_409, 2), 0o644);
@@ -184,7 +185,7 @@ fn three_receivers_get_the_same_tree_early_late_and_with_loss() {
     let original = tree(&sent);
     for (summary, out) in [(&early, &early_out), (&lossy, &lossy_out), (&late, &late_out)] {
         assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{}", out.display());
-        assert_eq!((summary.files_completed, summary.bytes_completed), (5, total));
+        assert_eq!((summary.files_completed, summary.bytes_completed), (6, total));
         assert_eq!(names(out), ["tree"], "no working folder is left");
         assert_eq!(tree(&out.join("tree")), original);
         assert_eq!(summary.progress.stats.dropped.by_reason().map(|(_, count)| count), [0; 7]);

@@ -158,6 +158,10 @@ pub struct Progress {
     pub symbols: u64,
     /// Symbols that the content has, as far as it is known.
     pub symbols_total: u64,
+    /// Symbols that a receiver needed when they came, those included that a failed decoding asked for.
+    pub useful: u64,
+    /// Symbols that a receiver held already when they came.
+    pub duplicates: u64,
     /// Datagrams that a receiver dropped for a fault of their own.
     pub dropped: u64,
 }

@@ -122,6 +122,8 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         lost: received.reception.lost,
         symbols: received.symbols_held,
         symbols_total: received.symbols,
+        useful: received.stats.useful,
+        duplicates: received.stats.duplicates,
         dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
     }
 }

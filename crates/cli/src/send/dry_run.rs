@@ -33,7 +33,7 @@ pub fn show(args: &SendArgs, session: &SendSession, events: &mut Events) -> io::
 
 fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted) -> Plan<'a> {
     let plan = session.plan();
-    let packet_bytes = u64::from(args.symbol_size) + HEADER_BYTES;
+    let packet_bytes = u64::from(started.symbol_size) + HEADER_BYTES;
     let pass: Duration = args.rate.time_of(plan.symbols().saturating_mul(packet_bytes));
     Plan {
         group: args.network.group.to_string(),
@@ -45,7 +45,7 @@ fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted)
         objects: plan.objects().len(),
         blocks: blocks(plan, |_| true),
         symbols: plan.symbols(),
-        symbol_size: args.symbol_size,
+        symbol_size: started.symbol_size,
         pass_time: pass.as_millis(),
     }
 }
@@ -71,7 +71,7 @@ fn text(args: &SendArgs, session: &SendSession, plan: &Plan<'_>, out: &mut impl 
     let tsi = args.tsi.map_or_else(|| "random".to_owned(), |tsi| tsi.to_string());
     writeln!(out, "session    TSI {tsi}")?;
     let scheme = headwater::Scheme::from(args.fec);
-    writeln!(out, "code       {scheme}, symbols of {} bytes", args.symbol_size)?;
+    writeln!(out, "code       {scheme}, symbols of {} bytes", plan.symbol_size)?;
     writeln!(out, "rate       {}, {}", args.rate, CongestionControl::Fixed { rate: args.rate }.name())?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
     writeln!(out, "one pass   {pass} for {}", Size(*bytes))?;

@@ -44,6 +44,11 @@ impl Content {
         &self.objects[object]
     }
 
+    /// Number of objects.
+    pub(super) fn objects(&self) -> usize {
+        self.objects.len()
+    }
+
     /// All blocks of the session in order: object and block number.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, u32)> {
         let blocks = |(index, object): (usize, &Object)| {

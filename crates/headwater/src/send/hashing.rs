@@ -27,9 +27,9 @@ pub(super) fn hash(
     mut progress: impl FnMut(u64),
 ) -> Result<Option<Digests>, SourceError> {
     let blocks: Vec<_> = content.blocks().collect();
-    let mut digests: Digests = Vec::new();
+    // Objects without blocks have their empty list too.
+    let mut digests: Digests = vec![Vec::new(); content.objects()];
     for (object, _) in &blocks {
-        digests.resize(digests.len().max(object + 1), Vec::new());
         digests[*object].push([0; 32]);
     }
     let next = AtomicUsize::new(0);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use headwater_fec::{SYMBOL_SIZE_DEFAULT, Scheme};
+use headwater_fec::Scheme;
 
 use crate::congestion_control::CongestionControl;
 use crate::trace::TraceHook;
@@ -29,7 +29,7 @@ pub struct SendOptions {
     pub(super) dscp: u8,
     pub(super) loopback: bool,
     pub(super) scheme: Scheme,
-    pub(super) symbol_size: u16,
+    pub(super) symbol_size: Option<u16>,
     pub(super) tsi: Option<u32>,
     pub(super) end: SendEnd,
     pub(super) memory_limit: Option<u64>,
@@ -47,7 +47,7 @@ impl SendOptions {
             dscp: 0,
             loopback: true,
             scheme: Scheme::RaptorQ,
-            symbol_size: SYMBOL_SIZE_DEFAULT,
+            symbol_size: None,
             tsi: None,
             end: SendEnd::Never,
             memory_limit: None,
@@ -92,9 +92,9 @@ impl SendOptions {
     }
 
     /// Bytes of a symbol: each packet carries one, beside at most 92 bytes of headers. Default: 1408, which fits an MTU
-    /// of 1500.
+    /// of 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     #[must_use]
-    pub fn with_symbol_size(mut self, bytes: u16) -> Self {
+    pub fn with_symbol_size(mut self, bytes: Option<u16>) -> Self {
         self.symbol_size = bytes;
         self
     }

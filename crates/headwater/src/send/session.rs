@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_fec::Scheme;
+use headwater_fec::{SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
@@ -26,6 +26,9 @@ use crate::stop::StopHandle;
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
+/// Headers of a packet of content as long as identifiers fit in 16 bits: LCT, EXT_SEQ, FEC payload id.
+const HEADER_BYTES: u32 = 24;
+const UDP_BYTES: u32 = 8;
 
 /// A session that sends files.
 #[derive(Debug)]
@@ -33,6 +36,7 @@ pub struct SendSession {
     files: FileSet,
     options: SendOptions,
     plan: SessionPlan,
+    symbol_size: u16,
     tsi: u32,
     socket: SenderSocket,
     poller: Poller,
@@ -46,22 +50,21 @@ impl SendSession {
     /// When an option is out of range, the content needs too much memory, or there is no way to send to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
         check(&options)?;
-        let config = PlanConfig {
-            scheme: options.scheme,
-            symbol_size: options.symbol_size,
-            order: options.congestion_control.order(),
-        };
+        let socket = open_socket(&options)?;
+        let fitting = || symbol_size_for(socket.interface().mtu(), options.group.is_ipv6());
+        let symbol_size = options.symbol_size.unwrap_or_else(fitting);
+        let config =
+            PlanConfig { scheme: options.scheme, symbol_size, order: options.congestion_control.order() };
         let plan = SessionPlan::new(files.to_send(), config)?;
         check_memory(&plan, &options)?;
         let tsi = match options.tsi {
             Some(tsi) => tsi,
             None => random_tsi()?,
         };
-        let socket = open_socket(&options)?;
         let poller = Poller::new()
             .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
         let stop = StopHandle::new(poller.waker());
-        Ok(Self { files, options, plan, tsi, socket, poller, stop })
+        Ok(Self { files, options, plan, symbol_size, tsi, socket, poller, stop })
     }
 
     /// Stops it from any thread.
@@ -89,6 +92,7 @@ impl SendSession {
             interface: self.socket.interface().name.clone(),
             bytes: self.files.bytes(),
             symbols: self.plan.symbols(),
+            symbol_size: self.symbol_size,
             send_buffer: self.socket.send_buffer(),
             segmentation: self.socket.segmentation(),
         }
@@ -231,10 +235,18 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
         return refuse("the TSI", 0, "from 1 to 4294967295");
     }
     let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
-    if options.symbol_size == 0 || usize::from(options.symbol_size) > symbol_max {
-        return refuse("the symbol size", options.symbol_size.into(), "from 1 to 8880 bytes");
+    if let Some(size) = options.symbol_size.filter(|size| *size == 0 || usize::from(*size) > symbol_max) {
+        return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
     }
     Ok(())
+}
+
+/// The symbol size that a path of this MTU takes, unknown counting as 1500: never above the default, a multiple of 64
+/// (the width of vector instructions) down to 64.
+fn symbol_size_for(mtu: Option<u32>, is_ipv6: bool) -> u16 {
+    let ip_bytes = if is_ipv6 { 40 } else { 20 };
+    let room = mtu.unwrap_or(1_500).saturating_sub(ip_bytes + UDP_BYTES + HEADER_BYTES) / 64 * 64;
+    u16::try_from(room).unwrap_or(u16::MAX).clamp(64, SYMBOL_SIZE_DEFAULT)
 }
 
 fn check_memory(plan: &SessionPlan, options: &SendOptions) -> Result<(), SendError> {
@@ -270,4 +282,24 @@ fn open_socket(options: &SendOptions) -> Result<SenderSocket, SendError> {
         ..SenderOptions::default()
     };
     Ok(SenderSocket::open(&channels, &socket)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::symbol_size_for;
+
+    #[test]
+    fn symbols_fit_the_mtu() {
+        for (mtu, ipv4, ipv6) in [
+            (Some(1_500), 1_408, 1_408),
+            (Some(1_400), 1_344, 1_280),
+            (Some(1_280), 1_216, 1_152),
+            (Some(9_000), 1_408, 1_408),
+            (Some(65_536), 1_408, 1_408),
+            (Some(68), 64, 64),
+            (None, 1_408, 1_408),
+        ] {
+            assert_eq!((symbol_size_for(mtu, false), symbol_size_for(mtu, true)), (ipv4, ipv6), "{mtu:?}");
+        }
+    }
 }

@@ -41,6 +41,8 @@ pub struct SendStarted {
     pub bytes: u64,
     /// Source symbols of all files: packets of one pass.
     pub symbols: u64,
+    /// Bytes of a symbol.
+    pub symbol_size: u16,
     /// The send buffer that the kernel granted.
     pub send_buffer: BufferSize,
     /// Whether the kernel segments runs of datagrams (GSO).

@@ -21,6 +21,10 @@ const FDT_INTERVAL: Duration = Duration::from_secs(1);
 const FDT_CREDIT_PACKETS: u32 = 20;
 /// How long an FDT instance may be used; a new one replaces it half-way.
 const FDT_LIFETIME: Duration = Duration::from_secs(3_600);
+/// By how much the headers of an FDT packet (EXT_FDT, EXT_FTI, EXT_CENC) are longer than those of content.
+const FDT_HEADER_BYTES: u16 = 24;
+/// Shortest symbol of the FDT, where those of content are tiny.
+const FDT_SYMBOL_BYTES_MIN: u16 = 64;
 /// Packets that close the session: any one of them tells a receiver.
 const CLOSE_PACKETS: u8 = 3;
 
@@ -177,6 +181,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             }
         }
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
+        // No packet is longer than one of content: what fits the path fits it always.
+        let symbol_size = symbol_size.saturating_sub(FDT_HEADER_BYTES).max(FDT_SYMBOL_BYTES_MIN);
         let fdt = FdtSchedule::new(plan.fdt(digests, expires(config, Instant::ZERO)), symbol_size)?;
         let levels = usize::from(control.levels());
         Ok(Self {
