@@ -215,11 +215,13 @@ mod tests {
         assert_eq!(added, [true, false, true, false, true]);
         let inverse = elimination.inverse();
         for (i, row) in inverse.chunks_exact(3).enumerate() {
-            for column in 0..3 {
-                let product =
-                    [0, 2, 4].iter().zip(row).fold(0, |sum, (&r, &x)| sum ^ mul(rows[r][column], x));
-                assert_eq!(product, u8::from(i == column));
+            let mut product = [0; 3];
+            for (&factor, added) in row.iter().zip([rows[0], rows[2], rows[4]]) {
+                product.iter_mut().zip(added).for_each(|(sum, byte)| *sum ^= mul(factor, byte));
             }
+            let mut unit = [0; 3];
+            unit[i] = 1;
+            assert_eq!(product, unit);
         }
     }
 }
