@@ -25,6 +25,16 @@ pub struct Block {
     pub bytes: u64,
 }
 
+impl Block {
+    /// Bytes of the object in source symbol `esi` of this block, whose symbols have `symbol_size` bytes: fewer where the
+    /// object ends inside it, none past the last one.
+    pub fn symbol_bytes(&self, esi: u32, symbol_size: u16) -> u16 {
+        let size = u64::from(symbol_size);
+        let rest = self.bytes.saturating_sub(u64::from(esi).saturating_mul(size));
+        u16::try_from(rest.min(size)).unwrap_or(symbol_size)
+    }
+}
+
 /// Why an object cannot be partitioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PartitionError {
