@@ -29,9 +29,10 @@ pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
 pub use offsets::bisecting_offsets;
-pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SessionPlan};
+pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
     BLOCKS_MAX, Drops, FileProgress, PENDING_BYTES, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats,
+    SYMBOLS_MAX,
 };
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
 pub use store::{

@@ -15,6 +15,9 @@ use super::object::Codecs;
 /// shortest.
 pub const OBJECTS_MAX: usize = fdt::FILES_MAX;
 
+/// Longest symbols that fit in a datagram beside their headers, in bytes.
+pub const SYMBOL_SIZE_MAX: u16 = 8_880;
+
 /// A file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileToSend {
@@ -60,11 +63,16 @@ pub struct PlannedObject {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// More objects than [`OBJECTS_MAX`].
-    #[error("{0} objects are more than a session can carry ({OBJECTS_MAX}); send an archive (tar) instead")]
-    TooManyObjects(usize),
+    #[error(
+        "more files and segments than a session can carry ({OBJECTS_MAX}); send an archive (tar) instead"
+    )]
+    TooManyObjects,
     /// Two files have one name.
     #[error("two files have the name '{0}'; rename one of them")]
     SameName(RelativePath),
+    /// Symbols of no bytes, or longer than a datagram has room for.
+    #[error("symbols of {0} bytes cannot be sent; choose 1 to {SYMBOL_SIZE_MAX}")]
+    SymbolSize(u16),
     /// The erasure code cannot work with these numbers.
     #[error(transparent)]
     Fec(#[from] FecError),
@@ -95,6 +103,9 @@ impl SessionPlan {
     /// # Errors
     /// [`PlanError`] when one session cannot carry the files.
     pub fn new(files: Vec<FileToSend>, config: PlanConfig) -> Result<Self, PlanError> {
+        if config.symbol_size == 0 || config.symbol_size > SYMBOL_SIZE_MAX {
+            return Err(PlanError::SymbolSize(config.symbol_size));
+        }
         refuse_same_names(&files)?;
         let mut objects = Vec::with_capacity(files.len());
         let mut codecs = Codecs::default();
@@ -105,6 +116,9 @@ impl SessionPlan {
             let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
             for (segment, (offset, partition)) in (0..).zip(runs) {
                 let fti = fti(partition, config.scheme);
+                if objects.len() == OBJECTS_MAX {
+                    return Err(PlanError::TooManyObjects);
+                }
                 objects.push(PlannedObject {
                     toi: objects.len() as u128 + 1,
                     file: index,
@@ -115,9 +129,6 @@ impl SessionPlan {
                     fti,
                 });
             }
-        }
-        if objects.len() > OBJECTS_MAX {
-            return Err(PlanError::TooManyObjects(objects.len()));
         }
         Ok(Self { files, objects })
     }

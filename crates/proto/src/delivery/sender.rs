@@ -125,8 +125,10 @@ struct ObjectHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
-    /// A last round of the FDT, for receivers that came after the previous one.
-    Describing,
+    /// A last round of the FDT, whole, for receivers that came after the previous one.
+    Describing {
+        left: u64,
+    },
     Closing {
         left: u8,
     },
@@ -139,6 +141,7 @@ struct FdtSchedule {
     instance: Instance,
     carousel: FdtCarousel,
     instance_id: u32,
+    is_alone: bool,
     symbol_size: u16,
     next_round: Instant,
     renew: Instant,
@@ -183,7 +186,11 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
         // No packet is longer than one of content: what fits the path fits it always.
         let symbol_size = symbol_size.saturating_sub(FDT_HEADER_BYTES).max(FDT_SYMBOL_BYTES_MIN);
-        let fdt = FdtSchedule::new(plan.fdt(digests, expires(config, Instant::ZERO)), symbol_size)?;
+        let fdt = FdtSchedule::new(
+            plan.fdt(digests, expires(config, Instant::ZERO)),
+            config.ntp_at_zero & FDT_INSTANCE_ID_MAX,
+            symbol_size,
+        )?;
         let levels = usize::from(control.levels());
         Ok(Self {
             config,
@@ -202,7 +209,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     /// Ends the session: it is described once more and closed with a few last packets.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
-            self.phase = Phase::Describing;
+            self.phase = Phase::Describing { left: self.fdt.carousel.symbols() };
         }
     }
 
@@ -242,7 +249,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
         match self.phase {
             Phase::Finished => None,
-            Phase::Describing => Some(Next::Fdt),
+            Phase::Describing { .. } => Some(Next::Fdt),
             Phase::Closing { .. } => Some(Next::Close),
             Phase::Sending if departure.channel == ChannelId::BASE && self.fdt.is_due(now) => Some(Next::Fdt),
             Phase::Sending => self.carousel.next(usize::from(departure.level)).map(Next::Symbol),
@@ -273,8 +280,11 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let (bytes, last) = (start + symbol.payload.len(), symbol.last);
         self.fdt.sent(now, last);
         self.stats.fdt_packets += 1;
-        if last && self.phase == Phase::Describing {
-            self.phase = Phase::Closing { left: CLOSE_PACKETS };
+        if let Phase::Describing { left } = &mut self.phase {
+            *left -= 1;
+            if *left == 0 {
+                self.phase = Phase::Closing { left: CLOSE_PACKETS };
+            }
         }
         bytes
     }
@@ -347,11 +357,11 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
             Phase::Finished => return None,
             // Without content there is nothing to send between two rounds of the FDT.
             Phase::Sending if self.carousel.symbols() == 0 => {
-                let round = match self.config.end {
+                let next = match self.config.end {
                     End::At(at) => self.fdt.next_round.min(at),
-                    _ => self.fdt.next_round,
+                    End::Never | End::Passes(_) => self.fdt.next_round,
                 };
-                self.control.next_departure().map(|departure| departure.max(round))
+                self.control.next_departure().map(|departure| departure.max(next))
             }
             _ => self.control.next_departure(),
         };
@@ -385,11 +395,15 @@ impl ObjectHeader {
 }
 
 impl FdtSchedule {
-    fn new(instance: Instance, symbol_size: u16) -> Result<Self, FdtTooLarge> {
+    /// `instance_id` is the first one. An instance may not be numbered like one of an earlier session that receivers may
+    /// still know, so it goes with the time of day.
+    fn new(instance: Instance, instance_id: u32, symbol_size: u16) -> Result<Self, FdtTooLarge> {
         Ok(Self {
-            carousel: FdtCarousel::new(&instance, 0, symbol_size)?,
+            // Alone: there is no content to share the channel with.
+            is_alone: instance.files.iter().all(|file| file.transfer_length.unwrap_or(0) == 0),
+            carousel: FdtCarousel::new(&instance, instance_id, symbol_size)?,
             instance,
-            instance_id: 0,
+            instance_id,
             symbol_size,
             next_round: Instant::ZERO,
             renew: Instant::ZERO + Duration::from_nanos(FDT_LIFETIME.as_nanos() / 2),
@@ -401,12 +415,7 @@ impl FdtSchedule {
 
     fn is_due(&self, now: Instant) -> bool {
         // The first round comes whole and before all else; later ones take their share of the packets.
-        self.next_round <= now && (self.rounds == 0 || self.credit >= FDT_CREDIT_PACKETS || self.is_alone())
-    }
-
-    /// Whether there is no content to share with.
-    fn is_alone(&self) -> bool {
-        self.instance.files.iter().all(|file| file.transfer_length.unwrap_or(0) == 0)
+        self.next_round <= now && (self.rounds == 0 || self.credit >= FDT_CREDIT_PACKETS || self.is_alone)
     }
 
     fn sent(&mut self, now: Instant, last: bool) {

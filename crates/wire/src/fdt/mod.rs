@@ -199,8 +199,13 @@ impl Instance {
     /// # Errors
     /// [`FdtError::Missing`] if the table does not say it.
     pub fn transfer_length(&self, file: &File) -> Result<u64, FdtError> {
-        let encoding = file.content_encoding.as_ref().or(self.content_encoding.as_ref());
-        let plain_length = file.content_length.filter(|_| encoding.is_none_or(|encoding| encoding == "null"));
+        let plain_length = file.content_length.filter(|_| self.content_encoding(file).is_none());
         file.transfer_length.or(plain_length).ok_or(FdtError::Missing("Transfer-Length"))
+    }
+
+    /// How the content of `file` is encoded in its object, the root's attribute being the default; `None` for not at all.
+    pub fn content_encoding<'a>(&'a self, file: &'a File) -> Option<&'a str> {
+        let encoding = file.content_encoding.as_ref().or(self.content_encoding.as_ref())?;
+        Some(encoding.as_str()).filter(|name| !matches!(*name, "" | "null"))
     }
 }

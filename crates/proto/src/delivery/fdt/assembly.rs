@@ -9,8 +9,11 @@ use headwater_wire::{Fti, PayloadId};
 use super::FDT_BYTES_MAX;
 use crate::delivery::object::{Codecs, partition_of};
 
+/// Most symbols of an FDT instance: their bookkeeping stays below the bytes that they carry.
+const SYMBOLS_MAX: u64 = 1 << 16;
+
 /// An FDT instance being put together in memory, by any code that we know. At most [`FDT_BYTES_MAX`] of source symbols
-/// and as much of repair symbols.
+/// and as much of repair symbols, [`SYMBOLS_MAX`] of either.
 #[derive(Debug)]
 pub struct Assembly {
     instance_id: u32,
@@ -45,12 +48,12 @@ pub enum Progress {
 }
 
 impl Assembly {
-    /// Begins an instance; `None` when its parameters are unusable or its length is above [`FDT_BYTES_MAX`].
+    /// Begins an instance; `None` when its parameters are unusable or it is above the bounds.
     pub fn new(instance_id: u32, fti: Fti, encoding: Option<ContentEncoding>) -> Option<Self> {
         if fti.transfer_length() == 0 || fti.transfer_length() > FDT_BYTES_MAX as u64 {
             return None;
         }
-        let partition = partition_of(&fti).ok()?;
+        let partition = partition_of(&fti).ok().filter(|partition| partition.symbols() <= SYMBOLS_MAX)?;
         // A symbol size far above the length would make the padding the larger part.
         let padded = partition.symbols().checked_mul(u64::from(partition.symbol_size()))?;
         let padded = usize::try_from(padded).ok().filter(|bytes| *bytes <= FDT_BYTES_MAX + (1 << 16))?;
@@ -81,7 +84,10 @@ impl Assembly {
         let start = usize::try_from(spec.first_symbol).expect("within FDT_BYTES_MAX") * size;
         let block = &mut self.blocks[id.sbn as usize];
         let limit = self.codec.esi_end(k);
-        if block.done || id.esi >= limit || payload.is_empty() || payload.len() > size {
+        // Only the last symbol may travel without its padding; without a code, some senders cut it off.
+        let bytes = usize::from(spec.symbol_bytes(id.esi, self.partition.symbol_size()));
+        let length_fits = payload.len() == size || (bytes > 0 && payload.len() == bytes);
+        if block.done || id.esi >= limit || !length_fits {
             return Progress::Useless;
         }
         if block.received.is_empty() {
@@ -185,6 +191,10 @@ mod tests {
         assert!(Assembly::new(0, fti(0, 100), None).is_none());
         assert!(Assembly::new(0, fti(1 << 40, 100), None).is_none());
         assert!(Assembly::new(0, fti(u64::MAX, 1), None).is_none());
+        // Millions of one-byte blocks: small on the wire, half a gigabyte of bookkeeping.
+        let tiny =
+            Fti::ReedSolomon { transfer_length: 8 << 20, symbol_size: 1, max_block: 1, max_symbols: 255 };
+        assert!(Assembly::new(0, tiny, None).is_none());
     }
 
     #[test]

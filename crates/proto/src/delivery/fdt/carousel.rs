@@ -66,6 +66,11 @@ impl FdtCarousel {
         Ok(Self { instance_id, body, encoding, partition, next: (0, 0) })
     }
 
+    /// Symbols of the instance.
+    pub fn symbols(&self) -> u64 {
+        self.partition.symbols()
+    }
+
     /// The next symbol, round and round.
     pub fn next(&mut self) -> FdtSymbol<'_> {
         let (sbn, esi) = self.next;

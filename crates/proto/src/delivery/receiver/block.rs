@@ -2,7 +2,7 @@
 
 use crate::delivery::store::StoredRepair;
 
-/// Symbols taken beyond K while a block is being decoded, in case it turns out that K were not enough.
+/// Repair symbols taken while a block is being decoded, in case it turns out that those at hand were not enough.
 const SPARE_SYMBOLS: u32 = 2;
 
 /// A block under way. Memory: one bit per source symbol, 8 bytes per repair symbol held.
@@ -13,8 +13,9 @@ pub struct BlockState {
     source_count: u32,
     /// Ascending by ESI.
     repairs: Vec<StoredRepair>,
-    /// Symbols needed before the next attempt: K, and one more after each failure.
+    /// Symbols needed before the next attempt: K, then one more than the last attempt had.
     needed: u32,
+    tried: u32,
     phase: Phase,
     /// Times that the decoded bytes were not what the sender promised.
     strikes: u8,
@@ -24,7 +25,43 @@ pub struct BlockState {
 enum Phase {
     Receiving,
     Finishing,
-    Done,
+}
+
+/// A block of an object, from its announcement to its end.
+#[derive(Clone, Debug)]
+pub enum Block {
+    /// No symbol of it came yet.
+    Unseen,
+    /// Under way.
+    Open(Box<BlockState>),
+    /// Whole and verified, or given up: nothing else is remembered.
+    Ended,
+}
+
+impl Block {
+    /// The block under way, begun if it was unseen; `None` once it has ended.
+    pub fn open(&mut self, symbols: u32) -> Option<&mut BlockState> {
+        if matches!(self, Self::Unseen) {
+            *self = Self::Open(Box::new(BlockState::new(symbols)));
+        }
+        self.under_way()
+    }
+
+    /// The block under way, if it is.
+    pub fn under_way(&mut self) -> Option<&mut BlockState> {
+        match self {
+            Self::Open(state) => Some(state),
+            Self::Unseen | Self::Ended => None,
+        }
+    }
+
+    /// Ends the block and gives back the slots that it held.
+    pub fn end(&mut self) -> Vec<StoredRepair> {
+        match core::mem::replace(self, Self::Ended) {
+            Self::Open(state) => state.repairs,
+            Self::Unseen | Self::Ended => Vec::new(),
+        }
+    }
 }
 
 /// What a symbol is to a block.
@@ -47,19 +84,22 @@ impl BlockState {
             source_count: 0,
             repairs: Vec::new(),
             needed: symbols,
+            tried: 0,
             phase: Phase::Receiving,
             strikes: 0,
         }
     }
 
     pub fn worth(&self, esi: u32) -> Worth {
-        if self.phase == Phase::Done {
-            return Worth::Surplus;
-        }
         if self.holds(esi) {
             return Worth::Duplicate;
         }
-        let spare = if self.phase == Phase::Finishing { SPARE_SYMBOLS } else { 0 };
+        // While the store decodes, the places of source symbols are its own.
+        let spare = match self.phase {
+            Phase::Finishing if esi < self.symbols => return Worth::Surplus,
+            Phase::Finishing => SPARE_SYMBOLS,
+            _ => 0,
+        };
         if self.count() < self.needed + spare { Worth::Needed } else { Worth::Surplus }
     }
 
@@ -103,6 +143,7 @@ impl BlockState {
     /// Hands the block over: the source symbols that are missing and the repair symbols held.
     pub fn start_finishing(&mut self) -> (Vec<u32>, Vec<StoredRepair>) {
         self.phase = Phase::Finishing;
+        self.tried = self.count();
         let missing = (0..self.symbols).filter(|esi| !self.holds(*esi)).collect();
         (missing, self.repairs.clone())
     }
@@ -110,14 +151,17 @@ impl BlockState {
     /// The symbols did not determine the block: one more is needed than it was tried with.
     pub fn needs_more(&mut self) {
         self.phase = Phase::Receiving;
-        self.needed += 1;
+        self.needed = self.tried + 1;
     }
 
-    /// The block is whole and right. Gives back the slots it held; nothing but its completion is remembered.
-    pub fn done(&mut self) -> Vec<StoredRepair> {
-        self.phase = Phase::Done;
-        self.source = Box::default();
-        core::mem::take(&mut self.repairs)
+    /// Whether the store is at work on it.
+    pub fn is_finishing(&self) -> bool {
+        self.phase == Phase::Finishing
+    }
+
+    /// Times that it was whole and wrong.
+    pub fn strikes(&self) -> u8 {
+        self.strikes
     }
 
     /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then all.

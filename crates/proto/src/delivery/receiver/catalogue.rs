@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use headwater_fec::Partition;
 use headwater_wire::Fti;
-use headwater_wire::fdt::{File, Segment};
+use headwater_wire::fdt::{FdtError, File, Segment};
 
-use super::block::BlockState;
+use super::block::Block;
 use crate::delivery::digest::{Digest, ShortDigest};
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::plan::OBJECTS_MAX;
-use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec};
+use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError, StoredRepair};
 
-/// Most blocks of a session at a receiver: each costs 50 bytes before its first symbol. 2^21 blocks of RaptorQ are
-/// 14 TB.
+/// Most blocks of a session at a receiver: each costs 64 bytes. 2^21 blocks of RaptorQ are 14 TB.
 pub const BLOCKS_MAX: u64 = 1 << 21;
+/// Most source symbols of a session at a receiver: each costs a bit while its block is under way. 2^30 are 1.5 TB.
+pub const SYMBOLS_MAX: u64 = 1 << 30;
 
 /// All that was announced.
 #[derive(Debug, Default)]
@@ -27,6 +28,7 @@ pub struct Catalogue {
     segmented: BTreeMap<SegmentKey, FileIndex>,
     codecs: Codecs,
     blocks: u64,
+    symbols: u64,
     /// Objects that the files announced will have.
     places: usize,
     awaiting_fti: usize,
@@ -66,7 +68,7 @@ pub enum FileOutcome {
     Done,
     /// Whole, but its digest is wrong.
     Mismatch,
-    /// The store cannot hold it.
+    /// The store cannot hold it, or it was not described whole.
     Refused,
 }
 
@@ -77,7 +79,7 @@ pub struct ObjectState {
     pub partition: Partition,
     /// n of a block of k symbols is asked of it.
     pub codec: std::sync::Arc<dyn headwater_fec::BlockCodec>,
-    pub blocks: Vec<Option<Box<BlockState>>>,
+    pub blocks: Vec<Block>,
     /// What the sender promised of its blocks; empty when it did not.
     pub promised: Vec<ShortDigest>,
     /// What the blocks done turned out to be.
@@ -93,10 +95,20 @@ pub enum Refusal {
     ContentEncoding(String),
     #[error("its coding is not supported: {0}")]
     Coding(String),
-    #[error("it has more blocks than a receiver can keep account of ({BLOCKS_MAX})")]
+    #[error(
+        "it has more blocks or symbols than a receiver can keep account of ({BLOCKS_MAX}, {SYMBOLS_MAX})"
+    )]
     TooManyBlocks,
+    #[error("the session has more objects than a receiver takes ({OBJECTS_MAX})")]
+    TooManyObjects,
     #[error("the segments of the file contradict one another")]
     Segments,
+    #[error("the file it belongs to was refused")]
+    FileRefused,
+    #[error("{0}")]
+    Store(StoreError),
+    #[error("its coding cannot be read: {0}")]
+    NoCoding(#[from] FdtError),
     #[error("its length differs from its transfer length")]
     Length,
 }
@@ -133,25 +145,36 @@ impl Catalogue {
         self.awaiting_fti > 0
     }
 
-    pub fn await_fti(&mut self, file: File) {
-        self.awaiting_fti += 1;
-        self.by_toi.insert(file.toi, Announced::AwaitsFti(Box::new(file)));
+    /// Keeps an entry whose coding EXT_FTI will tell. What only our own senders write is left out: they tell the coding
+    /// in the FDT, and an entry must not cost more than its name.
+    pub fn await_fti(&mut self, entry: &File) -> Result<(), Refusal> {
+        RelativePath::from_content_location(&entry.content_location)?;
+        let kept = File {
+            toi: entry.toi,
+            content_location: entry.content_location.clone(),
+            content_length: entry.content_length,
+            content_md5: entry.content_md5,
+            ..File::default()
+        };
+        if self.by_toi.insert(entry.toi, Announced::AwaitsFti(Box::new(kept))).is_none() {
+            self.awaiting_fti += 1;
+        }
+        Ok(())
     }
 
-    /// Whether an object was announced with these parameters.
-    pub fn agrees(&self, toi: u128, fti: Option<Fti>) -> bool {
-        match self.by_toi.get(&toi) {
-            Some(Announced::Object(index)) => fti.is_none_or(|fti| fti == self.objects[index.0].fti),
-            _ => true,
-        }
+    /// Whether an entry says of its object what an earlier one said, if there was one.
+    pub fn agrees(&self, entry: &File, fti: Option<Fti>) -> bool {
+        let Some(Announced::Object(index)) = self.by_toi.get(&entry.toi) else { return true };
+        let object = &self.objects[index.0];
+        let file = &self.files[object.file.0];
+        let name = entry.headwater.segment.as_ref().map_or(&entry.content_location, |segment| &segment.file);
+        fti.is_none_or(|fti| fti == object.fti)
+            && entry.headwater.digest == file.digest
+            && RelativePath::from_content_location(name).as_ref() == Ok(&file.spec.path)
     }
 
     /// Takes an entry of the FDT in.
     pub fn admit(&mut self, entry: &File, fti: Fti) -> Result<Admitted, Refusal> {
-        if let Some(encoding) = entry.content_encoding.as_deref().filter(|name| !matches!(*name, "" | "null"))
-        {
-            return Err(Refusal::ContentEncoding(encoding.to_owned()));
-        }
         let length = fti.transfer_length();
         if entry.content_length.is_some_and(|content| content != length) {
             return Err(Refusal::Length);
@@ -159,7 +182,7 @@ impl Catalogue {
         let codec = self.codecs.of(&fti).map_err(|error| Refusal::Coding(error.to_string()))?;
         let partition = partition_of(&fti).map_err(|error| Refusal::Coding(error.to_string()))?;
         let blocks = u64::from(partition.blocks());
-        if self.blocks + blocks > BLOCKS_MAX {
+        if self.blocks + blocks > BLOCKS_MAX || self.symbols + partition.symbols() > SYMBOLS_MAX {
             return Err(Refusal::TooManyBlocks);
         }
         let promised = promised(entry, partition)?;
@@ -173,13 +196,14 @@ impl Catalogue {
         state.left = state.left - 1 + blocks;
         state.symbols += partition.symbols();
         self.blocks += blocks;
+        self.symbols += partition.symbols();
         let count = usize::try_from(blocks).expect("within BLOCKS_MAX");
         self.objects.push(ObjectState {
             file,
             fti,
             partition,
             codec: std::sync::Arc::clone(&codec),
-            blocks: (0..count).map(|_| None).collect(),
+            blocks: vec![Block::Unseen; count],
             promised,
             digests: vec![[0; 32]; count],
         });
@@ -209,10 +233,10 @@ impl Catalogue {
             && let Some(file) = self.segmented.get(&key)
         {
             let refused = self.files[file.0].outcome == Some(FileOutcome::Refused);
-            return if refused { Err(Refusal::Segments) } else { Ok((*file, false, segment)) };
+            return if refused { Err(Refusal::FileRefused) } else { Ok((*file, false, segment)) };
         }
         if self.places + count > OBJECTS_MAX {
-            return Err(Refusal::TooManyBlocks);
+            return Err(Refusal::TooManyObjects);
         }
         self.places += count;
         let file = FileIndex(self.files.len());
@@ -236,9 +260,40 @@ impl Catalogue {
         Ok((file, true, segment))
     }
 
-    /// Gives a file up that was admitted just now: its other segments will be refused.
-    pub fn withdraw(&mut self, file: FileIndex) {
-        self.files[file.0].outcome = Some(FileOutcome::Refused);
+    /// Ends a file; its objects are not received any more. Returns the blocks that were waiting for symbols, and the
+    /// slots held by blocks that the store is not at work on, with their symbol size.
+    pub fn end_file(
+        &mut self,
+        file: FileIndex,
+        outcome: FileOutcome,
+    ) -> (u64, Vec<(u16, Vec<StoredRepair>)>) {
+        self.files[file.0].outcome = Some(outcome);
+        let mut open = 0;
+        let mut slots = Vec::new();
+        for object in self.files[file.0].objects.clone().into_iter().flatten() {
+            let object = &mut self.objects[object.0];
+            for block in object.blocks.iter_mut().filter(|block| !matches!(block, Block::Ended)) {
+                // The slots of a block that is being decoded are in use: they stay taken.
+                let finishing = block.under_way().is_some_and(|state| state.is_finishing());
+                let held = block.end();
+                if !finishing {
+                    open += 1;
+                    slots.push((object.partition.symbol_size(), held));
+                }
+            }
+        }
+        (open, slots)
+    }
+
+    /// Whether a file is still being received.
+    pub fn is_open(&self, file: FileIndex) -> bool {
+        self.files[file.0].outcome.is_none()
+    }
+
+    /// Files under way some of whose segments were never announced.
+    pub fn with_holes(&self) -> Vec<FileIndex> {
+        let holes = |file: &FileState| file.outcome.is_none() && file.objects.iter().any(Option::is_none);
+        (0..self.files.len()).filter(|index| holes(&self.files[*index])).map(FileIndex).collect()
     }
 
     /// Digests of all blocks of a file in order; complete once nothing is left of it.

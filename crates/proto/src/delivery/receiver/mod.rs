@@ -9,11 +9,11 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_wire::alc;
-use headwater_wire::fdt::{File, Instance};
+use headwater_wire::fdt::{FdtError, File, Instance};
 use headwater_wire::{Fti, PayloadId};
 
-use self::block::{BlockState, Slots, Worth};
-use self::catalogue::{Admitted, Announced, Catalogue, FileOutcome};
+use self::block::{Slots, Worth};
+use self::catalogue::{Admitted, Announced, Catalogue, FileOutcome, Refusal};
 use self::pending::{Pending, PendingPacket};
 use super::digest::{file_digest, short};
 use super::fdt::{Assembly, Progress};
@@ -22,15 +22,19 @@ use crate::control::{Arrival, Membership, ReceiverControl, Reception};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
-pub use self::catalogue::BLOCKS_MAX;
+pub use self::catalogue::{BLOCKS_MAX, SYMBOLS_MAX};
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
 /// Bytes of packets kept while their objects are unknown, by default.
 pub const PENDING_BYTES: usize = 16 << 20;
 /// FDT instances put together at the same time.
 const ASSEMBLIES_MAX: usize = 2;
+/// Versions of FLUTE that are read: RFC 3926 and RFC 6726.
+const FDT_VERSIONS: core::ops::RangeInclusive<u8> = 1..=2;
 /// FDT instances remembered as known.
 const INSTANCES_MAX: usize = 16;
+/// A block that was whole and wrong so often will never be right: the promise or the sender is wrong.
+const STRIKES_MAX: u8 = 8;
 /// A closed session ends when nothing was heard for this long.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
@@ -74,7 +78,7 @@ impl ReceiverConfig {
 
 /// The receiving end of a session.
 ///
-/// Memory, beside the store: one bit per source symbol of the blocks under way, 8 bytes per repair symbol held, 50
+/// Memory, beside the store: one bit per source symbol of the blocks under way, 8 bytes per repair symbol held, 64
 /// bytes per block (at most [`BLOCKS_MAX`]), [`PENDING_BYTES`], and the FDT.
 #[derive(Debug)]
 pub struct Receiver<C, S> {
@@ -210,7 +214,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn on_fdt(&mut self, now: Instant, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
-        let (Some(extension), Some(fti)) = (header.extensions.fdt, header.extensions.fti) else {
+        let known = header.extensions.fdt.filter(|fdt| FDT_VERSIONS.contains(&fdt.version));
+        let (Some(extension), Some(fti)) = (known, header.extensions.fti) else {
             self.stats.dropped.bad_fdt += 1;
             return;
         };
@@ -266,37 +271,63 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
         for entry in &instance.files {
-            let fti = instance.fti(entry).ok();
-            if !self.catalogue.agrees(entry.toi, fti) {
+            let fti = instance.fti(entry);
+            if !self.catalogue.agrees(entry, fti.clone().ok()) {
                 self.stats.dropped.contradiction += 1;
-            } else if self.catalogue.look_up(entry.toi).is_none() && !self.catalogue.is_full() {
-                match fti {
-                    Some(fti) => self.admit(entry, fti),
-                    None => self.catalogue.await_fti(entry.clone()),
-                }
+            } else if self.catalogue.look_up(entry.toi).is_none()
+                && let Err(refusal) = self.announce(now, entry, instance.content_encoding(entry), fti)
+            {
+                self.refuse(entry, refusal.to_string());
             }
         }
         self.complete |= instance.complete;
-        self.replay(now);
+        if self.complete {
+            // Nothing more will be described.
+            if !self.catalogue.is_awaiting_fti() {
+                self.pending.clear();
+            }
+            for file in self.catalogue.with_holes() {
+                self.refused += 1;
+                let location = self.catalogue.files[file.0].spec.path.to_string();
+                let reason = "not all of its segments are described".to_owned();
+                self.event(ReceiverEvent::FileRefused { location, reason });
+                self.end_file(file, FileOutcome::Refused);
+            }
+        }
     }
 
-    fn admit(&mut self, entry: &File, fti: Fti) {
-        let admitted = match self.catalogue.admit(entry, fti) {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                self.refuse(entry, refusal.to_string());
-                return;
-            }
-        };
-        let Admitted { object, object_spec, new_file } = admitted;
+    /// Takes in an entry that is new.
+    fn announce(
+        &mut self,
+        now: Instant,
+        entry: &File,
+        content_encoding: Option<&str>,
+        fti: Result<Fti, FdtError>,
+    ) -> Result<(), Refusal> {
+        if self.catalogue.is_full() {
+            return Err(Refusal::TooManyObjects);
+        }
+        if let Some(encoding) = content_encoding {
+            return Err(Refusal::ContentEncoding(encoding.to_owned()));
+        }
+        match (fti, self.pending.fti(entry.toi)) {
+            (Ok(fti), _) | (Err(FdtError::Missing(_)), Some(fti)) => self.admit(now, entry, fti),
+            // EXT_FTI of its packets will tell.
+            (Err(FdtError::Missing(_)), None) => self.catalogue.await_fti(entry),
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    fn admit(&mut self, now: Instant, entry: &File, fti: Fti) -> Result<(), Refusal> {
+        let Admitted { object, object_spec, new_file } = self.catalogue.admit(entry, fti)?;
         let file = object_spec.file;
         if let Some(file) = new_file {
             let spec = &self.catalogue.files[file.0].spec;
             let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
             if let Err(error) = self.store.create_file(file, spec) {
-                self.catalogue.withdraw(file);
-                self.refuse(entry, error.to_string());
-                return;
+                // Not counted as open yet: nothing to give back.
+                let _nothing = self.catalogue.end_file(file, FileOutcome::Refused);
+                return Err(Refusal::Store(error));
             }
             self.open_files += 1;
             self.event(event);
@@ -304,51 +335,52 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.open_blocks += u64::from(object_spec.partition.blocks());
         self.store.create_object(object, &object_spec);
         self.finish_file_if_whole(file);
+        // Packets that came before the FDT.
+        for (packet, payload) in self.pending.take(entry.toi).iter() {
+            self.put_packet(now, object, packet, payload);
+        }
+        Ok(())
     }
 
     fn refuse(&mut self, entry: &File, reason: String) {
         self.refused += 1;
         self.catalogue.refuse(entry.toi);
+        let _dropped = self.pending.take(entry.toi);
         self.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
     }
 
-    /// Gives packets that came before the FDT another chance.
-    fn replay(&mut self, now: Instant) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let pending = self.pending.take();
-        for (packet, payload) in pending.iter() {
-            self.on_known_or_pending(now, packet, payload);
-        }
-    }
-
     fn on_symbol(&mut self, now: Instant, toi: u128, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
-        if let Some(fti) = header.extensions.fti
+        let fti = header.extensions.fti;
+        if let Some(fti) = fti
             && let Some(Announced::AwaitsFti(entry)) = self.catalogue.look_up(toi)
         {
             let entry = entry.clone();
-            self.admit(&entry, fti);
-        }
-        self.on_known_or_pending(now, PendingPacket { toi, codepoint: header.codepoint, id }, payload);
-    }
-
-    fn on_known_or_pending(&mut self, now: Instant, packet: PendingPacket, payload: &[u8]) {
-        match self.catalogue.look_up(packet.toi) {
-            Some(Announced::Object(object)) => {
-                let object = *object;
-                if self.catalogue.objects[object.0].fti.encoding_id().codepoint() == packet.codepoint {
-                    self.put_symbol(now, object, packet.id, payload);
-                } else {
-                    self.stats.dropped.bad_symbol += 1;
-                }
+            if let Err(refusal) = self.admit(now, &entry, fti) {
+                self.refuse(&entry, refusal.to_string());
             }
+        }
+        let packet = PendingPacket { toi, codepoint: header.codepoint, id };
+        match self.catalogue.look_up(toi) {
+            Some(Announced::Object(object)) => self.put_packet(now, *object, packet, payload),
             Some(Announced::Refused) => self.stats.dropped.refused += 1,
             Some(Announced::AwaitsFti(_)) | None => {
-                if !self.pending.push(packet, payload) {
+                let awaited = !self.complete || self.catalogue.is_awaiting_fti();
+                if !awaited || !self.pending.push(packet, fti, payload) {
                     self.stats.dropped.unknown_object += 1;
                 }
             }
+        }
+    }
+
+    fn put_packet(&mut self, now: Instant, object: ObjectIndex, packet: PendingPacket, payload: &[u8]) {
+        let state = &self.catalogue.objects[object.0];
+        let outcome = self.catalogue.files[state.file.0].outcome;
+        if outcome.is_some_and(|outcome| outcome != FileOutcome::Done) {
+            self.stats.dropped.refused += 1;
+        } else if state.fti.encoding_id().codepoint() == packet.codepoint {
+            self.put_symbol(now, object, packet.id, payload);
+        } else {
+            self.stats.dropped.bad_symbol += 1;
         }
     }
 
@@ -359,15 +391,17 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             return;
         };
         let size = usize::from(object.partition.symbol_size());
-        let rest = spec.bytes.saturating_sub(u64::from(id.esi) * size as u64);
         // Only the object's last source symbol may travel without its padding.
-        let length_fits = payload.len() == size || (id.esi < spec.symbols && payload.len() as u64 == rest);
+        let bytes = usize::from(spec.symbol_bytes(id.esi, object.partition.symbol_size()));
+        let length_fits = payload.len() == size || (bytes > 0 && payload.len() == bytes);
         if !length_fits || id.esi >= object.codec.esi_end(spec.symbols) {
             self.stats.dropped.bad_symbol += 1;
             return;
         }
-        let block =
-            object.blocks[id.sbn as usize].get_or_insert_with(|| Box::new(BlockState::new(spec.symbols)));
+        let Some(block) = object.blocks[id.sbn as usize].open(spec.symbols) else {
+            self.stats.surplus += 1;
+            return;
+        };
         match block.worth(id.esi) {
             Worth::Duplicate => self.stats.duplicates += 1,
             Worth::Surplus => self.stats.surplus += 1,
@@ -394,7 +428,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn finish_block(&mut self, index: ObjectIndex, sbn: u32) {
-        let Some(block) = self.catalogue.objects[index.0].blocks[sbn as usize].as_mut() else { return };
+        let Some(block) = self.catalogue.objects[index.0].blocks[sbn as usize].under_way() else { return };
         let (missing, repairs) = block.start_finishing();
         self.open_blocks -= 1;
         self.jobs += 1;
@@ -423,16 +457,17 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     fn block_done(&mut self, object: ObjectIndex, sbn: u32) {
         let state = &mut self.catalogue.objects[object.0];
-        let Some(block) = state.blocks[sbn as usize].as_mut() else { return };
-        let repairs = block.done();
-        self.slots.entry(state.partition.symbol_size()).or_default().give_back(&repairs);
         let file = state.file;
-        self.catalogue.files[file.0].left -= 1;
-        self.finish_file_if_whole(file);
+        let repairs = state.blocks[sbn as usize].end();
+        self.slots.entry(state.partition.symbol_size()).or_default().give_back(&repairs);
+        if self.catalogue.is_open(file) {
+            self.catalogue.files[file.0].left -= 1;
+            self.finish_file_if_whole(file);
+        }
     }
 
     fn block_needs_more(&mut self, object: ObjectIndex, sbn: u32) {
-        let Some(block) = self.catalogue.objects[object.0].blocks[sbn as usize].as_mut() else { return };
+        let Some(block) = self.catalogue.objects[object.0].blocks[sbn as usize].under_way() else { return };
         block.needs_more();
         self.open_blocks += 1;
         if block.is_ready() {
@@ -441,13 +476,17 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn block_mismatched(&mut self, object: ObjectIndex, sbn: u32) {
-        let state = &mut self.catalogue.objects[object.0];
-        let Some(block) = state.blocks[sbn as usize].as_mut() else { return };
-        let (repairs, dropped) = block.mismatched();
-        self.slots.entry(state.partition.symbol_size()).or_default().give_back(&repairs);
-        self.catalogue.files[state.file.0].symbols_held -= u64::from(dropped);
         self.stats.blocks_discarded += 1;
+        let state = &mut self.catalogue.objects[object.0];
+        let Some(block) = state.blocks[sbn as usize].under_way() else { return };
+        let (repairs, dropped) = block.mismatched();
+        let (strikes, file) = (block.strikes(), state.file);
+        self.slots.entry(state.partition.symbol_size()).or_default().give_back(&repairs);
+        self.catalogue.files[file.0].symbols_held -= u64::from(dropped);
         self.open_blocks += 1;
+        if strikes >= STRIKES_MAX {
+            self.end_file(file, FileOutcome::Mismatch);
+        }
     }
 
     fn finish_file_if_whole(&mut self, index: FileIndex) {
@@ -466,17 +505,24 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn end_file(&mut self, file: FileIndex, outcome: FileOutcome) {
-        let state = &mut self.catalogue.files[file.0];
-        if state.outcome.replace(outcome).is_some() {
+        if !self.catalogue.is_open(file) {
             return;
         }
-        let digest = state.digest;
+        let (open_blocks, slots) = self.catalogue.end_file(file, outcome);
+        self.open_blocks -= open_blocks;
         self.open_files -= 1;
-        self.event(if outcome == FileOutcome::Done {
-            ReceiverEvent::FileCompleted { file, digest }
-        } else {
-            ReceiverEvent::FileMismatch { file }
-        });
+        for (symbol_size, repairs) in slots {
+            self.slots.entry(symbol_size).or_default().give_back(&repairs);
+        }
+        match outcome {
+            FileOutcome::Done => {
+                let digest = self.catalogue.files[file.0].digest;
+                self.event(ReceiverEvent::FileCompleted { file, digest });
+            }
+            FileOutcome::Mismatch => self.event(ReceiverEvent::FileMismatch { file }),
+            // Told with the reason by whoever refused it.
+            FileOutcome::Refused => {}
+        }
     }
 
     fn fail(&mut self, error: StoreError) {
@@ -492,7 +538,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             if described && self.open_files == 0 {
                 self.end(ReceiverEvent::SessionCompleted { refused: self.refused });
             } else if self.close_deadline().is_some_and(|at| at <= now) {
-                let all_done = self.open_files == 0 && !self.catalogue.files.is_empty();
+                let all_done = self.open_files == 0
+                    && !self.catalogue.files.is_empty()
+                    && !self.catalogue.is_awaiting_fti();
                 self.end(if all_done {
                     ReceiverEvent::SessionCompleted { refused: self.refused }
                 } else {

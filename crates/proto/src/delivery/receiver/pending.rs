@@ -1,6 +1,8 @@
 //! Packets of objects that no FDT has described yet.
 
-use headwater_wire::PayloadId;
+use std::collections::BTreeMap;
+
+use headwater_wire::{Fti, PayloadId};
 
 /// What a packet costs beside its payload, in bytes.
 const ENTRY_BYTES: usize = 64;
@@ -13,39 +15,65 @@ pub struct PendingPacket {
     pub id: PayloadId,
 }
 
-/// Packets kept until the FDT comes, oldest first. Bound: `bytes_max`, payloads and entries together.
+/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together.
 #[derive(Debug)]
 pub struct Pending {
+    objects: BTreeMap<u128, PendingObject>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+/// The packets of one object, oldest first.
+#[derive(Debug, Default)]
+pub struct PendingObject {
+    /// From the first packet with EXT_FTI.
+    fti: Option<Fti>,
     entries: Vec<(PendingPacket, usize)>,
     payloads: Vec<u8>,
-    bytes_max: usize,
+    bytes: usize,
 }
 
 impl Pending {
     pub fn new(bytes_max: usize) -> Self {
-        Self { entries: Vec::new(), payloads: Vec::new(), bytes_max }
+        Self { objects: BTreeMap::new(), bytes: 0, bytes_max }
     }
 
     /// Keeps a packet; false when there is no room.
-    pub fn push(&mut self, packet: PendingPacket, payload: &[u8]) -> bool {
-        let bytes = self.payloads.len() + payload.len() + (self.entries.len() + 1) * ENTRY_BYTES;
-        let fits = bytes <= self.bytes_max;
+    pub fn push(&mut self, packet: PendingPacket, fti: Option<Fti>, payload: &[u8]) -> bool {
+        // An object costs as much as a few packets.
+        let new_object = if self.objects.contains_key(&packet.toi) { 0 } else { 3 * ENTRY_BYTES };
+        let bytes = payload.len() + ENTRY_BYTES + new_object;
+        let fits = self.bytes + bytes <= self.bytes_max;
         if fits {
-            self.entries.push((packet, payload.len()));
-            self.payloads.extend_from_slice(payload);
+            self.bytes += bytes;
+            let object = self.objects.entry(packet.toi).or_default();
+            object.bytes += bytes;
+            object.fti = object.fti.or(fti);
+            object.entries.push((packet, payload.len()));
+            object.payloads.extend_from_slice(payload);
         }
         fits
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// What EXT_FTI said of an object.
+    pub fn fti(&self, toi: u128) -> Option<Fti> {
+        self.objects.get(&toi)?.fti
     }
 
-    /// Takes all packets out; those still wanted may be pushed to what is left.
-    pub fn take(&mut self) -> Self {
-        core::mem::replace(self, Self::new(self.bytes_max))
+    /// Takes the packets of an object out.
+    pub fn take(&mut self, toi: u128) -> PendingObject {
+        let object = self.objects.remove(&toi).unwrap_or_default();
+        self.bytes -= object.bytes;
+        object
     }
 
+    /// Drops all packets.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.bytes_max);
+    }
+}
+
+impl PendingObject {
     /// The packets in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (PendingPacket, &[u8])> {
         let mut start = 0;
@@ -62,12 +90,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_holds_for_empty_payloads_too() {
+    fn the_bound_holds_for_empty_payloads_too_and_room_comes_back() {
         let mut pending = Pending::new(1_000);
-        let packet = PendingPacket { toi: 1, codepoint: 0, id: PayloadId { sbn: 0, esi: 0 } };
-        let kept = (0..100).filter(|_| pending.push(packet, &[])).count();
-        assert_eq!(kept, 1_000 / ENTRY_BYTES);
-        let taken = pending.take();
-        assert_eq!((taken.iter().count(), pending.is_empty()), (kept, true));
+        let packet = |toi| PendingPacket { toi, codepoint: 0, id: PayloadId { sbn: 0, esi: 0 } };
+        assert_eq!((0..100).filter(|_| pending.push(packet(1), None, &[])).count(), 12);
+        assert!(!pending.push(packet(2), None, &[]));
+        assert_eq!(pending.take(1).iter().count(), 12);
+        assert_eq!(pending.bytes, 0);
+        assert!(pending.push(packet(2), None, &[0; 700]));
     }
 }
