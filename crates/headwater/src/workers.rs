@@ -2,7 +2,7 @@
 
 use std::thread::available_parallelism;
 
-/// Most worker threads of a session: each decoding one takes 4.2 blocks of memory.
+/// Most worker threads of a session: each decoding one takes 3 to 6.3 blocks of memory.
 const WORKERS_MAX: usize = 4;
 
 /// Worker threads of a session: one per processor, at least 1 and at most 4.

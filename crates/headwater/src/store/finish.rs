@@ -33,7 +33,7 @@ impl Job {
     }
 }
 
-/// Memory: the block, its repair symbols, and what the code takes to decode: RaptorQ 4.2 blocks in all.
+/// Memory: the block, its repair symbols, and what the code takes to decode: RaptorQ 3 blocks in all at small loss, up to 6.3.
 fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result<StoreReport, StoreError> {
     let block = object.block(job.sbn);
     let length = u64::from(block.symbols).saturating_mul(object.symbol_bytes() as u64);
