@@ -86,7 +86,8 @@ impl Events {
         if let Some(log) = &mut self.log
             && log.failed.is_none()
         {
-            log.failed = log.file.write_all(&self.buffer).err();
+            // Each record at once: whoever follows the log, or looks at it after a crash, finds whole records.
+            log.failed = log.file.write_all(&self.buffer).and_then(|()| log.file.flush()).err();
         }
     }
 }

@@ -137,12 +137,14 @@ impl<'a> MakeWriter<'a> for Log {
 struct LogLine<'a>(&'a MultiProgress);
 
 impl Write for LogLine<'_> {
+    /// A log that nobody can read any more is no reason to stop: what cannot be written is dropped.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| io::stderr().write(bytes))
+        let _unread = self.0.suspend(|| io::stderr().write_all(bytes));
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ mod view;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use headwater::net::OpenError;
 use headwater::{
     IncompleteReason, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
     ReceiveUpdate,
@@ -28,9 +29,22 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let session = open(args, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater receive")?;
     let outcome = transfer(args, session, &screen, &mut events);
-    events.finish()?;
-    capture.map_or(Ok(()), Capture::finish)?;
-    outcome
+    settle(outcome, events, capture)
+}
+
+/// Ends the event log and the capture. What the transfer came to counts more than a log that could not be written.
+pub fn settle(
+    outcome: Result<Exit, Failure>,
+    events: Events,
+    capture: Option<Capture>,
+) -> Result<Exit, Failure> {
+    let logs = [events.finish(), capture.map_or(Ok(()), Capture::finish)];
+    let failed = logs.into_iter().filter_map(Result::err);
+    if outcome.is_err() {
+        failed.for_each(|failure| tracing::error!("{}", failure.chain()));
+        return outcome;
+    }
+    failed.fold(outcome, |outcome, failure| outcome.and(Err(failure)))
 }
 
 fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession, Failure> {
@@ -194,6 +208,7 @@ fn receiving_failed(args: &ReceiveArgs, error: ReceiveError) -> Failure {
 /// Gives an error of a receiver its exit code.
 pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
     let exit = match &error {
+        ReceiveError::Open(OpenError::SourceFamily { .. }) => Exit::Usage,
         ReceiveError::Interface(_) | ReceiveError::Open(_) | ReceiveError::Network { .. } => Exit::Network,
         ReceiveError::Channels(_) | ReceiveError::Loss(_) => Exit::Usage,
         ReceiveError::Store(_) => Exit::Disk,

@@ -1,5 +1,6 @@
 //! What a receiver shows on standard error.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
@@ -16,7 +17,8 @@ const BARS_MAX: usize = 8;
 pub struct View<'a> {
     screen: &'a Screen,
     out: String,
-    names: Vec<String>,
+    /// By file; refused ones have none.
+    names: BTreeMap<usize, String>,
     bars: Vec<ProgressBar>,
     total: ProgressBar,
 }
@@ -24,7 +26,7 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     pub fn new(args: &ReceiveArgs, screen: &'a Screen) -> Self {
         let out = args.out.display().to_string();
-        Self { screen, out, names: Vec::new(), bars: Vec::new(), total: screen.bar("waiting", 1) }
+        Self { screen, out, names: BTreeMap::new(), bars: Vec::new(), total: screen.bar("waiting", 1) }
     }
 
     pub fn show(&mut self, update: &ReceiveUpdate) {
@@ -34,13 +36,16 @@ impl<'a> View<'a> {
                 self.total.set_prefix("receiving");
                 self.screen.say(&format!("session {tsi} from {source}"));
             }
-            ReceiveUpdate::FileAnnounced { path, .. } => self.names.push(path.to_string()),
+            ReceiveUpdate::FileAnnounced { file, path, .. } => {
+                self.names.insert(*file, path.to_string());
+            }
             ReceiveUpdate::FileRefused { location, reason } => {
                 // The name is whatever the sender wrote: shown, never obeyed by the terminal.
                 tracing::warn!("{:?} is not received: {reason}", location);
             }
-            ReceiveUpdate::FileCompleted { path, bytes, .. } => {
-                self.screen.say(&format!("{path}: {}, verified", Size(*bytes)));
+            ReceiveUpdate::FileCompleted { path, bytes, digest, .. } => {
+                let verdict = if digest.is_some() { "verified" } else { "whole" };
+                self.screen.say(&format!("{path}: {}, {verdict}", Size(*bytes)));
             }
             ReceiveUpdate::FileMismatch { path, .. } => {
                 tracing::error!("{path}: not what its sender promised, discarded");
@@ -73,7 +78,7 @@ impl<'a> View<'a> {
     fn files(&mut self, progress: &ReceiveProgress) {
         for (index, file) in progress.files.iter().enumerate() {
             if self.bars.len() <= index {
-                let name = self.names.get(index).map_or("", String::as_str);
+                let name = self.names.get(&index).map_or("", String::as_str);
                 self.bars.push(self.screen.bar(name, file.symbols));
             }
             let bar = &self.bars[index];

@@ -3,6 +3,10 @@
 mod dry_run;
 mod view;
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, PrepareError, SendEnd, SendError, SendOptions, SendOutcome, SendProgress,
     SendSession, SendUpdate, prepare,
@@ -25,6 +29,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     for skipped in files.skipped() {
         tracing::warn!("'{}' is {} and is not sent", skipped.path.display(), skipped.kind);
     }
+    keep_sources(&files, [&args.output.pcap, &args.output.events])?;
     // A dry run leaves no capture behind, not even an empty one.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
     let session = open(args, files, capture.as_ref())?;
@@ -34,9 +39,20 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         return events.finish().map(|()| Exit::Ok);
     }
     let outcome = transfer(args, session, &screen, &mut events);
-    events.finish()?;
-    capture.map_or(Ok(()), Capture::finish)?;
-    outcome
+    crate::receive::settle(outcome, events, capture)
+}
+
+/// Refuses to write a log or a capture over a file that is to be sent.
+fn keep_sources(files: &FileSet, targets: [&Option<PathBuf>; 2]) -> Result<(), Failure> {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    for target in targets.into_iter().flatten() {
+        let Some(taken) = identity(target) else { continue };
+        if files.files().iter().any(|file| identity(&file.path) == Some(taken)) {
+            let reason = format!("'{}' is among the files to send; write it elsewhere", target.display());
+            return Err(Failure::new(Exit::Usage, reason));
+        }
+    }
+    Ok(())
 }
 
 fn open(args: &SendArgs, files: FileSet, capture: Option<&Capture>) -> Result<SendSession, Failure> {
@@ -144,10 +160,13 @@ fn sending_failed(args: &SendArgs, error: SendError) -> Failure {
 /// Gives an error of a sender its exit code.
 pub fn failure(tried: &str, error: SendError) -> Failure {
     let exit = match &error {
+        SendError::Open(OpenError::CodePoint(_) | OpenError::SourceFamily { .. }) => Exit::Usage,
         SendError::Interface(_) | SendError::Open(_) | SendError::Network { .. } => Exit::Network,
-        SendError::Channels(_) | SendError::Option { .. } | SendError::Plan(_) | SendError::Fdt(_) => {
-            Exit::Usage
-        }
+        SendError::Mtu { .. }
+        | SendError::Channels(_)
+        | SendError::Option { .. }
+        | SendError::Plan(_)
+        | SendError::Fdt(_) => Exit::Usage,
         SendError::Source(_) => Exit::Disk,
         SendError::Memory { .. } => Exit::Other,
     };

@@ -173,3 +173,19 @@ fn a_transfer_goes_on_when_nobody_reads_its_events() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn a_log_that_nobody_reads_does_not_end_a_transfer() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a");
+    fs::write(&file, "content").unwrap();
+    // Every line on it fails with "no space left".
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let group = group();
+    let mut command = headwater();
+    command
+        .args(["send", "-v", "--interface", "lo", "--passes", "1", "--group", &group])
+        .arg(&file)
+        .stderr(full);
+    assert_eq!(command.status().unwrap().code(), Some(0));
+}

@@ -100,3 +100,43 @@ fn a_dry_run_plans_and_sends_nothing() {
     assert_eq!((json[0]["symbols"].as_u64(), json[0]["pass_time"].as_u64()), (Some(73), Some(831)));
     assert_eq!((json[0]["tsi"].as_u64(), json[0]["files"].as_u64()), (Some(77), Some(2)));
 }
+
+#[test]
+fn a_log_or_capture_never_overwrites_what_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("precious");
+    fs::write(&file, "content").unwrap();
+    let path = file.to_str().unwrap();
+    for option in ["--pcap", "--events"] {
+        fails(
+            &["send", "--interface", "lo", "--passes", "1", option, path, path],
+            2,
+            &["among the files to send"],
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+    }
+}
+
+#[test]
+fn symbols_that_do_not_fit_the_mtu_are_refused_before_anything_is_read() {
+    // The loopback interface takes them, so any other that is up does for the test.
+    let interfaces = headwater::net::Interface::list().unwrap();
+    let narrow = |one: &&headwater::net::Interface| {
+        one.up && one.ipv4.is_some() && one.mtu().is_some_and(|mtu| mtu < 8_900)
+    };
+    let Some(interface) = interfaces.iter().find(narrow) else {
+        eprintln!("no interface here has an MTU below 8900: nothing to test");
+        return;
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let args = ["send", "--interface", &interface.name, "--symbol-size", "8880", "--dry-run", path];
+    fails(&args, 2, &["does not fit the MTU"]);
+}
+
+#[test]
+fn a_source_of_the_other_family_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    fails(&["receive", "--interface", "lo", "--source", "::1", "--out", out], 2, &["::1"]);
+}

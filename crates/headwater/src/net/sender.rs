@@ -21,7 +21,7 @@ use super::send_error::{SendError, is_segmentation_refusal};
 const PAYLOAD_BYTES_MAX: usize = 65_507;
 /// A differentiated services code point has 6 bits (RFC 2474).
 const DSCP_MAX: u8 = 63;
-/// How long a full send buffer may stay full before sending fails.
+/// How long a full send buffer may stay as full as it is before sending fails.
 const STALL_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// How a sending socket is opened.
@@ -279,11 +279,20 @@ impl SenderSocket {
 
     fn wait_for_room(&mut self) -> io::Result<()> {
         self.counters.waits += 1;
-        let mut fds = [PollFd::new(&self.endpoint, PollFlags::OUT)];
-        match poll(&mut fds, Some(&STALL_MAX)) {
-            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
+        let mut waiting = super::sys::unsent_bytes(self.endpoint.as_fd())?;
+        loop {
+            let mut fds = [PollFd::new(&self.endpoint, PollFlags::OUT)];
+            match poll(&mut fds, Some(&STALL_MAX)) {
+                Ok(0) => {}
+                Ok(_) | Err(Errno::INTR) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+            // The kernel tells of room when half of the buffer is free: on a slow link that takes seconds.
+            let left = super::sys::unsent_bytes(self.endpoint.as_fd())?;
+            if left >= waiting {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            waiting = left;
         }
     }
 

@@ -1,5 +1,5 @@
 //! Socket options that neither `rustix`, `socket2` nor `nix` wrap.
-#![expect(unsafe_code, reason = "setsockopt and getsockopt with structures that no safe crate offers")]
+#![expect(unsafe_code, reason = "setsockopt, getsockopt and ioctl with structures that no safe crate offers")]
 
 use std::io;
 use std::mem::size_of;
@@ -96,4 +96,18 @@ pub(super) fn messages_dropped(fd: BorrowedFd<'_>) -> io::Result<u32> {
 
 fn checked(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Bytes in a socket's send buffer that have not left it (`SIOCOUTQ`), bookkeeping included.
+///
+/// # Errors
+/// What `ioctl` says.
+pub(super) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one int, and `bytes` is one that outlives the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }

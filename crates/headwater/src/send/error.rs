@@ -80,6 +80,19 @@ pub enum SendError {
         /// What is possible.
         range: &'static str,
     },
+    /// The symbols asked for are longer than the interface can send.
+    #[error(
+        "a packet with a symbol of {symbol_size} bytes does not fit the MTU of {interface}, {mtu} bytes; leave the size to \
+         the MTU, or raise it"
+    )]
+    Mtu {
+        /// Bytes of a symbol.
+        symbol_size: u16,
+        /// Bytes of the longest IP packet.
+        mtu: u32,
+        /// The interface.
+        interface: String,
+    },
     /// One session cannot carry the files.
     #[error(transparent)]
     Plan(#[from] PlanError),

@@ -53,6 +53,9 @@ impl SendSession {
         let socket = open_socket(&options)?;
         let fitting = || symbol_size_for(socket.interface().mtu(), options.group.is_ipv6());
         let symbol_size = options.symbol_size.unwrap_or_else(fitting);
+        if let Some(mtu) = socket.interface().mtu().filter(|mtu| packet_bytes(symbol_size, &options) > *mtu) {
+            return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
+        }
         let config =
             PlanConfig { scheme: options.scheme, symbol_size, order: options.congestion_control.order() };
         let plan = SessionPlan::new(files.to_send(), config)?;
@@ -239,6 +242,12 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
         return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
     }
     Ok(())
+}
+
+/// The IP packet that carries a symbol.
+fn packet_bytes(symbol_size: u16, options: &SendOptions) -> u32 {
+    let ip_bytes = if options.group.is_ipv6() { 40 } else { 20 };
+    ip_bytes + UDP_BYTES + HEADER_BYTES + u32::from(symbol_size)
 }
 
 /// The symbol size that a path of this MTU takes, unknown counting as 1500: never above the default, a multiple of 64

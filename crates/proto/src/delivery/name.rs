@@ -125,7 +125,11 @@ fn check_component(component: &str) -> Result<(), NameError> {
     if component.len() > COMPONENT_BYTES_MAX {
         return Err(NameError::TooLong(component.len()));
     }
-    let refused = |c: char| c.is_control() || matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|');
+    let separates = |c: char| matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|');
+    // Marks that turn the direction of text make a name look like another one.
+    let turns =
+        |c: char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let refused = |c: char| c.is_control() || separates(c) || turns(c);
     if let Some(c) = component.chars().find(|c| refused(*c)) {
         return Err(NameError::Character(c));
     }
@@ -219,6 +223,7 @@ mod tests {
             "a/.headwater-",
             "x.",
             "x ",
+            "a%E2%80%AEtxt.exe",
             "%zz",
             "%4",
             "%FF",

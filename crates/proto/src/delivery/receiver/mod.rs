@@ -437,9 +437,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     fn on_report(&mut self, now: Instant, report: StoreReport) {
         self.jobs = self.jobs.saturating_sub(1);
+        self.stats.last_progress = now;
         match report {
             StoreReport::BlockDone { object, sbn, digest } => {
-                self.stats.last_progress = now;
                 let state = &mut self.catalogue.objects[object.0];
                 state.digests[sbn as usize] = digest;
                 if state.promised.get(sbn as usize).is_none_or(|promised| *promised == short(&digest)) {
