@@ -21,7 +21,7 @@ Exit codes:
     0  done: every file was sent, or received whole and verified
     1  anything else
     2  usage: an option or a file name is wrong
-    3  network: no such interface, no route, address in use
+    3  network: no such interface, no route, address in use; doctor found a problem
     4  nothing was received before the timeout
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file is not what its sender promised; it was discarded

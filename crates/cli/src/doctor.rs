@@ -13,8 +13,9 @@ use crate::shutdown::Shutdown;
 
 /// Width of the terminal that lines are broken for.
 const COLUMNS: usize = 110;
-/// Where the text of a check begins.
+/// Where the text of a check begins, and that of its advice.
 const INDENT: usize = 24;
+const ADVICE_INDENT: usize = INDENT + 2;
 
 /// Looks, or answers those who look.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
@@ -97,21 +98,21 @@ fn print_check(check: &Check) -> io::Result<()> {
         Verdict::Problem => "PROBLEM",
         other => other.name(),
     };
-    print_line(&format!("{verdict:>8}  {:<13} {}", check.name, wrapped(&check.seen)))?;
+    print_line(&format!("{verdict:>8}  {:<13} {}", check.name, wrapped(&check.seen, INDENT)))?;
     check
         .advice
         .as_deref()
-        .map_or(Ok(()), |advice| print_line(&format!("{:INDENT$}> {}", "", wrapped(advice))))
+        .map_or(Ok(()), |advice| print_line(&format!("{:INDENT$}> {}", "", wrapped(advice, ADVICE_INDENT))))
 }
 
 /// Breaks a long text between words, under its beginning.
-fn wrapped(text: &str) -> String {
+fn wrapped(text: &str, indent: usize) -> String {
     let mut lines = String::new();
     let mut width = 0;
     for word in text.split(' ') {
         let length = word.chars().count();
-        if width > 0 && INDENT + width + 1 + length > COLUMNS {
-            lines.push_str(&format!("\n{:INDENT$}", ""));
+        if width > 0 && indent + width + 1 + length > COLUMNS {
+            lines.push_str(&format!("\n{:indent$}", ""));
             width = 0;
         } else if width > 0 {
             lines.push(' ');
@@ -135,6 +136,9 @@ fn print_summary(report: &Report) -> io::Result<()> {
     let unseen = if unknown == 0 { String::new() } else { format!("; {unknown} could not be told (?)") };
     print_line("")?;
     print_line(&match report.verdict() {
+        Verdict::Problem if number(Verdict::Problem) == 1 => {
+            format!("{found}{unseen}. Multicast does not start before the problem is solved.")
+        }
         Verdict::Problem => format!("{found}{unseen}. Start with the first problem."),
         Verdict::Warning => format!("{found}{unseen}. Nothing here keeps multicast from starting."),
         Verdict::Ok | Verdict::Unknown => {
@@ -145,7 +149,7 @@ fn print_summary(report: &Report) -> io::Result<()> {
 
 fn check_json(check: &Check) -> Value {
     let mut value = json!({
-        "check": check.name,
+        "check": check.name.to_lowercase().replace(' ', "-"),
         "verdict": check.verdict.name(),
         "seen": check.seen,
         "advice": check.advice,
@@ -224,10 +228,10 @@ mod tests {
     #[test]
     fn long_texts_break_between_words() {
         let text = "word ".repeat(40);
-        let lines = wrapped(text.trim_end());
+        let lines = wrapped(text.trim_end(), INDENT);
         assert!(lines.lines().count() > 1);
         assert!(lines.lines().all(|line| line.len() <= COLUMNS && !line.ends_with(' ')), "{lines}");
         assert_eq!(lines.split_whitespace().count(), 40);
-        assert_eq!(wrapped("short"), "short");
+        assert_eq!(wrapped("short", INDENT), "short");
     }
 }

@@ -166,9 +166,12 @@ pub(super) fn reach(group: IpAddr, ttl: u8) -> Check {
             format!("{group} is for protocols of one link: no router passes it on, and switches flood it"),
             "choose another group, such as 239.255.72.87 or ff15::4857",
         ),
-        Scope::Wider if ttl == 1 => Check::ok(NAME, beyond)
-            .with_advice("receivers behind a router: sender and this check with --ttl 32, routers with multicast routing (PIM)"),
-        Scope::Wider => Check::ok(NAME, beyond).with_advice("every router on the way must route multicast (PIM)"),
+        Scope::Wider if ttl == 1 => Check::ok(NAME, beyond).with_advice(
+            "receivers behind a router need a sender with --ttl 32, and multicast routing (PIM) on the way",
+        ),
+        Scope::Wider => {
+            Check::ok(NAME, beyond).with_advice("every router on the way must route multicast (PIM)")
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use headwater_proto::{ChannelId, Ecn};
-use headwater_wire::probe::{Message, Request};
+use headwater_wire::probe::{Message, Request, Seen};
 
 use super::check::Check;
 use super::error_chain;
@@ -43,7 +43,8 @@ fn attempt(channels: &Channels, interface: &Interface, nonce: u64) -> Result<Out
     let mut receiver = ReceiverSocket::open(channels, &options).map_err(|error| error_chain(&error))?;
     receiver.join(ChannelId::BASE).map_err(|error| error_chain(&error))?;
     let request = Request { nonce, sequence: 0, ttl: 0, traffic_class: 0 };
-    let (destination, contents) = (channels.base(), Message::Request(request).emit());
+    // A reply, for those are never answered: a peer on this machine has no part in it.
+    let (destination, contents) = (channels.base(), Message::Reply(request, Seen::default()).emit());
     let run = Run { destination, contents: &contents, segment_bytes: 0, ecn: Ecn::NotCapable };
     sender.send(&[run]).map_err(|error| error_chain(&error))?;
     match comes_back(&mut receiver, &contents) {

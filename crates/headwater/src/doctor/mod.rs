@@ -233,7 +233,9 @@ impl Examination<'_> {
                 self.add(Check::problem("sessions", error.to_string(), "is the interface still up?"));
             }
         }
-        self.add(peers::judge(&asking, channels.base()));
+        let own = if is_ipv4 { interface.ipv4.map(IpAddr::V4) } else { interface.ipv6.map(IpAddr::V6) };
+        let named = own.filter(|_| channels.is_source_specific());
+        self.add(peers::judge(&asking, channels.base(), named));
         if let Some(check) = asking.ok().and_then(|asking| peers::judge_ecn(&asking.peers)) {
             self.add(check);
         }

@@ -202,9 +202,10 @@ impl Peer {
     }
 }
 
-/// Whether anybody answers.
-pub(super) fn judge(asking: &Result<Asking, String>, group: SocketAddr) -> Check {
-    let how = format!("on another machine: headwater doctor --answer --group {group}");
+/// Whether anybody answers. `named`: our address, where peers must name it to hear us.
+pub(super) fn judge(asking: &Result<Asking, String>, group: SocketAddr, named: Option<IpAddr>) -> Check {
+    let source = named.map_or_else(String::new, |source| format!(" --source {source}"));
+    let how = format!("on another machine: headwater doctor --answer --group {group}{source}");
     let asking = match asking {
         Ok(asking) => asking,
         Err(reason) => {
@@ -325,7 +326,7 @@ mod tests {
         let asking = asked(|ecn| Some(46 << 2 | ecn));
         let peer = &asking.peers[0];
         assert_eq!((peer.routers, peer.answers, peer.dscp), (Some(2), 12, Some(46)));
-        let check = judge(&Ok(asking), "239.1.1.1:1".parse().unwrap());
+        let check = judge(&Ok(asking), "239.1.1.1:1".parse().unwrap(), None);
         assert_eq!(check.seen, "192.0.2.7 answered 12 of 12, 2 routers between, DSCP 0 became 46");
         assert_eq!(judge_ecn(&check.peers).unwrap().verdict, Verdict::Ok);
         assert_eq!(judge_ecn(&asked(|_| Some(0)).peers).unwrap().verdict, Verdict::Warning);
@@ -357,9 +358,14 @@ mod tests {
     #[test]
     fn nobody_and_failure_differ() {
         let group = "239.1.1.1:1".parse().unwrap();
-        let nobody = judge(&Ok(asked(|_| None)), group);
+        let nobody = judge(&Ok(asked(|_| None)), group, "192.0.2.1".parse().ok());
         assert_eq!(nobody.verdict, Verdict::Unknown);
-        assert!(nobody.advice.unwrap().contains("headwater doctor --answer --group 239.1.1.1:1"));
-        assert_eq!(judge(&Err("no route".to_owned()), group).verdict, Verdict::Problem);
+        assert!(
+            nobody
+                .advice
+                .unwrap()
+                .contains("headwater doctor --answer --group 239.1.1.1:1 --source 192.0.2.1")
+        );
+        assert_eq!(judge(&Err("no route".to_owned()), group, None).verdict, Verdict::Problem);
     }
 }

@@ -70,7 +70,8 @@ impl ObservedSocket {
     /// What the kernel says.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Observed>> {
         let mut buffers = [IoSliceMut::new(buffer)];
-        let mut control = Vec::with_capacity(CONTROL_BYTES);
+        // On the heap, which is aligned as the kernel's structures are.
+        let mut control = vec![0; CONTROL_BYTES];
         let received = recvmsg::<SockaddrStorage>(
             self.socket.as_raw_fd(),
             &mut buffers,
@@ -86,7 +87,7 @@ impl ObservedSocket {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let mut observed = Observed { bytes: message.bytes, source, ttl: None, traffic_class: None };
-        for said in message.cmsgs()? {
+        for said in message.cmsgs().into_iter().flatten() {
             match said {
                 ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
                     observed.ttl = u8::try_from(ttl).ok();
