@@ -11,7 +11,7 @@ use crate::command::{Run, Running, group, headwater, run};
 /// What a script ends with when the network cannot be set up.
 const NO_NETWORK: i32 = 77;
 /// A pair of namespaces joined by a cable; the other one is entered by `$there`.
-const PAIR: &str = "ip link set dev lo up && ip link add dev left type veth peer name right || exit 77\n\
+const PAIR: &str = "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ip link set dev lo up && ip link add dev left type veth peer name right || exit 77\n\
     unshare --net sleep 30 & other=$!\n\
     while [ \"$(readlink /proc/$other/ns/net)\" = \"$(readlink /proc/$$/ns/net)\" ]; do sleep 0.05; done\n\
     there=\"nsenter --target $other --net\"\n\
@@ -173,13 +173,7 @@ fn a_peer_tells_how_probes_arrive_ipv6() {
 }
 
 fn a_peer_tells_how_probes_arrive(group: &str, peer: &str) {
-    let script = format!(
-        "{PAIR}$there $headwater doctor --answer --json --interface right --group {group} >&2 & answering=$!\n\
-         sleep 0.5; $headwater doctor --json --interface left --group {group} --ttl 9 --wait 100ms; code=$?\n\
-         kill -INT $answering; wait $answering; kill $other; exit $code"
-    );
-    let Some(looked) = in_namespace(&script) else { return };
-    assert_eq!(looked.code, Some(0), "{}{}", looked.stdout, looked.stderr);
+    let Some(looked) = ask_across(group, "") else { return };
     let peers = &check(&looked, "peers")["peers"];
     assert_eq!(peers.as_array().unwrap().len(), 1, "{peers}");
     let found = &peers[0];
@@ -191,14 +185,39 @@ fn a_peer_tells_how_probes_arrive(group: &str, peer: &str) {
 }
 
 #[test]
+fn a_path_that_drops_ecn_is_found_out() {
+    // Classic BPF: what has an ECN bit goes into a device that is down.
+    let drops = "ip link add hole type ifb && tc qdisc add dev left clsact && \
+        tc filter add dev left egress protocol ip prio 1 bpf bytecode '4,48 0 0 15,69 0 1 3,6 0 0 4294967295,6 0 0 0' \
+        action mirred egress redirect dev hole || exit 77\n";
+    let Some(looked) = ask_across("239.255.72.91:7287", drops) else { return };
+    let found = &check(&looked, "peers")["peers"][0];
+    assert_eq!((found["answers"].as_u64(), found["ecn"].as_str()), (Some(3), Some("dropped")));
+    assert_eq!(check(&looked, "ecn")["verdict"], "warning");
+}
+
+/// Looks at one end of a cable while the other one answers, onto standard error.
+fn ask_across(group: &str, set_up: &str) -> Option<Run> {
+    let looked = in_namespace(&format!(
+        "{PAIR}{set_up}$there $headwater doctor --answer --json --interface right --group {group} >&2 & answering=$!\n\
+         sleep 0.5; $headwater doctor --json --interface left --group {group} --ttl 9 --wait 100ms; code=$?\n\
+         kill -INT $answering; wait $answering; kill $other; exit $code"
+    ))?;
+    assert_eq!(looked.code, Some(0), "{}{}", looked.stdout, looked.stderr);
+    Some(looked)
+}
+
+#[test]
 fn a_querier_is_made_to_speak() {
-    let script = format!(
-        "{PAIR}$there sh -c 'ip link add bridge type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 3 && \
-         ip link set dev bridge up && ip link set dev right master bridge' || exit 77\n\
-         $headwater doctor --json --interface left; code=$?; kill $other; exit $code"
-    );
-    let Some(looked) = in_namespace(&script) else { return };
-    let querier = check(&looked, "querier");
-    assert_eq!(querier["verdict"], "ok", "{querier}");
-    assert!(querier["seen"].as_str().unwrap().contains("asks by IGMPv3"), "{querier}");
+    let bridge = "$there sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ip link add bridge type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 3 \
+        mcast_mld_version 2 && ip link set dev bridge up && ip link set dev right master bridge' || exit 77\n";
+    for (group, asks) in [("239.255.72.91:7287", "asks by IGMPv3"), ("[ff15::4858]:7287", "asks by MLDv2")] {
+        let script = format!(
+            "{PAIR}{bridge}$headwater doctor --json --interface left --group {group}; code=$?; kill $other; exit $code"
+        );
+        let Some(looked) = in_namespace(&script) else { return };
+        let querier = check(&looked, "querier");
+        assert_eq!(querier["verdict"], "ok", "{querier}");
+        assert!(querier["seen"].as_str().unwrap().contains(asks), "{querier}");
+    }
 }

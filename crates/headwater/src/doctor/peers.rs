@@ -241,29 +241,36 @@ pub(super) fn judge_ecn(peers: &[Peer]) -> Option<Check> {
     if peers.is_empty() {
         return None;
     }
-    let (mut verdict, mut seen) = (Verdict::Ok, Vec::new());
-    for peer in peers {
-        let (of_this, what) = match peer.ecn_path() {
-            EcnPath::Kept => continue,
-            EcnPath::Untold => (Verdict::Unknown, "does not tell what arrived"),
-            EcnPath::Bleached => (Verdict::Warning, "gets ECN erased (bleached)"),
-            EcnPath::Dropped => (Verdict::Warning, "gets no ECN-capable packets"),
-            EcnPath::Marked => (Verdict::Warning, "gets ECN-capable packets marked as congested"),
-            EcnPath::Mangled => (Verdict::Warning, "gets another ECN field than was sent"),
-        };
-        verdict = verdict.max(of_this);
-        if seen.len() < NAMED_MAX {
-            seen.push(format!("{} {what}", peer.address));
-        }
-    }
-    let seen = seen.join("; ");
+    let faults = peers.iter().filter_map(|peer| Some((peer.address, fault(peer.ecn_path())?)));
+    let faults = faults.take(NAMED_MAX).collect::<Vec<_>>();
+    let Some((_, (verdict, _, advice))) = faults.iter().max_by_key(|(_, (verdict, ..))| *verdict) else {
+        return Some(Check::ok(ECN, "ECT(0), ECT(1) and CE arrive as they were sent"));
+    };
+    let seen = faults.iter().map(|(address, (_, what, _))| format!("{address} {what}"));
+    let seen = seen.collect::<Vec<_>>().join("; ");
     Some(match verdict {
-        Verdict::Ok => Check::ok(ECN, "ECT(0), ECT(1) and CE arrive as they were sent"),
-        Verdict::Unknown => Check::unknown(ECN, seen, "ask a peer on Linux"),
-        _ => Check::warning(
-            ECN,
-            seen,
-            "look for a device that rewrites the TOS or traffic class byte; without marks, congestion shows as loss only",
+        Verdict::Unknown => Check::unknown(ECN, seen, *advice),
+        _ => Check::warning(ECN, seen, *advice),
+    })
+}
+
+/// How bad a path is, what its end gets, and what to do.
+fn fault(path: EcnPath) -> Option<(Verdict, &'static str, &'static str)> {
+    const REWRITES: &str = "look for a device that rewrites the TOS or traffic class byte; without marks, congestion shows as loss only";
+    Some(match path {
+        EcnPath::Kept => return None,
+        EcnPath::Untold => (Verdict::Unknown, "does not tell what arrived", "ask a peer on Linux"),
+        EcnPath::Bleached => (Verdict::Warning, "gets ECN erased (bleached)", REWRITES),
+        EcnPath::Mangled => (Verdict::Warning, "gets another ECN field than was sent", REWRITES),
+        EcnPath::Dropped => (
+            Verdict::Warning,
+            "gets no ECN-capable packets",
+            "look for a firewall or an old router that drops packets with ECN bits; sessions that set them do not arrive",
+        ),
+        EcnPath::Marked => (
+            Verdict::Warning,
+            "gets ECN-capable packets marked as congested",
+            "look again when the network is quiet; a path that marks even then slows every session down",
         ),
     })
 }

@@ -9,6 +9,10 @@ use super::system;
 
 const NAME: &str = "querier";
 
+/// Least time to listen: whoever keeps track of members asks twice, a second apart, once a group is left
+/// (RFC 3376 section 8.8).
+const ANSWERED_BY: Duration = Duration::from_secs(2);
+
 /// A query that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Query {
@@ -106,9 +110,14 @@ pub(super) fn judge(
                 bridge.name
             ),
         ),
+        (Listening::Silence(waited), None) if waited < ANSWERED_BY => Check::unknown(
+            NAME,
+            format!("no {protocol} query in {:.1} s, which is too short to tell", waited.as_secs_f64()),
+            "listen for longer: --wait 3s",
+        ),
         (Listening::Silence(waited), None) => Check::warning(
             NAME,
-            format!("no {protocol} query in {} s, not even when a group was left", waited.as_secs()),
+            format!("no {protocol} query in {:.1} s, not even when a group was left", waited.as_secs_f64()),
             "fine on a plain link; where a switch snoops or a router is to forward, enable its querier, or sessions stop after minutes",
         ),
         (Listening::Forbidden, None) => Check::unknown(
@@ -182,6 +191,8 @@ mod tests {
         assert_eq!(judge(silence, Some(&bridge(true, true)), true, false).verdict, Verdict::Ok);
         assert_eq!(judge(Listening::Forbidden, None, true, false).verdict, Verdict::Unknown);
         assert_eq!(judge(silence, None, false, false).verdict, Verdict::Warning);
+        let short = Listening::Silence(Duration::from_millis(100));
+        assert_eq!(judge(short, None, true, false).verdict, Verdict::Unknown);
     }
 
     #[test]
