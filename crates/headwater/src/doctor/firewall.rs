@@ -15,7 +15,7 @@ pub(super) enum Rules {
     Nft(String),
     /// `iptables-save` or `ip6tables-save`.
     Iptables(String),
-    /// A program to read them is there, but may not.
+    /// A program to read them is there, but it failed: mostly for want of rights.
     Forbidden(&'static str),
     /// There is no program to read them.
     NoProgram,
@@ -56,7 +56,11 @@ pub(super) fn judge(rules: &Rules, port: u16, is_ipv4: bool) -> Check {
         Rules::Forbidden(program) => {
             let advice =
                 format!("run this as root, or look: sudo {program}; {}", allow(port, is_ipv4, program));
-            return Check::unknown(NAME, format!("{program} may not list the rules without root"), advice);
+            return Check::unknown(
+                NAME,
+                format!("{program} would not list the rules, which takes root"),
+                advice,
+            );
         }
         Rules::NoProgram => {
             let advice = format!(
@@ -86,7 +90,8 @@ fn allow(port: u16, is_ipv4: bool, program: &str) -> String {
     let (family, iptables) = if is_ipv4 { ("igmp", "iptables") } else { ("ipv6-icmp", "ip6tables") };
     if program == "nft" {
         format!(
-            "unless earlier rules accept them, add: nft insert rule inet TABLE INPUT-CHAIN udp dport {port} accept; \
+            "unless earlier rules accept them, add: nft insert rule inet TABLE INPUT-CHAIN udp dport \
+             {port} accept; \
              nft insert rule inet TABLE INPUT-CHAIN meta l4proto {family} accept"
         )
     } else {

@@ -256,7 +256,8 @@ pub(super) fn judge_ecn(peers: &[Peer]) -> Option<Check> {
 
 /// How bad a path is, what its end gets, and what to do.
 fn fault(path: EcnPath) -> Option<(Verdict, &'static str, &'static str)> {
-    const REWRITES: &str = "look for a device that rewrites the TOS or traffic class byte; without marks, congestion shows as loss only";
+    const REWRITES: &str = "look for a device that rewrites the TOS or traffic class byte; without marks, \
+        congestion shows as loss only";
     Some(match path {
         EcnPath::Kept => return None,
         EcnPath::Untold => (Verdict::Unknown, "does not tell what arrived", "ask a peer on Linux"),
@@ -265,7 +266,8 @@ fn fault(path: EcnPath) -> Option<(Verdict, &'static str, &'static str)> {
         EcnPath::Dropped => (
             Verdict::Warning,
             "gets no ECN-capable packets",
-            "look for a firewall or an old router that drops packets with ECN bits; sessions that set them do not arrive",
+            "look for a firewall or an old router that drops packets with ECN bits; sessions that set \
+             them do not arrive",
         ),
         EcnPath::Marked => (
             Verdict::Warning,

@@ -102,11 +102,13 @@ pub(super) fn judge(
         (Listening::Silence(_) | Listening::Forbidden | Listening::Failed, Some(bridge)) => Check::warning(
             NAME,
             format!(
-                "bridge {} snoops, but neither asks for members nor heard anybody ask: it may drop groups after minutes",
+                "bridge {} snoops, but neither asks for members nor heard anybody ask: it may drop groups \
+                 after minutes",
                 bridge.name
             ),
             format!(
-                "let it ask: ip link set dev {0} type bridge mcast_querier 1; or flood: ip link set dev {0} type bridge mcast_snooping 0",
+                "let it ask: ip link set dev {0} type bridge mcast_querier 1; or flood: ip link set dev \
+                 {0} type bridge mcast_snooping 0",
                 bridge.name
             ),
         ),
@@ -118,12 +120,14 @@ pub(super) fn judge(
         (Listening::Silence(waited), None) => Check::warning(
             NAME,
             format!("no {protocol} query in {:.1} s, not even when a group was left", waited.as_secs_f64()),
-            "fine on a plain link; where a switch snoops or a router is to forward, enable its querier, or sessions stop after minutes",
+            "fine on a plain link; where a switch snoops or a router is to forward, enable its querier, \
+             or sessions stop after minutes",
         ),
         (Listening::Forbidden, None) => Check::unknown(
             NAME,
             format!("listening for {protocol} queries needs CAP_NET_RAW"),
-            "run this as root; where a switch snoops, it or a router must be querier, or sessions stop after minutes",
+            "run this as root; where a switch snoops, it or a router must be querier, or sessions stop \
+             after minutes",
         ),
         (Listening::Failed, None) => Check::unknown(
             NAME,

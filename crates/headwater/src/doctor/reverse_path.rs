@@ -70,7 +70,8 @@ pub(super) fn judge(interface: &Interface, facts: &Facts) -> Option<Check> {
             NAME,
             format!("{kind}, and there is no route back to {source}: its packets are dropped{so_far}"),
             format!(
-                "add a route to {source} through {name}, or turn the filter off: sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.{name}.rp_filter=0"
+                "add a route to {source} through {name}, or turn the filter off: sysctl -w \
+                 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.{name}.rp_filter=0"
             ),
         ),
         Some((source, Route::Through(other))) if other != name && filter == Filter::Strict => Check::problem(

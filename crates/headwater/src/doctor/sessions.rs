@@ -147,7 +147,8 @@ fn silence(group: SocketAddr, heard: &Heard, seconds: &str) -> Check {
     Check::unknown(
         NAME,
         format!("nothing was sent to {group} in {seconds}"),
-        "is a sender running, on this group and port? If it is: its --interface and --ttl, and a firewall or a snooping switch on the way",
+        "is a sender running, on this group and port? If it is: its --interface and --ttl, and a firewall \
+         or a snooping switch on the way",
     )
 }
 
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
     use crate::doctor::check::Verdict;
 
-    /// LCT version 1, CCI of 4 bytes, TSI of 4 bytes, TOI of 2 bytes and 2 of padding would be wrong: TOI 4 bytes.
+    /// LCT version 1; S and O set: CCI, TSI and TOI of 4 bytes each; a payload of 4.
     fn packet(tsi: u8) -> Vec<u8> {
         vec![0x10, 0b1010_0000, 4, 0, 0, 0, 0, 0, 0, 0, 0, tsi, 0, 0, 0, 1, 9, 9, 9, 9]
     }
