@@ -21,7 +21,7 @@ Exit codes:
     0  done: every file was sent, or received whole and verified
     1  anything else
     2  usage: an option or a file name is wrong
-    3  network: no such interface, no route, address in use
+    3  network: no such interface, no route, address in use; doctor found a problem
     4  nothing was received before the timeout
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file is not what its sender promised; it was discarded
@@ -43,6 +43,12 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   headwater demo                     20 MB of made-up content to three receivers
   headwater demo image.iso           a file of yours; the copies are compared with it, then deleted";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  headwater doctor --interface eth0              a checklist, with what to do; exit code 3 if there is a problem
+  headwater doctor --source 192.0.2.1            may packets of this sender come in?
+  headwater doctor --answer --interface eth0     on another machine: tell those who ask how their probes arrive";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
@@ -74,6 +80,9 @@ pub enum Command {
     /// Watch one sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
     Demo(Box<DemoArgs>),
+    /// Find out why nothing arrives: looks at this machine, its network, the group and whoever answers on it
+    #[command(after_help = DOCTOR_EXAMPLES, after_long_help = long(DOCTOR_EXAMPLES))]
+    Doctor(DoctorArgs),
     /// Show the packets of a capture, field by field
     #[command(after_help = INSPECT_EXAMPLES, after_long_help = long(INSPECT_EXAMPLES))]
     Inspect(InspectArgs),
@@ -176,6 +185,28 @@ pub struct DemoArgs {
     pub keep: bool,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `headwater doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// The sender that is to be heard
+    #[arg(long, value_name = "ADDR")]
+    pub source: Option<IpAddr>,
+    /// Routers that the probes may cross; 1 stays on the local network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub ttl: u8,
+    /// How long to listen for sessions and for who asks for members
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
+    pub wait: Duration,
+    /// Answer the probes of others instead, until interrupted
+    #[arg(long, conflicts_with_all = ["ttl", "wait"])]
+    pub answer: bool,
+    /// Print checks as JSON, one object per line, and a summary
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `headwater inspect`.

@@ -14,7 +14,7 @@ pub enum Exit {
     Other = 1,
     /// An option or a file name is wrong. Also what `clap` exits with.
     Usage = 2,
-    /// No such interface, no route, address in use.
+    /// No such interface, no route, address in use; or the doctor found a problem.
     Network = 3,
     /// Nothing was received before the timeout.
     NothingReceived = 4,

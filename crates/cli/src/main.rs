@@ -3,6 +3,7 @@
 mod args;
 mod capture;
 mod demo;
+mod doctor;
 mod events;
 mod exit;
 mod generate;
@@ -34,6 +35,7 @@ fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Generate(args) => generate::run(args),
     }

@@ -33,11 +33,13 @@
 //! | `send`, `receive` | the easy API |
 //! | `store` | content on disk, as a receiver's machine sees it |
 //! | `driver` | runs a machine on a socket: one thread, one loop |
+//! | [`doctor`] | why multicast does not start |
 //! | [`net`] | the sockets |
 //! | [`proto`] | the machines |
 
 mod clock;
 mod congestion_control;
+pub mod doctor;
 mod driver;
 pub mod net;
 mod open_files;

@@ -9,6 +9,7 @@
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
 //! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
+//! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //!
 //! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of them, and
 //! can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry for the hot path.
@@ -24,6 +25,7 @@ pub mod fdt;
 pub mod fti;
 pub mod lct;
 pub mod payload_id;
+pub mod probe;
 
 pub use cci::Cci;
 pub use extensions::Extensions;

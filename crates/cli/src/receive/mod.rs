@@ -162,7 +162,7 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
             Exit::NothingReceived,
             format!(
                 "nothing was received from {group} within the timeout; is the sender on this network and this group, \
-                 may its TTL reach this machine, and does a firewall let UDP port {} in?",
+                 may its TTL reach this machine, and does a firewall let UDP port {} in? `headwater doctor` looks at all of it",
                 group.port()
             ),
         ),

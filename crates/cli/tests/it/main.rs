@@ -3,6 +3,7 @@
 
 mod command;
 mod demo;
+mod doctor;
 mod help;
 mod inspect;
 mod transfer;

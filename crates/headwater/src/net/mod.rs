@@ -9,6 +9,7 @@
 //! | `channels` | the groups of a session |
 //! | `sender`, `send_error`, `receiver` | the sockets |
 //! | `batch` | datagrams read in one call |
+//! | `observed` | a group's datagrams with their TTL and traffic class, for `doctor` |
 //! | `poller` | waiting |
 //! | `endpoint`, `control`, `sys` | what they share: a bound socket, control messages, options without a safe wrapper |
 
@@ -17,6 +18,7 @@ mod channels;
 mod control;
 mod endpoint;
 mod interface;
+mod observed;
 mod poller;
 mod receiver;
 mod route;
@@ -28,6 +30,7 @@ pub use batch::RecvBatch;
 pub use channels::{Channels, ChannelsError};
 pub use endpoint::{BufferSize, OpenError};
 pub use interface::{Interface, InterfaceError};
+pub use observed::{Observed, ObservedSocket};
 pub use poller::{Poller, Readiness, Waker};
 pub use receiver::{MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 pub use send_error::SendError;

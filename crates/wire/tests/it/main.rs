@@ -5,4 +5,5 @@ mod fdt;
 mod fti;
 mod hex;
 mod lct;
+mod probe;
 mod properties;

@@ -1,0 +1,223 @@
+//! `headwater doctor`. What needs interfaces of its own runs in network namespaces; such a test is skipped, saying so,
+//! where the system forbids them.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::command::{Run, Running, group, headwater, run};
+
+/// What a script ends with when the network cannot be set up.
+const NO_NETWORK: i32 = 77;
+/// A pair of namespaces joined by a cable; the other one is entered by `$there`.
+const PAIR: &str = "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ip link set dev lo up && ip link add dev left type veth peer name right || exit 77\n\
+    unshare --net sleep 30 & other=$!\n\
+    while [ \"$(readlink /proc/$other/ns/net)\" = \"$(readlink /proc/$$/ns/net)\" ]; do sleep 0.05; done\n\
+    there=\"nsenter --target $other --net\"\n\
+    ip link set dev right netns $other || exit 77\n\
+    ip addr add 10.9.8.1/24 dev left && ip -6 addr add fd98::1/64 dev left nodad && ip link set dev left up\n\
+    $there sh -c 'ip link set dev lo up && ip addr add 10.9.8.2/24 dev right && \
+                  ip -6 addr add fd98::2/64 dev right nodad && ip link set dev right up' || exit 77\n\
+    ip -6 route replace multicast ff00::/8 dev left table local && \
+    $there ip -6 route replace multicast ff00::/8 dev right table local || exit 77\n";
+
+/// Runs a script in a fresh namespace; `$headwater` is the command.
+fn in_namespace(script: &str) -> Option<Run> {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--map-root-user", "--net", "sh", "-c", script]);
+    command.env("headwater", env!("CARGO_BIN_EXE_headwater"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = Running::start(&mut command).end();
+    // `unshare` itself ends with 1, which no doctor does.
+    if matches!(run.code, Some(1 | NO_NETWORK)) {
+        eprintln!("skipped, no network namespace: {}", run.stderr);
+        return None;
+    }
+    Some(run)
+}
+
+/// The check of this name.
+#[track_caller]
+fn check(run: &Run, name: &str) -> Value {
+    let found = run.json().into_iter().find(|line| line["check"] == name);
+    found.unwrap_or_else(|| panic!("no check '{name}' in {}{}", run.stdout, run.stderr))
+}
+
+#[test]
+fn nothing_stands_in_the_way_on_loopback() {
+    let (group, folder) = (group(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("x");
+    fs::write(&file, vec![7; 50_000]).unwrap();
+    let on_lo = ["--interface", "lo", "--group", &group];
+    let mut answering = Running::start(headwater().args(["doctor", "--answer", "--json"]).args(on_lo));
+    answering.wait_for("answering");
+    let mut sending = headwater();
+    sending.args(["send", "--tsi", "4242", "--rate", "1M", "--quiet"]).args(on_lo).arg(&file);
+    let sending = Running::start(&mut sending);
+    let looked = run(&[&["doctor", "--json", "--wait", "2s"], &on_lo[..]].concat());
+    sending.interrupt();
+    sending.end();
+    answering.interrupt();
+    let answered = answering.end();
+
+    assert_eq!(looked.code, Some(0), "{}{}", looked.stdout, looked.stderr);
+    for name in ["interface", "memberships", "loopback", "querier", "sessions", "peers", "ecn"] {
+        assert_eq!(check(&looked, name)["verdict"], "ok", "{}", looked.stdout);
+    }
+    let session = &check(&looked, "sessions")["sessions"][0];
+    assert_eq!(session["tsi"], 4_242);
+    let rate = session["rate"].as_u64().unwrap();
+    assert!((100_000..2_000_000).contains(&rate), "about 1 Mbit/s, not {rate}");
+    let peer = &check(&looked, "peers")["peers"][0];
+    assert_eq!((peer["here"].as_bool(), peer["answers"].as_u64()), (Some(true), Some(12)));
+    assert_eq!((peer["routers"].as_u64(), peer["ecn"].as_str()), (Some(0), Some("kept")));
+    let lines = looked.json();
+    let summary = &lines.last().unwrap()["summary"];
+    assert_eq!(
+        (summary["problems"].as_u64(), summary["checks"].as_u64()),
+        (Some(0), Some(lines.len() as u64 - 1))
+    );
+
+    assert_eq!(answered.code, Some(130), "it goes on until interrupted: {}", answered.stderr);
+    let asked = answered.json().into_iter().filter(|line| line["event"] == "asked").collect::<Vec<_>>();
+    let classes =
+        asked.iter().map(|line| line["seen"]["traffic_class"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(
+        classes,
+        [0, 2, 1, 3, 0, 2, 1, 3, 0, 2, 1, 3],
+        "ECN as it arrived: Not-ECT, ECT(0), ECT(1), CE"
+    );
+}
+
+#[test]
+fn people_get_a_checklist_with_what_to_do() {
+    let looked = run(&["doctor", "--interface", "lo", "--group", &group(), "--wait", "100ms"]);
+    assert_eq!(looked.code, Some(0), "{}", looked.stderr);
+    for part in [
+        "ok  loopback",
+        "?  sessions",
+        "> is a sender running",
+        "headwater doctor --answer",
+        "Nothing here keeps",
+    ] {
+        assert!(looked.stdout.contains(part), "'{part}' is missing in {}", looked.stdout);
+    }
+    assert!(looked.stdout.lines().all(|line| line.chars().count() <= 110), "{}", looked.stdout);
+    let unknown = run(&["doctor", "--interface", "nope0"]);
+    assert_eq!(unknown.code, Some(3));
+    assert!(
+        unknown.stdout.contains("PROBLEM  interface") && unknown.stdout.contains("lo ("),
+        "{}",
+        unknown.stdout
+    );
+}
+
+#[test]
+fn a_missing_route_is_the_problem() {
+    let Some(looked) = in_namespace("ip link set dev lo up; exec $headwater doctor --json") else { return };
+    assert_eq!(looked.code, Some(3), "{}", looked.stderr);
+    let route = check(&looked, "route");
+    assert_eq!(route["verdict"], "problem");
+    assert!(route["advice"].as_str().unwrap().contains("--interface"), "{route}");
+    let v6 = "ip link set dev lo up; exec $headwater doctor --json --interface lo --group ff15::4857";
+    let looked = in_namespace(v6).unwrap();
+    assert_eq!(looked.code, Some(3));
+    assert!(
+        check(&looked, "route")["advice"].as_str().unwrap().contains("ip -6 route add"),
+        "{}",
+        looked.stdout
+    );
+}
+
+#[test]
+fn an_interface_that_is_down_or_bare_is_the_problem() {
+    let link = "ip link add dev left type veth peer name right || exit 77\n";
+    let look = "exec $headwater doctor --json --interface left";
+    let Some(down) = in_namespace(&format!("{link}ip addr add 10.9.8.1/24 dev left; {look}")) else { return };
+    assert_eq!(down.code, Some(3));
+    let interface = check(&down, "interface");
+    assert_eq!(interface["advice"], "bring it up: ip link set dev left up");
+    let bare = in_namespace(&format!("{link}ip link set dev left up; {look}")).unwrap();
+    assert_eq!(bare.code, Some(3));
+    assert!(
+        check(&bare, "interface")["advice"].as_str().unwrap().contains("ip address add"),
+        "{}",
+        bare.stdout
+    );
+}
+
+#[test]
+fn reverse_path_filters_and_forced_versions_are_told() {
+    let script = "ip link add dev left type veth peer name right || exit 77\n\
+        ip addr add 10.9.8.1/24 dev left; ip link set dev left up; ip link set dev right up\n\
+        echo 1 >/proc/sys/net/ipv4/conf/left/rp_filter; echo 2 >/proc/sys/net/ipv4/conf/left/force_igmp_version\n\
+        exec $headwater doctor --json --interface left --source 192.0.2.9 --group 232.1.2.3 --wait 100ms";
+    let Some(looked) = in_namespace(script) else { return };
+    assert_eq!(looked.code, Some(3), "{}{}", looked.stdout, looked.stderr);
+    let filter = check(&looked, "reverse-path");
+    assert_eq!(filter["verdict"], "problem");
+    assert!(filter["seen"].as_str().unwrap().contains("no route back to 192.0.2.9"), "{filter}");
+    let memberships = check(&looked, "memberships");
+    assert!(memberships["seen"].as_str().unwrap().contains("IGMPv2 is forced"), "{memberships}");
+}
+
+#[test]
+fn a_peer_tells_how_probes_arrive_ipv4() {
+    a_peer_tells_how_probes_arrive("239.255.72.91:7287", "10.9.8.2");
+}
+
+#[test]
+fn a_peer_tells_how_probes_arrive_ipv6() {
+    a_peer_tells_how_probes_arrive("[ff15::4858]:7287", "fd98::2");
+}
+
+fn a_peer_tells_how_probes_arrive(group: &str, peer: &str) {
+    let Some(looked) = ask_across(group, "") else { return };
+    let peers = &check(&looked, "peers")["peers"];
+    assert_eq!(peers.as_array().unwrap().len(), 1, "{peers}");
+    let found = &peers[0];
+    assert_eq!((found["address"].as_str(), found["here"].as_bool()), (Some(peer), Some(false)));
+    assert_eq!((found["answers"].as_u64(), found["routers"].as_u64()), (Some(12), Some(0)));
+    assert_eq!(check(&looked, "ecn")["verdict"], "ok");
+    let marked = r#""seen":{"traffic_class":3,"ttl":9}"#;
+    assert_eq!(looked.stderr.matches(marked).count(), 3, "CE arrives as CE: {}", looked.stderr);
+}
+
+#[test]
+fn a_path_that_drops_ecn_is_found_out() {
+    // Classic BPF: what has an ECN bit goes into a device that is down.
+    let drops = "ip link add hole type ifb && tc qdisc add dev left clsact && \
+        tc filter add dev left egress protocol ip prio 1 bpf bytecode '4,48 0 0 15,69 0 1 3,6 0 0 4294967295,6 0 0 0' \
+        action mirred egress redirect dev hole || exit 77\n";
+    let Some(looked) = ask_across("239.255.72.91:7287", drops) else { return };
+    let found = &check(&looked, "peers")["peers"][0];
+    assert_eq!((found["answers"].as_u64(), found["ecn"].as_str()), (Some(3), Some("dropped")));
+    assert_eq!(check(&looked, "ecn")["verdict"], "warning");
+}
+
+/// Looks at one end of a cable while the other one answers, onto standard error.
+fn ask_across(group: &str, set_up: &str) -> Option<Run> {
+    let looked = in_namespace(&format!(
+        "{PAIR}{set_up}$there $headwater doctor --answer --json --interface right --group {group} >&2 & answering=$!\n\
+         sleep 0.5; $headwater doctor --json --interface left --group {group} --ttl 9 --wait 100ms; code=$?\n\
+         kill -INT $answering; wait $answering; kill $other; exit $code"
+    ))?;
+    assert_eq!(looked.code, Some(0), "{}{}", looked.stdout, looked.stderr);
+    Some(looked)
+}
+
+#[test]
+fn a_querier_is_made_to_speak() {
+    let bridge = "$there sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; ip link add bridge type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 3 \
+        mcast_mld_version 2 && ip link set dev bridge up && ip link set dev right master bridge' || exit 77\n";
+    for (group, asks) in [("239.255.72.91:7287", "asks by IGMPv3"), ("[ff15::4858]:7287", "asks by MLDv2")] {
+        let script = format!(
+            "{PAIR}{bridge}$headwater doctor --json --interface left --group {group}; code=$?; kill $other; exit $code"
+        );
+        let Some(looked) = in_namespace(&script) else { return };
+        let querier = check(&looked, "querier");
+        assert_eq!(querier["verdict"], "ok", "{querier}");
+        assert!(querier["seen"].as_str().unwrap().contains(asks), "{querier}");
+    }
+}

@@ -1,0 +1,279 @@
+//! The interface, the routes, the MTU and the scope of the group.
+
+use std::net::IpAddr;
+
+use super::check::Check;
+use crate::net::{Interface, InterfaceError};
+
+/// Least MTU that carries symbols of the default size with all headers: what Ethernet has.
+const MTU_DEFAULT: u32 = 1_500;
+/// Least MTU of IPv6 (RFC 8200 section 5), and enough for symbols of 1024 bytes.
+const MTU_SMALL: u32 = 1_280;
+
+/// Where the kernel's routing table leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// To this interface.
+    Through(String),
+    /// To this machine itself.
+    Loopback,
+    /// Nowhere.
+    None,
+}
+
+/// Looks a destination up.
+pub(super) fn route_to(destination: IpAddr) -> Route {
+    match Interface::default_for(destination) {
+        Ok(interface) => Route::Through(interface.name),
+        Err(InterfaceError::OnlyLoopback { .. }) => Route::Loopback,
+        Err(_) => Route::None,
+    }
+}
+
+/// Whether the interface can carry the group. `carrier` is what the driver says of its link, if it does.
+pub(super) fn interface(interface: &Interface, is_ipv4: bool, carrier: Option<bool>) -> Check {
+    const NAME: &str = "interface";
+    let name = &interface.name;
+    let seen = interface.to_string();
+    let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+    let has_address = interface.addresses.iter().any(|address| address.is_ipv4() == is_ipv4);
+    if !interface.up {
+        return Check::problem(NAME, seen, format!("bring it up: ip link set dev {name} up"));
+    }
+    if !has_address {
+        let example = if is_ipv4 { "192.0.2.10/24" } else { "fd00::10/64" };
+        let advice = format!("give it an {family} address: ip address add {example} dev {name}");
+        return Check::problem(NAME, format!("{seen}: no {family} address"), advice);
+    }
+    if !interface.multicast && !interface.loopback {
+        let advice = format!("ip link set dev {name} multicast on; a tunnel may need another type");
+        return Check::problem(NAME, format!("{seen}: does not carry multicast"), advice);
+    }
+    if carrier == Some(false) {
+        let advice = "plug in the cable, join the wireless network, or bring up the other end of the link";
+        return Check::problem(NAME, format!("{seen}: no link"), advice);
+    }
+    let check = Check::ok(NAME, seen);
+    if interface.loopback {
+        check.with_advice("only programs on this machine hear each other here")
+    } else {
+        check
+    }
+}
+
+/// When there is no interface to look at.
+pub(super) fn no_interface(error: &InterfaceError) -> Check {
+    let others = || match Interface::list() {
+        Ok(interfaces) if !interfaces.is_empty() => {
+            let list = interfaces.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            format!("name one with --interface: {list}")
+        }
+        _ => "name one with --interface".to_owned(),
+    };
+    match error {
+        InterfaceError::Unknown { wanted, .. } => {
+            Check::problem("interface", format!("nothing has the name or address '{wanted}'"), others())
+        }
+        InterfaceError::Down { name } => Check::problem(
+            "interface",
+            format!("{name} is down"),
+            format!("bring it up: ip link set dev {name} up"),
+        ),
+        InterfaceError::OnlyLoopback { group, name, .. } => Check::problem(
+            "route",
+            format!("the route to {group} leads to {name}, which reaches this machine only"),
+            others(),
+        ),
+        InterfaceError::NoRoute { group, .. } => Check::problem(
+            "route",
+            format!("the routing table has no route to {group}"),
+            format!("{}; or add a route: {}", others(), route_command(*group, "IF")),
+        ),
+        other => Check::problem("interface", other.to_string(), others()),
+    }
+}
+
+/// Whether datagrams to the group find the interface. `is_named`: the user chose it.
+pub(super) fn route(group: IpAddr, chosen: &Interface, is_named: bool, found: &Route) -> Check {
+    const NAME: &str = "route";
+    let name = &chosen.name;
+    match found {
+        Route::Through(through) if through == name => Check::ok(NAME, format!("{group} leads to {name}")),
+        Route::Loopback if chosen.loopback => Check::ok(NAME, format!("{group} leads to {name}")),
+        Route::None if group.is_ipv6() => Check::problem(
+            NAME,
+            format!("no route to {group}: nothing can be sent to it"),
+            format!("add one: {}", route_command(group, name)),
+        ),
+        _ if !is_named => Check::ok(NAME, format!("{group} leads to {name}")),
+        Route::Through(through) => {
+            Check::ok(NAME, format!("{group} leads to {through}, overruled by --interface {name}"))
+                .with_advice(format!(
+                    "give --interface {name} to every command here, or route the group: {}",
+                    route_command(group, name)
+                ))
+        }
+        Route::Loopback | Route::None => {
+            Check::ok(NAME, format!("no route to {group}, but --interface {name} does without")).with_advice(
+                format!(
+                    "give --interface {name} to every command here, or add a route: {}",
+                    route_command(group, name)
+                ),
+            )
+        }
+    }
+}
+
+/// Whether the longest datagrams of a sender with default settings fit.
+pub(super) fn mtu(interface: &Interface, mtu: Option<u32>) -> Check {
+    const NAME: &str = "MTU";
+    let name = &interface.name;
+    match mtu {
+        None => {
+            Check::unknown(NAME, "the system does not tell", format!("look at it: ip link show dev {name}"))
+        }
+        Some(mtu) if mtu >= MTU_DEFAULT => Check::ok(NAME, format!("{mtu} bytes: symbols of 1408 bytes fit")),
+        Some(mtu) if mtu >= MTU_SMALL => Check::ok(
+            NAME,
+            format!("{mtu} bytes: a sender here uses smaller symbols by itself"),
+        )
+        .with_advice(
+            "a sender with a larger MTU elsewhere needs --symbol-size 1024, for packets too long are lost",
+        ),
+        Some(mtu) => Check::warning(
+            NAME,
+            format!("{mtu} bytes, less than any modern network has"),
+            format!("raise it: ip link set dev {name} mtu 1500; or have senders use a small --symbol-size"),
+        ),
+    }
+}
+
+/// How far the group and the TTL let packets travel.
+pub(super) fn reach(group: IpAddr, ttl: u8) -> Check {
+    const NAME: &str = "reach";
+    let beyond = match ttl {
+        1 => "TTL 1 (the default): packets stay on this network".to_owned(),
+        ttl => format!("TTL {ttl}: packets may pass {} routers", ttl - 1),
+    };
+    match scope(group) {
+        Scope::Host => Check::problem(
+            NAME,
+            format!("{group} never leaves a machine (RFC 4291 section 2.7)"),
+            "choose a group that does, such as ff15::4857",
+        ),
+        Scope::Link => Check::warning(
+            NAME,
+            format!("{group} is for protocols of one link: no router passes it on, and switches flood it"),
+            "choose another group, such as 239.255.72.87 or ff15::4857",
+        ),
+        Scope::Wider if ttl == 1 => Check::ok(NAME, beyond).with_advice(
+            "receivers behind a router need a sender with --ttl 32, and multicast routing (PIM) on the way",
+        ),
+        Scope::Wider => {
+            Check::ok(NAME, beyond).with_advice("every router on the way must route multicast (PIM)")
+        }
+    }
+}
+
+enum Scope {
+    Host,
+    Link,
+    Wider,
+}
+
+/// RFC 5771 section 4; RFC 4291 section 2.7.
+fn scope(group: IpAddr) -> Scope {
+    match group {
+        IpAddr::V4(group) if group.octets()[..3] == [224, 0, 0] => Scope::Link,
+        IpAddr::V4(_) => Scope::Wider,
+        IpAddr::V6(group) => match group.octets()[1] & 0x0F {
+            0 | 1 => Scope::Host,
+            2 => Scope::Link,
+            _ => Scope::Wider,
+        },
+    }
+}
+
+fn route_command(group: IpAddr, interface: &str) -> String {
+    match group {
+        IpAddr::V4(_) => format!("ip route add 224.0.0.0/4 dev {interface}"),
+        IpAddr::V6(_) if interface == "lo" => "ip -6 route add local ff00::/8 dev lo table local".to_owned(),
+        IpAddr::V6(_) => format!("ip -6 route add multicast ff00::/8 dev {interface} table local"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::check::Verdict;
+
+    fn eth0() -> Interface {
+        Interface {
+            name: "eth0".to_owned(),
+            index: 2,
+            ipv4: Some([192, 0, 2, 1].into()),
+            ipv6: None,
+            addresses: vec![IpAddr::from([192, 0, 2, 1])],
+            up: true,
+            multicast: true,
+            loopback: false,
+        }
+    }
+
+    fn advice(check: Check) -> String {
+        check.advice.unwrap_or_default()
+    }
+
+    #[test]
+    fn an_interface_must_be_up_addressed_and_connected() {
+        assert_eq!(interface(&eth0(), true, Some(true)).verdict, Verdict::Ok);
+        assert_eq!(interface(&eth0(), true, None).verdict, Verdict::Ok);
+        let down = interface(&Interface { up: false, ..eth0() }, true, None);
+        assert_eq!(down.verdict, Verdict::Problem);
+        assert!(advice(down).contains("ip link set dev eth0 up"));
+        assert!(advice(interface(&eth0(), false, None)).contains("ip address add"));
+        assert!(
+            advice(interface(&Interface { multicast: false, ..eth0() }, true, None)).contains("multicast on")
+        );
+        assert!(interface(&eth0(), true, Some(false)).seen.contains("no link"));
+    }
+
+    #[test]
+    fn a_route_is_needed_for_ipv6_and_where_no_interface_is_named() {
+        let (v4, v6) = ("239.1.1.1".parse().unwrap(), "ff15::1".parse().unwrap());
+        let through = |name: &str| Route::Through(name.to_owned());
+        assert_eq!(route(v4, &eth0(), false, &through("eth0")).advice, None);
+        assert!(advice(route(v4, &eth0(), true, &through("eth1"))).contains("--interface eth0"));
+        assert_eq!(route(v4, &eth0(), true, &Route::None).verdict, Verdict::Ok);
+        let none = route(v6, &eth0(), true, &Route::None);
+        assert_eq!(none.verdict, Verdict::Problem);
+        assert!(advice(none).contains("ip -6 route add multicast ff00::/8 dev eth0 table local"));
+        let error = InterfaceError::NoRoute {
+            group: v4,
+            candidates: Vec::new(),
+            source: std::io::ErrorKind::NetworkUnreachable.into(),
+        };
+        let unnamed = no_interface(&error);
+        assert_eq!((unnamed.name, unnamed.verdict), ("route", Verdict::Problem));
+        assert!(advice(unnamed).contains("--interface"));
+    }
+
+    #[test]
+    fn small_mtus_are_told() {
+        assert_eq!(mtu(&eth0(), Some(1_500)).advice, None);
+        assert!(advice(mtu(&eth0(), Some(1_400))).contains("--symbol-size"));
+        assert_eq!(mtu(&eth0(), Some(576)).verdict, Verdict::Warning);
+        assert_eq!(mtu(&eth0(), None).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn groups_and_ttl_set_the_reach() {
+        let verdict = |group: &str, ttl| reach(group.parse().unwrap(), ttl).verdict;
+        assert_eq!(verdict("ff01::1", 1), Verdict::Problem);
+        assert_eq!(verdict("224.0.0.9", 1), Verdict::Warning);
+        assert_eq!(verdict("ff12::9", 1), Verdict::Warning);
+        assert_eq!(verdict("239.255.72.87", 1), Verdict::Ok);
+        assert!(reach("232.1.1.1".parse().unwrap(), 4).seen.contains("3 routers"));
+        assert!(advice(reach("ff15::1".parse().unwrap(), 1)).contains("--ttl"));
+    }
+}

@@ -1,0 +1,179 @@
+//! What the kernel grants: memberships and socket buffers.
+
+use super::check::Check;
+use super::system::Memberships;
+use crate::net::BufferSize;
+
+/// Bytes of `net.core.optmem_max` that a source-specific membership takes (measured on Linux 6.18).
+const OPTMEM_PER_MEMBERSHIP: u64 = 112;
+/// Least receive buffer that holds what comes while a busy machine does something else.
+const RECEIVE_BUFFER_SMALL: usize = 256 << 10;
+/// What a full datagram takes of a receive buffer, its overhead included.
+const DATAGRAM_BYTES: usize = 2_304;
+
+/// What decides about memberships.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// Whether the group is an IPv4 group.
+    pub is_ipv4: bool,
+    /// Whether receivers of the group name a source.
+    pub is_source_specific: bool,
+    /// `net.ipv4.igmp_max_memberships`, per socket.
+    pub memberships_max: Option<u64>,
+    /// `net.ipv4.igmp_max_msf` or `net.ipv6.mld_max_msf`: sources per membership.
+    pub sources_max: Option<u64>,
+    /// `net.core.optmem_max`, bytes per socket.
+    pub optmem_max: Option<u64>,
+    /// `force_igmp_version` or `force_mld_version`, the higher of `all` and the interface's; 0 for none.
+    pub forced_version: u64,
+    /// What is joined on the interface now.
+    pub joined: Memberships,
+}
+
+/// Whether groups can be joined, in the version that the group needs.
+pub(super) fn memberships(interface: &str, facts: &Facts) -> Check {
+    const NAME: &str = "memberships";
+    let protocol = if facts.is_ipv4 { "IGMP" } else { "MLD" };
+    let (version_needed, setting) = if facts.is_ipv4 {
+        (3, format!("net.ipv4.conf.{{all,{interface}}}.force_igmp_version"))
+    } else {
+        (2, format!("net.ipv6.conf.{{all,{interface}}}.force_mld_version"))
+    };
+    let forced = facts.forced_version;
+    if facts.is_source_specific && forced != 0 && forced < version_needed {
+        return Check::problem(
+            NAME,
+            format!("{protocol}v{forced} is forced, which cannot name a source"),
+            format!("set {setting} to 0: routers serve this group only to receivers that name the source"),
+        );
+    }
+    if facts.sources_max == Some(0) || facts.memberships_max == Some(0) {
+        let advice =
+            "sysctl -w net.ipv4.igmp_max_memberships=1024 net.ipv4.igmp_max_msf=64 net.ipv6.mld_max_msf=64";
+        return Check::problem(NAME, "the kernel's limit is 0: nothing can be joined", advice);
+    }
+    let old_querier = facts.joined.igmp_version.filter(|version| *version < 3 && forced == 0);
+    if let (true, Some(version)) = (facts.is_source_specific, old_querier) {
+        return Check::warning(
+            NAME,
+            format!(
+                "an IGMPv{version} querier makes this machine speak IGMPv{version}, which cannot name a source"
+            ),
+            "set the router or switch that queries to IGMPv3",
+        );
+    }
+    Check::ok(NAME, described(protocol, facts))
+}
+
+fn described(protocol: &str, facts: &Facts) -> String {
+    let version = match (facts.joined.igmp_version, facts.forced_version) {
+        (Some(version), _) => format!("v{version}"),
+        (None, forced @ 1..) => format!("v{forced}"),
+        (None, 0) => String::new(),
+    };
+    let per_socket =
+        match (facts.memberships_max, facts.optmem_max.map(|bytes| bytes / OPTMEM_PER_MEMBERSHIP)) {
+            (Some(count), Some(room)) => format!(", up to {} per socket", count.min(room)),
+            (Some(count), None) => format!(", up to {count} per socket"),
+            (None, Some(room)) => format!(", room for about {room} per socket"),
+            (None, None) => String::new(),
+        };
+    let count = facts.joined.groups.len();
+    format!(
+        "{protocol}{version}, {count} {} joined here{per_socket}",
+        if count == 1 { "group" } else { "groups" }
+    )
+}
+
+/// Whether the buffers asked for were granted.
+pub(super) fn buffers(receive: BufferSize, send: BufferSize) -> Check {
+    const NAME: &str = "buffers";
+    let seen = format!(
+        "receive {} of {} KiB, send {} of {} KiB",
+        kib(receive.granted_bytes),
+        kib(receive.asked_bytes),
+        kib(send.granted_bytes),
+        kib(send.asked_bytes)
+    );
+    let short = |size: BufferSize| size.granted_bytes < size.asked_bytes;
+    let settings = [("rmem_max", receive), ("wmem_max", send)]
+        .into_iter()
+        .filter(|(_, size)| short(*size))
+        .map(|(name, size)| format!("net.core.{name}={}", size.asked_bytes))
+        .collect::<Vec<_>>();
+    if settings.is_empty() {
+        return Check::ok(NAME, seen);
+    }
+    let advice = format!("sysctl -w {} (and into /etc/sysctl.d to keep it)", settings.join(" "));
+    let packets = receive.granted_bytes / DATAGRAM_BYTES;
+    let consequence = if receive.granted_bytes < RECEIVE_BUFFER_SMALL {
+        format!("; {packets} datagrams fill it: bursts will be lost")
+    } else if short(receive) {
+        format!("; {packets} datagrams fill it")
+    } else {
+        String::new()
+    };
+    Check::warning(NAME, format!("{seen}{consequence}"), advice)
+}
+
+const fn kib(bytes: usize) -> usize {
+    bytes >> 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::check::Verdict;
+
+    fn facts() -> Facts {
+        Facts {
+            is_ipv4: true,
+            is_source_specific: true,
+            memberships_max: Some(20),
+            sources_max: Some(10),
+            optmem_max: Some(131_072),
+            forced_version: 0,
+            joined: Memberships { igmp_version: Some(3), groups: Vec::new() },
+        }
+    }
+
+    #[test]
+    fn source_specific_groups_need_igmp_3() {
+        let check = memberships("eth0", &facts());
+        assert_eq!(
+            (check.verdict, check.seen.as_str()),
+            (Verdict::Ok, "IGMPv3, 0 groups joined here, up to 20 per socket")
+        );
+        let forced = memberships("eth0", &Facts { forced_version: 2, ..facts() });
+        assert_eq!(forced.verdict, Verdict::Problem);
+        assert!(forced.advice.unwrap().contains("force_igmp_version"));
+        let joined = Memberships { igmp_version: Some(2), groups: Vec::new() };
+        let old = Facts { joined, ..facts() };
+        assert_eq!(memberships("eth0", &old).verdict, Verdict::Warning);
+        assert_eq!(memberships("eth0", &Facts { is_source_specific: false, ..old }).verdict, Verdict::Ok);
+        assert_eq!(
+            memberships("eth0", &Facts { memberships_max: Some(0), ..facts() }).verdict,
+            Verdict::Problem
+        );
+    }
+
+    #[test]
+    fn mld_2_names_sources_too() {
+        let ipv6 = Facts { is_ipv4: false, ..facts() };
+        assert_eq!(memberships("eth0", &Facts { forced_version: 2, ..ipv6.clone() }).verdict, Verdict::Ok);
+        assert_eq!(memberships("eth0", &Facts { forced_version: 1, ..ipv6 }).verdict, Verdict::Problem);
+    }
+
+    #[test]
+    fn short_buffers_name_the_setting() {
+        let full = BufferSize { asked_bytes: 4 << 20, granted_bytes: 4 << 20 };
+        let tiny = BufferSize { granted_bytes: 106_496, ..full };
+        assert_eq!(buffers(full, full).verdict, Verdict::Ok);
+        let check = buffers(tiny, full);
+        assert_eq!(check.verdict, Verdict::Warning);
+        assert!(check.seen.contains("46 datagrams fill it: bursts will be lost"), "{}", check.seen);
+        let advice = check.advice.unwrap();
+        assert!(advice.contains("net.core.rmem_max=4194304") && !advice.contains("wmem_max"), "{advice}");
+        assert!(buffers(full, tiny).advice.unwrap().contains("wmem_max"));
+    }
+}

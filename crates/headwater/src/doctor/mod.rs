@@ -1,0 +1,320 @@
+//! Why multicast does not start: looks at this machine, its network, the group and whoever answers on it, and says of
+//! each thing how it is, what was seen and what to do.
+//!
+//! What decides is pure, a function from facts to a [`Check`]; around it stands what collects the facts. Nothing here
+//! needs root: where it would show more, the check says so.
+//!
+//! | file | what |
+//! |---|---|
+//! | `check` | verdicts |
+//! | `host`, `reverse_path`, `limits`, `system` | interface, route, MTU, reach; rp_filter; memberships and buffers; the kernel's files |
+//! | `firewall` | rules of the packet filter |
+//! | `loopback` | a datagram that this machine sends to itself |
+//! | `querier`, `queries` | who asks for members: the verdict, the raw socket |
+//! | `sessions` | what is sent to the group now |
+//! | `peers`, `answer` | probes ([`headwater_wire::probe`]) and their answers: reach, routers between, ECN |
+
+mod answer;
+mod check;
+mod firewall;
+mod host;
+mod limits;
+mod loopback;
+mod peers;
+mod querier;
+mod queries;
+mod reverse_path;
+mod sessions;
+mod system;
+
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_proto::ChannelId;
+
+use crate::net::{
+    Channels, ChannelsError, Interface, InterfaceError, ReceiverOptions, ReceiverSocket, SenderOptions,
+    SenderSocket,
+};
+
+pub use answer::{Answerer, Asked};
+pub use check::{Check, Report, Verdict};
+pub use headwater_wire::probe::{Request, Seen};
+pub use peers::{EcnPath, Peer};
+pub use sessions::Session;
+
+/// What to look at.
+#[derive(Clone, Debug)]
+pub struct DoctorOptions {
+    group: SocketAddr,
+    interface: Option<String>,
+    source: Option<IpAddr>,
+    ttl: u8,
+    wait: Duration,
+    receive_buffer_bytes: usize,
+}
+
+impl DoctorOptions {
+    /// Looks at this group, as a receiver and as a sender would use it.
+    pub fn new(group: SocketAddr) -> Self {
+        Self {
+            group,
+            interface: None,
+            source: None,
+            ttl: 1,
+            wait: Duration::from_secs(3),
+            receive_buffer_bytes: ReceiverOptions::default().receive_buffer_bytes,
+        }
+    }
+
+    /// The interface, by name or address. Default: where the kernel's route to the group leads, but never loopback.
+    #[must_use]
+    pub fn with_interface(mut self, interface: Option<String>) -> Self {
+        self.interface = interface;
+        self
+    }
+
+    /// The sender to hear. Default: anyone.
+    #[must_use]
+    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// TTL of the probes, as the sender would be given it. Default: 1.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: u8) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to listen for sessions and queries. Default: 3 s, so that a querier has asked again.
+    #[must_use]
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Receive buffer to ask for, in bytes. Default: what a receiver asks for.
+    #[must_use]
+    pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> Self {
+        self.receive_buffer_bytes = bytes;
+        self
+    }
+
+    fn find_interface(&self) -> Result<Interface, InterfaceError> {
+        match &self.interface {
+            Some(wanted) => Interface::find(wanted),
+            None => Interface::default_for(self.group.ip()),
+        }
+    }
+
+    fn receiver_options(&self, interface: &Interface) -> ReceiverOptions {
+        ReceiverOptions {
+            interface: Some(interface.clone()),
+            source: self.source,
+            receive_buffer_bytes: self.receive_buffer_bytes,
+        }
+    }
+}
+
+/// Looks at everything, and tells `observe` of each check as it is done. Takes as long as it is to listen, and a second.
+///
+/// # Errors
+/// [`ChannelsError`] when the group is no multicast address.
+pub fn examine(options: &DoctorOptions, observe: &mut dyn FnMut(&Check)) -> Result<Report, ChannelsError> {
+    let channels = Channels::new(options.group, 1)?;
+    let mut examination = Examination { options, channels, observe, report: Report::default() };
+    examination.all();
+    Ok(examination.report)
+}
+
+struct Examination<'a> {
+    options: &'a DoctorOptions,
+    channels: Channels,
+    observe: &'a mut dyn FnMut(&Check),
+    report: Report,
+}
+
+impl Examination<'_> {
+    /// In the order in which a packet meets things. What cannot be looked at after a problem is left out.
+    fn all(&mut self) {
+        let interface = match self.options.find_interface() {
+            Ok(interface) => interface,
+            Err(error) => return self.add(host::no_interface(&error)),
+        };
+        let is_ipv4 = self.channels.is_ipv4();
+        self.add(host::interface(&interface, is_ipv4, carrier(&interface)));
+        if self.report.verdict() == Verdict::Problem {
+            return;
+        }
+        self.paths(&interface);
+        let Some(mut receiver) = self.sockets(&interface) else { return };
+        let outcome = loopback::probe(&self.channels, &interface, nonce());
+        self.add(loopback::judge(&outcome, &self.channels, &interface));
+        self.add(firewall::judge(&firewall::read(is_ipv4), self.channels.port(), is_ipv4));
+        self.network(&interface, &mut receiver);
+    }
+
+    /// Routes, reverse path, MTU, reach.
+    fn paths(&mut self, interface: &Interface) {
+        let group = self.options.group.ip();
+        let is_named = self.options.interface.is_some();
+        self.add(host::route(group, interface, is_named, &host::route_to(group)));
+        let facts = reverse_path::Facts {
+            filter: if group.is_ipv4() { reverse_path::filter_of(interface) } else { None },
+            dropped: reverse_path::dropped(),
+            source: self.options.source.map(|source| (source, host::route_to(source))),
+            interfaces: networks(group.is_ipv4()),
+        };
+        if let Some(check) = reverse_path::judge(interface, &facts) {
+            self.add(check);
+        }
+        self.add(host::mtu(interface, interface.mtu()));
+        self.add(host::reach(group, self.options.ttl));
+    }
+
+    /// Opens what a sender and a receiver open, and joins. The receiver, or nothing when that failed.
+    fn sockets(&mut self, interface: &Interface) -> Option<ReceiverSocket> {
+        let opened = ReceiverSocket::open(&self.channels, &self.options.receiver_options(interface));
+        let sending = SenderOptions { interface: Some(interface.clone()), ..SenderOptions::default() };
+        let sender = SenderSocket::open(&self.channels, &sending);
+        let (mut receiver, sender) = match (opened, sender) {
+            (Ok(receiver), Ok(sender)) => (receiver, sender),
+            (Err(error), _) | (_, Err(error)) => {
+                let port = self.channels.port();
+                let advice =
+                    format!("who holds the port: ss -lunp 'sport = {port}'; or choose another --group");
+                self.add(Check::problem("sockets", error_chain(&error), advice));
+                return None;
+            }
+        };
+        if let Err(error) = receiver.join(ChannelId::BASE) {
+            let advice =
+                "the limits: sysctl net.ipv4.igmp_max_memberships net.ipv4.igmp_max_msf net.core.optmem_max";
+            self.add(Check::problem("memberships", error_chain(&error), advice));
+            return None;
+        }
+        self.add(limits::memberships(&interface.name, &membership_facts(&self.channels, interface)));
+        self.add(limits::buffers(receiver.receive_buffer(), sender.send_buffer()));
+        Some(receiver)
+    }
+
+    /// Listens and asks, all at once.
+    fn network(&mut self, interface: &Interface, receiver: &mut ReceiverSocket) {
+        let (channels, options) = (self.channels, self.options);
+        let is_ipv4 = channels.is_ipv4();
+        let deadline = Instant::now() + options.wait;
+        let dropped_before = reverse_path::dropped();
+        let (listening, asking, heard) = thread::scope(|scope| {
+            let queries = scope.spawn(|| queries::listen(interface, is_ipv4, deadline));
+            let peers = scope.spawn(|| peers::ask(&channels, interface, options.ttl, nonce(), addresses()));
+            let heard = sessions::listen(receiver, deadline);
+            let listening = queries.join().unwrap_or(querier::Listening::Failed);
+            let asking = peers.join().unwrap_or_else(|_| Err("asking failed".to_owned()));
+            (listening, asking, heard)
+        });
+        if interface.loopback {
+            self.add(Check::ok("querier", "not needed on loopback"));
+        } else {
+            let bridge = querier::bridge_of(&interface.name);
+            let is_source_specific = channels.is_source_specific();
+            self.add(querier::judge(listening, bridge.as_ref(), is_ipv4, is_source_specific));
+        }
+        match heard {
+            Ok(mut heard) => {
+                let dropped = |before| Some(reverse_path::dropped()?.saturating_sub(before));
+                heard.filter_drops = dropped_before.and_then(dropped).unwrap_or(0);
+                self.add(sessions::judge(channels.base(), heard));
+            }
+            Err(error) => {
+                self.add(Check::problem("sessions", error.to_string(), "is the interface still up?"));
+            }
+        }
+        let own = if is_ipv4 { interface.ipv4.map(IpAddr::V4) } else { interface.ipv6.map(IpAddr::V6) };
+        let named = own.filter(|_| channels.is_source_specific());
+        self.add(peers::judge(&asking, channels.base(), named));
+        if let Some(check) = asking.ok().and_then(|asking| peers::judge_ecn(&asking.peers)) {
+            self.add(check);
+        }
+    }
+
+    fn add(&mut self, check: Check) {
+        (self.observe)(&check);
+        self.report.checks.push(check);
+    }
+}
+
+fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts {
+    let is_ipv4 = channels.is_ipv4();
+    let setting = |path: String| system::number(&path);
+    let per_interface = |what: &str| {
+        let of = |name: &str| setting(format!("/proc/sys/net/{what}").replace('*', name));
+        of("all").into_iter().chain(of(&interface.name)).max().unwrap_or(0)
+    };
+    let joined = if is_ipv4 {
+        system::text("/proc/net/igmp").map(|text| system::igmp(&text, &interface.name))
+    } else {
+        system::text("/proc/net/igmp6").map(|text| system::igmp6(&text, &interface.name))
+    };
+    let sources = if is_ipv4 { "ipv4/igmp_max_msf" } else { "ipv6/mld_max_msf" };
+    limits::Facts {
+        is_ipv4,
+        is_source_specific: channels.is_source_specific(),
+        memberships_max: if is_ipv4 {
+            system::number("/proc/sys/net/ipv4/igmp_max_memberships")
+        } else {
+            None
+        },
+        sources_max: setting(format!("/proc/sys/net/{sources}")),
+        optmem_max: system::number("/proc/sys/net/core/optmem_max"),
+        forced_version: per_interface(if is_ipv4 {
+            "ipv4/conf/*/force_igmp_version"
+        } else {
+            "ipv6/conf/*/force_mld_version"
+        }),
+        joined: joined.unwrap_or_default(),
+    }
+}
+
+/// What the driver says of the link; reading fails while the interface is down.
+fn carrier(interface: &Interface) -> Option<bool> {
+    system::number(&format!("/sys/class/net/{}/carrier", interface.name)).map(|carrier| carrier == 1)
+}
+
+/// Interfaces other than loopback that are up and have an address of the family.
+fn networks(is_ipv4: bool) -> usize {
+    let counts = |interface: &&Interface| {
+        interface.up
+            && !interface.loopback
+            && interface.addresses.iter().any(|address| address.is_ipv4() == is_ipv4)
+    };
+    Interface::list().map_or(0, |interfaces| interfaces.iter().filter(counts).count())
+}
+
+/// All addresses of this machine.
+fn addresses() -> Vec<IpAddr> {
+    let interfaces = Interface::list().unwrap_or_default();
+    interfaces.into_iter().flat_map(|interface| interface.addresses).collect()
+}
+
+/// A number that nobody guesses. Should the system have none, probes are still told from others by their port.
+fn nonce() -> u64 {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok();
+    u64::from_ne_bytes(bytes)
+}
+
+/// An error with its causes, in one line.
+fn error_chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let mut messages = Vec::<String>::new();
+    for message in causes.map(ToString::to_string) {
+        if messages.last().is_none_or(|last| !last.ends_with(&message)) {
+            messages.push(message);
+        }
+    }
+    messages.join(": ")
+}

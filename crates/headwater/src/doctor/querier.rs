@@ -1,0 +1,211 @@
+//! Who asks for members: without a querier, switches that snoop forget groups after some minutes, and routers never
+//! learn of them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::check::Check;
+use super::system;
+
+const NAME: &str = "querier";
+
+/// Least time to listen: whoever keeps track of members asks twice, a second apart, once a group is left
+/// (RFC 3376 section 8.8).
+const ANSWERED_BY: Duration = Duration::from_secs(2);
+
+/// A query that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Query {
+    /// Who asked.
+    pub source: IpAddr,
+    /// IGMP version 1 to 3, or MLD version 1 or 2.
+    pub version: u8,
+}
+
+/// What listening came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listening {
+    /// A query came.
+    Heard(Query),
+    /// None came, not even when a group was left.
+    Silence(Duration),
+    /// This process may not open raw sockets.
+    Forbidden,
+    /// The socket failed otherwise.
+    Failed,
+}
+
+/// A bridge of this machine that the interface is, or is a port of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bridge {
+    /// Its name.
+    pub name: String,
+    /// Whether it forwards groups only to where members were heard.
+    pub snoops: bool,
+    /// Whether it asks for members itself.
+    pub queries: bool,
+}
+
+/// The bridge that an interface belongs to.
+pub(super) fn bridge_of(interface: &str) -> Option<Bridge> {
+    let class = format!("/sys/class/net/{interface}");
+    let name = match std::fs::read_link(format!("{class}/brport/bridge")) {
+        Ok(target) => target.file_name()?.to_str()?.to_owned(),
+        Err(_) => interface.to_owned(),
+    };
+    let setting = |what: &str| system::number(&format!("/sys/class/net/{name}/bridge/multicast_{what}"));
+    let snoops = setting("snooping")? == 1;
+    Some(Bridge { snoops, queries: setting("querier") == Some(1), name })
+}
+
+/// Reads an IGMP message, the IP header in front (RFC 2236, RFC 3376 section 4.1).
+pub(super) fn igmp_query(packet: &[u8]) -> Option<Query> {
+    const MEMBERSHIP_QUERY: u8 = 0x11;
+    let header_bytes = usize::from(*packet.first()? & 0x0F) * 4;
+    let source = <[u8; 4]>::try_from(packet.get(12..16)?).ok()?;
+    let message = packet.get(header_bytes..)?;
+    if *message.first()? != MEMBERSHIP_QUERY {
+        return None;
+    }
+    let version = match (message.len(), message.get(1)?) {
+        (0..8, _) => return None,
+        (8..12, 0) => 1,
+        (8..12, _) => 2,
+        _ => 3,
+    };
+    Some(Query { source: source.into(), version })
+}
+
+/// Reads an MLD message, as a raw socket hands it over: without the IP header (RFC 3810 section 5.1).
+pub(super) fn mld_query(message: &[u8], source: IpAddr) -> Option<Query> {
+    const MULTICAST_LISTENER_QUERY: u8 = 130;
+    if *message.first()? != MULTICAST_LISTENER_QUERY || message.len() < 24 {
+        return None;
+    }
+    Some(Query { source, version: if message.len() >= 28 { 2 } else { 1 } })
+}
+
+/// Whether somebody asks for members.
+pub(super) fn judge(
+    listening: Listening,
+    bridge: Option<&Bridge>,
+    is_ipv4: bool,
+    is_source_specific: bool,
+) -> Check {
+    let protocol = if is_ipv4 { "IGMP" } else { "MLD" };
+    if let Some(Bridge { name, queries: true, snoops: true }) = bridge {
+        return Check::ok(NAME, format!("bridge {name} of this machine asks for members itself"));
+    }
+    let unserved = bridge.filter(|bridge| bridge.snoops);
+    match (listening, unserved) {
+        (Listening::Heard(query), _) => heard(query, protocol, is_ipv4, is_source_specific),
+        (Listening::Silence(_) | Listening::Forbidden | Listening::Failed, Some(bridge)) => Check::warning(
+            NAME,
+            format!(
+                "bridge {} snoops, but neither asks for members nor heard anybody ask: it may drop groups \
+                 after minutes",
+                bridge.name
+            ),
+            format!(
+                "let it ask: ip link set dev {0} type bridge mcast_querier 1; or flood: ip link set dev \
+                 {0} type bridge mcast_snooping 0",
+                bridge.name
+            ),
+        ),
+        (Listening::Silence(waited), None) if waited < ANSWERED_BY => Check::unknown(
+            NAME,
+            format!("no {protocol} query in {:.1} s, which is too short to tell", waited.as_secs_f64()),
+            "listen for longer: --wait 3s",
+        ),
+        (Listening::Silence(waited), None) => Check::warning(
+            NAME,
+            format!("no {protocol} query in {:.1} s, not even when a group was left", waited.as_secs_f64()),
+            "fine on a plain link; where a switch snoops or a router is to forward, enable its querier, \
+             or sessions stop after minutes",
+        ),
+        (Listening::Forbidden, None) => Check::unknown(
+            NAME,
+            format!("listening for {protocol} queries needs CAP_NET_RAW"),
+            "run this as root; where a switch snoops, it or a router must be querier, or sessions stop \
+             after minutes",
+        ),
+        (Listening::Failed, None) => Check::unknown(
+            NAME,
+            format!("{protocol} queries cannot be listened for on this interface"),
+            "where a switch snoops, it or a router must be querier, or sessions stop after minutes",
+        ),
+    }
+}
+
+fn heard(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: bool) -> Check {
+    let newest = if is_ipv4 { 3 } else { 2 };
+    let Query { source, version } = query;
+    // A switch that asks on a router's behalf has no address to ask from (RFC 4541 section 2.1.1).
+    let by = if source.is_unspecified() { "a switch".to_owned() } else { source.to_string() };
+    let seen = format!("{by} asks by {protocol}v{version}");
+    if is_source_specific && version < newest {
+        return Check::problem(
+            NAME,
+            format!("{seen}, which knows no sources"),
+            format!(
+                "set it to {protocol}v{newest}: this group is served only to receivers that name their source"
+            ),
+        );
+    }
+    Check::ok(NAME, seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::check::Verdict;
+
+    fn igmp(message: &[u8]) -> Option<Query> {
+        // With the router alert option: 24 bytes of header.
+        let mut packet =
+            vec![0x46, 0xC0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 192, 0, 2, 1, 224, 0, 0, 1, 0x94, 4, 0, 0];
+        packet.extend(message);
+        igmp_query(&packet)
+    }
+
+    #[test]
+    fn versions_of_queries_are_told_by_length_and_code() {
+        let query = |version| Some(Query { source: "192.0.2.1".parse().unwrap(), version });
+        assert_eq!(igmp(&[0x11, 0, 0, 0, 0, 0, 0, 0]), query(1));
+        assert_eq!(igmp(&[0x11, 100, 0, 0, 0, 0, 0, 0]), query(2));
+        assert_eq!(igmp(&[0x11, 100, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0]), query(3));
+        assert_eq!(igmp(&[0x22, 100, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(igmp(&[0x11, 100]), None);
+        assert_eq!((igmp_query(&[]), igmp_query(&[0x4F; 20])), (None, None));
+        let router = "fe80::1".parse().unwrap();
+        let mut message = [0; 28];
+        message[0] = 130;
+        assert_eq!(mld_query(&message, router).map(|query| query.version), Some(2));
+        assert_eq!(mld_query(&message[..24], router).map(|query| query.version), Some(1));
+        assert_eq!((mld_query(&message[..23], router), mld_query(&[143; 28], router)), (None, None));
+    }
+
+    #[test]
+    fn a_bridge_that_snoops_alone_is_a_warning() {
+        let silence = Listening::Silence(Duration::from_secs(3));
+        let bridge = |snoops, queries| Bridge { name: "br0".to_owned(), snoops, queries };
+        let check = judge(silence, Some(&bridge(true, false)), true, false);
+        assert_eq!(check.verdict, Verdict::Warning);
+        assert!(check.advice.unwrap().contains("ip link set dev br0 type bridge mcast_querier 1"));
+        assert_eq!(judge(silence, Some(&bridge(true, true)), true, false).verdict, Verdict::Ok);
+        assert_eq!(judge(Listening::Forbidden, None, true, false).verdict, Verdict::Unknown);
+        assert_eq!(judge(silence, None, false, false).verdict, Verdict::Warning);
+        let short = Listening::Silence(Duration::from_millis(100));
+        assert_eq!(judge(short, None, true, false).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn an_old_querier_spoils_source_specific_groups_only() {
+        let heard = |version| Listening::Heard(Query { source: "192.0.2.1".parse().unwrap(), version });
+        assert_eq!(judge(heard(2), None, true, false).verdict, Verdict::Ok);
+        assert_eq!(judge(heard(2), None, true, true).verdict, Verdict::Problem);
+        assert_eq!(judge(heard(2), None, false, true).verdict, Verdict::Ok);
+        let switch = Listening::Heard(Query { source: "0.0.0.0".parse().unwrap(), version: 3 });
+        assert!(judge(switch, None, true, true).seen.starts_with("a switch"));
+    }
+}
