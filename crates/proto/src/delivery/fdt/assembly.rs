@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::delivery::object::{Codecs, partition_of};
 const SYMBOLS_MAX: u64 = 1 << 16;
 
 /// An FDT instance being put together in memory, by any code that we know. At most [`FDT_BYTES_MAX`] of source symbols
-/// and as much of repair symbols, [`SYMBOLS_MAX`] of either.
+/// and as much of repair symbols, [`SYMBOLS_MAX`] of either. It holds what came, not what was claimed: the first packet
+/// of an instance costs no more than itself.
 #[derive(Debug)]
 pub struct Assembly {
     instance_id: u32,
@@ -21,18 +23,16 @@ pub struct Assembly {
     encoding: Option<ContentEncoding>,
     partition: Partition,
     codec: Arc<dyn BlockCodec>,
-    /// All blocks, each padded to whole symbols.
-    body: Vec<u8>,
-    blocks: Vec<Block>,
-    blocks_left: usize,
+    /// Those of which something came.
+    blocks: BTreeMap<u32, Block>,
+    blocks_done: u32,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Block {
-    received: Vec<bool>,
-    repairs: Vec<(u32, Vec<u8>)>,
-    have: u32,
-    done: bool,
+#[derive(Debug)]
+enum Block {
+    Receiving(BTreeMap<u32, Vec<u8>>),
+    /// Its bytes, with padding.
+    Done(Vec<u8>),
 }
 
 /// What a symbol did.
@@ -56,19 +56,11 @@ impl Assembly {
         let partition = partition_of(&fti).ok().filter(|partition| partition.symbols() <= SYMBOLS_MAX)?;
         // A symbol size far above the length would make the padding the larger part.
         let padded = partition.symbols().checked_mul(u64::from(partition.symbol_size()))?;
-        let padded = usize::try_from(padded).ok().filter(|bytes| *bytes <= FDT_BYTES_MAX + (1 << 16))?;
+        if padded > FDT_BYTES_MAX as u64 + (1 << 16) {
+            return None;
+        }
         let codec = Codecs::default().of(&fti).ok()?;
-        let blocks = usize::try_from(partition.blocks()).ok()?;
-        Some(Self {
-            instance_id,
-            fti,
-            encoding,
-            codec,
-            body: vec![0; padded],
-            blocks: vec![Block::default(); blocks],
-            blocks_left: blocks,
-            partition,
-        })
+        Some(Self { instance_id, fti, encoding, partition, codec, blocks: BTreeMap::new(), blocks_done: 0 })
     }
 
     /// Whether a packet with these parameters is of this instance.
@@ -81,56 +73,44 @@ impl Assembly {
         let Some(spec) = self.partition.block(id.sbn) else { return Progress::Useless };
         let size = usize::from(self.partition.symbol_size());
         let k = spec.symbols;
-        let start = usize::try_from(spec.first_symbol).expect("within FDT_BYTES_MAX") * size;
-        let block = &mut self.blocks[id.sbn as usize];
-        let limit = self.codec.esi_end(k);
         // Only the last symbol may travel without its padding; without a code, some senders cut it off.
         let bytes = usize::from(spec.symbol_bytes(id.esi, self.partition.symbol_size()));
         let length_fits = payload.len() == size || (bytes > 0 && payload.len() == bytes);
-        if block.done || id.esi >= limit || !length_fits {
+        if id.esi >= self.codec.esi_end(k) || !length_fits {
             return Progress::Useless;
         }
-        if block.received.is_empty() {
-            block.received = vec![false; k as usize];
+        let block = self.blocks.entry(id.sbn).or_insert_with(|| Block::Receiving(BTreeMap::new()));
+        let Block::Receiving(symbols) = block else { return Progress::Useless };
+        // With 8 more than K at hand, another repair symbol is of no use.
+        let is_full = id.esi >= k && symbols.len() >= k as usize + 8;
+        if is_full || symbols.contains_key(&id.esi) {
+            return Progress::Useless;
         }
-        if id.esi < k {
-            if core::mem::replace(&mut block.received[id.esi as usize], true) {
-                return Progress::Useless;
-            }
-            let at = start + id.esi as usize * size;
-            self.body[at..at + payload.len()].copy_from_slice(payload);
-        } else {
-            let known = block.repairs.iter().any(|(esi, _)| *esi == id.esi);
-            if known || payload.len() != size || block.repairs.len() >= k as usize + 8 {
-                return Progress::Useless;
-            }
-            block.repairs.push((id.esi, payload.to_vec()));
-        }
-        block.have += 1;
-        if block.have < k || !self.solve(id.sbn as usize, k, start) {
+        symbols.insert(id.esi, payload.to_vec());
+        let enough = symbols.len() >= k as usize;
+        let Some(bytes) = enough.then(|| solve(&*self.codec, k, size, symbols)).flatten() else {
             return Progress::Needed;
-        }
-        self.blocks_left -= 1;
-        if self.blocks_left > 0 { Progress::Needed } else { self.unpack() }
+        };
+        *block = Block::Done(bytes);
+        self.blocks_done += 1;
+        if self.blocks_done < self.partition.blocks() { Progress::Needed } else { self.unpack() }
     }
 
-    fn solve(&mut self, index: usize, k: u32, start: usize) -> bool {
-        let size = usize::from(self.partition.symbol_size());
-        let block = &mut self.blocks[index];
-        let missing: Vec<u32> = (0..k).filter(|esi| !block.received[*esi as usize]).collect();
-        let repairs: Vec<Repair<'_>> =
-            block.repairs.iter().map(|(esi, data)| Repair { esi: *esi, data }).collect();
-        let bytes = &mut self.body[start..start + k as usize * size];
-        block.done = missing.is_empty() || self.codec.decode(k, bytes, &missing, &repairs).is_ok();
-        if block.done {
-            block.repairs = Vec::new();
+    /// The bytes of all blocks, without padding.
+    fn body(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        for (sbn, block) in &self.blocks {
+            if let (Some(spec), Block::Done(bytes)) = (self.partition.block(*sbn), block) {
+                let length = usize::try_from(spec.bytes).expect("within FDT_BYTES_MAX");
+                body.extend_from_slice(&bytes[..length]);
+            }
         }
-        block.done
+        body
     }
 
     fn unpack(&self) -> Progress {
-        let length = usize::try_from(self.partition.transfer_length()).expect("within FDT_BYTES_MAX");
-        let body = &self.body[..length];
+        let body = self.body();
+        let body = body.as_slice();
         let limit = FDT_BYTES_MAX as u64 + 1;
         let mut xml = Vec::new();
         let read = match self.encoding {
@@ -145,6 +125,19 @@ impl Assembly {
         };
         if read.is_err() || xml.len() > FDT_BYTES_MAX { Progress::Broken } else { Progress::Whole(xml) }
     }
+}
+
+/// The bytes of a block with padding, if these symbols determine it.
+fn solve(codec: &dyn BlockCodec, k: u32, size: usize, symbols: &BTreeMap<u32, Vec<u8>>) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; k as usize * size];
+    for (esi, symbol) in symbols.range(..k) {
+        let at = *esi as usize * size;
+        bytes[at..at + symbol.len()].copy_from_slice(symbol);
+    }
+    let missing: Vec<u32> = (0..k).filter(|esi| !symbols.contains_key(esi)).collect();
+    let repairs: Vec<Repair<'_>> = symbols.range(k..).map(|(esi, data)| Repair { esi: *esi, data }).collect();
+    let is_whole = missing.is_empty() || codec.decode(k, &mut bytes, &missing, &repairs).is_ok();
+    is_whole.then_some(bytes)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use headwater_wire::Fti;
 use headwater_wire::fdt::{FdtError, File, Segment};
 
 use super::block::Block;
+use crate::delivery::FDT_BYTES_MAX;
 use crate::delivery::digest::{Digest, ShortDigest};
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Codecs, partition_of};
@@ -31,6 +32,8 @@ pub struct Catalogue {
     symbols: u64,
     /// Objects that the files announced will have.
     places: usize,
+    /// Bytes of all names taken, at most [`FDT_BYTES_MAX`]: what one FDT can name.
+    name_bytes: usize,
     awaiting_fti: usize,
 }
 
@@ -75,6 +78,8 @@ pub enum FileOutcome {
 #[derive(Debug)]
 pub struct ObjectState {
     pub file: FileIndex,
+    /// Where it begins in the file.
+    pub offset: u64,
     pub fti: Fti,
     pub partition: Partition,
     /// n of a block of k symbols is asked of it.
@@ -101,6 +106,8 @@ pub enum Refusal {
     TooManyBlocks,
     #[error("the session has more objects than a receiver takes ({OBJECTS_MAX})")]
     TooManyObjects,
+    #[error("the names of the session are longer than a receiver keeps ({FDT_BYTES_MAX} bytes)")]
+    NamesTooLong,
     #[error("the segments of the file contradict one another")]
     Segments,
     #[error("the file it belongs to was refused")]
@@ -128,6 +135,17 @@ impl Catalogue {
     /// Objects, refused ones included, at most [`OBJECTS_MAX`].
     pub fn is_full(&self) -> bool {
         self.by_toi.len() >= OBJECTS_MAX
+    }
+
+    /// Makes room for the names of an entry. What they take is not given back.
+    pub fn take_names(&mut self, entry: &File) -> Result<(), Refusal> {
+        let of_file = entry.headwater.segment.as_ref().map_or(0, |segment| segment.file.len());
+        let bytes = self.name_bytes + entry.content_location.len() + of_file;
+        if bytes > FDT_BYTES_MAX {
+            return Err(Refusal::NamesTooLong);
+        }
+        self.name_bytes = bytes;
+        Ok(())
     }
 
     pub fn refuse(&mut self, toi: u128) {
@@ -164,7 +182,11 @@ impl Catalogue {
 
     /// Whether an entry says of its object what an earlier one said, if there was one.
     pub fn agrees(&self, entry: &File, fti: Option<Fti>) -> bool {
-        let Some(Announced::Object(index)) = self.by_toi.get(&entry.toi) else { return true };
+        let index = match self.by_toi.get(&entry.toi) {
+            Some(Announced::Object(index)) => index,
+            Some(Announced::AwaitsFti(kept)) => return kept.content_location == entry.content_location,
+            Some(Announced::Refused) | None => return true,
+        };
         let object = &self.objects[index.0];
         let file = &self.files[object.file.0];
         let name = entry.headwater.segment.as_ref().map_or(&entry.content_location, |segment| &segment.file);
@@ -188,6 +210,9 @@ impl Catalogue {
         let promised = promised(entry, partition)?;
 
         let (file, new_file, segment) = self.file_of(entry, length)?;
+        if !self.adjoins(file, &segment, length) {
+            return Err(Refusal::Segments);
+        }
         let state = &mut self.files[file.0];
         let object = ObjectIndex(self.objects.len());
         let place = state.objects.get_mut(segment.index as usize).filter(|place| place.is_none());
@@ -200,6 +225,7 @@ impl Catalogue {
         let count = usize::try_from(blocks).expect("within BLOCKS_MAX");
         self.objects.push(ObjectState {
             file,
+            offset: segment.offset,
             fti,
             partition,
             codec: std::sync::Arc::clone(&codec),
@@ -222,9 +248,8 @@ impl Catalogue {
             file_length: length,
         };
         let segment = entry.headwater.segment.clone().unwrap_or_else(whole);
-        let end = segment.offset.checked_add(length);
         let count = segment.count as usize;
-        if end.is_none_or(|end| end > segment.file_length) || segment.index >= segment.count {
+        if !is_within_file(&segment, length) {
             return Err(Refusal::Segments);
         }
         let path = RelativePath::from_content_location(&segment.file)?;
@@ -258,6 +283,28 @@ impl Catalogue {
             self.segmented.insert(key, file);
         }
         Ok((file, true, segment))
+    }
+
+    /// Whether a segment begins where the one before it ends and ends where the next begins, as far as those are known.
+    /// Once all are, they cover the file once, in the order of its digest.
+    fn adjoins(&self, file: FileIndex, segment: &Segment, length: u64) -> bool {
+        let places = &self.files[file.0].objects;
+        let known = |index: usize| places.get(index).copied().flatten().map(|at| &self.objects[at.0]);
+        let index = segment.index as usize;
+        let before = index.checked_sub(1).and_then(known);
+        before.is_none_or(|object| object.offset + object.partition.transfer_length() == segment.offset)
+            && known(index + 1).is_none_or(|object| segment.offset + length == object.offset)
+    }
+
+    /// Gives back what an object just admitted holds: its file cannot be stored.
+    pub fn forget(&mut self, object: ObjectIndex) {
+        let object = &mut self.objects[object.0];
+        self.blocks -= u64::from(object.partition.blocks());
+        self.symbols -= object.partition.symbols();
+        object.blocks = Vec::new();
+        object.promised = Vec::new();
+        object.digests = Vec::new();
+        self.files[object.file.0].outcome = Some(FileOutcome::Refused);
     }
 
     /// Ends a file; its objects are not received any more. Returns the blocks that were waiting for symbols, and the
@@ -301,6 +348,16 @@ impl Catalogue {
         let objects = self.files[file.0].objects.iter().flatten();
         objects.flat_map(|object| self.objects[object.0].digests.iter())
     }
+}
+
+/// Whether a segment lies in its file; the first begins at its start and the last ends at its end.
+fn is_within_file(segment: &Segment, length: u64) -> bool {
+    let is_last = segment.count.checked_sub(1) == Some(segment.index);
+    let end = segment.offset.checked_add(length);
+    segment.index < segment.count
+        && (segment.index > 0 || segment.offset == 0)
+        && end
+            .is_some_and(|end| if is_last { end == segment.file_length } else { end <= segment.file_length })
 }
 
 fn promised(entry: &File, partition: Partition) -> Result<Vec<ShortDigest>, Refusal> {

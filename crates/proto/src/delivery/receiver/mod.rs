@@ -78,8 +78,10 @@ impl ReceiverConfig {
 
 /// The receiving end of a session.
 ///
-/// Memory, beside the store: one bit per source symbol of the blocks under way, 8 bytes per repair symbol held, 64
-/// bytes per block (at most [`BLOCKS_MAX`]), [`PENDING_BYTES`], and the FDT.
+/// Memory, beside the store: 64 bytes per block (at most [`BLOCKS_MAX`]), some 100 more and one bit per source symbol
+/// (at most [`SYMBOLS_MAX`]) for each block under way, 16 bytes per repair symbol held (8, and spare room), some 500
+/// and the name per object (at most [`super::OBJECTS_MAX`], all names at most [`super::FDT_BYTES_MAX`]),
+/// [`PENDING_BYTES`], and two FDTs being put together.
 #[derive(Debug)]
 pub struct Receiver<C, S> {
     config: ReceiverConfig,
@@ -97,6 +99,8 @@ pub struct Receiver<C, S> {
     /// Files whose fate is open.
     open_files: usize,
     refused: usize,
+    /// Whether there were more objects than a receiver takes.
+    overflowed: bool,
     /// What the store has not reported yet.
     jobs: usize,
     holding: bool,
@@ -127,6 +131,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             open_blocks: 0,
             open_files: 0,
             refused: 0,
+            overflowed: false,
             jobs: 0,
             holding: true,
             complete: false,
@@ -274,7 +279,18 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             let fti = instance.fti(entry);
             if !self.catalogue.agrees(entry, fti.clone().ok()) {
                 self.stats.dropped.contradiction += 1;
-            } else if self.catalogue.look_up(entry.toi).is_none()
+                continue;
+            }
+            let tells_something = match self.catalogue.look_up(entry.toi) {
+                None if self.catalogue.is_full() => {
+                    self.refuse_beyond(entry);
+                    false
+                }
+                None => true,
+                Some(Announced::AwaitsFti(_)) => fti.is_ok(),
+                Some(Announced::Object(_) | Announced::Refused) => false,
+            };
+            if tells_something
                 && let Err(refusal) = self.announce(now, entry, instance.content_encoding(entry), fti)
             {
                 self.refuse(entry, refusal.to_string());
@@ -296,7 +312,18 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Takes in an entry that is new.
+    /// Refuses an entry beyond those that are kept account of: told once, counted always.
+    fn refuse_beyond(&mut self, entry: &File) {
+        self.stats.dropped.refused += 1;
+        if !core::mem::replace(&mut self.overflowed, true) {
+            self.refused += 1;
+            let location = entry.content_location.clone();
+            let reason = Refusal::TooManyObjects.to_string();
+            self.event(ReceiverEvent::FileRefused { location, reason });
+        }
+    }
+
+    /// Takes in an entry that is new, or that tells the coding of one that is not.
     fn announce(
         &mut self,
         now: Instant,
@@ -304,9 +331,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         content_encoding: Option<&str>,
         fti: Result<Fti, FdtError>,
     ) -> Result<(), Refusal> {
-        if self.catalogue.is_full() {
-            return Err(Refusal::TooManyObjects);
-        }
+        self.catalogue.take_names(entry)?;
         if let Some(encoding) = content_encoding {
             return Err(Refusal::ContentEncoding(encoding.to_owned()));
         }
@@ -325,8 +350,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             let spec = &self.catalogue.files[file.0].spec;
             let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
             if let Err(error) = self.store.create_file(file, spec) {
-                // Not counted as open yet: nothing to give back.
-                let _nothing = self.catalogue.end_file(file, FileOutcome::Refused);
+                self.catalogue.forget(object);
                 return Err(Refusal::Store(error));
             }
             self.open_files += 1;

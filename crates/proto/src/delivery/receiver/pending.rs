@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use headwater_wire::{Fti, PayloadId};
 
 /// What a packet costs beside its payload, in bytes.
-const ENTRY_BYTES: usize = 64;
+const ENTRY_BYTES: usize = size_of::<(PendingPacket, usize)>();
+/// What an object costs beside its packets: itself, its place in the map, and the first room of its vectors.
+const OBJECT_BYTES: usize = 2 * (size_of::<PendingObject>() + size_of::<u128>()) + 4 * ENTRY_BYTES + 8;
 
 /// A packet of an object not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +17,8 @@ pub struct PendingPacket {
     pub id: PayloadId,
 }
 
-/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together.
+/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together, and as much
+/// again of spare room: vectors grow by doubling.
 #[derive(Debug)]
 pub struct Pending {
     objects: BTreeMap<u128, PendingObject>,
@@ -40,8 +43,7 @@ impl Pending {
 
     /// Keeps a packet; false when there is no room.
     pub fn push(&mut self, packet: PendingPacket, fti: Option<Fti>, payload: &[u8]) -> bool {
-        // An object costs as much as a few packets.
-        let new_object = if self.objects.contains_key(&packet.toi) { 0 } else { 3 * ENTRY_BYTES };
+        let new_object = if self.objects.contains_key(&packet.toi) { 0 } else { OBJECT_BYTES };
         let bytes = payload.len() + ENTRY_BYTES + new_object;
         let fits = self.bytes + bytes <= self.bytes_max;
         if fits {
@@ -91,12 +93,12 @@ mod tests {
 
     #[test]
     fn the_bound_holds_for_empty_payloads_too_and_room_comes_back() {
-        let mut pending = Pending::new(1_000);
+        let mut pending = Pending::new(OBJECT_BYTES + 12 * ENTRY_BYTES);
         let packet = |toi| PendingPacket { toi, codepoint: 0, id: PayloadId { sbn: 0, esi: 0 } };
         assert_eq!((0..100).filter(|_| pending.push(packet(1), None, &[])).count(), 12);
         assert!(!pending.push(packet(2), None, &[]));
         assert_eq!(pending.take(1).iter().count(), 12);
         assert_eq!(pending.bytes, 0);
-        assert!(pending.push(packet(2), None, &[0; 700]));
+        assert!(pending.push(packet(2), None, &vec![0; 11 * ENTRY_BYTES]));
     }
 }

@@ -47,7 +47,7 @@ pub enum ReceiverEvent {
     },
     /// Every file of the session has met its fate.
     SessionCompleted {
-        /// Entries of the FDT that were refused.
+        /// Entries of the FDT that were refused; all beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX) are one.
         refused: usize,
     },
     /// The sender closed the session before every file was whole.
@@ -107,7 +107,7 @@ pub struct Drops {
     pub contradiction: u64,
     /// A symbol that its object cannot have: block or number out of range, wrong length, wrong code.
     pub bad_symbol: u64,
-    /// Of an object that was refused.
+    /// Of an object that was refused; or an entry of the FDT beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX).
     pub refused: u64,
     /// Of an object not described yet, when there was no room to keep it.
     pub unknown_object: u64,
