@@ -140,6 +140,14 @@ impl Carousel {
         self.symbols
     }
 
+    /// A block as it was given.
+    ///
+    /// # Panics
+    /// When there is no such block.
+    pub fn block(&self, block: u32) -> CarouselBlock {
+        self.blocks[block as usize]
+    }
+
     /// The next symbol of a place; `None` when there are no blocks at all.
     ///
     /// # Panics

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use headwater_fec::BlockCodec;
 use headwater_wire::extensions::{ContentEncoding, Extensions, FDT_INSTANCE_ID_MAX, FdtExtension};
 use headwater_wire::fdt::Instance;
 use headwater_wire::{Fti, PayloadId, alc};
@@ -176,11 +177,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             for sbn in 0..object.partition.blocks() {
                 let symbols = object.partition.block(sbn).expect("below the number of blocks").symbols;
                 blocks.push((index, sbn));
-                carousel.push(CarouselBlock {
-                    symbols,
-                    encoding_symbols: object.codec.encoding_symbols(symbols),
-                    rateless: object.codec.is_rateless(),
-                });
+                let limit = source.encoding_symbols(index as usize, sbn);
+                carousel.push(carousel_block(&*object.codec, symbols, limit));
             }
         }
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
@@ -290,25 +288,43 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     }
 
     fn write_symbol(&mut self, visit: Visit, departure: &Departure, buffer: &mut [u8]) -> Option<usize> {
-        let (object, sbn) = self.blocks[visit.block as usize];
-        let header = self.objects[object as usize];
-        let payload_id = PayloadId { sbn, esi: visit.esi };
-        let start = Header::new(self.config.tsi, Some(header.toi), header.codepoint, departure)
-            .with_payload_id(payload_id)
-            .emit(buffer);
-        let symbol = &mut buffer[start..start + header.symbol_bytes];
-        if let Err(error) = self.source.read_symbol(object as usize, sbn, visit.esi, symbol) {
-            self.events.push_back(SenderEvent::SourceFailed(error));
-            self.close();
-            return None;
-        }
+        let bytes = match self.read_symbol(visit, departure, buffer) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.events.push_back(SenderEvent::SourceFailed(error));
+                self.close();
+                return None;
+            }
+        };
         self.fdt.credit = (self.fdt.credit + 1).min(FDT_CREDIT_PACKETS);
         self.stats.symbols += 1;
         let pass = self.carousel.symbols();
         if self.stats.symbols.is_multiple_of(pass) {
             self.events.push_back(SenderEvent::PassCompleted(self.stats.symbols / pass));
         }
-        Some(start + header.payload_bytes(payload_id))
+        Some(bytes)
+    }
+
+    /// Writes a packet with the symbol of a visit, or a source symbol in its place while that is not made yet, and says
+    /// how long the packet is.
+    fn read_symbol(
+        &mut self,
+        visit: Visit,
+        departure: &Departure,
+        buffer: &mut [u8],
+    ) -> Result<usize, SourceError> {
+        let (object, sbn) = self.blocks[visit.block as usize];
+        let index = object as usize;
+        let is_ready = self.source.is_ready(index, sbn, visit.esi)?;
+        let esi = if is_ready { visit.esi } else { visit.esi % self.carousel.block(visit.block).symbols };
+        let header = self.objects[index];
+        let payload_id = PayloadId { sbn, esi };
+        let start = Header::new(self.config.tsi, Some(header.toi), header.codepoint, departure)
+            .with_payload_id(payload_id)
+            .emit(buffer);
+        let symbol = &mut buffer[start..start + header.symbol_bytes];
+        self.source.read_symbol(index, sbn, esi, symbol)?;
+        Ok(start + header.payload_bytes(payload_id))
     }
 
     fn write_close(&mut self, departure: &Departure, buffer: &mut [u8]) -> usize {
@@ -366,6 +382,16 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
             _ => self.control.next_departure(),
         };
         departure.into_iter().chain(self.control.poll_timeout()).min()
+    }
+}
+
+/// A block of k source symbols whose source has `limit` encoding symbols of it, or all that the code gives.
+fn carousel_block(codec: &dyn BlockCodec, k: u32, limit: Option<u32>) -> CarouselBlock {
+    let n = codec.encoding_symbols(k);
+    CarouselBlock {
+        symbols: k,
+        encoding_symbols: limit.map_or(n, |limit| limit.clamp(k, n)),
+        rateless: codec.is_rateless() && limit.is_none(),
     }
 }
 

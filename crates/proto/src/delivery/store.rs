@@ -22,6 +22,23 @@ pub trait Source {
         esi: u32,
         symbol: &mut [u8],
     ) -> Result<(), SourceError>;
+
+    /// n, the encoding symbols of a block that can be read, its k source symbols among them; `None`, the default: all
+    /// that the code gives. A block with an n of its own is sent in cycles of n symbols, also where the code is rateless.
+    ///
+    /// Asked once for each block, when a session begins.
+    fn encoding_symbols(&self, _object: usize, _sbn: u32) -> Option<u32> {
+        None
+    }
+
+    /// Whether a symbol can be read by now, which is the default. Where it cannot, the sender takes a source symbol of
+    /// the block instead: those are always there. It may wait for the symbol, but not for long, as sending waits too.
+    ///
+    /// # Errors
+    /// When it never will be there: the session ends with that.
+    fn is_ready(&mut self, _object: usize, _sbn: u32, _esi: u32) -> Result<bool, SourceError> {
+        Ok(true)
+    }
 }
 
 /// Content that cannot be sent on: what was tried, what happened.
