@@ -131,6 +131,12 @@ pub struct SendArgs {
     /// Stop after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
+    /// Most memory for coding; repair symbols of content that needs more are kept on disk: 64MiB, 4GiB
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = values::size)]
+    pub memory: Size,
+    /// Folder for repair symbols on disk, as many bytes as the content; default: TMPDIR, else /tmp
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub temp_dir: Option<PathBuf>,
     /// Show what would be sent and how long it takes; send nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -15,8 +15,8 @@ use std::time::Duration;
 use headwater::proto::Rate;
 use headwater::{
     CongestionControl, Direction, IncompleteReason, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
-    ReceiveSummary, ReceiveUpdate, Scheme, SendEnd, SendError, SendOptions, SendOutcome, SendSession,
-    SendUpdate, StopHandle, prepare,
+    ReceiveSummary, ReceiveUpdate, RepairPlace, Scheme, SendEnd, SendError, SendOptions, SendOutcome,
+    SendSession, SendUpdate, StopHandle, prepare,
 };
 use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::{Extensions, FdtExtension};
@@ -264,6 +264,69 @@ fn content_that_needs_more_memory_than_allowed_is_refused() {
     assert!(matches!(open(Scheme::RaptorQ), Err(SendError::Memory { .. })));
     assert!(matches!(open(Scheme::ReedSolomon), Err(SendError::Memory { .. })));
     assert!(open(Scheme::NoCode).is_ok());
+}
+
+/// What is sent from a store on disk: three blocks of RaptorQ in 50 MB, twelve of Reed-Solomon in 1 MB.
+#[test]
+fn content_beyond_the_memory_limit_arrives_by_repair_symbols_on_disk() {
+    for (scheme, bytes, limit, rate) in [
+        (Scheme::RaptorQ, 20_000_000, 50_000_000, "100M"),
+        (Scheme::ReedSolomon, 2_000_000, 1_000_000, "20M"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, out, temporary) =
+            (folder.path().join("file"), folder.path().join("out"), folder.path().join("temporary"));
+        write(&file, &content(bytes, 5), 0o644);
+        fs::create_dir(&temporary).unwrap();
+        let group = group();
+        let receive = receive_options(group, &out).with_loss(Some(Loss { probability: 0.2, seed: 1 }));
+        let mut receiver = ReceiveSession::open(receive).unwrap();
+        let (sent, symbols) = mpsc::channel();
+        let options = send_options(group, rate)
+            .with_scheme(scheme)
+            .with_memory_limit(Some(limit))
+            .with_temporary_folder(Some(temporary.clone()))
+            .with_trace(Some(Box::new(move |packet| {
+                let (header, _) = alc::parse(packet.payload).unwrap();
+                let toi = header.toi.filter(|toi| *toi > 0);
+                let _stopped = toi.map(|toi| sent.send((toi, header.payload_id.unwrap())));
+            })));
+        let mut session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
+        let RepairPlace::Disk { bytes: stored, .. } = session.repair_place() else { panic!("{scheme}") };
+        assert_eq!(*stored, session.plan().symbols() * 1_408, "{scheme}");
+        let plan = session.plan().clone();
+        let stop = session.stop_handle();
+        let sending = Sending { stop, thread: thread::spawn(move || session.run(&mut |_| {})) };
+        let summary = receiver.run(&mut |_| {}).unwrap();
+        sending.stop();
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{scheme}");
+        assert!(fs::read(out.join("file")).unwrap() == fs::read(&file).unwrap(), "{scheme}");
+        assert!(names(&temporary).is_empty());
+        let (mut repairs, object) = (0, &plan.objects()[0]);
+        for (toi, PayloadId { sbn, esi }) in symbols.iter() {
+            assert_eq!(toi, 1);
+            let k = object.partition.block(sbn).unwrap().symbols;
+            assert!(esi < 2 * k, "{scheme}: symbol {esi} of {k}");
+            repairs += usize::from(esi >= k);
+        }
+        assert!(repairs > 0, "{scheme}");
+    }
+}
+
+#[test]
+fn a_disk_without_room_for_repair_symbols_is_told_before_anything_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    // 15 TB that take no room: more than a test machine has.
+    fs::File::create(&file).unwrap().set_len(15_000_000_000_000).unwrap();
+    let open = |temporary: &Path| {
+        let options = send_options(group(), "10M").with_temporary_folder(Some(temporary.to_owned()));
+        SendSession::open(prepare([&file]).unwrap(), options)
+    };
+    let error = open(folder.path()).unwrap_err();
+    let SendError::Space { needed, free, .. } = &error else { panic!("{error:?}") };
+    assert!(needed.0 >= 15_000_000_000_000 && *free < *needed);
+    assert!(matches!(open(&folder.path().join("none")), Err(SendError::Store { .. })));
 }
 
 #[test]

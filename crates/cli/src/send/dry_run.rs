@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use headwater::{CongestionControl, SendSession, SendStarted};
+use headwater::{CongestionControl, RepairPlace, SendSession, SendStarted};
 use headwater_proto::delivery::SessionPlan;
 use headwater_proto::eventlog::{Event, Plan};
 use headwater_proto::{Duration, Size};
@@ -72,8 +72,20 @@ fn text(args: &SendArgs, session: &SendSession, plan: &Plan<'_>, out: &mut impl 
     writeln!(out, "session    TSI {tsi}")?;
     let scheme = headwater::Scheme::from(args.fec);
     writeln!(out, "code       {scheme}, symbols of {} bytes", plan.symbol_size)?;
+    writeln!(out, "repair     {}", repair(session.repair_place()))?;
     writeln!(out, "rate       {}, {}", args.rate, CongestionControl::Fixed { rate: args.rate }.name())?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
     writeln!(out, "one pass   {pass} for {}", Size(*bytes))?;
     writeln!(out, "Nothing was sent.")
+}
+
+/// Where repair symbols are kept, and what that means.
+fn repair(place: &RepairPlace) -> String {
+    match place {
+        RepairPlace::Nowhere => "none".into(),
+        RepairPlace::Memory { bytes } => format!("encoders in memory, {}", Size(*bytes)),
+        RepairPlace::Disk { bytes, folder } => {
+            format!("as many as source symbols, {} in '{}' while it is sent", Size(*bytes), folder.display())
+        }
+    }
 }

@@ -72,6 +72,8 @@ fn open(args: &SendArgs, files: FileSet, capture: Option<&Capture>) -> Result<Se
         .with_symbol_size(args.symbol_size)
         .with_tsi(args.tsi)
         .with_end(end)
+        .with_memory_limit(Some(args.memory.0))
+        .with_temporary_folder(args.temp_dir.clone())
         .with_trace(capture.map(Capture::hook));
     SendSession::open(files, options).map_err(|error| sending_failed(args, error))
 }
@@ -167,7 +169,7 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         | SendError::Option { .. }
         | SendError::Plan(_)
         | SendError::Fdt(_) => Exit::Usage,
-        SendError::Source(_) => Exit::Disk,
+        SendError::Source(_) | SendError::Space { .. } | SendError::Store { .. } => Exit::Disk,
         SendError::Memory { .. } => Exit::Other,
     };
     Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))

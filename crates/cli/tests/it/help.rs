@@ -38,6 +38,8 @@ fn the_contract_is_in_the_help() {
         "--duration <TIME>",
         "--json",
         "--events <FILE>",
+        "--memory <BYTES>",
+        "--temp-dir <DIR>",
         "--dry-run",
         "<PATH>...",
         "239.255.72.87:7287",

@@ -142,3 +142,22 @@ fn a_source_of_the_other_family_is_a_usage_error() {
     let out = folder.path().to_str().unwrap();
     fails(&["receive", "--interface", "lo", "--source", "::1", "--out", out], 2, &["::1"]);
 }
+
+#[test]
+fn a_dry_run_tells_where_repair_symbols_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    // 20 blocks of Reed-Solomon, one of which takes 0.36 MB to encode.
+    fs::write(&file, vec![7; 20 * 127 * 1_408]).unwrap();
+    let temporary = folder.path().to_str().unwrap();
+    let args = |memory, temporary| {
+        let base = ["send", "--dry-run", "--interface", "lo", "--symbol-size", "1408", "--fec", "rs"];
+        [&base[..], &["--memory", memory, "--temp-dir", temporary, file.to_str().unwrap()]].concat()
+    };
+    let on_disk = run(&args("1MB", temporary)).stdout;
+    assert!(on_disk.contains(&format!("as many as source symbols, 3.57 MB in '{temporary}'")), "{on_disk}");
+    let in_memory = run(&args("4MB", temporary)).stdout;
+    assert!(in_memory.contains("encoders in memory, 3.57 MB"), "{in_memory}");
+    fails(&args("300kB", temporary), 1, &["needs 357 kB", "raise the limit"]);
+    fails(&args("1MB", "/no/such/folder"), 7, &["/no/such/folder", "choose another folder"]);
+}

@@ -58,6 +58,16 @@ impl Content {
         self.objects.iter().enumerate().flat_map(blocks)
     }
 
+    /// How many blocks of [`Self::blocks`] come before those of each object.
+    pub(super) fn first_blocks(&self) -> Vec<usize> {
+        let count = |before: &mut usize, object: &Object| {
+            let first = *before;
+            *before += object.partition.blocks() as usize;
+            Some(first)
+        };
+        self.objects.iter().scan(0, count).collect()
+    }
+
     /// Reads a block's own bytes, without padding, and makes sure that the file is still what was prepared.
     pub(super) fn read_block(&self, object: usize, sbn: u32, block: &mut Vec<u8>) -> Result<(), SourceError> {
         let place = &self.objects[object];

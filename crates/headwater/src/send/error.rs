@@ -99,16 +99,39 @@ pub enum SendError {
     /// The description of the session is too long.
     #[error(transparent)]
     Fdt(#[from] FdtTooLarge),
-    /// Encoded blocks would take more memory than allowed.
+    /// Encoding a single block would take more memory than allowed.
     #[error(
-        "encoding the content needs {needed} of memory, more than the limit of {limit}; raise the limit, send it in \
-         parts, send a single pass, or use no erasure code"
+        "encoding the content needs {needed} of memory, more than the limit of {limit}; raise the limit, send a single \
+         pass, or use no erasure code"
     )]
     Memory {
-        /// What encoders would take.
+        /// What encoding takes at least.
         needed: Size,
-        /// What they may take.
+        /// What it may take.
         limit: Size,
+    },
+    /// Repair symbols that do not fit in memory find no room on disk either.
+    #[error(
+        "repair symbols need {needed} in '{}', where {free} are free; make room, choose another folder, allow more \
+         memory, send a single pass, or use no erasure code", folder.display()
+    )]
+    Space {
+        /// Where they would be.
+        folder: PathBuf,
+        /// What they take.
+        needed: Size,
+        /// What is there.
+        free: Size,
+    },
+    /// The file for repair symbols could not be made.
+    #[error("cannot {attempt} in '{}', where repair symbols are kept; choose another folder", folder.display())]
+    Store {
+        /// What was tried.
+        attempt: &'static str,
+        /// Where it would be.
+        folder: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// A file could not be read, or changed.
     #[error(transparent)]

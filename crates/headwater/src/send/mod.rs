@@ -1,15 +1,20 @@
 //! The sending half of the easy API.
 
+mod background;
+mod budget;
 mod content;
 mod encoders;
 mod error;
 mod files;
 mod hashing;
+mod layout;
 mod options;
+mod repair_store;
 mod session;
 mod source;
 mod update;
 
+pub use budget::RepairPlace;
 pub use error::{PrepareError, SendError};
 pub use files::{FileSet, PreparedFile, Skipped, prepare};
 pub use options::{SendEnd, SendOptions};

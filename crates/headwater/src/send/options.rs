@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_fec::Scheme;
@@ -33,6 +34,7 @@ pub struct SendOptions {
     pub(super) tsi: Option<u32>,
     pub(super) end: SendEnd,
     pub(super) memory_limit: Option<u64>,
+    pub(super) temporary_folder: Option<PathBuf>,
     pub(super) trace: Option<TraceHook>,
 }
 
@@ -51,6 +53,7 @@ impl SendOptions {
             tsi: None,
             end: SendEnd::Never,
             memory_limit: None,
+            temporary_folder: None,
             trace: None,
         }
     }
@@ -113,10 +116,19 @@ impl SendOptions {
         self
     }
 
-    /// Most bytes of memory for encoded blocks. Default: half of the machine's memory.
+    /// Most bytes of memory for coding. Content whose coded form does not fit has its repair symbols on disk, as many as
+    /// source symbols, made while it is being sent. Default: 256 MiB.
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: Option<u64>) -> Self {
         self.memory_limit = bytes;
+        self
+    }
+
+    /// Folder for repair symbols that do not fit in memory: as many bytes as the content, in a file without a name.
+    /// Default: that of the system for temporary files, which `TMPDIR` sets.
+    #[must_use]
+    pub fn with_temporary_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.temporary_folder = folder;
         self
     }
 
@@ -140,6 +152,8 @@ impl fmt::Debug for SendOptions {
             .field("symbol_size", &self.symbol_size)
             .field("tsi", &self.tsi)
             .field("end", &self.end)
+            .field("memory_limit", &self.memory_limit)
+            .field("temporary_folder", &self.temporary_folder)
             .finish_non_exhaustive()
     }
 }

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use headwater_fec::{SYMBOL_SIZE_DEFAULT, Scheme};
+use headwater_fec::SYMBOL_SIZE_DEFAULT;
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
 };
-use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Size, fixed};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, fixed};
 
+use super::budget::{Budget, RepairPlace};
 use super::content::Content;
-use super::encoders::encoders_bytes;
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::{Digests, hash};
 use super::options::{SendEnd, SendOptions};
+use super::repair_store::store_file;
 use super::source::FileSource;
 use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
 use crate::clock::{Clock, elapsed, ntp_now};
@@ -23,6 +24,7 @@ use crate::driver::{Application, Hooks, drive};
 use crate::net::{Channels, Interface, OpenError, Poller, SenderOptions, SenderSocket};
 use crate::progress::Progress;
 use crate::stop::StopHandle;
+use crate::workers::worker_count;
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
@@ -37,6 +39,7 @@ pub struct SendSession {
     options: SendOptions,
     plan: SessionPlan,
     symbol_size: u16,
+    budget: Budget,
     tsi: u32,
     socket: SenderSocket,
     poller: Poller,
@@ -47,7 +50,7 @@ impl SendSession {
     /// Plans the session and opens its socket. Nothing is sent yet, and of the files only names and lengths are known.
     ///
     /// # Errors
-    /// When an option is out of range, the content needs too much memory, or there is no way to send to the group.
+    /// When an option is out of range, there is too little memory or disk for the content, or no way to send to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
         check(&options)?;
         let socket = open_socket(&options)?;
@@ -59,7 +62,7 @@ impl SendSession {
         let config =
             PlanConfig { scheme: options.scheme, symbol_size, order: options.congestion_control.order() };
         let plan = SessionPlan::new(files.to_send(), config)?;
-        check_memory(&plan, &options)?;
+        let budget = Budget::new(&plan, &options, worker_count())?;
         let tsi = match options.tsi {
             Some(tsi) => tsi,
             None => random_tsi()?,
@@ -67,7 +70,7 @@ impl SendSession {
         let poller = Poller::new()
             .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
         let stop = StopHandle::new(poller.waker());
-        Ok(Self { files, options, plan, symbol_size, tsi, socket, poller, stop })
+        Ok(Self { files, options, plan, symbol_size, budget, tsi, socket, poller, stop })
     }
 
     /// Stops it from any thread.
@@ -83,6 +86,11 @@ impl SendSession {
     /// What it sends.
     pub fn files(&self) -> &FileSet {
         &self.files
+    }
+
+    /// Where its repair symbols are kept.
+    pub fn repair_place(&self) -> &RepairPlace {
+        &self.budget.place
     }
 
     /// Where, when and how it starts.
@@ -106,6 +114,10 @@ impl SendSession {
     /// # Errors
     /// When content cannot be read or changes, or the network fails.
     pub fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
+        let store = match &self.budget.place {
+            RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
+            RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
+        };
         let content = Arc::new(Content::new(self.files.files(), &self.plan));
         let bytes_total = self.files.bytes();
         let progress = |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total });
@@ -113,7 +125,7 @@ impl SendSession {
             return Ok(SendSummary::nothing_sent());
         };
         let digests = Arc::new(digests);
-        let source = FileSource::new(content, &digests, needs_repair(&self.options))?;
+        let source = FileSource::new(content, self.plan.objects(), &digests, &self.budget, store)?;
         observer(SendUpdate::Started(self.started()));
         // The one place where a sender's control is made.
         match self.options.congestion_control {
@@ -227,11 +239,6 @@ impl From<SendEnd> for End {
     }
 }
 
-/// Whether repair symbols will be asked for: a single pass sends each source symbol once and nothing else.
-fn needs_repair(options: &SendOptions) -> bool {
-    options.scheme != Scheme::NoCode && !matches!(options.end, SendEnd::Passes(0 | 1))
-}
-
 fn check(options: &SendOptions) -> Result<(), SendError> {
     let refuse = |option, value, range| Err(SendError::Option { option, value, range });
     if options.tsi == Some(0) {
@@ -256,20 +263,6 @@ fn symbol_size_for(mtu: Option<u32>, is_ipv6: bool) -> u16 {
     let ip_bytes = if is_ipv6 { 40 } else { 20 };
     let room = mtu.unwrap_or(1_500).saturating_sub(ip_bytes + UDP_BYTES + HEADER_BYTES) / 64 * 64;
     u16::try_from(room).unwrap_or(u16::MAX).clamp(64, SYMBOL_SIZE_DEFAULT)
-}
-
-fn check_memory(plan: &SessionPlan, options: &SendOptions) -> Result<(), SendError> {
-    let needed = if needs_repair(options) { encoders_bytes(plan, options.scheme) } else { 0 };
-    let limit = options.memory_limit.unwrap_or_else(|| physical_memory_bytes() / 2);
-    if needed > limit {
-        return Err(SendError::Memory { needed: Size(needed), limit: Size(limit) });
-    }
-    Ok(())
-}
-
-fn physical_memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram.saturating_mul(info.mem_unit.into())
 }
 
 /// 16 random bits, not 0: headers are shortest with them.

@@ -1,0 +1,238 @@
+//! Jobs that threads do ahead, in order, the one that is waited for first.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use headwater_proto::delivery::SourceError;
+
+/// Jobs numbered from 0, begun at once and kept with their results until they are dropped.
+pub(super) struct Background<T> {
+    shared: Arc<Shared<T>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    jobs: Vec<Job<T>>,
+    /// All jobs before it are begun.
+    next: usize,
+    /// The job that is waited for.
+    wanted: Option<usize>,
+    failed: Option<SourceError>,
+    ended: bool,
+}
+
+#[derive(Clone)]
+enum Job<T> {
+    Waiting,
+    Working,
+    Done(T),
+}
+
+impl<T: Clone + Send + 'static> Background<T> {
+    /// Begins `jobs` jobs on `threads` threads, each of which does them by a `worker` of its own.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(super) fn start<W>(jobs: usize, threads: usize, worker: impl Fn() -> W) -> Result<Self, SourceError>
+    where
+        W: FnMut(usize) -> Result<T, SourceError> + Send + 'static,
+    {
+        let jobs = vec![Job::Waiting; jobs];
+        let state = State { jobs, next: 0, wanted: None, failed: None, ended: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let mut background = Self { shared, workers: Vec::new() };
+        for _ in 0..threads {
+            let (shared, work) = (Arc::clone(&background.shared), worker());
+            let thread = thread::Builder::new().name("headwater-encode".into());
+            let cannot = |error| SourceError(format!("cannot start a thread to encode blocks: {error}"));
+            background.workers.push(thread.spawn(move || shared.work(work)).map_err(cannot)?);
+        }
+        Ok(background)
+    }
+
+    /// The result of a job; waits for it.
+    ///
+    /// # Errors
+    /// When any job has failed.
+    pub(super) fn result(&self, job: usize) -> Result<T, SourceError> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(result) = state.want(job)? {
+                return Ok(result);
+            }
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The result of a job if it is there within `patience`. The job goes first from now on.
+    ///
+    /// # Errors
+    /// When any job has failed.
+    pub(super) fn result_within(&self, job: usize, patience: Duration) -> Result<Option<T>, SourceError> {
+        let until = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        loop {
+            let result = state.want(job)?;
+            let left = until.saturating_duration_since(Instant::now());
+            if result.is_some() || left.is_zero() {
+                return Ok(result);
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<T> Drop for Background<T> {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so already.
+            let _panicked = worker.join();
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    /// A panic of a worker leaves the state as it was before its job.
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, mut work: impl FnMut(usize) -> Result<T, SourceError>) {
+        let guard = FailOnPanic(self);
+        loop {
+            let Some(job) = self.lock().begin() else { break };
+            let result = work(job);
+            let mut state = self.lock();
+            match result {
+                Ok(result) => state.jobs[job] = Job::Done(result),
+                Err(error) => {
+                    state.failed.get_or_insert(error);
+                }
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+        drop(guard);
+    }
+}
+
+impl<T: Clone> State<T> {
+    /// The result of a job, which goes first if it is not begun.
+    fn want(&mut self, job: usize) -> Result<Option<T>, SourceError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        match &self.jobs[job] {
+            Job::Done(result) => return Ok(Some(result.clone())),
+            Job::Waiting => self.wanted = Some(job),
+            Job::Working => {}
+        }
+        Ok(None)
+    }
+}
+
+impl<T> State<T> {
+    /// The next job to do; `None` at the end.
+    fn begin(&mut self) -> Option<usize> {
+        if self.ended || self.failed.is_some() {
+            return None;
+        }
+        let is_waiting = |job: &usize| matches!(self.jobs[*job], Job::Waiting);
+        let job = match self.wanted.filter(is_waiting) {
+            Some(wanted) => wanted,
+            None => {
+                let next = (self.next..self.jobs.len()).find(is_waiting)?;
+                self.next = next + 1;
+                next
+            }
+        };
+        self.jobs[job] = Job::Working;
+        Some(job)
+    }
+}
+
+/// Nobody may wait for ever for a job whose worker is gone.
+struct FailOnPanic<'a, T>(&'a Shared<T>);
+
+impl<T> Drop for FailOnPanic<'_, T> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().failed.get_or_insert(SourceError("encoding a block failed unexpectedly".into()));
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Background<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Background").field("workers", &self.workers.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn the_job_that_is_waited_for_goes_first() {
+        let (gate, gated) = mpsc::channel();
+        let (done, order) = mpsc::channel();
+        let gated = Mutex::new(Some(gated));
+        let background = Background::start(5, 1, || {
+            let (gated, done) = (gated.lock().unwrap().take().unwrap(), done.clone());
+            move |job| {
+                gated.recv_timeout(PATIENCE).unwrap();
+                done.send(job).unwrap();
+                Ok(job * 10)
+            }
+        })
+        .unwrap();
+        assert_eq!(background.result_within(3, Duration::ZERO), Ok(None));
+        gate.send(()).unwrap();
+        gate.send(()).unwrap();
+        // Job 0 may have been begun before anything was wanted.
+        let begun: Vec<usize> = order.iter().take(2).collect();
+        assert!(begun.contains(&3), "{begun:?}");
+        assert_eq!(background.result_within(3, PATIENCE), Ok(Some(30)));
+        for _ in 0..3 {
+            gate.send(()).unwrap();
+        }
+        assert_eq!(background.result(4), Ok(40));
+    }
+
+    #[test]
+    fn a_failure_or_a_panic_ends_the_wait_for_any_job() {
+        let failing =
+            Background::start(3, 1, || |job| if job == 0 { Err(SourceError("no".into())) } else { Ok(()) });
+        assert_eq!(failing.unwrap().result(2), Err(SourceError("no".into())));
+        let panicking = Background::<()>::start(3, 1, || |_| panic!("a test's own panic")).unwrap();
+        assert!(panicking.result(2).is_err());
+    }
+
+    #[test]
+    fn what_is_not_begun_is_dropped_with_it() {
+        let (begun, jobs) = mpsc::channel();
+        let background = Background::start(1_000_000, 2, || {
+            let begun = begun.clone();
+            move |job| begun.send(job).map_err(|_| SourceError("nobody listens".into()))
+        })
+        .unwrap();
+        jobs.recv_timeout(PATIENCE).unwrap();
+        drop((background, begun));
+        assert!(jobs.iter().count() < 1_000_000);
+    }
+}

@@ -1,0 +1,216 @@
+//! Where the repair symbols of a session are kept, so that coding stays within a bound of memory.
+
+use std::path::PathBuf;
+
+use headwater_fec::Scheme;
+use headwater_proto::Size;
+use headwater_proto::delivery::{PlannedObject, SessionPlan};
+
+use super::error::SendError;
+use super::layout::{Layout, StoredBlock};
+use super::options::{SendEnd, SendOptions};
+use super::repair_store::check_space;
+
+/// Memory for coding unless said otherwise.
+const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
+/// Blocks whose repair symbols are written together: enough for runs of 11 kB, few enough to be done soon.
+const GATHER_MAX: u64 = 8;
+/// Bytes of a RaptorQ plan for each symbol of the block it is for.
+const PLAN_BYTES: u64 = 1_024;
+/// Plans that a codec keeps, at most, and what making one more takes in plans.
+const PLANS_KEPT: u64 = 4;
+const PLANS_MAKING: u64 = 2;
+
+/// Where a session keeps its repair symbols.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RepairPlace {
+    /// Nowhere: it sends none.
+    Nowhere,
+    /// In memory, as the encoders that make them: without end where the code is rateless.
+    Memory {
+        /// What the encoders take.
+        bytes: u64,
+    },
+    /// In a file without a name: as many as source symbols, sent in turns with them.
+    Disk {
+        /// Length of the file.
+        bytes: u64,
+        /// The folder of the file.
+        folder: PathBuf,
+    },
+}
+
+/// How a session codes its blocks within its bound of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Budget {
+    pub(super) place: RepairPlace,
+    /// Threads that encode, at least 1 where anything is encoded.
+    pub(super) threads: usize,
+    /// Blocks that a thread encodes before it writes to a store.
+    pub(super) gather: usize,
+}
+
+impl Budget {
+    /// At most `workers` threads.
+    ///
+    /// # Errors
+    /// [`SendError::Memory`] when no block can be encoded within the bound, and what [`check_space`] says.
+    pub(super) fn new(plan: &SessionPlan, options: &SendOptions, workers: usize) -> Result<Self, SendError> {
+        let is_single = matches!(options.end, SendEnd::Passes(0 | 1));
+        // A single pass sends each source symbol once and nothing else.
+        if options.scheme == Scheme::NoCode || is_single || plan.symbols() == 0 {
+            return Ok(Self { place: RepairPlace::Nowhere, threads: 0, gather: 0 });
+        }
+        let needs = Needs::of(plan, options.scheme);
+        let limit = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
+        if let Some(in_memory) = needs.in_memory(limit, workers as u64) {
+            return Ok(in_memory);
+        }
+        let (threads, gather) = needs.on_disk(limit, workers as u64)?;
+        let folder = options.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let bytes = store_layout(plan.objects(), 1).bytes();
+        check_space(&folder, bytes)?;
+        Ok(Self { place: RepairPlace::Disk { bytes, folder }, threads, gather })
+    }
+}
+
+/// The store of a session's repair symbols, as many as source symbols where the code has them (n = 2k).
+pub(super) fn store_layout(objects: &[PlannedObject], gather: usize) -> Layout {
+    let blocks = |object: &PlannedObject| {
+        let (partition, codec) = (object.partition, object.codec.clone());
+        (0..partition.blocks()).map(move |sbn| {
+            let symbols = partition.block(sbn).expect("below the number of blocks").symbols;
+            let repairs = codec.encoding_symbols(symbols).saturating_sub(symbols).min(symbols);
+            StoredBlock { symbols, repairs }
+        })
+    };
+    let blocks: Vec<StoredBlock> = objects.iter().flat_map(blocks).collect();
+    let symbol_size = objects.first().map_or(0, |object| object.partition.symbol_size());
+    Layout::new(&blocks, symbol_size, gather)
+}
+
+/// What coding takes, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    /// The longest block, at least 1.
+    block: u64,
+    /// The encoder of the longest block.
+    encoder: u64,
+    /// The encoders of all blocks.
+    encoders: u64,
+    /// What all threads share.
+    plans: u64,
+}
+
+impl Needs {
+    fn of(plan: &SessionPlan, scheme: Scheme) -> Self {
+        let objects = || plan.objects().iter().map(|object| object.partition);
+        let largest = objects().map(|partition| u64::from(partition.max_block_symbols())).max().unwrap_or(0);
+        let symbol_size = objects().map(|partition| u64::from(partition.symbol_size())).max().unwrap_or(0);
+        // RaptorQ keeps the intermediate symbols (1.02 blocks) and a copy of the source symbols with some overhead each.
+        let (per_symbol, per_plan) = match scheme {
+            Scheme::RaptorQ => (2 * symbol_size + symbol_size / 20 + 64, PLAN_BYTES),
+            _ => (symbol_size, 0),
+        };
+        // Each object has blocks of two lengths at most.
+        let kept = PLANS_KEPT.min(2 * plan.objects().len() as u64);
+        Self {
+            block: (largest * symbol_size).max(1),
+            encoder: largest * per_symbol,
+            encoders: plan.symbols().saturating_mul(per_symbol),
+            plans: (kept + PLANS_MAKING) * largest * per_plan,
+        }
+    }
+
+    /// All encoders in memory, if they fit beside the blocks that are being encoded.
+    fn in_memory(&self, limit: u64, workers: u64) -> Option<Budget> {
+        let left = limit.checked_sub(self.plans)?.checked_sub(self.encoders)?;
+        let threads = (left / self.block).min(workers);
+        let budget =
+            |threads| Budget { place: RepairPlace::Memory { bytes: self.encoders }, threads, gather: 1 };
+        usize::try_from(threads).ok().filter(|threads| *threads > 0).map(budget)
+    }
+
+    /// Threads, and blocks that each of them may gather.
+    fn on_disk(&self, limit: u64, workers: u64) -> Result<(usize, usize), SendError> {
+        let left = limit.saturating_sub(self.plans);
+        let least = self.encoder.saturating_add(self.block);
+        let threads = (left / least).min(workers);
+        if threads == 0 {
+            let needed = Size(self.plans.saturating_add(least));
+            return Err(SendError::Memory { needed, limit: Size(limit) });
+        }
+        let gather = ((left / threads - self.encoder) / self.block).min(GATHER_MAX);
+        let small = |value| usize::try_from(value).expect("bounded by constants");
+        Ok((small(threads), small(gather)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_fec::Order;
+    use headwater_proto::delivery::{FileToSend, PlanConfig, RelativePath};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn plan(bytes: u64, scheme: Scheme) -> SessionPlan {
+        let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes, mode: None };
+        let order = Order::Spread { rate: 50_000_000 };
+        SessionPlan::new(vec![file], PlanConfig { scheme, symbol_size: 1_408, order }).unwrap()
+    }
+
+    fn needs(bytes: u64) -> Needs {
+        Needs::of(&plan(bytes, Scheme::RaptorQ), Scheme::RaptorQ)
+    }
+
+    /// What coding takes at its peak, as the comments at the encoders and the writers of a store say.
+    fn peak(needs: &Needs, threads: usize, gather: usize) -> u64 {
+        needs.plans + threads as u64 * (needs.encoder + gather as u64 * needs.block)
+    }
+
+    #[test]
+    fn what_fits_stays_in_memory_and_the_rest_goes_to_disk() {
+        let limit = MEMORY_LIMIT_DEFAULT;
+        let small = needs(90_000_000).in_memory(limit, 2).unwrap();
+        assert_eq!(
+            (small.threads, small.place),
+            (2, RepairPlace::Memory { bytes: needs(90_000_000).encoders })
+        );
+        assert_eq!(needs(130_000_000).in_memory(limit, 2), None);
+        // Beside the last encoders there is room for one block, not for two.
+        let tight = needs(100_000_000);
+        let least = tight.plans + tight.encoders + tight.block;
+        assert_eq!(tight.in_memory(least, 2).unwrap().threads, 1);
+        assert_eq!(tight.in_memory(least - 1, 2), None);
+    }
+
+    #[test]
+    fn a_store_is_written_within_the_limit_however_long_the_content() {
+        for bytes in [130 << 20, 4_000_000_000, 99_000_000_000, 1_000_000_000_000] {
+            let needs = needs(bytes);
+            for workers in [1, 2, 4] {
+                let (threads, gather) = needs.on_disk(MEMORY_LIMIT_DEFAULT, workers).unwrap();
+                assert!(threads >= 1 && gather >= 1 && threads as u64 <= workers);
+                let peak = peak(&needs, threads, gather);
+                assert!(peak <= MEMORY_LIMIT_DEFAULT, "{bytes} bytes, {threads} x {gather}: {peak}");
+            }
+        }
+        assert_eq!(needs(4_000_000_000).on_disk(MEMORY_LIMIT_DEFAULT, 2).unwrap(), (2, 8));
+    }
+
+    #[test]
+    fn a_limit_below_a_single_block_is_refused_with_what_is_needed() {
+        let needs = needs(4_000_000_000);
+        let Err(SendError::Memory { needed, limit }) = needs.on_disk(16 * MIB, 2) else { panic!() };
+        assert_eq!(limit.0, 16 * MIB);
+        assert_eq!(needs.on_disk(needed.0, 2).unwrap(), (1, 1));
+    }
+
+    #[test]
+    fn a_store_has_as_many_repair_symbols_as_the_code_gives_up_to_n_of_2k() {
+        let bytes = |scheme| store_layout(plan(1_408 * 20_000, scheme).objects(), 1).bytes() / 1_408;
+        assert_eq!([Scheme::RaptorQ, Scheme::ReedSolomon, Scheme::NoCode].map(bytes), [20_000, 20_000, 0]);
+    }
+}

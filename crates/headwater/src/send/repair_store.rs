@@ -1,0 +1,301 @@
+//! Repair symbols on disk, for content whose encoders do not fit in memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_proto::Size;
+use headwater_proto::delivery::SourceError;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::background::Background;
+use super::encoders::Announced;
+use super::error::SendError;
+use super::layout::Layout;
+use crate::open_files::read_at;
+
+/// How long sending waits for the blocks of a job, once. After that it sends what is there.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Makes sure that a folder has room for a store.
+///
+/// # Errors
+/// [`SendError::Space`] when it has not, [`SendError::Store`] when there is no such folder.
+pub(super) fn check_space(folder: &Path, bytes: u64) -> Result<(), SendError> {
+    let free = rustix::fs::statvfs(folder)
+        .map_err(|errno| failed(folder, "ask for the free space", errno.into()))
+        .map(|free| free.f_bavail.saturating_mul(free.f_frsize))?;
+    if bytes > free {
+        return Err(no_space(folder, bytes, free));
+    }
+    Ok(())
+}
+
+/// A file without a name, with all the room that a store needs: it goes when it is closed, by whatever end.
+///
+/// # Errors
+/// [`SendError::Space`] and [`SendError::Store`].
+pub(super) fn store_file(folder: &Path, bytes: u64) -> Result<File, SendError> {
+    check_space(folder, bytes)?;
+    let file = tempfile::tempfile_in(folder).map_err(|error| failed(folder, "make a file", error))?;
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(file),
+        Err(Errno::NOSPC | Errno::DQUOT) => {
+            // What it took is given back first.
+            drop(file);
+            check_space(folder, bytes)?;
+            Err(no_space(folder, bytes, 0))
+        }
+        // Not every file system can set room aside.
+        Err(_) => {
+            file.set_len(bytes).map_err(|error| failed(folder, "make room", error))?;
+            Ok(file)
+        }
+    }
+}
+
+fn no_space(folder: &Path, needed: u64, free: u64) -> SendError {
+    SendError::Space { folder: folder.to_owned(), needed: Size(needed), free: Size(free) }
+}
+
+fn failed(folder: &Path, attempt: &'static str, source: io::Error) -> SendError {
+    SendError::Store { attempt, folder: folder.to_owned(), source }
+}
+
+/// The repair symbols of a session, written by threads while its source symbols are being sent.
+#[derive(Debug)]
+pub(super) struct RepairStore {
+    file: Arc<File>,
+    layout: Arc<Layout>,
+    /// Index of each object's first block among all.
+    first: Vec<usize>,
+    writing: Background<()>,
+    /// By job.
+    known: Vec<Known>,
+}
+
+/// What is known of a job without asking its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    /// It was waited for in vain.
+    Late,
+    Written,
+}
+
+impl RepairStore {
+    /// Begins to write `layout`, which is that of the content, to `file`.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn start(
+        announced: &Announced,
+        layout: Layout,
+        file: File,
+        threads: usize,
+    ) -> Result<Self, SourceError> {
+        let (file, layout) = (Arc::new(file), Arc::new(layout));
+        let blocks: Arc<[(usize, u32)]> = announced.content.blocks().collect();
+        let worker = || {
+            let mut writer = Writer {
+                announced: announced.clone(),
+                blocks: Arc::clone(&blocks),
+                layout: Arc::clone(&layout),
+                file: Arc::clone(&file),
+                rooms: Vec::new(),
+                run: Vec::new(),
+            };
+            move |job| writer.write(job)
+        };
+        let writing = Background::start(layout.jobs(), threads, worker)?;
+        let known = vec![Known::Nothing; layout.jobs()];
+        Ok(Self { file, layout, first: announced.content.first_blocks(), writing, known })
+    }
+
+    /// n of a block.
+    pub(super) fn encoding_symbols(&self, object: usize, sbn: u32) -> u32 {
+        self.layout.esis(self.block(object, sbn)).end
+    }
+
+    /// Whether a block's repair symbols are there. Waits for them, but once and not for long.
+    pub(super) fn is_ready(&mut self, object: usize, sbn: u32) -> Result<bool, SourceError> {
+        let job = self.layout.job_of(self.block(object, sbn));
+        let patience = match self.known[job] {
+            Known::Written => return Ok(true),
+            Known::Late => Duration::ZERO,
+            Known::Nothing => PATIENCE,
+        };
+        let is_written = self.writing.result_within(job, patience)?.is_some();
+        self.known[job] = if is_written { Known::Written } else { Known::Late };
+        Ok(is_written)
+    }
+
+    /// Reads a repair symbol of a block that is ready.
+    pub(super) fn symbol(
+        &self,
+        object: usize,
+        sbn: u32,
+        esi: u32,
+        symbol: &mut [u8],
+    ) -> Result<(), SourceError> {
+        let offset = self.layout.offset(self.block(object, sbn), esi);
+        read_at(&self.file, symbol, offset)
+            .map_err(|error| SourceError(format!("cannot read a repair symbol back: {error}")))
+    }
+
+    fn block(&self, object: usize, sbn: u32) -> usize {
+        self.first[object] + sbn as usize
+    }
+}
+
+/// What a thread writes a store with.
+///
+/// Memory: a block for each that a job has, one encoder, a run of one symbol of each.
+struct Writer {
+    announced: Announced,
+    blocks: Arc<[(usize, u32)]>,
+    layout: Arc<Layout>,
+    file: Arc<File>,
+    /// A block each: its source symbols, then in their place its repair symbols.
+    rooms: Vec<Vec<u8>>,
+    run: Vec<u8>,
+}
+
+impl Writer {
+    fn write(&mut self, job: usize) -> Result<(), SourceError> {
+        let layout = Arc::clone(&self.layout);
+        let blocks = layout.blocks_of(job);
+        self.rooms.resize_with(blocks.len().max(self.rooms.len()), Vec::new);
+        for (room, block) in blocks.iter().enumerate() {
+            self.encode(*block as usize, room)?;
+        }
+        let first = blocks[0] as usize;
+        for (round, esi) in layout.esis(first).enumerate() {
+            let at = round * layout.symbol_bytes();
+            self.run.clear();
+            for room in &self.rooms[..blocks.len()] {
+                self.run.extend_from_slice(&room[at..at + layout.symbol_bytes()]);
+            }
+            self.file.write_all_at(&self.run, layout.offset(first, esi)).map_err(|error| {
+                SourceError(format!("cannot write repair symbols to their store: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
+        let (object, sbn) = self.blocks[block];
+        let room = &mut self.rooms[room];
+        let encoder = self.announced.encoder(object, sbn, room)?;
+        let esis = self.layout.esis(block);
+        // There are no more of them than source symbols.
+        room.truncate(esis.len() * self.layout.symbol_bytes());
+        for (esi, symbol) in esis.zip(room.chunks_exact_mut(self.layout.symbol_bytes())) {
+            encoder.symbol(esi, symbol).map_err(|error| SourceError(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use headwater_fec::{Order, Repair, Scheme};
+    use headwater_proto::delivery::{PlanConfig, SessionPlan};
+
+    use super::*;
+    use crate::send::budget::store_layout;
+    use crate::send::content::Content;
+    use crate::send::hashing::hash;
+    use crate::send::prepare;
+
+    const SYMBOL: u16 = 64;
+
+    #[test]
+    fn a_store_takes_its_room_at_once_and_has_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = store_file(folder.path(), 1 << 20).unwrap();
+        let metadata = file.metadata().unwrap();
+        assert_eq!((metadata.len(), metadata.nlink()), (1 << 20, 0));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn no_room_and_no_folder_are_told_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = store_file(folder.path(), u64::MAX).unwrap_err();
+        let SendError::Space { needed, free, .. } = &error else { panic!("{error:?}") };
+        assert!(needed.0 == u64::MAX && free.0 < u64::MAX);
+        assert!(error.to_string().contains("make room, choose another folder"), "{error}");
+        let error = store_file(&folder.path().join("none"), 1).unwrap_err();
+        assert!(matches!(error, SendError::Store { .. }), "{error:?}");
+    }
+
+    /// Three files of blocks of several sizes, in jobs of 3.
+    fn session(folder: &Path) -> (SessionPlan, Announced, Vec<Vec<u8>>) {
+        let contents: Vec<Vec<u8>> = [100_000, 6_400, 99_000]
+            .iter()
+            .map(|bytes| (0..*bytes).map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_be_bytes()[0]).collect())
+            .collect();
+        let names: Vec<_> = (0..contents.len()).map(|index| folder.join(format!("file{index}"))).collect();
+        names.iter().zip(&contents).for_each(|(name, bytes)| std::fs::write(name, bytes).unwrap());
+        let files = prepare(&names).unwrap();
+        let order = Order::Spread { rate: 1 };
+        let config = PlanConfig { scheme: Scheme::ReedSolomon, symbol_size: SYMBOL, order };
+        let plan = SessionPlan::new(files.to_send(), config).unwrap();
+        let content = Arc::new(Content::new(files.files(), &plan));
+        let digests = Arc::new(hash(&content, || false, |_| {}).unwrap().unwrap());
+        (plan, Announced { content, digests }, contents)
+    }
+
+    #[test]
+    fn every_block_decodes_from_the_store_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plan, announced, contents) = session(folder.path());
+        let layout = store_layout(plan.objects(), 3);
+        let file = store_file(folder.path(), layout.bytes()).unwrap();
+        let mut store = RepairStore::start(&announced, layout, file, 2).unwrap();
+        for (index, object) in plan.objects().iter().enumerate() {
+            for sbn in 0..object.partition.blocks() {
+                while !store.is_ready(index, sbn).unwrap() {}
+                let block = object.partition.block(sbn).unwrap();
+                let esis = block.symbols..store.encoding_symbols(index, sbn);
+                let read = |esi| {
+                    let mut symbol = vec![0; SYMBOL.into()];
+                    store.symbol(index, sbn, esi, &mut symbol).unwrap();
+                    symbol
+                };
+                let symbols: Vec<_> = esis.clone().map(read).collect();
+                let repairs: Vec<_> = esis.zip(&symbols).map(|(esi, data)| Repair { esi, data }).collect();
+                let missing: Vec<u32> = (0..block.symbols).collect();
+                let mut decoded = vec![0; block.symbols as usize * usize::from(SYMBOL)];
+                object.codec.decode(block.symbols, &mut decoded, &missing, &repairs).unwrap();
+                let start = usize::try_from(object.offset + block.offset).unwrap();
+                let bytes = usize::try_from(block.bytes).unwrap();
+                assert!(decoded[..bytes] == contents[object.file][start..start + bytes], "{index}, {sbn}");
+            }
+        }
+    }
+
+    #[test]
+    fn content_that_changed_is_not_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plan, announced, _) = session(folder.path());
+        std::fs::write(folder.path().join("file1"), [7; 6_400]).unwrap();
+        let layout = store_layout(plan.objects(), 3);
+        let file = store_file(folder.path(), layout.bytes()).unwrap();
+        let mut store = RepairStore::start(&announced, layout, file, 2).unwrap();
+        let error = loop {
+            match store.is_ready(1, 0) {
+                Ok(is_ready) => assert!(!is_ready),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.0.contains("changed while it was being sent"), "{error}");
+    }
+}
