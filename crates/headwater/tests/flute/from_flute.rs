@@ -7,8 +7,8 @@ use flute::core::lct::Cenc;
 use flute::core::{Oti, UDPEndpoint};
 use flute::sender::{ObjectDesc, TransferConfig};
 use headwater_proto::delivery::{
-    BlockJob, FileIndex, FileSpec, MemoryStore, ObjectIndex, ObjectSpec, Receiver, ReceiverConfig,
-    ReceiverEvent, Store, StoreError, StoreReport,
+    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec,
+    Receiver, ReceiverConfig, ReceiverEvent, Store, StoreError, StoreReport, StoredRepair,
 };
 use headwater_proto::{ChannelId, Datagram, Duration, Ecn, Input, Instant, Machine, Output, fixed};
 use md5::{Digest, Md5};
@@ -156,13 +156,13 @@ struct Md5Store {
 }
 
 impl Store for Md5Store {
-    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<(), StoreError> {
+    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         self.md5.push(spec.md5);
         self.memory.create_file(file, spec)
     }
 
-    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) {
-        self.memory.create_object(object, spec);
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
+        self.memory.create_object(object, spec)
     }
 
     fn write_source(
@@ -175,16 +175,35 @@ impl Store for Md5Store {
         self.memory.write_source(object, sbn, esi, symbol)
     }
 
-    fn write_repair(&mut self, object: ObjectIndex, slot: u32, symbol: &[u8]) -> Result<(), StoreError> {
-        self.memory.write_repair(object, slot, symbol)
+    fn write_repair(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        repair: StoredRepair,
+        symbol: &[u8],
+    ) -> Result<(), StoreError> {
+        self.memory.write_repair(object, sbn, repair, symbol)
     }
 
     fn finish_block(&mut self, job: BlockJob) {
         self.memory.finish_block(job);
     }
 
+    fn judge_block(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        verdict: BlockVerdict,
+    ) -> Result<(), StoreError> {
+        self.memory.judge_block(object, sbn, verdict)
+    }
+
     fn finish_file(&mut self, file: FileIndex) {
         self.memory.finish_file(file);
+    }
+
+    fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
+        self.memory.discard_file(file)
     }
 
     fn poll_report(&mut self) -> Option<StoreReport> {

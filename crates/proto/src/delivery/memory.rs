@@ -1,15 +1,16 @@
 //! Content in memory, for tests and simulations: same bytes, same order, no files.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use headwater_fec::{BlockEncoder, Repair};
 
 use super::digest::{Digest, block_digest};
+use super::name::RelativePath;
 use super::plan::SessionPlan;
 use super::store::{
-    BlockJob, FileIndex, FileSpec, ObjectIndex, ObjectSpec, Source, SourceError, Store, StoreError,
-    StoreReport,
+    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, Source,
+    SourceError, Store, StoreError, StoreReport, StoredRepair,
 };
 
 /// Files in memory as a source of symbols; blocks are encoded when their first repair symbol is asked for.
@@ -107,14 +108,54 @@ pub struct MemoryStore {
     files: Vec<(FileSpec, Vec<u8>)>,
     done: Vec<FileIndex>,
     objects: Vec<ObjectSpec>,
-    slots: BTreeMap<(u16, u32), Vec<u8>>,
+    slots: BTreeMap<(FileIndex, u32), Vec<u8>>,
+    /// By object and block.
+    held: BTreeMap<(ObjectIndex, u32), HeldBlock>,
+    /// From a store that was interrupted.
+    kept: Kept,
     reports: VecDeque<StoreReport>,
     /// Most bytes of files taken; more is refused.
     bytes_max: u64,
     bytes: u64,
 }
 
+/// What makes a file the same in another session.
+type FileKey = (RelativePath, Option<Digest>);
+/// Repair symbols by slot.
+type Symbols = BTreeMap<u32, Vec<u8>>;
+
+/// What an interrupted store kept: files by path and digest, blocks by identity.
+#[derive(Debug, Default)]
+struct Kept {
+    whole: BTreeSet<FileKey>,
+    files: BTreeMap<FileKey, (Vec<u8>, Symbols)>,
+    objects: BTreeMap<Digest, Vec<HeldBlock>>,
+}
+
 impl MemoryStore {
+    /// What another receiver finds after this one was stopped: all that was written, as a store on disk keeps it.
+    #[must_use]
+    pub fn interrupted(self) -> Self {
+        let mut kept = Kept::default();
+        for ((object, _), held) in self.held {
+            if let Some(identity) = self.objects[object.0].identity {
+                kept.objects.entry(identity).or_default().push(held);
+            }
+        }
+        for ((file, slot), symbol) in self.slots {
+            let spec = &self.files[file.0].0;
+            kept.files.entry((spec.path.clone(), spec.digest)).or_default().1.insert(slot, symbol);
+        }
+        for (index, (spec, bytes)) in self.files.into_iter().enumerate() {
+            let key = (spec.path, spec.digest);
+            if self.done.contains(&FileIndex(index)) {
+                kept.whole.insert(key.clone());
+            }
+            kept.files.entry(key).or_default().0 = bytes;
+        }
+        Self { kept, bytes_max: self.bytes_max, ..Self::default() }
+    }
+
     /// A store for at most `bytes_max` bytes of files.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max, ..Self::default() }
@@ -128,9 +169,21 @@ impl MemoryStore {
         })
     }
 
+    /// Changes one byte of the first file that is not finished, as a failing disk would.
+    pub fn damage(&mut self, offset: usize) {
+        let files = self.kept.files.iter_mut().filter(|(key, _)| !self.kept.whole.contains(key));
+        if let Some(byte) = files.filter_map(|(_, (bytes, _))| bytes.get_mut(offset)).next() {
+            *byte ^= 1;
+        }
+    }
+
     /// Slots for repair symbols that were ever in use.
     pub fn slots(&self) -> usize {
         self.slots.len()
+    }
+
+    fn held_mut(&mut self, object: ObjectIndex, sbn: u32) -> &mut HeldBlock {
+        self.held.entry((object, sbn)).or_insert_with(|| HeldBlock { sbn, ..HeldBlock::default() })
     }
 
     fn range(&self, object: ObjectIndex, sbn: u32) -> (usize, core::ops::Range<usize>) {
@@ -142,7 +195,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<(), StoreError> {
+    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         debug_assert_eq!(file.0, self.files.len(), "files count up");
         let bytes = self.bytes.saturating_add(spec.bytes);
         let fits = bytes <= self.bytes_max;
@@ -152,13 +205,27 @@ impl Store for MemoryStore {
             return Err(StoreError(format!("{} bytes do not fit", spec.bytes)));
         }
         self.bytes = bytes;
-        Ok(())
+        let key = (spec.path.clone(), spec.digest);
+        let Some((bytes, slots)) = self.kept.files.remove(&key).filter(|_| spec.digest.is_some()) else {
+            return Ok(HeldFile::default());
+        };
+        self.files[file.0].1 = bytes;
+        let is_whole = self.kept.whole.contains(&key);
+        if is_whole {
+            self.done.push(file);
+        }
+        let next = slots.keys().next_back().map_or(0, |last| last + 1);
+        self.slots.extend(slots.into_iter().map(|(slot, symbol)| ((file, slot), symbol)));
+        Ok(HeldFile { is_whole, slots: next })
     }
 
-    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) {
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         debug_assert!(object.0 >= self.objects.len(), "objects count up");
         // Objects of refused files are never announced: fill the gap.
         self.objects.resize_with(object.0 + 1, || spec.clone());
+        let held = spec.identity.and_then(|identity| self.kept.objects.remove(&identity)).unwrap_or_default();
+        self.held.extend(held.iter().map(|block| ((object, block.sbn), block.clone())));
+        held
     }
 
     fn write_source(
@@ -174,12 +241,23 @@ impl Store for MemoryStore {
         let part = &mut block[esi as usize * size..];
         let length = part.len().min(symbol.len());
         part[..length].copy_from_slice(&symbol[..length]);
+        let held = self.held_mut(object, sbn);
+        let word = (esi / 64) as usize;
+        held.source.resize(held.source.len().max(word + 1), 0);
+        held.source[word] |= 1 << (esi % 64);
         Ok(())
     }
 
-    fn write_repair(&mut self, object: ObjectIndex, slot: u32, symbol: &[u8]) -> Result<(), StoreError> {
-        let size = self.objects[object.0].partition.symbol_size();
-        self.slots.insert((size, slot), symbol.to_vec());
+    fn write_repair(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        repair: StoredRepair,
+        symbol: &[u8],
+    ) -> Result<(), StoreError> {
+        self.held_mut(object, sbn).repairs.push(repair);
+        let file = self.objects[object.0].file;
+        self.slots.insert((file, repair.slot), symbol.to_vec());
         Ok(())
     }
 
@@ -189,10 +267,8 @@ impl Store for MemoryStore {
         let spec = &self.objects[object.0];
         let size = spec.partition.symbol_size();
         let k = spec.partition.block(sbn).expect("a block of the object").symbols;
-        let repair = |repair: &super::store::StoredRepair| Repair {
-            esi: repair.esi,
-            data: &self.slots[&(size, repair.slot)],
-        };
+        let repair =
+            |repair: &StoredRepair| Repair { esi: repair.esi, data: &self.slots[&(spec.file, repair.slot)] };
         let repairs: Vec<Repair<'_>> = job.repairs.iter().map(repair).collect();
         let mut block = self.files[file].1[range.clone()].to_vec();
         block.resize(k as usize * usize::from(size), 0);
@@ -206,6 +282,27 @@ impl Store for MemoryStore {
         } else {
             StoreReport::BlockNeedsMore { object, sbn }
         });
+    }
+
+    fn judge_block(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        verdict: BlockVerdict,
+    ) -> Result<(), StoreError> {
+        let held = self.held_mut(object, sbn);
+        held.repairs.clear();
+        match verdict {
+            BlockVerdict::Right => held.is_whole = true,
+            BlockVerdict::RepairsDropped => {}
+            BlockVerdict::AllDropped => *held = HeldBlock { sbn, ..HeldBlock::default() },
+        }
+        Ok(())
+    }
+
+    fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
+        self.held.retain(|(object, _), _| self.objects[object.0].file != file);
+        Ok(())
     }
 
     fn finish_file(&mut self, file: FileIndex) {

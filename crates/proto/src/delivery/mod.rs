@@ -36,6 +36,6 @@ pub use receiver::{
 };
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
 pub use store::{
-    BlockJob, FileIndex, FileSpec, ObjectIndex, ObjectSpec, Source, SourceError, Store, StoreError,
-    StoreReport, StoredRepair,
+    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, Source,
+    SourceError, Store, StoreError, StoreReport, StoredRepair,
 };

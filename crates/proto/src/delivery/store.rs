@@ -65,6 +65,42 @@ pub struct FileSpec {
     pub mode: Option<u32>,
     /// MD5 of the content, if the sender told.
     pub md5: Option<[u8; 16]>,
+    /// Digest of the content, if the sender told: what makes it the same file in another session.
+    pub digest: Option<Digest>,
+}
+
+/// What a store holds of a file already, from a session that was cut short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldFile {
+    /// It is whole, verified, and carries its final name: no block of it is needed.
+    pub is_whole: bool,
+    /// Slots below this one may be in use by blocks that [`Store::create_object`] is going to tell of.
+    pub slots: u32,
+}
+
+/// What a store holds of a block already. It is not trusted: the block is verified like any other, and what is out of
+/// range is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldBlock {
+    /// The block.
+    pub sbn: u32,
+    /// Whether it holds all source symbols; `source` and `repairs` say nothing then.
+    pub is_whole: bool,
+    /// Source symbols in place: bit `esi % 64` of word `esi / 64`.
+    pub source: Vec<u64>,
+    /// Repair symbols kept.
+    pub repairs: Vec<StoredRepair>,
+}
+
+/// What a receiver makes of a block that its store reported done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockVerdict {
+    /// It is what the sender promised: its slots are free.
+    Right,
+    /// It is not, and its repair symbols are given up: their slots are free.
+    RepairsDropped,
+    /// It is not, and nothing of it is kept: its slots are free.
+    AllDropped,
 }
 
 /// An object about to be received: a file or a segment of one.
@@ -78,6 +114,10 @@ pub struct ObjectSpec {
     pub partition: Partition,
     /// Its erasure code.
     pub codec: Arc<dyn BlockCodec>,
+    /// What makes it the same object in another session: a digest of its file's name and digest, its place in the file,
+    /// its coding and the digests of its blocks. `None` if the sender does not tell them all: then nothing of it may be
+    /// resumed, for nothing would tell wrong blocks.
+    pub identity: Option<Digest>,
 }
 
 /// A block with enough symbols, for the store to decode (when source symbols are missing) and to hash.
@@ -139,14 +179,15 @@ pub struct StoreError(pub String);
 /// Calls return fast; decoding, hashing and finishing a file may go on elsewhere and are reported by
 /// [`Store::poll_report`]. The driver wakes the machine with [`crate::Input::Timeout`] when a report is there.
 pub trait Store {
-    /// Makes room for a file. `file` counts up from 0.
+    /// Makes room for a file, or finds what an earlier session left of it. `file` counts up from 0.
     ///
     /// # Errors
     /// When it cannot be made (the name is taken by a folder, no space): the file is refused, the others go on.
-    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<(), StoreError>;
+    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError>;
 
-    /// Announces an object of a file that was created. `object` counts up from 0.
-    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec);
+    /// Announces an object of a file that was created, and asks for what is held of it already. `object` counts up from
+    /// 0.
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock>;
 
     /// Writes a source symbol to its place in the file. Its padding is cut off.
     ///
@@ -160,18 +201,38 @@ pub trait Store {
         symbol: &[u8],
     ) -> Result<(), StoreError>;
 
-    /// Keeps a repair symbol of an object in `slot`. Slots are numbered from 0 per symbol size, used again when free.
+    /// Keeps a repair symbol of a block in its slot. Slots are numbered from 0 per file, used again when free. All
+    /// symbols of a file have the same size.
     ///
     /// # Errors
     /// When it could not be written: the session ends.
-    fn write_repair(&mut self, object: ObjectIndex, slot: u32, symbol: &[u8]) -> Result<(), StoreError>;
+    fn write_repair(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        repair: StoredRepair,
+        symbol: &[u8],
+    ) -> Result<(), StoreError>;
 
     /// Starts to decode and hash a block; ends in `BlockDone` or `BlockNeedsMore`. The slots of its repair symbols are
     /// not written again before that.
     fn finish_block(&mut self, job: BlockJob);
 
+    /// Tells what became of a block reported done, before any of its slots or symbols is written again.
+    ///
+    /// # Errors
+    /// When it could not be noted: the session ends.
+    fn judge_block(&mut self, object: ObjectIndex, sbn: u32, verdict: BlockVerdict)
+    -> Result<(), StoreError>;
+
     /// Starts to finish a file all of whose blocks are done and verified; ends in `FileDone` or `FileMismatch`.
     fn finish_file(&mut self, file: FileIndex);
+
+    /// Gives a file up: nothing of it is kept. Blocks of it may be being finished.
+    ///
+    /// # Errors
+    /// When it could not be discarded: the session ends.
+    fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError>;
 
     /// The next report, if one is there.
     fn poll_report(&mut self) -> Option<StoreReport>;

@@ -74,9 +74,9 @@ pub struct End {
     pub ended_at: Option<Instant>,
     link: Link,
     chance: Stream,
-    joined: bool,
+    pub joined: bool,
     config: ReceiverConfig,
-    started: bool,
+    pub started: bool,
 }
 
 /// Sender and receivers with their links.

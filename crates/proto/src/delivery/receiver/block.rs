@@ -1,6 +1,6 @@
 //! What a receiver knows of one block: which symbols it holds.
 
-use crate::delivery::store::StoredRepair;
+use crate::delivery::store::{HeldBlock, StoredRepair};
 
 /// Repair symbols taken while a block is being decoded, in case it turns out that those at hand were not enough.
 const SPARE_SYMBOLS: u32 = 2;
@@ -19,6 +19,8 @@ pub struct BlockState {
     phase: Phase,
     /// Times that the decoded bytes were not what the sender promised.
     strikes: u8,
+    /// Whether some of it comes from an earlier session, and has not been verified.
+    is_resumed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +89,25 @@ impl BlockState {
             tried: 0,
             phase: Phase::Receiving,
             strikes: 0,
+            is_resumed: false,
         }
+    }
+
+    /// A block of K = `symbols` source symbols, with what an earlier session left of it. Symbols from `esi_end` on do
+    /// not exist.
+    pub fn resumed(symbols: u32, esi_end: u32, held: &HeldBlock) -> Self {
+        let mut block = Self::new(symbols);
+        block.is_resumed = true;
+        for esi in (0..symbols).filter(|esi| held.holds_source(*esi)) {
+            block.add_source(esi);
+        }
+        let repairs = held.repairs.iter().filter(|repair| (symbols..esi_end).contains(&repair.esi));
+        for repair in repairs.filter(|_| !held.is_whole) {
+            if block.count() < symbols + SPARE_SYMBOLS && !block.holds(repair.esi) {
+                block.add_repair(*repair);
+            }
+        }
+        block
     }
 
     pub fn worth(&self, esi: u32) -> Worth {
@@ -96,7 +116,10 @@ impl BlockState {
         }
         // While the store decodes, the places of source symbols are its own.
         let spare = match self.phase {
-            Phase::Finishing if esi < self.symbols => return Worth::Surplus,
+            // With all of them there it cannot turn out that more are needed.
+            Phase::Finishing if esi < self.symbols || self.source_count == self.symbols => {
+                return Worth::Surplus;
+            }
             Phase::Finishing => SPARE_SYMBOLS,
             _ => 0,
         };
@@ -164,23 +187,32 @@ impl BlockState {
         self.strikes
     }
 
-    /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then all.
+    /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then all; what
+    /// came from an earlier session is dropped at once, and is no strike: the disk may have lost it.
     /// Gives back the slots and the number of symbols dropped.
     pub fn mismatched(&mut self) -> (Vec<StoredRepair>, u32) {
         let before = self.count();
         let repairs = core::mem::take(&mut self.repairs);
         self.phase = Phase::Receiving;
         self.needed = self.symbols;
-        if self.strikes > 0 || self.source_count == self.symbols {
+        let is_resumed = core::mem::take(&mut self.is_resumed);
+        if is_resumed || self.strikes > 0 || self.source_count == self.symbols {
             self.source.fill(0);
             self.source_count = 0;
         }
-        self.strikes = self.strikes.saturating_add(1);
+        self.strikes = self.strikes.saturating_add(u8::from(!is_resumed));
         (repairs, before - self.count())
     }
 }
 
-/// Slots for repair symbols of one size: the lowest free one first, so that the side file stays short.
+impl HeldBlock {
+    fn holds_source(&self, esi: u32) -> bool {
+        let word = self.source.get((esi / 64) as usize).copied().unwrap_or_default();
+        self.is_whole || word & 1 << (esi % 64) != 0
+    }
+}
+
+/// Slots for repair symbols of one file: the lowest free one first, so that the side file stays short.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     next: u32,
@@ -188,6 +220,11 @@ pub struct Slots {
 }
 
 impl Slots {
+    /// Slots of which those below `next` are not given out before they are given back.
+    pub fn from(next: u32) -> Self {
+        Self { next, ..Self::default() }
+    }
+
     pub fn take(&mut self) -> u32 {
         if let Some(core::cmp::Reverse(slot)) = self.free.pop() {
             return slot;
@@ -268,6 +305,33 @@ mod tests {
         block.add_repair(repair(2));
         assert_eq!(block.mismatched(), (vec![repair(2)], 3));
         assert_eq!(block.worth(0), Worth::Needed);
+    }
+
+    #[test]
+    fn a_resumed_block_goes_on_where_it_was_and_holds_nothing_out_of_range() {
+        let repairs = [9, 70, 71, 71, 200].map(repair).to_vec();
+        let held = HeldBlock { sbn: 0, is_whole: false, source: vec![1, 0xff], repairs };
+        let mut block = BlockState::resumed(70, 200, &held);
+        assert_eq!(
+            block.count(),
+            1 + 6 + 2,
+            "source symbol 0, the 6 that exist beyond 63, two of the repair symbols"
+        );
+        assert_eq!(
+            (block.worth(64), block.worth(70), block.worth(1)),
+            (Worth::Duplicate, Worth::Duplicate, Worth::Needed)
+        );
+        block.start_finishing();
+        assert_eq!(block.mismatched().1, 9, "the disk is not trusted twice");
+        assert_eq!((block.count(), block.strikes()), (0, 0));
+    }
+
+    #[test]
+    fn a_block_resumed_whole_needs_nothing_but_the_proof() {
+        let held = HeldBlock { is_whole: true, ..HeldBlock::default() };
+        let mut block = BlockState::resumed(70, 200, &held);
+        assert!(block.is_ready());
+        assert_eq!(block.start_finishing(), (Vec::new(), Vec::new()));
     }
 
     #[test]

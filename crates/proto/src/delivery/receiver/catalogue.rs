@@ -6,18 +6,21 @@ use headwater_fec::Partition;
 use headwater_wire::Fti;
 use headwater_wire::fdt::{FdtError, File, Segment};
 
-use super::block::Block;
+use super::block::{Block, Slots};
 use crate::delivery::FDT_BYTES_MAX;
 use crate::delivery::digest::{Digest, ShortDigest};
 use crate::delivery::name::RelativePath;
 use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::plan::OBJECTS_MAX;
-use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError, StoredRepair};
+use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
 
 /// Most blocks of a session at a receiver: each costs 64 bytes. 2^21 blocks of RaptorQ are 14 TB.
 pub const BLOCKS_MAX: u64 = 1 << 21;
 /// Most source symbols of a session at a receiver: each costs a bit while its block is under way. 2^30 are 1.5 TB.
 pub const SYMBOLS_MAX: u64 = 1 << 30;
+
+/// Room for the parameters of any code.
+const FTI_BYTES_MAX: usize = 32;
 
 /// All that was announced.
 #[derive(Debug, Default)]
@@ -53,7 +56,8 @@ pub enum Announced {
 #[derive(Debug)]
 pub struct FileState {
     pub spec: FileSpec,
-    pub digest: Option<Digest>,
+    /// Slots for its repair symbols.
+    pub slots: Slots,
     /// Its objects in the order of their segments; those not announced yet are `None`.
     pub objects: Vec<Option<ObjectIndex>>,
     /// Objects and blocks that are not done; at 0 the file is whole.
@@ -191,7 +195,7 @@ impl Catalogue {
         let file = &self.files[object.file.0];
         let name = entry.headwater.segment.as_ref().map_or(&entry.content_location, |segment| &segment.file);
         fti.is_none_or(|fti| fti == object.fti)
-            && entry.headwater.digest == file.digest
+            && entry.headwater.digest == file.spec.digest
             && RelativePath::from_content_location(name).as_ref() == Ok(&file.spec.path)
     }
 
@@ -213,6 +217,7 @@ impl Catalogue {
         if !self.adjoins(file, &segment, length) {
             return Err(Refusal::Segments);
         }
+        self.check_symbol_size(file, fti)?;
         let state = &mut self.files[file.0];
         let object = ObjectIndex(self.objects.len());
         let place = state.objects.get_mut(segment.index as usize).filter(|place| place.is_none());
@@ -222,6 +227,7 @@ impl Catalogue {
         state.symbols += partition.symbols();
         self.blocks += blocks;
         self.symbols += partition.symbols();
+        let identity = identity(&state.spec, segment.offset, fti, &promised);
         let count = usize::try_from(blocks).expect("within BLOCKS_MAX");
         self.objects.push(ObjectState {
             file,
@@ -234,7 +240,7 @@ impl Catalogue {
             digests: vec![[0; 32]; count],
         });
         self.set(entry.toi, Announced::Object(object));
-        let object_spec = ObjectSpec { file, offset: segment.offset, partition, codec };
+        let object_spec = ObjectSpec { file, offset: segment.offset, partition, codec, identity };
         Ok(Admitted { object, object_spec, new_file: new_file.then_some(file) })
     }
 
@@ -271,8 +277,9 @@ impl Catalogue {
                 bytes: segment.file_length,
                 mode: entry.headwater.mode,
                 md5: entry.content_md5.filter(|_| count == 1),
+                digest: entry.headwater.digest,
             },
-            digest: entry.headwater.digest,
+            slots: Slots::default(),
             objects: vec![None; count],
             left: count as u64,
             symbols: 0,
@@ -307,29 +314,33 @@ impl Catalogue {
         self.files[object.file.0].outcome = Some(FileOutcome::Refused);
     }
 
-    /// Ends a file; its objects are not received any more. Returns the blocks that were waiting for symbols, and the
-    /// slots held by blocks that the store is not at work on, with their symbol size.
-    pub fn end_file(
-        &mut self,
-        file: FileIndex,
-        outcome: FileOutcome,
-    ) -> (u64, Vec<(u16, Vec<StoredRepair>)>) {
+    /// The slots of repair symbols are as wide as a file's symbols: its segments must agree on that.
+    fn check_symbol_size(&self, file: FileIndex, fti: Fti) -> Result<(), Refusal> {
+        let first = self.files[file.0].objects.iter().flatten().next();
+        let agrees = first.is_none_or(|first| self.objects[first.0].fti.symbol_size() == fti.symbol_size());
+        if agrees { Ok(()) } else { Err(Refusal::Segments) }
+    }
+
+    /// Ends a file; its objects are not received any more. Returns the blocks that were waiting for symbols.
+    pub fn end_file(&mut self, file: FileIndex, outcome: FileOutcome) -> u64 {
         self.files[file.0].outcome = Some(outcome);
+        let objects = self.files[file.0].objects.clone();
+        objects.into_iter().flatten().map(|object| self.end_object(object)).sum()
+    }
+
+    /// Ends all blocks of an object. Returns those that were waiting for symbols.
+    pub fn end_object(&mut self, object: ObjectIndex) -> u64 {
         let mut open = 0;
-        let mut slots = Vec::new();
-        for object in self.files[file.0].objects.clone().into_iter().flatten() {
-            let object = &mut self.objects[object.0];
-            for block in object.blocks.iter_mut().filter(|block| !matches!(block, Block::Ended)) {
-                // The slots of a block that is being decoded are in use: they stay taken.
-                let finishing = block.under_way().is_some_and(|state| state.is_finishing());
-                let held = block.end();
-                if !finishing {
-                    open += 1;
-                    slots.push((object.partition.symbol_size(), held));
-                }
-            }
+        for block in &mut self.objects[object.0].blocks {
+            let is_waiting = match block {
+                Block::Unseen => true,
+                Block::Open(state) => !state.is_finishing(),
+                Block::Ended => false,
+            };
+            open += u64::from(is_waiting);
+            *block = Block::Ended;
         }
-        (open, slots)
+        open
     }
 
     /// Whether a file is still being received.
@@ -358,6 +369,21 @@ fn is_within_file(segment: &Segment, length: u64) -> bool {
         && (segment.index > 0 || segment.offset == 0)
         && end
             .is_some_and(|end| if is_last { end == segment.file_length } else { end <= segment.file_length })
+}
+
+/// What makes an object the same in another session; see [`ObjectSpec::identity`].
+fn identity(file: &FileSpec, offset: u64, fti: Fti, promised: &[ShortDigest]) -> Option<Digest> {
+    let digest = file.digest.filter(|_| !promised.is_empty())?;
+    let mut coding = [0; FTI_BYTES_MAX];
+    let length = fti.emit(&mut coding).ok()?;
+    let mut hasher = blake3::Hasher::new_derive_key("headwater 2026 object resumed");
+    hasher.update(&digest).update(&file.bytes.to_le_bytes()).update(&offset.to_le_bytes());
+    hasher.update(&[fti.encoding_id().codepoint()]).update(&coding[..length]);
+    for promised in promised {
+        hasher.update(promised);
+    }
+    hasher.update(file.path.as_str().as_bytes());
+    Some(*hasher.finalize().as_bytes())
 }
 
 fn promised(entry: &File, partition: Partition) -> Result<Vec<ShortDigest>, Refusal> {

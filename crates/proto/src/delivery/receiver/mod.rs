@@ -6,18 +6,20 @@ mod pending;
 mod report;
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use headwater_wire::alc;
 use headwater_wire::fdt::{FdtError, File, Instance};
 use headwater_wire::{Fti, PayloadId};
 
-use self::block::{Slots, Worth};
+use self::block::{Block, BlockState, Slots, Worth};
 use self::catalogue::{Admitted, Announced, Catalogue, FileOutcome, Refusal};
 use self::pending::{Pending, PendingPacket};
 use super::digest::{file_digest, short};
 use super::fdt::{Assembly, Progress};
-use super::store::{BlockJob, FileIndex, ObjectIndex, Store, StoreError, StoreReport, StoredRepair};
+use super::store::{
+    BlockJob, BlockVerdict, FileIndex, HeldBlock, ObjectIndex, Store, StoreError, StoreReport, StoredRepair,
+};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
@@ -92,8 +94,6 @@ pub struct Receiver<C, S> {
     instances: VecDeque<u32>,
     catalogue: Catalogue,
     pending: Pending,
-    /// Slots for repair symbols, by symbol size.
-    slots: BTreeMap<u16, Slots>,
     /// Blocks of files under way that need symbols.
     open_blocks: u64,
     /// Files whose fate is open.
@@ -127,7 +127,6 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             instances: VecDeque::new(),
             catalogue: Catalogue::default(),
             pending: Pending::new(config.pending_bytes),
-            slots: BTreeMap::new(),
             open_blocks: 0,
             open_files: 0,
             refused: 0,
@@ -179,6 +178,11 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     /// The store, for the driver to tend.
     pub fn store_mut(&mut self) -> &mut S {
         &mut self.store
+    }
+
+    /// Ends the receiver and gives its store back, with all that it holds.
+    pub fn into_store(self) -> S {
+        self.store
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -349,21 +353,50 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if let Some(file) = new_file {
             let spec = &self.catalogue.files[file.0].spec;
             let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
-            if let Err(error) = self.store.create_file(file, spec) {
-                self.catalogue.forget(object);
-                return Err(Refusal::Store(error));
-            }
+            let held = match self.store.create_file(file, spec) {
+                Ok(held) => held,
+                Err(error) => {
+                    self.catalogue.forget(object);
+                    return Err(Refusal::Store(error));
+                }
+            };
+            self.catalogue.files[file.0].slots = Slots::from(held.slots);
             self.open_files += 1;
             self.event(event);
+            if held.is_whole {
+                // Its blocks count as waiting until its objects end, below.
+                self.open_blocks += u64::from(object_spec.partition.blocks());
+                self.end_file(file, FileOutcome::Done);
+            }
+        }
+        if !self.catalogue.is_open(file) {
+            let _never_counted = self.catalogue.end_object(object);
+            return Ok(());
         }
         self.open_blocks += u64::from(object_spec.partition.blocks());
-        self.store.create_object(object, &object_spec);
+        for held in self.store.create_object(object, &object_spec) {
+            self.resume_block(object, &held);
+        }
         self.finish_file_if_whole(file);
         // Packets that came before the FDT.
         for (packet, payload) in self.pending.take(entry.toi).iter() {
             self.put_packet(now, object, packet, payload);
         }
         Ok(())
+    }
+
+    /// Goes on with a block where an earlier session stopped.
+    fn resume_block(&mut self, index: ObjectIndex, held: &HeldBlock) {
+        let object = &mut self.catalogue.objects[index.0];
+        let Some(spec) = object.partition.block(held.sbn) else { return };
+        let block = BlockState::resumed(spec.symbols, object.codec.esi_end(spec.symbols), held);
+        let (count, is_ready) = (u64::from(block.count()), block.is_ready());
+        object.blocks[held.sbn as usize] = Block::Open(Box::new(block));
+        self.catalogue.files[object.file.0].symbols_held += count;
+        self.stats.resumed += count;
+        if is_ready {
+            self.finish_block(index, held.sbn);
+        }
     }
 
     fn refuse(&mut self, entry: &File, reason: String) {
@@ -434,9 +467,10 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                     block.add_source(id.esi);
                     self.store.write_source(index, id.sbn, id.esi, payload)
                 } else {
-                    let slot = self.slots.entry(object.partition.symbol_size()).or_default().take();
-                    block.add_repair(StoredRepair { esi: id.esi, slot });
-                    self.store.write_repair(index, slot, payload)
+                    let slot = self.catalogue.files[object.file.0].slots.take();
+                    let repair = StoredRepair { esi: id.esi, slot };
+                    block.add_repair(repair);
+                    self.store.write_repair(index, id.sbn, repair, payload)
                 };
                 let ready = block.is_ready();
                 self.catalogue.files[object.file.0].symbols_held += 1;
@@ -480,14 +514,15 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn block_done(&mut self, object: ObjectIndex, sbn: u32) {
-        let state = &mut self.catalogue.objects[object.0];
-        let file = state.file;
-        let repairs = state.blocks[sbn as usize].end();
-        self.slots.entry(state.partition.symbol_size()).or_default().give_back(&repairs);
-        if self.catalogue.is_open(file) {
-            self.catalogue.files[file.0].left -= 1;
-            self.finish_file_if_whole(file);
+        let file = self.catalogue.objects[object.0].file;
+        if !self.catalogue.is_open(file) {
+            return;
         }
+        let state = &mut self.catalogue.files[file.0];
+        state.slots.give_back(&self.catalogue.objects[object.0].blocks[sbn as usize].end());
+        state.left -= 1;
+        self.judge_block(object, sbn, BlockVerdict::Right);
+        self.finish_file_if_whole(file);
     }
 
     fn block_needs_more(&mut self, object: ObjectIndex, sbn: u32) {
@@ -505,11 +540,21 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let Some(block) = state.blocks[sbn as usize].under_way() else { return };
         let (repairs, dropped) = block.mismatched();
         let (strikes, file) = (block.strikes(), state.file);
-        self.slots.entry(state.partition.symbol_size()).or_default().give_back(&repairs);
-        self.catalogue.files[file.0].symbols_held -= u64::from(dropped);
+        let verdict =
+            if block.count() == 0 { BlockVerdict::AllDropped } else { BlockVerdict::RepairsDropped };
+        let state = &mut self.catalogue.files[file.0];
+        state.slots.give_back(&repairs);
+        state.symbols_held -= u64::from(dropped);
         self.open_blocks += 1;
+        self.judge_block(object, sbn, verdict);
         if strikes >= STRIKES_MAX {
             self.end_file(file, FileOutcome::Mismatch);
+        }
+    }
+
+    fn judge_block(&mut self, object: ObjectIndex, sbn: u32, verdict: BlockVerdict) {
+        if let Err(error) = self.store.judge_block(object, sbn, verdict) {
+            self.fail(error);
         }
     }
 
@@ -519,7 +564,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             return;
         }
         let matches =
-            file.digest.is_none_or(|digest| digest == file_digest(self.catalogue.block_digests(index)));
+            file.spec.digest.is_none_or(|digest| digest == file_digest(self.catalogue.block_digests(index)));
         if matches {
             self.jobs += 1;
             self.store.finish_file(index);
@@ -532,15 +577,16 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if !self.catalogue.is_open(file) {
             return;
         }
-        let (open_blocks, slots) = self.catalogue.end_file(file, outcome);
-        self.open_blocks -= open_blocks;
+        self.open_blocks -= self.catalogue.end_file(file, outcome);
         self.open_files -= 1;
-        for (symbol_size, repairs) in slots {
-            self.slots.entry(symbol_size).or_default().give_back(&repairs);
+        if outcome != FileOutcome::Done
+            && let Err(error) = self.store.discard_file(file)
+        {
+            self.fail(error);
         }
         match outcome {
             FileOutcome::Done => {
-                let digest = self.catalogue.files[file.0].digest;
+                let digest = self.catalogue.files[file.0].spec.digest;
                 self.event(ReceiverEvent::FileCompleted { file, digest });
             }
             FileOutcome::Mismatch => self.event(ReceiverEvent::FileMismatch { file }),

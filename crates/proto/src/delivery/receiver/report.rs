@@ -80,6 +80,8 @@ pub struct ReceiverStats {
     pub bytes: u64,
     /// Symbols that were needed.
     pub useful: u64,
+    /// Symbols that an earlier session had left, of those files that are not in place yet.
+    pub resumed: u64,
     /// Symbols held already.
     pub duplicates: u64,
     /// Symbols of blocks that had enough.

@@ -1,0 +1,137 @@
+//! Receivers that stop half-way, and others that go on with what they left.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[expect(dead_code, reason = "the driver serves other tests too")]
+mod pair;
+
+use headwater_fec::{Order, Scheme};
+use headwater_proto::delivery::{
+    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, SenderConfig,
+};
+use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
+use pair::{Link, Pair, content, sender};
+
+/// A second, after which the FDT comes again, brings 500 symbols.
+const RATE: Rate = Rate::from_kilobits(4_000);
+const LIMIT: Instant = Instant::from_nanos(3_600_000_000_000);
+const SYMBOL_SIZE: u16 = 1_000;
+
+fn pair(contents: &[Vec<u8>], scheme: Scheme, symbol_size: u16, order: Order, loss: f64) -> Pair {
+    let plan = PlanConfig { scheme, symbol_size, order };
+    let link = Link { loss, ..Link::default() };
+    Pair::new(Seed(3), sender(contents, plan, SenderConfig::new(1), RATE), &[link])
+}
+
+fn spread() -> Order {
+    Order::Spread { rate: RATE.as_bits() }
+}
+
+/// Stops the receiver where it is; what it kept, and the symbols that it had needed.
+fn stop(pair: &mut Pair) -> (MemoryStore, u64) {
+    let fresh =
+        Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), MemoryStore::new(0), pair.now);
+    let stopped = core::mem::replace(&mut pair.receivers[0].machine, fresh);
+    let useful = stopped.stats().useful;
+    (stopped.into_store().interrupted(), useful)
+}
+
+/// Starts a receiver on what another one left.
+fn start(pair: &mut Pair, store: MemoryStore) {
+    let end = &mut pair.receivers[0];
+    end.machine = Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), store, pair.now);
+    (end.joined, end.started) = (false, true);
+    end.events.clear();
+}
+
+/// Runs until the FDT is known, and then for so long.
+fn run_described(pair: &mut Pair, milliseconds: u64) {
+    while pair.receivers[0].machine.files().next().is_none() {
+        run_for(pair, 20);
+    }
+    run_for(pair, milliseconds);
+}
+
+/// Runs for so long, unless the receiver ends before.
+fn run_for(pair: &mut Pair, milliseconds: u64) {
+    let limit = pair.now + Duration::from_millis(milliseconds);
+    pair.run(limit);
+    if !pair.receivers[0].machine.is_ended() {
+        pair.now = limit;
+    }
+}
+
+#[test]
+fn a_receiver_stopped_many_times_receives_nothing_twice() {
+    for scheme in [Scheme::RaptorQ, Scheme::ReedSolomon] {
+        let contents = [content(1, 6_000_000), content(2, 0), content(3, 300_001), content(4, 12)];
+        let mut pair = pair(&contents, scheme, SYMBOL_SIZE, spread(), 0.1);
+        let (mut useful, mut resumed) = (0, 0);
+        for pause in [3, 100, 1, 333] {
+            run_described(&mut pair, pause);
+            let (kept, got) = stop(&mut pair);
+            useful += got;
+            start(&mut pair, kept);
+            run_described(&mut pair, 0);
+            let now = pair.receivers[0].machine.stats().resumed;
+            assert!(now >= resumed, "{scheme}: {now} symbols resumed, {resumed} the last time");
+            resumed = now;
+        }
+        pair.run(LIMIT);
+        pair.receivers[0].assert_received(&contents);
+        useful += pair.receivers[0].machine.stats().useful;
+        assert!(resumed > 500, "{scheme}: {resumed}");
+        // 6000 + 301 + 1 symbols, and at most one more for a block that could not be decoded at once.
+        assert!((6_302..=6_306).contains(&useful), "{scheme}: {useful}");
+    }
+}
+
+#[test]
+fn files_in_place_are_not_received_again() {
+    let contents = [content(1, 3_000_000), content(2, 20_000)];
+    let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.1);
+    let done = |pair: &Pair| pair.receivers[0].machine.store().finished().count();
+    while done(&pair) == 0 {
+        run_for(&mut pair, 1);
+    }
+    assert_eq!(done(&pair), 1);
+    let (kept, _) = stop(&mut pair);
+    start(&mut pair, kept);
+    pair.run(LIMIT);
+    pair.receivers[0].assert_received(&contents);
+    let completed = |event: &&ReceiverEvent| matches!(event, ReceiverEvent::FileCompleted { .. });
+    assert_eq!(pair.receivers[0].events.iter().filter(completed).count(), 2, "both are told to be there");
+    assert!(pair.receivers[0].machine.stats().useful < 2_990);
+}
+
+#[test]
+fn what_the_disk_lost_is_found_and_received_again() {
+    let contents = [content(5, 3_000_000)];
+    for milliseconds in [0, 1_000] {
+        let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.1);
+        run_described(&mut pair, milliseconds);
+        let (mut kept, _) = stop(&mut pair);
+        (0..3_000_000).step_by(1_000).for_each(|symbol| kept.damage(symbol + 7));
+        start(&mut pair, kept);
+        pair.run(LIMIT);
+        pair.receivers[0].assert_received(&contents);
+        let stats = pair.receivers[0].machine.stats();
+        assert!(stats.resumed > 0 && stats.blocks_discarded > 0, "{stats:?}");
+    }
+}
+
+#[test]
+fn another_content_or_coding_of_the_same_name_starts_anew() {
+    let before = [content(6, 1_500_000)];
+    let after = [content(7, 1_500_000)];
+    for (contents, symbol_size) in [(&after, SYMBOL_SIZE), (&before, SYMBOL_SIZE + 8)] {
+        let mut old = pair(&before, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.0);
+        run_described(&mut old, 0);
+        let (kept, useful) = stop(&mut old);
+        assert!(useful > 100);
+        let mut new = pair(contents, Scheme::RaptorQ, symbol_size, spread(), 0.0);
+        start(&mut new, kept);
+        new.run(LIMIT);
+        new.receivers[0].assert_received(contents);
+        assert_eq!(new.receivers[0].machine.stats().resumed, 0);
+    }
+}
