@@ -330,7 +330,7 @@ fn a_disk_without_room_for_repair_symbols_is_told_before_anything_is_read() {
 }
 
 #[test]
-fn a_closed_session_is_incomplete_and_leaves_nothing() {
+fn a_closed_session_is_incomplete_and_the_next_one_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(3_000_000, 5), 0o644);
@@ -341,8 +341,19 @@ fn a_closed_session_is_incomplete_and_leaves_nothing() {
     let summary = receiving.join().unwrap();
     assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
     assert_eq!(sending.thread.join().unwrap().unwrap().outcome, SendOutcome::Completed);
-    assert!(summary.progress.symbols_held > 0 && summary.progress.symbols_held < summary.progress.symbols);
-    assert!(names(&out).is_empty());
+    let held = summary.progress.symbols_held;
+    assert!(held > 0 && held < summary.progress.symbols);
+    assert_eq!(names(&out), [".headwater-work"]);
+    assert_eq!(summary.kept, Some(out.join(".headwater-work")));
+
+    let sending = Sending::start(&file, send_options(group, "50M"));
+    let summary = receive(receive_options(group, &out));
+    sending.stop();
+    assert_eq!(summary.outcome, ReceiveOutcome::Completed);
+    assert_eq!((summary.progress.stats.resumed, summary.kept), (held, None));
+    assert_eq!(summary.progress.stats.useful + held, 2_131);
+    assert_eq!(names(&out), ["file"], "no working folder is left");
+    assert_eq!(fs::read(out.join("file")).unwrap(), fs::read(&file).unwrap());
 }
 
 #[test]
@@ -355,7 +366,7 @@ fn silence_ends_in_nothing_received() {
 }
 
 #[test]
-fn a_stopped_receiver_cleans_up() {
+fn a_stopped_receiver_is_not_resumed_by_another_content() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(3_000_000, 5), 0o644);
@@ -371,8 +382,17 @@ fn a_stopped_receiver_cleans_up() {
         })
         .unwrap();
     assert_eq!(summary.outcome, ReceiveOutcome::Interrupted);
-    assert!(names(&out).is_empty());
+    drop(receiver);
+    assert_eq!(names(&out), [".headwater-work"]);
     assert_eq!(sending.stop().outcome, SendOutcome::Interrupted);
+
+    write(&file, &content(3_000_000, 6), 0o644);
+    let sending = Sending::start(&file, send_options(group, "50M"));
+    let summary = receive(receive_options(group, &out));
+    sending.stop();
+    assert_eq!((summary.outcome, summary.progress.stats.resumed), (ReceiveOutcome::Completed, 0));
+    assert_eq!(fs::read(out.join("file")).unwrap(), fs::read(&file).unwrap());
+    assert_eq!(names(&out), ["file"]);
 }
 
 #[test]

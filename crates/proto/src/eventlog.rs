@@ -160,6 +160,8 @@ pub struct Progress {
     pub symbols_total: u64,
     /// Symbols that a receiver needed when they came, those included that a failed decoding asked for.
     pub useful: u64,
+    /// Symbols that a receiver had from an earlier session.
+    pub resumed: u64,
     /// Symbols that a receiver held already when they came.
     pub duplicates: u64,
     /// Datagrams that a receiver dropped for a fault of their own.

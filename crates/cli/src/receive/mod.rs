@@ -137,6 +137,7 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         symbols: received.symbols_held,
         symbols_total: received.symbols,
         useful: received.stats.useful,
+        resumed: received.stats.resumed,
         duplicates: received.stats.duplicates,
         dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
     }
@@ -177,7 +178,7 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
             anyhow::Error::from(error.clone()).context(format!("cannot write to '{}'", out.display())),
         ),
         ReceiveOutcome::Interrupted => {
-            Failure::new(Exit::Interrupted, "interrupted; files that were not whole yet have been removed")
+            Failure::new(Exit::Interrupted, "interrupted before every file was whole")
         }
     })
 }

@@ -92,6 +92,13 @@ impl<'a> View<'a> {
 
     pub fn sum_up(&self, summary: &ReceiveSummary) {
         let progress = &summary.progress;
+        if let Some(kept) = &summary.kept {
+            self.screen.say(&format!(
+                "what came is kept in '{}': receive into '{}' again to go on, remove it to begin anew",
+                kept.display(),
+                self.out
+            ));
+        }
         if progress.stats.packets == 0 {
             return;
         }

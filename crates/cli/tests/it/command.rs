@@ -67,6 +67,12 @@ impl Running {
         assert!(status.success());
     }
 
+    /// Lets it run for so long, and kills it without a warning.
+    pub fn kill_after(&mut self, time: Duration) {
+        std::thread::sleep(time);
+        self.child.kill().unwrap();
+    }
+
     /// Waits for the end, but not for ever.
     pub fn end(mut self) -> Run {
         let id = self.child.id().to_string();

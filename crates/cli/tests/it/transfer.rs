@@ -102,7 +102,7 @@ fn silence_ends_with_exit_code_4() {
 }
 
 #[test]
-fn a_session_that_ends_too_early_is_incomplete_and_leaves_nothing() {
+fn a_session_that_ends_too_early_is_incomplete_and_can_be_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let files = folder_of_files(folder.path());
     let (group, out) = (group(), folder.path().join("out"));
@@ -127,7 +127,8 @@ fn a_session_that_ends_too_early_is_incomplete_and_leaves_nothing() {
     assert_eq!(received.code, Some(5), "{}{}", received.stdout, received.stderr);
     assert!(!out.join("files/large.bin").exists());
     let left: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| name == "files"), "{left:?}");
+    assert!(left.iter().all(|name| name == "files" || name == ".headwater-work"), "{left:?}");
+    assert!(received.stderr.contains("again to go on"), "{}", received.stderr);
 }
 
 #[test]
@@ -188,4 +189,42 @@ fn a_log_that_nobody_reads_does_not_end_a_transfer() {
         .arg(&file)
         .stderr(full);
     assert_eq!(command.status().unwrap().code(), Some(0));
+}
+
+/// Issue 3: "A receiver killed with SIGKILL twenty times at random instants ends whole".
+#[test]
+fn a_receiver_killed_twenty_times_ends_whole_and_receives_next_to_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("file"), folder.path().join("out"));
+    let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
+    fs::write(&file, (0..20_000_000).map(noise).collect::<Vec<_>>()).unwrap();
+    let group = group();
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--quiet", "--rate", "12M", "--group", &group]);
+    let mut sending = Running::start(sending.arg(&file));
+    sending.wait_for("session:started");
+    let field = |log: &str, name: &str| -> u64 {
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        lines.filter_map(|line| line[name].as_u64()).last().unwrap_or_default()
+    };
+    let (mut useful, mut resumed) = (0, Vec::new());
+    for kill in 0..20_u64 {
+        let mut receiving = receiver(&group, &out, &[]);
+        // Random enough: where in its work the receiver is then depends on the machine.
+        receiving.kill_after(std::time::Duration::from_millis(150 + kill * 7_919 % 900));
+        let log = receiving.end().stdout;
+        useful += field(&log, "useful");
+        resumed.push(field(&log, "resumed"));
+    }
+    let last = receiver(&group, &out, &["--timeout", "30s"]).end();
+    sending.interrupt();
+    sending.end();
+    assert_eq!(last.code, Some(0), "{}", last.stderr);
+    assert!(fs::read(out.join("file")).unwrap() == fs::read(&file).unwrap(), "the file differs");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "nothing but the file stays");
+    let final_resumed = field(&last.stdout, "resumed");
+    assert!(final_resumed > 1_000, "{resumed:?}, {final_resumed}");
+    let twice = (useful + field(&last.stdout, "useful")).saturating_sub(20_000_000 / 1_408);
+    // At most 256 KiB for each: 187 symbols.
+    assert!(twice <= 20 * 190, "{twice} symbols were received twice");
 }

@@ -67,7 +67,8 @@ impl ReceiveSession {
 
     /// Receives until every file is in place, the sender closes the session, the timeout is over, or it is stopped.
     ///
-    /// Whatever the end, nothing partial is left behind.
+    /// Whatever the end, nothing partial has its final name. What came of files that are not whole stays in a working
+    /// folder, and the next session that receives the same files into the same folder goes on from there.
     ///
     /// # Errors
     /// When the network fails.

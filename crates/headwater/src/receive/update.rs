@@ -1,6 +1,7 @@
 //! What a receiving session tells its observer, and what it sums up at the end.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_proto::ChannelId;
@@ -165,4 +166,7 @@ pub struct ReceiveSummary {
     pub bytes_completed: u64,
     /// Files that were refused.
     pub files_refused: usize,
+    /// The working folder with what came of the files that are missing, if there is one: a session that receives them
+    /// into the same folder goes on from there.
+    pub kept: Option<PathBuf>,
 }

@@ -80,6 +80,7 @@ impl<'a> Watch<'a> {
             files_completed: self.files_completed,
             bytes_completed: self.bytes_completed,
             files_refused: self.files_refused,
+            kept: machine.store().resumable(),
         }
     }
 

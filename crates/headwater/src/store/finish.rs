@@ -1,11 +1,14 @@
 //! Finishing blocks and files: decode, verify, name.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use headwater_fec::{DecodeError, Repair};
-use headwater_proto::delivery::{BlockJob, StoreError, StoreReport, block_digest};
+use headwater_proto::delivery::{BlockJob, FileIndex, StoreError, StoreReport, block_digest};
 use md5::{Digest as _, Md5};
 
+use super::change::Stamp;
+use super::journal;
 use super::place::{FilePlace, ObjectPlace, Places};
 
 /// Longest block taken, in bytes: RaptorQ's longest (56 403 symbols) of 9000 bytes. Only a session that is not ours
@@ -21,14 +24,33 @@ pub(super) enum Job {
     Block(Arc<ObjectPlace>, BlockJob),
     /// Give a file its name.
     File(Arc<FilePlace>),
+    /// Make files safe on disk, and then the journal up to this length.
+    Sync(Vec<Arc<FilePlace>>, Arc<File>, u64),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// What the receiver is told.
+    Report(StoreReport),
+    /// A file has its name.
+    Placed(FileIndex, Stamp),
+    /// All is safe on disk that was to be.
+    Synced,
 }
 
 impl Job {
     /// Does it. An error fails the store.
-    pub(super) fn run(&self, places: &Places) -> Result<StoreReport, StoreError> {
+    pub(super) fn run(&self, places: &Places) -> Result<Outcome, StoreError> {
         match self {
-            Self::Block(object, job) => finish_block(places, object, job),
+            Self::Block(object, job) => finish_block(places, object, job).map(Outcome::Report),
             Self::File(file) => finish_file(places, file),
+            Self::Sync(files, journal, end) => {
+                files.iter().try_for_each(|file| places.sync(file))?;
+                let synced = journal::sync(journal, *end);
+                synced.map_err(|error| places.folder.failed("write the journal", error))?;
+                Ok(Outcome::Synced)
+            }
         }
     }
 }
@@ -64,7 +86,7 @@ fn decode(
     let size = object.symbol_bytes();
     let mut symbols = vec![0; job.repairs.len() * size];
     for (repair, symbol) in job.repairs.iter().zip(symbols.chunks_exact_mut(size)) {
-        places.read_repair(repair.slot, symbol, object.spec.partition.symbol_size())?;
+        places.read_repair(&object.file, repair.slot, symbol)?;
     }
     let repairs = job.repairs.iter().zip(symbols.chunks_exact(size));
     let repairs: Vec<_> = repairs.map(|(repair, data)| Repair { esi: repair.esi, data }).collect();
@@ -95,18 +117,18 @@ fn write_missing(
     Ok(())
 }
 
-fn finish_file(places: &Places, file: &FilePlace) -> Result<StoreReport, StoreError> {
+fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError> {
     if let Some(expected) = file.spec.md5
         && md5_of(places, file)? != expected
     {
-        places.close(file);
-        places.folder.discard(&file.work_name())?;
-        return Ok(StoreReport::FileMismatch(file.index));
+        places.discard(file)?;
+        return Ok(Outcome::Report(StoreReport::FileMismatch(file.index)));
     }
     let content = places.content(file)?;
     places.close(file);
-    places.folder.publish(&file.work_name(), &content, file.spec.mode, &file.spec.path)?;
-    Ok(StoreReport::FileDone(file.index))
+    let stamp = places.folder.publish(&file.content_name(), &content, file.spec.mode, &file.spec.path)?;
+    places.folder.discard(&file.repair_name())?;
+    Ok(Outcome::Placed(file.index, stamp))
 }
 
 fn md5_of(places: &Places, file: &FilePlace) -> Result<[u8; 16], StoreError> {

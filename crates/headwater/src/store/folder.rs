@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 
 use headwater_proto::Size;
 use headwater_proto::delivery::{RESERVED_PREFIX, RelativePath, StoreError};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tracing::warn;
+
+use super::change::Stamp;
 
 /// How folders are opened: never through a link.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -22,20 +24,25 @@ const MODE_MASK: u32 = 0o777;
 const MODE_DEFAULT: u32 = 0o666;
 /// What the receiver itself needs while it writes.
 const MODE_WORKING: u32 = 0o600;
-/// Attempts to find a name for the working folder that is not taken.
-const NAME_ATTEMPTS: usize = 16;
+/// Receivers at work in one folder, each in a working folder of its own.
+const RECEIVERS_MAX: usize = 16;
+/// What a receiver locks in its working folder.
+const LOCK: &str = "lock";
 
-/// A folder to receive into. Its working folder is removed when it is dropped.
+/// A folder to receive into, and a working folder in it that no other receiver uses meanwhile.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     out: OwnedFd,
     work: OwnedFd,
     work_name: String,
+    /// Locked while this lives.
+    _lock: OwnedFd,
 }
 
 impl Folder {
-    /// Opens the folder, made if need be, and makes a working folder in it.
+    /// Opens the folder, made if need be, and the first working folder in it that no other receiver uses: what an
+    /// earlier one left there is found again.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
             StoreError(format!(
@@ -47,8 +54,18 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let out =
             rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        let (work_name, work) = make_work(out.as_fd()).map_err(|errno| failed(errno.into()))?;
-        Ok(Self { path: path.to_owned(), out, work, work_name })
+        for number in 1..=RECEIVERS_MAX {
+            let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+            let work_name = format!("{RESERVED_PREFIX}work{suffix}");
+            let opened = open_work(out.as_fd(), &work_name).map_err(|errno| failed(errno.into()))?;
+            if let Some((work, lock)) = opened {
+                return Ok(Self { path: path.to_owned(), out, work, work_name, _lock: lock });
+            }
+        }
+        Err(StoreError(format!(
+            "cannot receive into '{}': {RECEIVERS_MAX} receivers use it; choose another folder",
+            path.display()
+        )))
     }
 
     /// The folder's path, as it was given.
@@ -72,10 +89,68 @@ impl Folder {
         file.map(File::from).map_err(|errno| self.failed("open a working file", errno))
     }
 
-    /// Removes a working file.
+    /// Removes a working file, if it is there.
     pub(super) fn discard(&self, name: &str) -> Result<(), StoreError> {
-        rustix::fs::unlinkat(&self.work, name, AtFlags::empty())
-            .map_err(|errno| self.failed("discard a working file", errno))
+        match rustix::fs::unlinkat(&self.work, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.failed("discard a working file", errno)),
+        }
+    }
+
+    /// Opens a working file that is there.
+    pub(super) fn find_work(&self, name: &str) -> Option<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.work, name, flags, Mode::empty()).ok().map(File::from)
+    }
+
+    /// Gives a working file the name of another one, which it replaces, and makes the names safe on disk.
+    pub(super) fn rename_work(&self, name: &str, new: &str) -> Result<(), StoreError> {
+        rustix::fs::renameat(&self.work, name, &self.work, new)
+            .and_then(|()| sync_folder(self.work.as_fd()))
+            .map_err(|errno| self.failed("name a working file", errno))
+    }
+
+    /// What tells whether the file in this place is the one that was put there.
+    pub(super) fn stamp(&self, path: &RelativePath) -> Option<Stamp> {
+        let (parents, name) = split(path);
+        let mut folder = None::<OwnedFd>;
+        for component in parents {
+            let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+            folder = Some(rustix::fs::openat(parent, component, FOLDER, Mode::empty()).ok()?);
+        }
+        let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+        let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| stamp_of(&stat))
+    }
+
+    /// Removes what is in the working folder but for the names that `keeps` wants.
+    pub(super) fn clean(&self, keeps: impl Fn(&str) -> bool) -> Result<(), Errno> {
+        for entry in Dir::read_from(&self.work)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if !matches!(name.to_bytes(), b"." | b"..")
+                && !name.to_str().is_ok_and(|name| name == LOCK || keeps(name))
+            {
+                rustix::fs::unlinkat(&self.work, name, AtFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the working folder.
+    pub(super) fn remove_work(&self) {
+        let removed = self.clean(|_| false).and_then(|()| {
+            rustix::fs::unlinkat(&self.work, LOCK, AtFlags::empty())?;
+            rustix::fs::unlinkat(&self.out, self.work_name.as_str(), AtFlags::REMOVEDIR)
+        });
+        if let Err(error) = removed {
+            warn!(folder = %self.work_path().display(), %error, "the working folder could not be removed");
+        }
+    }
+
+    /// The working folder's path.
+    pub(super) fn work_path(&self) -> PathBuf {
+        self.path.join(&self.work_name)
     }
 
     /// Whether a file may get this name: nothing but folders on the way, and nothing but an older file in its place.
@@ -100,7 +175,7 @@ impl Folder {
         file: &File,
         mode: Option<u32>,
         path: &RelativePath,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Stamp, StoreError> {
         let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
         // What the sender wants and the umask, which took its part when the file was made, both allow.
         let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
@@ -113,7 +188,9 @@ impl Folder {
         self.check_name(folder, path, name)?;
         rustix::fs::renameat(&self.work, work_name, folder, name)
             .map_err(|errno| failed("name", errno.into()))?;
-        sync_folder(folder).map_err(|errno| failed("write the folder of", errno.into()))
+        sync_folder(folder).map_err(|errno| failed("write the folder of", errno.into()))?;
+        let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?;
+        Ok(stamp_of(&stat))
     }
 
     /// What to say when the kernel refused.
@@ -176,43 +253,44 @@ impl Folder {
             self.failed(&format!("open the folder of '{path}'"), errno)
         }
     }
-
-    fn remove_work(&self) -> Result<(), Errno> {
-        for entry in Dir::read_from(&self.work)? {
-            let entry = entry?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                rustix::fs::unlinkat(&self.work, entry.file_name(), AtFlags::empty())?;
-            }
-        }
-        rustix::fs::unlinkat(&self.out, self.work_name.as_str(), AtFlags::REMOVEDIR)
-    }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = self.remove_work() {
-            warn!(folder = %self.path.join(&self.work_name).display(), %error, "the working folder could not be removed");
-        }
-    }
-}
-
-/// Makes a working folder that only this receiver uses: many may receive into one folder.
-fn make_work(out: BorrowedFd<'_>) -> Result<(String, OwnedFd), Errno> {
-    let mut last = Errno::EXIST;
-    for _ in 0..NAME_ATTEMPTS {
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-        let name = format!("{RESERVED_PREFIX}{:016x}", u64::from_ne_bytes(random));
-        match rustix::fs::mkdirat(out, name.as_str(), Mode::RWXU) {
-            Ok(()) => {
-                let work = rustix::fs::openat(out, name.as_str(), FOLDER, Mode::empty())?;
-                return Ok((name, work));
-            }
-            Err(Errno::EXIST) => last = Errno::EXIST,
+/// Opens a working folder, made if need be; `None` if another receiver uses it.
+fn open_work(out: BorrowedFd<'_>, name: &str) -> Result<Option<(OwnedFd, OwnedFd)>, Errno> {
+    loop {
+        match rustix::fs::mkdirat(out, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
+        let work = match rustix::fs::openat(out, name, FOLDER, Mode::empty()) {
+            // Its receiver has just removed it.
+            Err(Errno::NOENT) => continue,
+            work => work?,
+        };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = match rustix::fs::openat(&work, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::NOENT) => continue,
+            lock => lock?,
+        };
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(errno) => return Err(errno),
+        }
+        // Who had the lock before may have removed the folder since it was opened here.
+        if rustix::fs::fstat(&lock)?.st_nlink > 0 {
+            return Ok(Some((work, lock)));
+        }
     }
-    Err(last)
+}
+
+fn stamp_of(stat: &Stat) -> Stamp {
+    Stamp {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        bytes: u64::try_from(stat.st_size).unwrap_or_default(),
+        changed: i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec),
+    }
 }
 
 /// Makes the names in a folder safe on disk. Some file systems cannot, and need not.

@@ -1,36 +1,47 @@
 //! Content on disk, as a receiver's machine sees it: symbols straight to their places, blocks finished on worker
 //! threads, whole files under their final names.
 //!
-//! While a file is under way its content is in a working folder inside the folder that it will end in: one file for
-//! its content, at full length but sparse, and one for the repair symbols of each symbol size. Disk space: the content,
-//! and the repair symbols of the blocks under way, at most as much again.
+//! While a file is under way it is in a working folder inside the folder that it will end in: one file for its content,
+//! at full length but sparse, and one for its repair symbols. A journal tells what has come, so that a session that was
+//! cut short goes on: whatever ends it, its working folder stays until all files are in place. Disk space: the content,
+//! the repair symbols of the blocks under way, at most as much again, and 13 bytes of journal for each source symbol, 17
+//! for each repair symbol received since it began.
 
+mod change;
 mod finish;
 mod folder;
+mod journal;
+mod kept;
+mod ledger;
 mod place;
+#[cfg(test)]
+mod resume_tests;
 #[cfg(test)]
 mod tests;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_proto::delivery::{
-    BlockJob, FileIndex, FileSpec, ObjectIndex, ObjectSpec, RelativePath, Store, StoreError, StoreReport,
+    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, RelativePath,
+    Store, StoreError, StoreReport, StoredRepair,
 };
 
-use self::finish::Job;
+use self::change::{Change, Stamp};
+use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
+use self::ledger::Ledger;
 use self::place::{FilePlace, ObjectPlace, Places};
 use self::work::Workers;
 use crate::net::Waker;
 
-/// Receives into a folder. What is not finished when it is dropped is removed.
+/// Receives into a folder. What is not finished when it is dropped is kept, if it can be resumed.
 #[derive(Debug)]
 pub(crate) struct DiskStore {
-    // Dropped first: the threads must be gone before the working folder is.
     workers: Workers,
+    ledger: Ledger,
     places: Arc<Places>,
     /// By index; `None` for those refused.
     files: Vec<Option<Arc<FilePlace>>>,
@@ -43,6 +54,8 @@ pub(crate) struct DiskStore {
     written_bytes: u64,
     /// The first file refused for want of space.
     out_of_space: Option<StoreError>,
+    /// Files taken that are not in place, nor given up.
+    open_files: usize,
 }
 
 #[derive(Debug)]
@@ -55,7 +68,9 @@ impl DiskStore {
     /// Opens the folder, made if need be. `waker` is used whenever a report is there.
     pub(crate) fn open(folder: &Path, waker: Waker) -> Result<Self, StoreError> {
         let places = Arc::new(Places::new(Folder::open(folder)?));
+        let ledger = Ledger::open(Arc::clone(&places))?;
         Ok(Self {
+            ledger,
             workers: Workers::start(Arc::clone(&places), waker)?,
             places,
             files: Vec::new(),
@@ -65,6 +80,7 @@ impl DiskStore {
             announced_bytes: 0,
             written_bytes: 0,
             out_of_space: None,
+            open_files: 0,
         })
     }
 
@@ -76,6 +92,11 @@ impl DiskStore {
     /// Why the first file was refused for which there was no space.
     pub(crate) fn out_of_space(&self) -> Option<&StoreError> {
         self.out_of_space.as_ref()
+    }
+
+    /// Where what came is kept, if a receiver that starts now would go on with it.
+    pub(crate) fn resumable(&self) -> Option<PathBuf> {
+        self.ledger.is_resumable(self.open_files > 0).then(|| self.places.folder.work_path())
     }
 
     fn admit(&mut self, spec: &FileSpec) -> Result<(), StoreError> {
@@ -91,6 +112,7 @@ impl DiskStore {
         }
         self.announced_bytes = announced;
         self.names.take(&spec.path);
+        self.open_files += 1;
         Ok(())
     }
 
@@ -111,7 +133,34 @@ impl DiskStore {
         let rest = block.bytes.saturating_sub(start);
         let length = usize::try_from(rest).map_or(symbol.len(), |rest| rest.min(symbol.len()));
         self.written_bytes += length as u64;
-        self.places.write(&object.file, object.offset(&block) + start, &symbol[..length])
+        self.places.write(&object.file, object.offset(&block) + start, &symbol[..length])?;
+        self.note(object, symbol.len(), |object| Change::Source { object, sbn, esi })
+    }
+
+    /// Notes a symbol that was written.
+    fn note(
+        &mut self,
+        object: &ObjectPlace,
+        bytes: usize,
+        change: impl FnOnce(u32) -> Change,
+    ) -> Result<(), StoreError> {
+        if let Some(sync) = self.ledger.wrote(object, bytes, change)? {
+            self.workers.push(sync);
+        }
+        Ok(())
+    }
+
+    fn file(&self, file: FileIndex) -> Arc<FilePlace> {
+        let known = self.files.get(file.0).and_then(Option::as_ref);
+        Arc::clone(known.expect("the receiver names files that were taken only"))
+    }
+
+    fn placed(&mut self, file: FileIndex, stamp: Stamp) -> StoreReport {
+        self.open_files = self.open_files.saturating_sub(1);
+        match self.ledger.placed(&self.file(file), stamp) {
+            Ok(()) => StoreReport::FileDone(file),
+            Err(error) => StoreReport::Failed(error),
+        }
     }
 
     /// What came for a block while it was being finished: needed if it was in vain, too late if not.
@@ -136,20 +185,33 @@ impl DiskStore {
 }
 
 impl Store for DiskStore {
-    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<(), StoreError> {
-        let admitted = self.admit(spec);
+    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         self.files.resize_with(file.0 + 1, || None);
-        admitted?;
-        self.files[file.0] = Some(Arc::new(FilePlace { index: file, spec: spec.clone() }));
-        Ok(())
+        // What is there of it already needs no space.
+        let held_bytes = self.places.held_bytes(spec);
+        self.written_bytes += held_bytes;
+        if let Err(error) = self.admit(spec) {
+            self.written_bytes -= held_bytes;
+            return Err(error);
+        }
+        let (number, held) = self.ledger.take_file(spec)?;
+        if held.is_whole {
+            self.open_files -= 1;
+        }
+        self.files[file.0] = Some(Arc::new(FilePlace { index: file, spec: spec.clone(), number }));
+        Ok(held)
     }
 
-    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) {
-        let file = self.files.get(spec.file.0).and_then(Option::as_ref);
-        let file = Arc::clone(file.expect("the receiver announces objects of files that were taken"));
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
+        let file = self.file(spec.file);
+        let taken =
+            file.number.zip(spec.identity).map(|(file, identity)| self.ledger.take_object(file, identity));
+        let (number, held) = taken.map_or((None, Vec::new()), |(number, held)| (Some(number), held));
         // Objects of refused files are never announced.
         self.objects.resize_with(object.0 + 1, || None);
-        self.objects[object.0] = Some(Arc::new(ObjectPlace { index: object, spec: spec.clone(), file }));
+        self.objects[object.0] =
+            Some(Arc::new(ObjectPlace { index: object, spec: spec.clone(), file, number }));
+        held
     }
 
     fn write_source(
@@ -168,9 +230,16 @@ impl Store for DiskStore {
         self.put_source(&place, sbn, esi, symbol)
     }
 
-    fn write_repair(&mut self, object: ObjectIndex, slot: u32, symbol: &[u8]) -> Result<(), StoreError> {
-        let size = self.object(object).spec.partition.symbol_size();
-        self.places.write_repair(slot, symbol, size)
+    fn write_repair(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        repair: StoredRepair,
+        symbol: &[u8],
+    ) -> Result<(), StoreError> {
+        let place = self.object(object);
+        self.places.write_repair(&place.file, repair.slot, symbol)?;
+        self.note(&place, symbol.len(), |object| Change::Repair { object, sbn, repair })
     }
 
     fn finish_block(&mut self, job: BlockJob) {
@@ -180,14 +249,42 @@ impl Store for DiskStore {
         self.workers.push(Job::Block(place, job));
     }
 
+    fn judge_block(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        verdict: BlockVerdict,
+    ) -> Result<(), StoreError> {
+        self.ledger.judged(&self.object(object), sbn, verdict)
+    }
+
     fn finish_file(&mut self, file: FileIndex) {
-        let known = self.files.get(file.0).and_then(Option::as_ref);
-        self.workers.push(Job::File(Arc::clone(known.expect("the receiver finishes files that were taken"))));
+        self.workers.push(Job::File(self.file(file)));
+    }
+
+    fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
+        self.open_files = self.open_files.saturating_sub(1);
+        let place = self.file(file);
+        self.ledger.dropped(&place)?;
+        self.places.discard(&place)
     }
 
     fn poll_report(&mut self) -> Option<StoreReport> {
-        let report = self.workers.poll()?;
-        Some(self.settle_spare(report))
+        loop {
+            match self.workers.poll()? {
+                Outcome::Report(report) => return Some(self.settle_spare(report)),
+                Outcome::Placed(file, stamp) => return Some(self.placed(file, stamp)),
+                Outcome::Synced => self.ledger.synced(),
+            }
+        }
+    }
+}
+
+impl Drop for DiskStore {
+    fn drop(&mut self) {
+        // Nothing may write to the working folder when it is left.
+        self.workers.stop();
+        self.ledger.close(self.open_files > 0);
     }
 }
 

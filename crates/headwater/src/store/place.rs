@@ -1,12 +1,13 @@
 //! Where symbols and blocks are on disk.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use headwater_fec::Block;
-use headwater_proto::delivery::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
+use headwater_proto::delivery::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, RelativePath, StoreError};
 
+use super::change::Key;
 use super::folder::Folder;
 use crate::open_files::{OPEN_FILES_MAX, OpenFiles, read_at};
 
@@ -14,14 +15,14 @@ use crate::open_files::{OPEN_FILES_MAX, OpenFiles, read_at};
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) folder: Folder,
-    open: OpenFiles<Key>,
+    open: OpenFiles<Opened>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum Opened {
     Content(usize),
-    /// Repair symbols of one size.
-    Repair(u16),
+    /// Its repair symbols.
+    Repair(usize),
 }
 
 /// A file under way.
@@ -29,6 +30,8 @@ enum Key {
 pub(super) struct FilePlace {
     pub(super) index: FileIndex,
     pub(super) spec: FileSpec,
+    /// Its number in the journal, if it may be resumed.
+    pub(super) number: Option<u32>,
 }
 
 /// An object under way.
@@ -37,12 +40,34 @@ pub(super) struct ObjectPlace {
     pub(super) index: ObjectIndex,
     pub(super) spec: ObjectSpec,
     pub(super) file: Arc<FilePlace>,
+    /// Its number in the journal, if it may be resumed.
+    pub(super) number: Option<u32>,
+}
+
+/// What names a file in the working folder.
+pub(super) fn key_of(path: &RelativePath) -> Key {
+    *blake3::hash(path.as_str().as_bytes()).as_bytes().first_chunk().expect("a digest has 32 bytes")
+}
+
+/// The working file of a file's content.
+pub(super) fn content_name(key: &Key) -> String {
+    format!("{:032x}.content", u128::from_be_bytes(*key))
+}
+
+/// The working file of a file's repair symbols.
+pub(super) fn repair_name(key: &Key) -> String {
+    format!("{:032x}.repair", u128::from_be_bytes(*key))
 }
 
 impl FilePlace {
-    /// Its name in the working folder.
-    pub(super) fn work_name(&self) -> String {
-        format!("file-{}", self.index.0)
+    /// The name of its content in the working folder.
+    pub(super) fn content_name(&self) -> String {
+        content_name(&key_of(&self.spec.path))
+    }
+
+    /// The name of its repair symbols in the working folder.
+    pub(super) fn repair_name(&self) -> String {
+        repair_name(&key_of(&self.spec.path))
     }
 }
 
@@ -68,17 +93,43 @@ impl Places {
 
     /// The working file of a file's content: made when first asked for, at its full length but sparse.
     pub(super) fn content(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
-        self.open.get(Key::Content(place.index.0), || {
-            let file = self.folder.open_work(&place.work_name(), place.spec.mode)?;
+        self.open.get(Opened::Content(place.index.0), || {
+            let file = self.folder.open_work(&place.content_name(), place.spec.mode)?;
             let attempt = || format!("make room for '{}'", place.spec.path);
             file.set_len(place.spec.bytes).map_err(|error| self.folder.failed(&attempt(), error))?;
             Ok(file)
         })
     }
 
-    /// Closes the working file of a file's content.
+    /// Bytes on disk of a file that an earlier session left.
+    pub(super) fn held_bytes(&self, spec: &FileSpec) -> u64 {
+        let found = self.folder.find_work(&content_name(&key_of(&spec.path)));
+        let blocks = found.and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.blocks());
+        blocks.saturating_mul(512).min(spec.bytes)
+    }
+
+    /// Closes the working files of a file.
     pub(super) fn close(&self, place: &FilePlace) {
-        self.open.forget(Key::Content(place.index.0));
+        self.open.forget(Opened::Content(place.index.0));
+        self.open.forget(Opened::Repair(place.index.0));
+    }
+
+    /// Closes and removes the working files of a file.
+    pub(super) fn discard(&self, place: &FilePlace) -> Result<(), StoreError> {
+        self.close(place);
+        self.folder.discard(&place.content_name())?;
+        self.folder.discard(&place.repair_name())
+    }
+
+    /// Makes what was written of a file safe on disk, as far as it is still under way.
+    pub(super) fn sync(&self, place: &FilePlace) -> Result<(), StoreError> {
+        for name in [place.content_name(), place.repair_name()] {
+            if let Some(file) = self.folder.find_work(&name) {
+                let failed = |error| self.folder.failed(&format!("write '{}'", place.spec.path), error);
+                file.sync_data().map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the content of a file at an offset.
@@ -94,22 +145,28 @@ impl Places {
     }
 
     /// Keeps a repair symbol.
-    pub(super) fn write_repair(&self, slot: u32, symbol: &[u8], size: u16) -> Result<(), StoreError> {
-        let written = self.repairs(size)?.write_all_at(symbol, slot_offset(slot, size));
+    pub(super) fn write_repair(&self, place: &FilePlace, slot: u32, symbol: &[u8]) -> Result<(), StoreError> {
+        let written = self.repairs(place)?.write_all_at(symbol, slot_offset(slot, symbol));
         written.map_err(|error| self.folder.failed("keep a repair symbol", error))
     }
 
     /// Reads a repair symbol back.
-    pub(super) fn read_repair(&self, slot: u32, symbol: &mut [u8], size: u16) -> Result<(), StoreError> {
-        let read = read_at(&*self.repairs(size)?, symbol, slot_offset(slot, size));
+    pub(super) fn read_repair(
+        &self,
+        place: &FilePlace,
+        slot: u32,
+        symbol: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let read = read_at(&*self.repairs(place)?, symbol, slot_offset(slot, symbol));
         read.map_err(|error| self.folder.failed("read a repair symbol back", error))
     }
 
-    fn repairs(&self, size: u16) -> Result<Arc<File>, StoreError> {
-        self.open.get(Key::Repair(size), || self.folder.open_work(&format!("repair-{size}"), None))
+    fn repairs(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
+        self.open.get(Opened::Repair(place.index.0), || self.folder.open_work(&place.repair_name(), None))
     }
 }
 
-fn slot_offset(slot: u32, size: u16) -> u64 {
-    u64::from(slot) * u64::from(size)
+/// All symbols of a file are as long as this one.
+fn slot_offset(slot: u32, symbol: &[u8]) -> u64 {
+    u64::from(slot) * symbol.len() as u64
 }

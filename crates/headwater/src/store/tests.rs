@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use headwater_fec::{Parameters, Partition, codec};
-use headwater_proto::delivery::{StoredRepair, block_digest};
+use headwater_proto::delivery::block_digest;
 use md5::{Digest as _, Md5};
 
 use super::*;
@@ -28,7 +28,7 @@ struct Fixture {
 }
 
 fn spec(path: &str, bytes: u64) -> FileSpec {
-    FileSpec { path: RelativePath::new(path).unwrap(), bytes, mode: None, md5: None }
+    FileSpec { path: RelativePath::new(path).unwrap(), bytes, mode: None, md5: None, digest: None }
 }
 
 impl Fixture {
@@ -42,6 +42,7 @@ impl Fixture {
             offset: 0,
             partition: Partition::with_blocks(BYTES as u64, T, 2).unwrap(),
             codec: codec(Parameters::raptorq(T)).unwrap(),
+            identity: None,
         };
         Self { store, poller, folder, content, object }
     }
@@ -93,7 +94,8 @@ impl Fixture {
         let keep = |(esi, slot): (u32, &u32)| {
             let mut symbol = [0; T as usize];
             encoder.symbol(esi, &mut symbol).unwrap();
-            self.store.write_repair(OBJECT, *slot, &symbol).unwrap();
+            let repair = StoredRepair { esi, slot: *slot };
+            self.store.write_repair(OBJECT, sbn, repair, &symbol).unwrap();
             StoredRepair { esi, slot: *slot }
         };
         (k..).zip(slots).map(keep).collect()

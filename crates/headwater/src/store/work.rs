@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use headwater_proto::delivery::{StoreError, StoreReport};
 
-use super::finish::Job;
+use super::finish::{Job, Outcome};
 use super::place::Places;
 use crate::net::Waker;
 use crate::workers::worker_count;
@@ -19,7 +19,7 @@ use crate::workers::worker_count;
 /// machine bounds both. It never blocks, since symbols that arrive meanwhile would be lost.
 pub(super) struct Workers {
     shared: Arc<Shared>,
-    reports: Receiver<StoreReport>,
+    reports: Receiver<Outcome>,
     threads: Vec<JoinHandle<()>>,
     pending: usize,
 }
@@ -61,7 +61,7 @@ impl Workers {
     }
 
     /// The next report, if one is there.
-    pub(super) fn poll(&mut self) -> Option<StoreReport> {
+    pub(super) fn poll(&mut self) -> Option<Outcome> {
         match self.reports.try_recv() {
             Ok(report) => {
                 self.pending = self.pending.saturating_sub(1);
@@ -71,7 +71,7 @@ impl Workers {
             // Every thread panicked: say it once.
             Err(TryRecvError::Disconnected) if self.pending > 0 => {
                 self.pending = 0;
-                Some(StoreReport::Failed(StoreError("decoding a block failed unexpectedly".into())))
+                Some(failed(StoreError("decoding a block failed unexpectedly".into())))
             }
             Err(TryRecvError::Disconnected) => None,
         }
@@ -83,8 +83,9 @@ impl Workers {
     }
 }
 
-impl Drop for Workers {
-    fn drop(&mut self) {
+impl Workers {
+    /// Ends the threads; jobs that none of them has begun are not done.
+    pub(super) fn stop(&mut self) {
         {
             let mut queue = self.shared.lock();
             queue.ended = true;
@@ -95,6 +96,12 @@ impl Drop for Workers {
             // A thread that panicked has said so already.
             let _panicked = thread.join();
         }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -117,10 +124,10 @@ impl Shared {
         }
     }
 
-    fn work(&self, reports: &Sender<StoreReport>) {
+    fn work(&self, reports: &Sender<Outcome>) {
         while let Some(job) = self.next() {
             let guard = FailOnPanic { reports, waker: &self.waker };
-            let report = job.run(&self.places).unwrap_or_else(StoreReport::Failed);
+            let report = job.run(&self.places).unwrap_or_else(failed);
             drop(guard);
             // Nobody listens once the store is dropped.
             if reports.send(report).is_err() {
@@ -131,18 +138,22 @@ impl Shared {
     }
 }
 
+fn failed(error: StoreError) -> Outcome {
+    Outcome::Report(StoreReport::Failed(error))
+}
+
 /// A job that panics fails the store, instead of leaving its block for ever unfinished.
 struct FailOnPanic<'a> {
-    reports: &'a Sender<StoreReport>,
+    reports: &'a Sender<Outcome>,
     waker: &'a Waker,
 }
 
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let failed = StoreError("decoding a block failed unexpectedly".into());
+            let error = StoreError("decoding a block failed unexpectedly".into());
             // Nobody listens once the store is dropped.
-            let _nobody = self.reports.send(StoreReport::Failed(failed));
+            let _nobody = self.reports.send(failed(error));
             self.waker.wake();
         }
     }

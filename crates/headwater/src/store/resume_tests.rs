@@ -1,0 +1,196 @@
+//! Stores opened on what others left.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use headwater_fec::{Parameters, Partition, codec};
+use headwater_proto::delivery::{Digest, StoredRepair};
+
+use super::*;
+use crate::net::Poller;
+
+const T: u16 = 64;
+const FILE: FileIndex = FileIndex(0);
+const OBJECT: ObjectIndex = ObjectIndex(0);
+const IDENTITY: Digest = [7; 32];
+
+struct Session {
+    store: DiskStore,
+    _poller: Poller,
+}
+
+fn open(folder: &Path) -> Session {
+    let poller = Poller::new().unwrap();
+    Session { store: DiskStore::open(folder, poller.waker()).unwrap(), _poller: poller }
+}
+
+/// Announces a file of 100 symbols in two blocks; what is held of it.
+fn announce(session: &mut Session, digest: Option<Digest>, identity: Digest) -> (HeldFile, Vec<HeldBlock>) {
+    let path = RelativePath::new("folder/file").unwrap();
+    let spec = FileSpec { path, bytes: 6_400, mode: None, md5: None, digest };
+    let held = session.store.create_file(FILE, &spec).unwrap();
+    let object = ObjectSpec {
+        file: FILE,
+        offset: 0,
+        partition: Partition::with_blocks(6_400, T, 2).unwrap(),
+        codec: codec(Parameters::raptorq(T)).unwrap(),
+        identity: digest.map(|_| identity),
+    };
+    (held, session.store.create_object(OBJECT, &object))
+}
+
+/// Receives some symbols of block 0, and block 1 whole, and leaves.
+fn interrupted(folder: &Path) {
+    let mut session = open(folder);
+    assert_eq!(announce(&mut session, Some([1; 32]), IDENTITY), Default::default());
+    let store = &mut session.store;
+    for esi in [0, 3, 49] {
+        store.write_source(OBJECT, 0, esi, &[u8::try_from(esi).unwrap(); T as usize]).unwrap();
+    }
+    for (esi, slot) in [(60, 0), (61, 4)] {
+        store.write_repair(OBJECT, 0, StoredRepair { esi, slot }, &[9; T as usize]).unwrap();
+    }
+    store.write_source(OBJECT, 1, 2, &[5; T as usize]).unwrap();
+    store.judge_block(OBJECT, 1, BlockVerdict::Right).unwrap();
+}
+
+fn expected() -> (HeldFile, Vec<HeldBlock>) {
+    let repairs = [(60, 0), (61, 4)].map(|(esi, slot)| StoredRepair { esi, slot }).to_vec();
+    let open = HeldBlock { sbn: 0, is_whole: false, source: vec![1 | 1 << 3 | 1 << 49], repairs };
+    let whole = HeldBlock { sbn: 1, is_whole: true, ..HeldBlock::default() };
+    (HeldFile { is_whole: false, slots: 5 }, vec![open, whole])
+}
+
+fn work(folder: &Path) -> PathBuf {
+    folder.join(".headwater-work")
+}
+
+#[test]
+fn what_came_is_there_for_the_next_session_and_the_one_after() {
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path());
+    for _ in 0..3 {
+        let mut session = open(folder.path());
+        assert_eq!(announce(&mut session, Some([1; 32]), IDENTITY), expected());
+        let mut symbol = [0; T as usize];
+        session.store.places.read(&session.store.file(FILE), 49 * 64, &mut symbol).unwrap();
+        assert_eq!(symbol, [49; T as usize]);
+        session.store.places.read_repair(&session.store.file(FILE), 4, &mut symbol).unwrap();
+        assert_eq!(symbol, [9; T as usize]);
+    }
+}
+
+#[test]
+fn another_content_coding_or_none_that_can_be_verified_starts_anew() {
+    for (digest, identity) in [(Some([2; 32]), IDENTITY), (Some([1; 32]), [8; 32]), (None, IDENTITY)] {
+        let folder = tempfile::tempdir().unwrap();
+        interrupted(folder.path());
+        let (_, blocks) = announce(&mut open(folder.path()), digest, identity);
+        assert!(blocks.is_empty(), "{digest:?} {identity:?}: {blocks:?}");
+    }
+}
+
+#[test]
+fn a_damaged_journal_tells_less_and_never_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path());
+    let journal = fs::read(work(folder.path()).join("journal")).unwrap();
+    let path = folder.path().join("damaged");
+    let told = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        journal::read(&fs::File::open(&path).unwrap()).changes().collect::<Vec<_>>()
+    };
+    let whole = told(&journal);
+    assert!(whole.len() > 5);
+    let is_less = |told: &[Change]| told.iter().all(|change| whole.contains(change));
+    for at in 0..journal.len() {
+        let mut flipped = journal.clone();
+        flipped[at] ^= 0x40;
+        assert!(is_less(&told(&flipped)), "byte {at}");
+        assert!(is_less(&told(&journal[..at])), "cut at {at}");
+    }
+    // Another version is another format.
+    let mut newer = journal;
+    newer[6] += 1;
+    assert_eq!(told(&newer), []);
+}
+
+#[test]
+fn after_a_loss_of_power_only_what_was_made_safe_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let change = |esi| Change::Source { object: 0, sbn: 0, esi };
+    let file =
+        fs::File::options().create_new(true).read(true).write(true).open(folder.path().join("j")).unwrap();
+    let mut journal = journal::Journal::create(file.try_clone().unwrap()).unwrap();
+    journal.note(&Change::File { file: 0, key: [0; 16], bytes: 1, digest: [0; 32] }).unwrap();
+    journal.note(&Change::Object { object: 0, file: 0, identity: IDENTITY }).unwrap();
+    journal.note(&change(0)).unwrap();
+    journal.flush().unwrap();
+    journal::sync(&file, journal.written().1).unwrap();
+    journal.note(&change(1)).unwrap();
+    journal.flush().unwrap();
+    let source = || journal::read(&file).objects[&0].blocks[&0].source.clone();
+    assert_eq!(source(), [0b11]);
+    // The header of another boot.
+    let mut opening = [0; 32];
+    file.read_exact_at(&mut opening, 0).unwrap();
+    opening[10] ^= 1;
+    let sum = blake3::hash(&opening[..24]);
+    opening[24..].copy_from_slice(&sum.as_bytes()[..8]);
+    file.write_all_at(&opening, 0).unwrap();
+    assert_eq!(source(), [0b01]);
+}
+
+#[test]
+fn receivers_of_one_folder_keep_out_of_each_others_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, mut second) = (open(folder.path()), open(folder.path()));
+    announce(&mut second, Some([1; 32]), IDENTITY);
+    second.store.write_source(OBJECT, 0, 0, &[1; T as usize]).unwrap();
+    drop(first);
+    drop(second);
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, [".headwater-work-2"], "the first one received nothing and left nothing");
+}
+
+#[test]
+fn lost_content_is_not_claimed() {
+    let folder = tempfile::tempdir().unwrap();
+    interrupted(folder.path());
+    for entry in fs::read_dir(work(folder.path())).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "content") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert_eq!(announce(&mut open(folder.path()), Some([1; 32]), IDENTITY), Default::default());
+}
+
+#[test]
+fn a_file_in_place_counts_while_others_are_missing_and_nobody_touched_it() {
+    for is_touched in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = open(folder.path());
+        announce(&mut session, Some([1; 32]), IDENTITY);
+        let other = FileSpec {
+            path: RelativePath::new("other").unwrap(),
+            bytes: 1,
+            mode: None,
+            md5: None,
+            digest: Some([3; 32]),
+        };
+        session.store.create_file(FileIndex(1), &other).unwrap();
+        session.store.finish_file(FILE);
+        while session.store.poll_report().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        drop(session);
+        if is_touched {
+            fs::write(folder.path().join("folder/file"), "mine").unwrap();
+        }
+        let (held, _) = announce(&mut open(folder.path()), Some([1; 32]), IDENTITY);
+        assert_eq!(held.is_whole, !is_touched);
+    }
+}
