@@ -47,7 +47,7 @@ impl Change {
         let le = u32::to_le_bytes;
         match *self {
             Self::File { file, key, bytes, digest } => {
-                put(1, &[&le(file), &key, &bytes.to_le_bytes(), &digest])
+                put(1, &[&le(file), &key, &bytes.to_le_bytes(), &digest]);
             }
             Self::Object { object, file, identity } => put(2, &[&le(object), &le(file), &identity]),
             Self::Source { object, sbn, esi } => put(3, &[&le(object), &le(sbn), &le(esi)]),

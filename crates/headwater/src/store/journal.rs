@@ -25,9 +25,9 @@ const CHECKSUM_BYTES: usize = 8;
 /// Magic, version, boot.
 const OPENING_BYTES: usize = 24;
 /// Where the synced length stands.
-const SYNCED_AT: u64 = (OPENING_BYTES + CHECKSUM_BYTES) as u64;
+const SYNCED_AT: usize = OPENING_BYTES + CHECKSUM_BYTES;
 /// Where the batches begin.
-const HEADER_BYTES: u64 = SYNCED_AT + 16;
+const HEADER_BYTES: usize = SYNCED_AT + 8 + CHECKSUM_BYTES;
 /// Longest batch read, in bytes; batches are flushed well below.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Changes gathered before a batch is written, in bytes.
@@ -47,8 +47,8 @@ impl Journal {
         let mut opening = [MAGIC.as_slice(), &VERSION.to_le_bytes(), &boot_id()].concat();
         opening.extend(checksum(&opening));
         file.write_all_at(&opening, 0)?;
-        let journal = Self { file: Arc::new(file), batch: Vec::new(), end: HEADER_BYTES };
-        write_synced(&journal.file, HEADER_BYTES)?;
+        let journal = Self { file: Arc::new(file), batch: Vec::new(), end: HEADER_BYTES as u64 };
+        write_synced(&journal.file, journal.end)?;
         Ok(journal)
     }
 
@@ -93,7 +93,7 @@ pub(super) fn sync(file: &File, end: u64) -> io::Result<()> {
 pub(super) fn read(file: &File) -> Kept {
     let mut kept = Kept::default();
     if let Some(end) = trusted_end(file) {
-        let mut position = HEADER_BYTES;
+        let mut position = HEADER_BYTES as u64;
         let mut reader = BufReader::with_capacity(1 << 18, file);
         let mut batch = Vec::new();
         if reader.seek(SeekFrom::Start(position)).is_err() {
@@ -111,7 +111,7 @@ pub(super) fn read(file: &File) -> Kept {
 
 /// How far a journal counts; `None` if it is none of ours.
 fn trusted_end(file: &File) -> Option<u64> {
-    let mut header = [0; HEADER_BYTES as usize];
+    let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0).ok()?;
     let (opening, rest) = header.split_at(OPENING_BYTES);
     let (sum, synced) = rest.split_at(CHECKSUM_BYTES);
@@ -139,7 +139,7 @@ fn read_batch(reader: &mut impl Read, batch: &mut Vec<u8>) -> Option<()> {
 
 fn write_synced(file: &File, end: u64) -> io::Result<()> {
     let end = end.to_le_bytes();
-    file.write_all_at(&[end, checksum(&end)].concat(), SYNCED_AT)
+    file.write_all_at(&[end, checksum(&end)].concat(), SYNCED_AT as u64)
 }
 
 fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
