@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_proto::delivery::{
-    BlockJob, FileIndex, FileSpec, MemoryStore, ObjectIndex, ObjectSpec, Store, StoreError, StoreReport,
+    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec,
+    Store, StoreError, StoreReport, StoredRepair,
 };
 
 /// Most bytes of files taken.
@@ -17,7 +18,7 @@ pub struct Watched {
     files: BTreeMap<usize, u64>,
     objects: BTreeMap<usize, ObjectSpec>,
     /// Blocks being finished, with the slots in use.
-    finishing: BTreeMap<(usize, u32), Vec<(u16, u32)>>,
+    finishing: BTreeMap<(usize, u32), Vec<(FileIndex, u32)>>,
     /// Blocks done since they were last written.
     done: BTreeSet<(usize, u32)>,
     finished: BTreeSet<usize>,
@@ -51,17 +52,17 @@ impl Watched {
 }
 
 impl Store for Watched {
-    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<(), StoreError> {
-        self.store.create_file(file, spec)?;
+    fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
+        let held = self.store.create_file(file, spec)?;
         assert_eq!(self.files.insert(file.0, spec.bytes), None);
-        Ok(())
+        Ok(held)
     }
 
-    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) {
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         let bytes = self.files[&spec.file.0];
         assert!(spec.offset.checked_add(spec.partition.transfer_length()).is_some_and(|end| end <= bytes));
-        self.store.create_object(object, spec);
         assert!(self.objects.insert(object.0, spec.clone()).is_none());
+        self.store.create_object(object, spec)
     }
 
     fn write_source(
@@ -80,12 +81,19 @@ impl Store for Watched {
         self.store.write_source(object, sbn, esi, symbol)
     }
 
-    fn write_repair(&mut self, object: ObjectIndex, slot: u32, symbol: &[u8]) -> Result<(), StoreError> {
-        let size = self.check_open(object).partition.symbol_size();
-        assert_eq!(symbol.len(), usize::from(size), "repair symbols are whole");
-        let taken = self.finishing.values().flatten().any(|used| *used == (size, slot));
+    fn write_repair(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        repair: StoredRepair,
+        symbol: &[u8],
+    ) -> Result<(), StoreError> {
+        let spec = self.check_open(object);
+        assert_eq!(symbol.len(), usize::from(spec.partition.symbol_size()), "repair symbols are whole");
+        let slot = (spec.file, repair.slot);
+        let taken = self.finishing.values().flatten().any(|used| *used == slot);
         assert!(!taken, "the slots of a block at work are not written");
-        self.store.write_repair(object, slot, symbol)
+        self.store.write_repair(object, sbn, repair, symbol)
     }
 
     fn finish_block(&mut self, job: BlockJob) {
@@ -95,10 +103,24 @@ impl Store for Watched {
         assert!(job.missing.iter().all(|esi| *esi < block.symbols));
         assert!(job.repairs.windows(2).all(|pair| pair[0].esi < pair[1].esi));
         assert!(job.repairs.len() >= job.missing.len());
-        let size = spec.partition.symbol_size();
-        let slots = job.repairs.iter().map(|repair| (size, repair.slot)).collect();
+        let slots = job.repairs.iter().map(|repair| (spec.file, repair.slot)).collect();
         assert_eq!(self.finishing.insert((job.object.0, job.sbn), slots), None, "one job for each block");
         self.store.finish_block(job);
+    }
+
+    fn judge_block(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        verdict: BlockVerdict,
+    ) -> Result<(), StoreError> {
+        assert!(self.done.contains(&(object.0, sbn)), "only what was done is judged");
+        self.store.judge_block(object, sbn, verdict)
+    }
+
+    fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
+        assert!(self.files.contains_key(&file.0), "only what was taken is given up");
+        self.store.discard_file(file)
     }
 
     fn finish_file(&mut self, file: FileIndex) {
