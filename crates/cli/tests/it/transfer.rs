@@ -205,7 +205,7 @@ fn a_receiver_killed_twenty_times_ends_whole_and_receives_next_to_nothing_twice(
     sending.wait_for("session:started");
     let field = |log: &str, name: &str| -> u64 {
         let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        lines.filter_map(|line| line[name].as_u64()).last().unwrap_or_default()
+        lines.filter_map(|line| line[name].as_u64()).next_back().unwrap_or_default()
     };
     let (mut useful, mut resumed) = (0, Vec::new());
     for kill in 0..20_u64 {
