@@ -217,8 +217,11 @@ mod tests {
     #[test]
     fn a_failure_or_a_panic_ends_the_wait_for_any_job() {
         let failing =
-            Background::start(3, 1, || |job| if job == 0 { Err(SourceError("no".into())) } else { Ok(()) });
-        assert_eq!(failing.unwrap().result(2), Err(SourceError("no".into())));
+            Background::start(3, 1, || |job| if job == 0 { Err(SourceError("no".into())) } else { Ok(()) })
+                .unwrap();
+        // Asked for first: what is waited for goes first.
+        assert_eq!(failing.result(0), Err(SourceError("no".into())));
+        assert_eq!(failing.result(2), Err(SourceError("no".into())));
         let panicking = Background::<()>::start(3, 1, || |_| panic!("a test's own panic")).unwrap();
         assert!(panicking.result(2).is_err());
     }
