@@ -81,7 +81,6 @@ pub fn run(
     Ok(sum_up(sent, got, packet_bytes, time))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a speed")]
 fn sum_up(sent: Count, got: Option<Count>, packet_bytes: usize, time: Duration) -> Speed {
     let through = got.unwrap_or(sent);
     let gigabytes = (through.bytes as f64 / 1e9).max(f64::MIN_POSITIVE);

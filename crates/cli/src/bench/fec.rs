@@ -44,7 +44,7 @@ fn measure(
     time: Duration,
     report: &Report,
 ) -> Result<(), headwater_fec::DecodeError> {
-    let source: Vec<u8> = (0..k as usize * codec.symbol_size()).map(|i| (i * 31 % 251) as u8).collect();
+    let source: Vec<u8> = (0..=u8::MAX).cycle().take(k as usize * codec.symbol_size()).collect();
     let encoder = codec.encoder(k, &source)?;
     let bytes = source.len() as u64;
     let mut symbol = vec![0; codec.symbol_size()];

@@ -14,9 +14,9 @@ use crate::args::BenchArgs;
 use crate::demo::content;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Rates tried, as multiples of what the bare pair carries. A sender here has a fixed rate: the bench looks for the one
+/// Rates tried, in percent of what the bare pair carries. A sender here has a fixed rate: the bench looks for the one
 /// at which a receiver is done soonest, and stops when more does not help.
-const RATES: [f64; 8] = [0.25, 0.4, 0.6, 0.8, 1.0, 1.3, 1.7, 2.5];
+const RATES: [u64; 8] = [25, 40, 60, 80, 100, 130, 170, 250];
 /// A rate that brings less than this share of the best one so far is the last one tried.
 const FALLING: f64 = 0.8;
 /// Where there is a file system in memory, mostly.
@@ -71,7 +71,7 @@ impl Bare {
 }
 
 fn pairs(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
-    let carried = bare.run(Calls::Single, true)?.bits_per_s;
+    let carried = bits(bare.run(Calls::Single, true)?);
     let mut rates = Vec::new();
     for (_, transfer) in TRANSFERS {
         rates.push(best_rate(bed, transfer, carried)?);
@@ -95,10 +95,10 @@ fn pairs(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
 }
 
 /// The rate at which the receiver has it all soonest, in bit/s.
-fn best_rate(bed: &Bed<'_>, transfer: Transfer, carried: f64) -> Result<f64, Failure> {
-    let mut best = (0.0, carried * RATES[0]);
-    for factor in RATES {
-        let rate = carried * factor;
+fn best_rate(bed: &Bed<'_>, transfer: Transfer, carried: u64) -> Result<u64, Failure> {
+    let mut best = (0.0, carried / 100 * RATES[0]);
+    for percent in RATES {
+        let rate = carried / 100 * percent;
         let goodput = bed.transfer(transfer, rate)?.bits_per_s;
         if goodput > best.0 {
             best = (goodput, rate);
@@ -124,6 +124,12 @@ fn senders(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
         report.row("net", name, median(speeds), Some(("bare UDP_SEGMENT", runs)));
     }
     Ok(())
+}
+
+/// A bare speed as a rate, in bit/s.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no machine carries 2^64 bit/s")]
+fn bits(speed: Speed) -> u64 {
+    speed.bits_per_s as u64
 }
 
 fn median(rounds: Vec<Speed>) -> Speed {

@@ -91,7 +91,6 @@ impl Report {
 }
 
 /// The speed of `bytes` in `seconds`.
-#[expect(clippy::cast_precision_loss, reason = "a speed")]
 pub fn speed(bytes: u64, seconds: f64) -> Speed {
     Speed { bits_per_s: bytes as f64 * 8.0 / seconds, ..Speed::default() }
 }

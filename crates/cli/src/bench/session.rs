@@ -68,7 +68,7 @@ impl<'a> Bed<'a> {
 
     /// One sender at a rate in bit/s, one receiver. Counted from the first packet until the file is in place;
     /// reading and hashing the content before that is not. A transfer that fails for loss has speed 0.
-    pub fn transfer(&self, transfer: Transfer, rate_bits: f64) -> Result<Speed, Failure> {
+    pub fn transfer(&self, transfer: Transfer, rate_bits: u64) -> Result<Speed, Failure> {
         let mut receiver = self.receiver(transfer)?;
         let mut sender = self.sender(transfer.scheme, rate_bits, SendEnd::Never)?;
         let stop = sender.stop_handle();
@@ -102,7 +102,7 @@ impl<'a> Bed<'a> {
 
     /// One sender, nobody listening, as fast as it can.
     pub fn send_alone(&self, scheme: Scheme, time: Duration) -> Result<Speed, Failure> {
-        let mut sender = self.sender(scheme, RATE_UNBOUND_BITS as f64, SendEnd::After(time))?;
+        let mut sender = self.sender(scheme, RATE_UNBOUND_BITS, SendEnd::After(time))?;
         let mut start = None;
         let sent = sender.run(&mut |update| {
             if matches!(update, SendUpdate::Started(_)) {
@@ -135,8 +135,8 @@ impl<'a> Bed<'a> {
         }
     }
 
-    fn sender(&self, scheme: Scheme, rate_bits: f64, end: SendEnd) -> Result<SendSession, Failure> {
-        let rate = Rate::from_bits(rate_bits as u64);
+    fn sender(&self, scheme: Scheme, rate_bits: u64, end: SendEnd) -> Result<SendSession, Failure> {
+        let rate = Rate::from_bits(rate_bits);
         let rate = rate.ok_or_else(|| Failure::new(Exit::Other, "the bare loops carried nothing"))?;
         let files = prepare([self.file]).or_exit(Exit::Disk, "cannot read the content back")?;
         let options = SendOptions::new(self.group, CongestionControl::Fixed { rate })
