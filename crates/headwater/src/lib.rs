@@ -35,7 +35,7 @@
 //! | `driver` | runs a machine on a socket: one thread, one loop |
 //! | [`doctor`] | why multicast does not start |
 //! | [`net`] | the sockets |
-//! | [`bench`] | parts of a session by themselves |
+//! | [`mod@bench`] | parts of a session by themselves |
 //! | [`proto`] | the machines |
 
 pub mod bench;
