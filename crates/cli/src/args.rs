@@ -56,6 +56,12 @@ Examples:
   headwater inspect --json session.pcapng | jq 'select(.lct.toi == \"0\")'
   headwater inspect --fields tsv --port 7287 session.pcap     columns by the names of tshark";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  headwater bench net                   a sender and a receiver over loopback, beside bare loops of system calls
+  headwater bench disk --dir incoming   a receiver's writes, beside a plain sequential write to the same folder
+  headwater bench fec --json            the codes, beside BLAKE3 in the same run";
+
 /// Sends files to any number of receivers at once, by multicast.
 ///
 /// Content travels as ALC/LCT packets with FLUTE's file delivery table and an erasure code, so that receivers may join
@@ -86,6 +92,9 @@ pub enum Command {
     /// Show the packets of a capture, field by field
     #[command(after_help = INSPECT_EXAMPLES, after_long_help = long(INSPECT_EXAMPLES))]
     Inspect(InspectArgs),
+    /// Measure what this machine can do, beside the bare limit in the same run
+    #[command(after_help = BENCH_EXAMPLES, after_long_help = long(BENCH_EXAMPLES))]
+    Bench(BenchArgs),
     /// Write shell completions and man pages into a folder
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -230,6 +239,40 @@ pub struct InspectArgs {
     /// Columns, named and written as `tshark -T fields` does; one row for every frame
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub fields: Option<FieldsFormat>,
+}
+
+/// `headwater bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_name = "PART", value_enum)]
+    pub part: BenchPart,
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// How long each row is measured, all rounds together: 500ms, 3s
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
+    pub time: Duration,
+    /// Length of the content of `net` and `disk`: 64MB, 1GiB
+    #[arg(long, value_name = "BYTES", default_value = "256MB", value_parser = values::size)]
+    pub size: Size,
+    /// Network interface of `net`, by name or address
+    #[arg(long, value_name = "IF", default_value = "lo", value_parser = NonEmptyStringValueParser::new())]
+    pub interface: String,
+    /// Folder to write in; default: for `net` in memory (/dev/shm), for `disk` the current one
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+}
+
+/// A part of Headwater to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchPart {
+    /// Sender and receiver on one interface, beside bare loops of sendmmsg, recvmmsg, UDP_SEGMENT and UDP_GRO
+    Net,
+    /// Encoding, repair symbols and decoding, beside BLAKE3
+    Fec,
+    /// A receiver's writes, beside a plain sequential write
+    Disk,
 }
 
 /// `headwater generate`.

@@ -1,6 +1,7 @@
 //! The command `headwater`.
 
 mod args;
+mod bench;
 mod capture;
 mod demo;
 mod doctor;
@@ -37,6 +38,7 @@ fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Generate(args) => generate::run(args),
     }
 }

@@ -35,8 +35,10 @@
 //! | `driver` | runs a machine on a socket: one thread, one loop |
 //! | [`doctor`] | why multicast does not start |
 //! | [`net`] | the sockets |
+//! | [`mod@bench`] | parts of a session by themselves |
 //! | [`proto`] | the machines |
 
+pub mod bench;
 mod clock;
 mod congestion_control;
 pub mod doctor;

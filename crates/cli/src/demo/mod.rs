@@ -1,7 +1,7 @@
 //! `headwater demo`: one sender, three receivers, real multicast over loopback, in one process.
 
 mod cast;
-mod content;
+pub mod content;
 mod table;
 mod view;
 

@@ -2,6 +2,10 @@
 //!
 //! A turn of the loop: read what waits, hand it to the machine, drain the machine, send what it wrote; then sleep until
 //! its next deadline, a datagram, or a wake-up. A turn that comes late is made up for by the machine's pacing.
+//!
+//! Turns that send are at least [`QUANTUM`] apart, so that at high rates each sends a run of datagrams in one call. The
+//! burst that this makes is bounded: what the rate brings in a quantum and one datagram more, which is 18 full
+//! datagrams at 1 Gbit/s. Below 57 Mbit/s full datagrams are further apart than that, and leave one by one.
 
 mod gather;
 mod port;
@@ -24,6 +28,9 @@ use crate::trace::{Direction, PacketTrace, TraceHook};
 const BATCHES_PER_TURN: usize = 8;
 /// Sleep after a turn that was due but brought nothing, so that no machine can keep the processor busy.
 const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1);
+
+/// Least time between the beginnings of two turns that send.
+const QUANTUM: headwater_proto::Duration = headwater_proto::Duration::from_micros(200);
 
 /// Why a driver cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -78,20 +85,32 @@ pub(crate) fn drive<M: Machine, P: Port>(
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
         .map_err(|errno| DriverError::Read(errno.into()))?;
     let mut batch = RecvBatch::new();
-    let mut turn =
-        Turn { gather: Gather::new(), now: clock.now(), hooks, outputs: 0, unsent: 0, error: None };
+    let mut turn = Turn {
+        gather: Gather::new(),
+        now: clock.now(),
+        hooks,
+        outputs: 0,
+        has_sent: false,
+        unsent: 0,
+        error: None,
+    };
     loop {
         turn.now = clock.now();
         let heard = turn.receive(machine, port, &mut batch)?;
         machine.handle(turn.now, Input::Timeout);
         application.steer(machine, turn.now);
+        turn.has_sent = false;
         let spoken = turn.drain(machine, port, application)?;
         let Some(latest) = application.observe(machine, port, turn.unsent, turn.now) else {
             return Ok(());
         };
         let deadline = machine.poll_timeout().map_or(latest, |next| next.min(latest));
         let overdue = deadline <= turn.now && heard == 0 && spoken == 0;
-        let deadline = if overdue { turn.now + IDLE } else { deadline };
+        let deadline = match (overdue, turn.has_sent) {
+            (true, _) => turn.now + IDLE,
+            (false, true) => deadline.max(turn.now + QUANTUM),
+            (false, false) => deadline,
+        };
         poller.wait(port.fds(), clock.to_std(deadline)).map_err(DriverError::Read)?;
     }
 }
@@ -102,6 +121,8 @@ struct Turn<'a> {
     now: Instant,
     hooks: Hooks<'a>,
     outputs: u64,
+    /// Whether this turn has sent a datagram.
+    has_sent: bool,
     unsent: u64,
     error: Option<DriverError>,
 }
@@ -239,6 +260,7 @@ impl<P: Port, E> Actions<'_, '_, P, E> {
             return;
         };
         let turn = &mut *self.turn;
+        turn.has_sent = true;
         if let Some(trace) = turn.hooks.trace.as_mut() {
             trace(&PacketTrace {
                 direction: Direction::Sent,

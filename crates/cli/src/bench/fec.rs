@@ -1,0 +1,122 @@
+//! `headwater bench fec`: encoding, repair symbols and decoding on one core, beside BLAKE3.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_fec::{BlockCodec, Kernel, Parameters, Repair, SYMBOL_SIZE_DEFAULT, codec};
+
+use super::report::{Report, speed};
+use super::{take_turns, timed};
+use crate::args::BenchArgs;
+use crate::exit::{Exit, Failure, OrExit};
+
+/// The codes and lengths of blocks: a small file, window order, spread order. Reed-Solomon's blocks end at 255.
+const BLOCKS: [(&str, u32); 4] = [("RaptorQ", 64), ("RaptorQ", 1_002), ("RaptorQ", 5_008), ("RS", 64)];
+/// Losses in percent. A block without any is not decoded.
+const LOSSES: [u32; 2] = [1, 10];
+/// Most symbols of a Reed-Solomon block.
+const RS_SYMBOLS_MAX: u32 = 255;
+/// Beyond K, so that decoding as good as never fails.
+const EXTRA_SYMBOLS: u32 = 1;
+
+/// Measures every code, beside the hash of the same block.
+pub fn run(args: &BenchArgs, report: &Report) -> Result<(), Failure> {
+    report.title(&format!(
+        "symbols of {SYMBOL_SIZE_DEFAULT} bytes, one core, kernel {}",
+        Kernel::chosen().name()
+    ));
+    for (name, k) in BLOCKS {
+        let parameters = match name {
+            "RS" => Parameters::reed_solomon(SYMBOL_SIZE_DEFAULT, k, RS_SYMBOLS_MAX),
+            _ => Parameters::raptorq(SYMBOL_SIZE_DEFAULT),
+        };
+        let codec = codec(parameters).or_exit(Exit::Other, "cannot make a codec")?;
+        measure(name, k, &codec, args.time, report).or_exit(Exit::Other, format!("{name}, K = {k}"))?;
+    }
+    Ok(())
+}
+
+fn measure(
+    name: &str,
+    k: u32,
+    codec: &Arc<dyn BlockCodec>,
+    time: Duration,
+    report: &Report,
+) -> Result<(), headwater_fec::DecodeError> {
+    let source: Vec<u8> = (0..=u8::MAX).cycle().take(k as usize * codec.symbol_size()).collect();
+    let encoder = codec.encoder(k, &source)?;
+    let bytes = source.len() as u64;
+    let mut symbol = vec![0; codec.symbol_size()];
+    let repairs = (k..codec.encoding_symbols(k)).cycle();
+    let mut losses = Vec::new();
+    for percent in LOSSES {
+        let lost = Lost::new(codec, k, percent, &source)?;
+        lost.decode(&mut source.clone())?;
+        losses.push(lost);
+    }
+    let mut block = source.clone();
+    let mut other = source.clone();
+    let [hash, encode, repair, few, many] = take_turns(
+        time,
+        [
+            &mut || {
+                timed(|| {
+                    black_box(blake3::hash(&source));
+                })
+            },
+            &mut || timed(|| drop(black_box(codec.encoder(k, &source)))),
+            &mut || {
+                timed(|| {
+                    for esi in repairs.clone().take(k as usize) {
+                        encoder.symbol(esi, &mut symbol).expect("a symbol of the code");
+                    }
+                })
+            },
+            &mut || timed(|| losses[0].decode(&mut block).expect("it was decoded before")),
+            &mut || timed(|| losses[1].decode(&mut other).expect("it was decoded before")),
+        ],
+    );
+    let bare = speed(bytes, hash);
+    report.row("fec", &format!("BLAKE3, K = {k}"), bare, None);
+    for (what, seconds) in
+        [("encode", encode), ("repair symbols", repair), ("decode 1 % loss", few), ("decode 10 % loss", many)]
+    {
+        report.row("fec", &format!("{name} {what}, K = {k}"), speed(bytes, seconds), Some(("BLAKE3", bare)));
+    }
+    Ok(())
+}
+
+/// A block that lost symbols, and the repair symbols that came for it.
+struct Lost<'a> {
+    codec: &'a Arc<dyn BlockCodec>,
+    k: u32,
+    missing: Vec<u32>,
+    sent: Vec<(u32, Vec<u8>)>,
+}
+
+impl<'a> Lost<'a> {
+    fn new(
+        codec: &'a Arc<dyn BlockCodec>,
+        k: u32,
+        percent: u32,
+        source: &[u8],
+    ) -> Result<Self, headwater_fec::DecodeError> {
+        let count = (k * percent / 100).max(1);
+        let encoder = codec.encoder(k, source)?;
+        let mut sent = Vec::new();
+        for esi in k..k + count + EXTRA_SYMBOLS {
+            let mut symbol = vec![0; codec.symbol_size()];
+            encoder.symbol(esi, &mut symbol)?;
+            sent.push((esi, symbol));
+        }
+        let missing = (0..count).map(|i| i * k / count).collect();
+        Ok(Self { codec, k, missing, sent })
+    }
+
+    /// What was decoded before stands in places that count as missing.
+    fn decode(&self, block: &mut [u8]) -> Result<(), headwater_fec::DecodeError> {
+        let repairs: Vec<_> = self.sent.iter().map(|(esi, data)| Repair { esi: *esi, data }).collect();
+        self.codec.decode(self.k, block, &self.missing, &repairs)
+    }
+}

@@ -1,0 +1,103 @@
+//! `headwater bench`: ours, the bare limit measured in the same run, and the ratio.
+//!
+//! What is compared takes turns, so that a machine that others use slows both alike; the median of the rounds counts.
+
+mod bare;
+mod disk;
+mod fec;
+mod net;
+mod report;
+mod session;
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use self::report::Report;
+use crate::args::{BenchArgs, BenchPart};
+use crate::exit::{Exit, Failure};
+
+/// Fewest rounds of which a median is taken.
+const ROUNDS: usize = 3;
+
+/// Measures a part and prints a row for each thing.
+pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
+    let report = Report::new(args.json);
+    match args.part {
+        BenchPart::Net => net::run(args, &report)?,
+        BenchPart::Fec => fec::run(args, &report)?,
+        BenchPart::Disk => disk::run(args, &report)?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// The middle one by a key; of an even number the upper one.
+fn median_by<T>(mut rounds: Vec<T>, key: impl Fn(&T) -> f64) -> T {
+    rounds.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    rounds.swap_remove(rounds.len() / 2)
+}
+
+/// Median times in seconds of things that take turns for `time` in all, and for [`ROUNDS`] rounds at least. Each says
+/// how long it took, so that it may prepare.
+fn take_turns<const N: usize>(time: Duration, mut things: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
+    let began = Instant::now();
+    let mut times = [const { Vec::new() }; N];
+    while times[0].len() < ROUNDS || began.elapsed() < time {
+        for (thing, times) in things.iter_mut().zip(&mut times) {
+            times.push(thing().as_secs_f64());
+        }
+    }
+    times.map(|times| median_by(times, |seconds| *seconds))
+}
+
+/// How long something takes.
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+/// Processor time of the whole process so far.
+fn process_cpu() -> Duration {
+    cpu(ClockId::ProcessCPUTime)
+}
+
+/// Processor time of the calling thread so far.
+fn thread_cpu() -> Duration {
+    cpu(ClockId::ThreadCPUTime)
+}
+
+fn cpu(clock: ClockId) -> Duration {
+    // Neither is negative.
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median_by(vec![9.0, 1.0, 5.0], |x| *x), 5.0);
+        assert_eq!(median_by(vec![9.0, 1.0], |x| *x), 9.0);
+    }
+
+    #[test]
+    fn turns_are_taken_until_the_time_is_over() {
+        let mut order = std::cell::RefCell::new(String::new());
+        let [a, b] = take_turns(
+            Duration::ZERO,
+            [
+                &mut || {
+                    order.borrow_mut().push('a');
+                    Duration::from_secs(2)
+                },
+                &mut || {
+                    order.borrow_mut().push('b');
+                    Duration::from_secs(1)
+                },
+            ],
+        );
+        assert_eq!((a, b, order.get_mut().as_str()), (2.0, 1.0, "ababab"));
+    }
+}

@@ -1,0 +1,137 @@
+//! `headwater bench net`: whole sessions on one interface, beside bare loops of system calls.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headwater::Scheme;
+use headwater::net::Interface;
+
+use super::bare::{self, Calls};
+use super::report::{Report, Speed, size};
+use super::session::{Bed, PACKET_BYTES, Transfer};
+use super::{ROUNDS, median_by};
+use crate::args::BenchArgs;
+use crate::demo::content;
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Rates tried, in percent of what the bare pair carries. A sender here has a fixed rate: the bench looks for the one
+/// at which a receiver is done soonest, and stops when more does not help.
+const RATES: [u64; 8] = [25, 40, 60, 80, 100, 130, 170, 250];
+/// A rate that brings less than this share of the best one so far is the last one tried.
+const FALLING: f64 = 0.8;
+/// Where there is a file system in memory, mostly.
+const MEMORY: &str = "/dev/shm";
+
+const TRANSFERS: [(&str, Transfer); 3] = [
+    ("session, no code", Transfer { scheme: Scheme::NoCode, loss: 0.0 }),
+    ("session, RaptorQ", Transfer { scheme: Scheme::RaptorQ, loss: 0.0 }),
+    ("session, RaptorQ, 1 % loss", Transfer { scheme: Scheme::RaptorQ, loss: 0.01 }),
+];
+
+const SENDERS: [(&str, Scheme); 2] =
+    [("sender alone, no code", Scheme::NoCode), ("sender alone, RaptorQ", Scheme::RaptorQ)];
+
+/// Measures pairs of a sender and a receiver, then lone senders.
+pub fn run(args: &BenchArgs, report: &Report) -> Result<(), Failure> {
+    let parent = args.dir.clone().unwrap_or_else(default_folder);
+    let folder = tempfile::Builder::new().prefix("headwater-bench-").tempdir_in(&parent);
+    let folder =
+        folder.or_exit(Exit::Disk, format!("cannot make a temporary folder in '{}'", parent.display()))?;
+    let file = folder.path().join("content");
+    content::make(&file, args.size.0, 1).or_exit(Exit::Disk, "cannot write the content to send")?;
+    let bed = Bed::new(&args.interface, &file, folder.path().join("out"), args.size.0);
+    let interface = Interface::find(&args.interface)
+        .or_exit(Exit::Network, format!("cannot use the interface '{}'", args.interface))?;
+    let bare = Bare { interface, time: args.time / u32::try_from(ROUNDS).expect("a few") };
+    report.title(&format!(
+        "{} in packets of {PACKET_BYTES} bytes on {}, median of {ROUNDS} rounds",
+        size(args.size.0),
+        bare.interface
+    ));
+    pairs(&bed, &bare, report)?;
+    senders(&bed, &bare, report)
+}
+
+fn default_folder() -> PathBuf {
+    if Path::new(MEMORY).is_dir() { MEMORY.into() } else { std::env::temp_dir() }
+}
+
+/// The bare loops.
+struct Bare {
+    interface: Interface,
+    /// Of one round.
+    time: Duration,
+}
+
+impl Bare {
+    fn run(&self, calls: Calls, received: bool) -> Result<Speed, Failure> {
+        bare::run(&self.interface, calls, PACKET_BYTES, self.time, received)
+            .or_exit(Exit::Network, format!("cannot run bare system calls on {}", self.interface))
+    }
+}
+
+fn pairs(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
+    let carried = bits(bare.run(Calls::Single, true)?);
+    let mut rates = Vec::new();
+    for (_, transfer) in TRANSFERS {
+        rates.push(best_rate(bed, transfer, carried)?);
+    }
+    let (mut single, mut runs) = (Vec::new(), Vec::new());
+    let mut sessions = [const { Vec::new() }; TRANSFERS.len()];
+    for _ in 0..ROUNDS {
+        single.push(bare.run(Calls::Single, true)?);
+        runs.push(bare.run(Calls::Segmented, true)?);
+        for (((_, transfer), rate), speeds) in TRANSFERS.iter().zip(&rates).zip(&mut sessions) {
+            speeds.push(bed.transfer(*transfer, *rate)?);
+        }
+    }
+    let single = median(single);
+    report.row("net", "bare sendmmsg and recvmmsg", single, None);
+    report.row("net", "bare UDP_SEGMENT and UDP_GRO", median(runs), None);
+    for ((name, _), speeds) in TRANSFERS.iter().zip(sessions) {
+        report.row("net", name, median(speeds), Some(("bare sendmmsg and recvmmsg", single)));
+    }
+    Ok(())
+}
+
+/// The rate at which the receiver has it all soonest, in bit/s.
+fn best_rate(bed: &Bed<'_>, transfer: Transfer, carried: u64) -> Result<u64, Failure> {
+    let mut best = (0.0, carried / 100 * RATES[0]);
+    for percent in RATES {
+        let rate = carried / 100 * percent;
+        let goodput = bed.transfer(transfer, rate)?.bits_per_s;
+        if goodput > best.0 {
+            best = (goodput, rate);
+        } else if goodput < best.0 * FALLING {
+            break;
+        }
+    }
+    Ok(best.1)
+}
+
+fn senders(bed: &Bed<'_>, bare: &Bare, report: &Report) -> Result<(), Failure> {
+    let mut runs = Vec::new();
+    let mut sessions = [const { Vec::new() }; SENDERS.len()];
+    for _ in 0..ROUNDS {
+        runs.push(bare.run(Calls::Segmented, false)?);
+        for ((_, scheme), speeds) in SENDERS.iter().zip(&mut sessions) {
+            speeds.push(bed.send_alone(*scheme, bare.time)?);
+        }
+    }
+    let runs = median(runs);
+    report.row("net", "bare UDP_SEGMENT, nobody listens", runs, None);
+    for ((name, _), speeds) in SENDERS.iter().zip(sessions) {
+        report.row("net", name, median(speeds), Some(("bare UDP_SEGMENT", runs)));
+    }
+    Ok(())
+}
+
+/// A bare speed as a rate, in bit/s.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no machine carries 2^64 bit/s")]
+fn bits(speed: Speed) -> u64 {
+    speed.bits_per_s as u64
+}
+
+fn median(rounds: Vec<Speed>) -> Speed {
+    median_by(rounds, |speed| speed.bits_per_s)
+}

@@ -1,0 +1,163 @@
+//! Whole sessions to measure: the ones that `send` and `receive` run.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater::{
+    CongestionControl, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession, ReceiveSummary, Scheme, SendEnd,
+    SendOptions, SendSession, SendUpdate, prepare,
+};
+use headwater_proto::Rate;
+
+use super::report::{Speed, speed};
+use super::{process_cpu, thread_cpu};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Bytes of a symbol, and of a packet with one: 16 bytes of headers, as the identifiers are short.
+const SYMBOL_BYTES: u16 = 1_408;
+pub const PACKET_BYTES: usize = 1_424;
+/// Where the sessions are.
+const GROUP: &str = "239.255.72.88:7388";
+/// A TSI of 16 bits keeps the header short.
+const TSI: u32 = 7;
+/// "As fast as it can" of a lone sender.
+const RATE_UNBOUND_BITS: u64 = 1_000_000_000_000;
+/// A receiver gives up after this much silence.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// What all sessions share.
+pub struct Bed<'a> {
+    interface: &'a str,
+    group: SocketAddr,
+    file: &'a Path,
+    out: PathBuf,
+    bytes: u64,
+}
+
+/// A transfer to measure.
+#[derive(Clone, Copy)]
+pub struct Transfer {
+    pub scheme: Scheme,
+    /// Share of the packets that the receiver drops on purpose.
+    pub loss: f64,
+}
+
+/// Time and processor time at some point.
+#[derive(Clone, Copy)]
+struct Moment {
+    at: Instant,
+    process: Duration,
+    thread: Duration,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { at: Instant::now(), process: process_cpu(), thread: thread_cpu() }
+    }
+}
+
+impl<'a> Bed<'a> {
+    /// Sends `file` of `bytes` bytes; received files go to the folder `out`.
+    pub fn new(interface: &'a str, file: &'a Path, out: PathBuf, bytes: u64) -> Self {
+        let group = GROUP.parse().expect("an address and a port");
+        Self { interface, group, file, out, bytes }
+    }
+
+    /// One sender at a rate in bit/s, one receiver. Counted from the first packet until the file is in place;
+    /// reading and hashing the content before that is not. A transfer that fails for loss has speed 0.
+    pub fn transfer(&self, transfer: Transfer, rate_bits: u64) -> Result<Speed, Failure> {
+        let mut receiver = self.receiver(transfer)?;
+        let mut sender = self.sender(transfer.scheme, rate_bits, SendEnd::Never)?;
+        let stop = sender.stop_handle();
+        let start = Mutex::new(None);
+        let (sent, received) = thread::scope(|scope| {
+            let start = &start;
+            let receiving = scope.spawn(move || {
+                let cpu = thread_cpu();
+                let result = receiver.run(&mut |_| {});
+                let end = Moment::now();
+                stop.stop();
+                result.map(|summary| (summary, end, end.thread - cpu))
+            });
+            let sent = sender.run(&mut |update| {
+                if matches!(update, SendUpdate::Started(_)) {
+                    *start.lock().expect("nobody panics with it") = Some(Moment::now());
+                }
+            });
+            let sender_end = thread_cpu();
+            (sent.map(|_| sender_end), receiving.join().expect("a session does not panic"))
+        });
+        let sender_end = sent.or_exit(Exit::Network, "the sending session failed")?;
+        let (summary, end, receiver_cpu) = received.or_exit(Exit::Network, "the receiving session failed")?;
+        let start = start.into_inner().expect("nobody panics with it");
+        let (Some(start), ReceiveOutcome::Completed) = (start, &summary.outcome) else {
+            return Ok(Speed::default());
+        };
+        let cpus = [end.process - start.process, sender_end - start.thread, receiver_cpu];
+        Ok(self.speed_of(&summary, end.at - start.at, cpus))
+    }
+
+    /// One sender, nobody listening, as fast as it can.
+    pub fn send_alone(&self, scheme: Scheme, time: Duration) -> Result<Speed, Failure> {
+        let mut sender = self.sender(scheme, RATE_UNBOUND_BITS, SendEnd::After(time))?;
+        let mut start = None;
+        let sent = sender.run(&mut |update| {
+            if matches!(update, SendUpdate::Started(_)) {
+                start = Some(Moment::now());
+            }
+        });
+        let sent = sent.or_exit(Exit::Network, "the sending session failed")?.progress;
+        let (start, end) = (start.unwrap_or_else(Moment::now), Moment::now());
+        let gigabytes = gigabytes(sent.bytes);
+        let cpu = end.process - start.process;
+        Ok(Speed {
+            packets_per_s: Some(sent.packets as f64 / sent.elapsed.as_secs_f64()),
+            cpu_s_per_gb: Some(cpu.as_secs_f64() / gigabytes),
+            sender_cpu_s_per_gb: Some((end.thread - start.thread).as_secs_f64() / gigabytes),
+            ..speed(sent.bytes, sent.elapsed.as_secs_f64())
+        })
+    }
+
+    fn speed_of(&self, summary: &ReceiveSummary, took: Duration, cpus: [Duration; 3]) -> Speed {
+        let progress = &summary.progress;
+        let [process, sender, receiver] = cpus.map(|cpu| Some(cpu.as_secs_f64() / gigabytes(self.bytes)));
+        Speed {
+            packets_per_s: Some(progress.stats.packets as f64 / took.as_secs_f64()),
+            cpu_s_per_gb: process,
+            sender_cpu_s_per_gb: sender,
+            receiver_cpu_s_per_gb: receiver,
+            kernel_drops: Some(progress.kernel_drops),
+            lost: Some(progress.reception.lost),
+            ..speed(self.bytes, took.as_secs_f64())
+        }
+    }
+
+    fn sender(&self, scheme: Scheme, rate_bits: u64, end: SendEnd) -> Result<SendSession, Failure> {
+        let rate = Rate::from_bits(rate_bits);
+        let rate = rate.ok_or_else(|| Failure::new(Exit::Other, "the bare loops carried nothing"))?;
+        let files = prepare([self.file]).or_exit(Exit::Disk, "cannot read the content back")?;
+        let options = SendOptions::new(self.group, CongestionControl::Fixed { rate })
+            .with_interface(Some(self.interface.to_owned()))
+            .with_scheme(scheme)
+            .with_symbol_size(Some(SYMBOL_BYTES))
+            .with_tsi(Some(TSI))
+            .with_end(end);
+        SendSession::open(files, options).or_exit(Exit::Network, "cannot open a sending session")
+    }
+
+    fn receiver(&self, transfer: Transfer) -> Result<ReceiveSession, Failure> {
+        let loss = (transfer.loss > 0.0).then_some(Loss { probability: transfer.loss, seed: 1 });
+        let options = ReceiveOptions::new(self.group, &self.out)
+            .with_interface(Some(self.interface.to_owned()))
+            .with_timeout(Some(SILENCE))
+            .with_loss(loss);
+        ReceiveSession::open(options).or_exit(Exit::Network, "cannot open a receiving session")
+    }
+}
+
+fn gigabytes(bytes: u64) -> f64 {
+    (bytes as f64 / 1e9).max(f64::MIN_POSITIVE)
+}
