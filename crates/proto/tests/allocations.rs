@@ -9,8 +9,9 @@ use std::cell::Cell;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    BlockJob, FileIndex, FileSpec, FileToSend, ObjectIndex, ObjectSpec, PlanConfig, Receiver, ReceiverConfig,
-    RelativePath, Sender, SenderConfig, SessionPlan, Source, SourceError, Store, StoreError, StoreReport,
+    BlockJob, BlockVerdict, FileIndex, FileSpec, FileToSend, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
+    PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig, SessionPlan, Source,
+    SourceError, Store, StoreError, StoreReport, StoredRepair,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
@@ -56,24 +57,34 @@ struct Counter {
 }
 
 impl Store for Counter {
-    fn create_file(&mut self, _: FileIndex, _: &FileSpec) -> Result<(), StoreError> {
-        Ok(())
+    fn create_file(&mut self, _: FileIndex, _: &FileSpec) -> Result<HeldFile, StoreError> {
+        Ok(HeldFile::default())
     }
 
-    fn create_object(&mut self, _: ObjectIndex, _: &ObjectSpec) {}
+    fn create_object(&mut self, _: ObjectIndex, _: &ObjectSpec) -> Vec<HeldBlock> {
+        Vec::new()
+    }
 
     fn write_source(&mut self, _: ObjectIndex, _: u32, _: u32, _: &[u8]) -> Result<(), StoreError> {
         self.symbols += 1;
         Ok(())
     }
 
-    fn write_repair(&mut self, _: ObjectIndex, _: u32, _: &[u8]) -> Result<(), StoreError> {
+    fn write_repair(&mut self, _: ObjectIndex, _: u32, _: StoredRepair, _: &[u8]) -> Result<(), StoreError> {
         unreachable!("a first pass has source symbols only")
     }
 
     fn finish_block(&mut self, _: BlockJob) {}
 
+    fn judge_block(&mut self, _: ObjectIndex, _: u32, _: BlockVerdict) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn finish_file(&mut self, _: FileIndex) {}
+
+    fn discard_file(&mut self, _: FileIndex) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     fn poll_report(&mut self) -> Option<StoreReport> {
         None
