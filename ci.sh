@@ -9,7 +9,7 @@ PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
-FUZZ_SECONDS=${FUZZ_SECONDS:-15}
+FUZZ_SECONDS=${FUZZ_SECONDS:-10}
 
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/sbin:/sbin"
 # A run from clean gains nothing from incremental builds, which double the size of target/.
@@ -25,7 +25,7 @@ usage: ./ci.sh [STEP...]
   wasm     the pure crates build for $WASM
   test     cargo test --workspace, and the trace digests again in release
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
-  fuzz     every fuzz target for FUZZ_SECONDS (default 15)
+  fuzz     every fuzz target for FUZZ_SECONDS (default 10)
   interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers
   all      all of these in this order (also without any argument)
 
