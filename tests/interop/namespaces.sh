@@ -127,7 +127,7 @@ BED=$NAME$$
 remove_beds
 trap remove_beds EXIT
 trap 'exit 130' INT TERM
-FOLDER=$(mktemp -d "$FOLDERS/$BED-XXXXXX")
+FOLDER=$(mktemp -d "$FOLDERS/$BED-XXXXXXXX")
 build_bed
 say "$BED: 1 sender, $RECEIVERS receivers, $LOSS_PERCENT % loss each"
 python3 -B tests/interop/namespaces.py "$BINARY" "$BED" "$FOLDER" "$RECEIVERS" "$LOSS_PERCENT"

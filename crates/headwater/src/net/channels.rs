@@ -95,7 +95,7 @@ impl Channels {
         })
     }
 
-    /// The channel that a destination address belongs to; `None` when it is none of this session's groups.
+    /// The channel that a destination address belongs to; `None` when it is none of the session's groups.
     pub fn channel_of(&self, address: IpAddr) -> Option<ChannelId> {
         let distance = match (address, self.base.ip()) {
             (IpAddr::V4(address), IpAddr::V4(base)) => {

@@ -102,7 +102,7 @@ impl SendOptions {
         self
     }
 
-    /// Transport session identifier, which tells this session from others on the group. Default: 16 random bits, not 0.
+    /// Transport session identifier, which tells the session from others on the group. Default: 16 random bits, not 0.
     #[must_use]
     pub fn with_tsi(mut self, tsi: Option<u32>) -> Self {
         self.tsi = tsi;
