@@ -22,6 +22,12 @@ const ROUNDS: usize = 3;
 
 /// Measures a part and prints a row for each thing.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
+    if args.size.0 == 0 {
+        return Err(Failure::new(
+            Exit::Usage,
+            "there is nothing to measure with no content; give --size a byte or more",
+        ));
+    }
     let report = Report::new(args.json);
     match args.part {
         BenchPart::Net => net::run(args, &report)?,

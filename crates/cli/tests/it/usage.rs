@@ -33,6 +33,7 @@ fn wrong_options_are_usage_errors_that_name_what_is_right() {
     fails(&["send", "--symbol-size", "9000", "x"], 2, &["64 to 8880"]);
     fails(&["receive", "--out", "x", "--drop", "1"], 2, &["below 1"]);
     fails(&["demo", "--size", "0"], 2, &["no content"]);
+    fails(&["bench", "net", "--size", "0"], 2, &["no content"]);
     fails(&["doctor", "--answer", "--wait", "3s"], 2, &["cannot be used with"]);
     fails(&["doctor", "--group", "192.0.2.1"], 2, &["not a multicast address"]);
     fails(&["inspect", "--json", "--fields", "tsv", "x"], 2, &["cannot be used with"]);
