@@ -26,7 +26,7 @@ usage: ./ci.sh [STEP...]
   test     cargo test --workspace, and the trace digests again in release
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
-  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers
+  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, run-time faults
   all      all of these in this order (also without any argument)
 
 Exit code: 0 all passed, 2 unknown step, otherwise that of the step that failed.
@@ -79,8 +79,9 @@ step_wasm() {
 step_test() {
     tests_log=$scratch/tests.log
     cargo test --locked --workspace 2>&1 | tee "$tests_log"
-    # Debug and release must put the same bytes on the wire.
+    # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
+    cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
 }
 
 step_deny() {

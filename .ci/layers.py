@@ -24,7 +24,7 @@ ENDS = {"headwater-cli", "headwater-python"}
 for end in ENDS:
     MAY_USE[end] = set(MAY_USE)
 
-PURE = ["headwater-wire", "headwater-fec", "headwater-proto"]
+PURE = ["headwater-wire", "headwater-fec", "headwater-proto", "headwater-netsim"]
 # Built for wasm, a crate may hide what it does on a real machine behind cfg: both are looked at.
 TARGETS = ["wasm32-unknown-unknown", "x86_64-unknown-linux-gnu"]
 IMPURE = {

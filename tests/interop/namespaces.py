@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import capture
+from network import PATIENCE_SECONDS, Failed, Program, check
 
 MB = 1_000_000
 # The bed ends near 0.5 Gbit/s; a busy machine with two cores, well before.
@@ -33,62 +34,27 @@ OVERHEAD_MAX = 0.001
 SENDER_DIFFERENCE_MAX = 0.02
 # Bytes captured of a packet: its headers.
 SNAP_BYTES = 128
-PATIENCE_SECONDS = 60
 
 
-class Failed(Exception):
-    """Something that must hold does not."""
-
-
-def check(holds, what):
-    if not holds:
-        raise Failed(what)
-
-
-class Program:
-    """A program in a namespace of the bed, with its output in files."""
+class End(Program):
+    """A sender, a receiver or a capture."""
 
     def __init__(self, bed, host, name, arguments):
-        self.name = f"{host}: {name}"
-        self.out = bed.folder / f"{bed.session}-{host}-{name}.out"
-        self.err = self.out.with_suffix(".err")
-        with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            command = ["ip", "netns", "exec", f"{bed.name}-{host}", *map(str, arguments)]
-            # `ip netns exec` becomes the program: its process is ours to end.
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        files = bed.folder / f"{bed.session}-{host}-{name}"
+        super().__init__(f"{bed.name}-{host}", f"{host}: {name}", files, arguments)
         bed.programs.append(self)
-
-    def events(self):
-        """The events printed so far; a line under way is left out."""
-        lines = self.out.read_text().split("\n")[:-1]
-        return [json.loads(line) for line in lines]
-
-    def wait_for(self, what, holds):
-        """Waits until `holds` of the events."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not holds(self.events()):
-            check(self.process.poll() is None, f"{self.name} ended before {what}: {self.complaint()}")
-            check(time.monotonic() < until, f"{self.name}: {what} did not come: {self.complaint()}")
-            time.sleep(0.02)
 
     def succeed(self):
         """Waits for exit code 0; returns the counters of the last event."""
-        try:
-            code = self.process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"{self.name} does not end: {self.complaint()}") from None
+        code = self.end()
         check(code == 0, f"{self.name} ended with {code}: {self.complaint()}")
         ended = [event for event in self.events() if event["event"] == "session:ended"]
         check(len(ended) == 1, f"{self.name} did not say how it ended: {self.complaint()}")
         return ended[0]
 
     def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            self.process.wait(PATIENCE_SECONDS)
-
-    def complaint(self):
-        return self.err.read_text().strip()[-600:] or "it said nothing"
+        self.signal(signal.SIGINT)
+        self.end()
 
 
 class Bed:
@@ -101,20 +67,20 @@ class Bed:
 
     def send(self, group, file, passes):
         options = ["--json", "--quiet", "--interface", "eth0", "--group", group, "--rate", RATE, "--passes", passes]
-        return Program(self, "sender", "send", [self.binary, "send", *options, "--symbol-size", SYMBOL_BYTES, file])
+        return End(self, "sender", "send", [self.binary, "send", *options, "--symbol-size", SYMBOL_BYTES, file])
 
     def receive(self, number, group, source):
         out = self.folder / f"{self.session}-{number}"
         options = ["--json", "--quiet", "--interface", "eth0", "--group", group, "--timeout", "20s", "--out", out]
         if source:
             options += ["--source", source]
-        return Program(self, f"receiver{number}", "receive", [self.binary, "receive", *options])
+        return End(self, f"receiver{number}", "receive", [self.binary, "receive", *options])
 
     def capture(self, number):
         """Captures what came through the loss to a receiver."""
         file = self.folder / f"{self.session}-{number}.pcap"
         options = ["-i", "eth0", "-s", SNAP_BYTES, "-B", 16384, "--immediate-mode", "-Z", "root", "-w", file]
-        program = Program(self, f"receiver{number}", "tcpdump", ["tcpdump", *options, "udp"])
+        program = End(self, f"receiver{number}", "tcpdump", ["tcpdump", *options, "udp"])
         until = time.monotonic() + PATIENCE_SECONDS
         while "listening on" not in program.err.read_text():
             check(time.monotonic() < until, f"tcpdump does not start: {program.complaint()}")

@@ -130,4 +130,4 @@ trap 'exit 130' INT TERM
 FOLDER=$(mktemp -d "$FOLDERS/$BED-XXXXXXXX")
 build_bed
 say "$BED: 1 sender, $RECEIVERS receivers, $LOSS_PERCENT % loss each"
-python3 -B tests/interop/namespaces.py "$BINARY" "$BED" "$FOLDER" "$RECEIVERS" "$LOSS_PERCENT"
+PYTHONPATH=tests python3 -B tests/interop/namespaces.py "$BINARY" "$BED" "$FOLDER" "$RECEIVERS" "$LOSS_PERCENT"

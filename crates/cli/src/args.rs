@@ -1,5 +1,6 @@
 //! What the command line says. One definition feeds parsing, help, completions and the man pages.
 
+mod simulate;
 mod values;
 
 use std::net::{IpAddr, SocketAddr};
@@ -9,6 +10,8 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater_proto::{Rate, Size};
+
+pub use simulate::{Shard, SimulateArgs};
 
 /// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
 /// ASCII.
@@ -20,7 +23,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
     0  done: every file was sent, or received whole and verified
     1  anything else
-    2  usage: an option or a file name is wrong
+    2  usage: an option, a file name or a plan is wrong
     3  network: no such interface, no route, address in use; doctor found a problem
     4  nothing was received before the timeout
     5  incomplete: the session ended, or fell silent, before every file was whole
@@ -92,6 +95,9 @@ pub enum Command {
     /// Show the packets of a capture, field by field
     #[command(after_help = INSPECT_EXAMPLES, after_long_help = long(INSPECT_EXAMPLES))]
     Inspect(InspectArgs),
+    /// Run an experiment in the packet simulator
+    #[command(after_help = simulate::EXAMPLES, after_long_help = long(simulate::EXAMPLES))]
+    Simulate(Box<SimulateArgs>),
     /// Measure what this machine can do, beside the bare limit in the same run
     #[command(after_help = BENCH_EXAMPLES, after_long_help = long(BENCH_EXAMPLES))]
     Bench(BenchArgs),
@@ -128,6 +134,9 @@ pub struct SendArgs {
     /// Erasure code that lets receivers repair losses
     #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
     pub fec: Fec,
+    /// Order of sending: `spread` for whoever joins when, `window` for receivers that start together
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
+    pub order: Order,
     /// Bytes of content in a packet [default: 1408, or what fits the interface's MTU]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
@@ -140,6 +149,9 @@ pub struct SendArgs {
     /// Stop after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
+    /// Go on for so long while the interface is gone, down or cannot send
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
+    pub outage: Duration,
     /// Most memory for coding; repair symbols of content that needs more are kept on disk: 64MiB, 4GiB
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = values::size)]
     pub memory: Size,
@@ -273,6 +285,8 @@ pub enum BenchPart {
     Fec,
     /// A receiver's writes, beside a plain sequential write
     Disk,
+    /// The simulator's packet-hops, beside a bare loop of heap, links and queues
+    Netsim,
 }
 
 /// `headwater generate`.
@@ -346,6 +360,27 @@ impl From<Fec> for headwater_fec::Scheme {
     }
 }
 
+/// The order of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// By --rate: `window` from 1 Gbit/s on, else `spread`
+    Auto,
+    /// All blocks take turns: receivers join at any time
+    Spread,
+    /// A few blocks at a time with 1 % of repair, then passes of repair
+    Window,
+}
+
+impl From<Order> for Option<headwater::SendOrder> {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Auto => None,
+            Order::Spread => Some(headwater::SendOrder::Spread),
+            Order::Window => Some(headwater::SendOrder::Window),
+        }
+    }
+}
+
 /// A form of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FieldsFormat {
@@ -371,6 +406,7 @@ mod tests {
         assert_eq!((send.ttl, send.dscp, send.symbol_size), (1, 0, None));
         assert_eq!(send.rate.as_bits(), 10_000_000);
         assert_eq!((send.fec, send.congestion_control), (Fec::Raptorq, CongestionControl::Fixed));
+        assert_eq!(send.order, Order::Auto);
         assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());
     }
 }

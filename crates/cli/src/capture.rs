@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use etherparse::{IpDscp, IpEcn, IpFragOffset, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, UdpHeader};
 use headwater::{PacketTrace, TraceHook};
@@ -16,6 +16,9 @@ use crate::exit::{Exit, Failure, OrExit};
 
 /// Datagrams received do not tell how far they could still have gone.
 const TTL_UNKNOWN: u8 = 1;
+
+/// How long the end of the process waits for a packet that is being written.
+const FLUSH_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A capture being written. Its hooks live on the threads of sessions.
 pub struct Capture {
@@ -53,6 +56,22 @@ impl Capture {
     pub fn hook(&self) -> TraceHook {
         let state = Arc::clone(&self.state);
         Box::new(move |packet| state.lock().unwrap_or_else(PoisonError::into_inner).write(packet))
+    }
+
+    /// Writes out what is still in memory, as far as nobody is writing: for the end of the process.
+    pub fn flusher(&self) -> impl Fn() + Send + 'static {
+        let state = Arc::clone(&self.state);
+        move || {
+            let until = Instant::now() + FLUSH_PATIENCE;
+            while Instant::now() < until {
+                if let Ok(mut state) = state.try_lock() {
+                    // The process ends for its user's impatience: nobody waits for a reason.
+                    let _unwritten = state.end();
+                    return;
+                }
+                std::thread::sleep(FLUSH_PATIENCE / 100);
+            }
+        }
     }
 
     /// Ends the file.

@@ -51,7 +51,7 @@ fn answer(args: &DoctorArgs, options: &DoctorOptions) -> Result<Exit, Failure> {
     let mut answerer = Answerer::open(options).map_err(|error: OpenError| {
         Failure::of(Exit::Network, anyhow::Error::from(error).context(tried()))
     })?;
-    let shutdown = Shutdown::install()?;
+    let shutdown = Shutdown::install(None)?;
     shutdown.watch(answerer.stop_handle());
     let interface = answerer.interface().name.clone();
     let mut written = if args.json {

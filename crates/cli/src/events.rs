@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use headwater_proto::eventlog::{self, Event};
+use headwater_proto::eventlog::{self, Event, Progress, Role};
 
 use crate::args::OutputArgs;
 use crate::exit::{Exit, Failure, OrExit};
@@ -14,6 +14,8 @@ use crate::exit::{Exit, Failure, OrExit};
 pub struct Events {
     start: Instant,
     json: bool,
+    /// Why standard output takes no more events, unless it is that nobody reads them any more.
+    lost: Option<io::Error>,
     log: Option<Log>,
     buffer: Vec<u8>,
 }
@@ -28,7 +30,8 @@ struct Log {
 impl Events {
     /// Opens what the options ask for. `title` names the log, such as `headwater send`.
     pub fn open(args: &OutputArgs, title: &str) -> Result<Self, Failure> {
-        let mut events = Self { start: Instant::now(), json: args.json, log: None, buffer: Vec::new() };
+        let mut events =
+            Self { start: Instant::now(), json: args.json, lost: None, log: None, buffer: Vec::new() };
         if let Some(path) = &args.events {
             let file = File::create(path)
                 .or_exit(Exit::Disk, format!("cannot write the event log '{}'", path.display()))?;
@@ -61,8 +64,21 @@ impl Events {
         failure
     }
 
+    /// Tells of a session that failed, and how far it had come; hands the failure back.
+    pub fn session_failed(&mut self, role: Role, progress: Progress, failure: Failure) -> Failure {
+        let failure = self.failed(failure);
+        self.emit(None, &Event::SessionEnded { role, outcome: "failed", progress });
+        failure
+    }
+
     /// Closes the log.
+    ///
+    /// # Errors
+    /// When the log or standard output could not take all events.
     pub fn finish(mut self) -> Result<(), Failure> {
+        if let Some(error) = self.lost.take() {
+            return Err(error).or_exit(Exit::Disk, "cannot write the events to standard output");
+        }
         let Some(mut log) = self.log.take() else { return Ok(()) };
         let result = match log.failed {
             Some(error) => Err(error),
@@ -78,6 +94,7 @@ impl Events {
             self.json = false;
             if error.kind() != ErrorKind::BrokenPipe {
                 tracing::warn!("standard output takes no more events: {error}");
+                self.lost = Some(error);
             }
         }
     }

@@ -13,6 +13,7 @@ mod receive;
 mod screen;
 mod send;
 mod shutdown;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Simulate(args) => simulate::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Generate(args) => generate::run(args),
     }

@@ -114,12 +114,20 @@ fn start_log(args: &OutputArgs, log: Log) {
         (false, 1) => "info",
         (false, _) => "debug",
     };
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(level));
+    let wanted = std::env::var_os(LOG_VARIABLE).map(|_| EnvFilter::try_from_env(LOG_VARIABLE));
+    let (filter, mistake) = match wanted {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (EnvFilter::new(level), Some(error)),
+        None => (EnvFilter::new(level), None),
+    };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(log);
     if args.log_json {
         subscriber.json().init();
     } else {
         subscriber.with_target(false).with_ansi(io::stderr().is_terminal()).init();
+    }
+    if let Some(error) = mistake {
+        tracing::error!("{LOG_VARIABLE} is ignored: {error}; write filters such as headwater=debug");
     }
 }
 

@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM: the first one ends the sessions in good order, the second one ends the process.
+//! SIGINT and SIGTERM: the first one ends the sessions in good order, the second one ends the process, but for what a
+//! capture still holds in memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -7,6 +8,7 @@ use headwater::StopHandle;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::capture::Capture;
 use crate::exit::{Exit, Failure, OrExit};
 
 /// What signals stop.
@@ -22,14 +24,18 @@ struct State {
 }
 
 impl Shutdown {
-    /// Takes over the two signals.
-    pub fn install() -> Result<Self, Failure> {
+    /// Takes over the two signals. A second one writes out the capture before it ends the process.
+    pub fn install(capture: Option<&Capture>) -> Result<Self, Failure> {
         let shutdown = Self::default();
         let mut signals = Signals::new([SIGINT, SIGTERM]).or_exit(Exit::Other, "cannot catch signals")?;
         let own = shutdown.clone();
+        let flush = capture.map(Capture::flusher);
         let wait = move || {
             for _ in signals.forever() {
                 if !own.ask() {
+                    if let Some(flush) = &flush {
+                        flush();
+                    }
                     std::process::exit(Exit::Interrupted as i32);
                 }
             }

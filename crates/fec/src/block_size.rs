@@ -31,6 +31,13 @@ pub enum Order {
     Window,
 }
 
+impl Order {
+    /// The order for a receiver of `rate` bit/s: windows from 1 Gbit/s on, where decoding decides.
+    pub fn for_rate(rate: u64) -> Self {
+        if rate >= FAST_RATE { Self::Window } else { Self::Spread { rate } }
+    }
+}
+
 /// The number of equal blocks to cut an object of `symbols` symbols into, for [`Partition::with_blocks`].
 ///
 /// 0 for no symbols, else at least 1. Saturates at `u32::MAX`, above 4 * 10^12 symbols.

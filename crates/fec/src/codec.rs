@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::ldpc::Ldpc;
 use crate::no_code::NoCode;
 use crate::raptor_q::RaptorQ;
 use crate::reed_solomon::ReedSolomon;
@@ -101,6 +102,28 @@ pub struct Parameters {
     pub sub_blocks: u16,
     /// Al, symbol alignment in bytes. RaptorQ: divides T; with N = 1 it has no other effect.
     pub alignment: u8,
+    /// What LDPC has beside.
+    pub ldpc: LdpcParameters,
+}
+
+/// Parameters of LDPC-Staircase and LDPC-Triangle (RFC 5170, section 4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LdpcParameters {
+    /// Seed of the matrix, 1..=2^31 - 2.
+    pub seed: u32,
+    /// N1, entries in each source column, 3..=10.
+    pub n1: u8,
+    /// G, symbols in a packet. Must be 1.
+    pub group_size: u8,
+    /// Whether a decoder goes on by elimination where substitution ends: fewer symbols, more work. Not on the wire.
+    pub eliminates: bool,
+}
+
+impl LdpcParameters {
+    /// N1 = 3 and G = 1, as most implementations have them, with elimination.
+    pub fn new(seed: u32) -> Self {
+        Self { seed, n1: 3, group_size: 1, eliminates: true }
+    }
 }
 
 impl Parameters {
@@ -113,7 +136,20 @@ impl Parameters {
             max_symbols: NoCode::K_MAX,
             sub_blocks: 1,
             alignment: 1,
+            ldpc: LdpcParameters::new(1),
         }
+    }
+
+    /// LDPC-Staircase or -Triangle, by `scheme`: blocks of at most `max_block_symbols` (B) source and `max_symbols` (max_n)
+    /// encoding symbols.
+    pub fn ldpc(
+        scheme: Scheme,
+        symbol_size: u16,
+        max_block_symbols: u32,
+        max_symbols: u32,
+        ldpc: LdpcParameters,
+    ) -> Self {
+        Self { scheme, max_block_symbols, max_symbols, ldpc, ..Self::no_code(symbol_size) }
     }
 
     /// Reed-Solomon over GF(2^8): symbols of `symbol_size` bytes, blocks of at most `max_block_symbols` (B)
@@ -148,7 +184,7 @@ pub fn codec(parameters: Parameters) -> Result<Arc<dyn BlockCodec>, FecError> {
         Scheme::NoCode => Ok(Arc::new(NoCode::new(parameters.symbol_size))),
         Scheme::ReedSolomon => Ok(Arc::new(ReedSolomon::new(&parameters)?)),
         Scheme::RaptorQ => Ok(Arc::new(RaptorQ::new(&parameters)?)),
-        scheme @ (Scheme::LdpcStaircase | Scheme::LdpcTriangle) => Err(FecError::Unsupported(scheme)),
+        Scheme::LdpcStaircase | Scheme::LdpcTriangle => Ok(Arc::new(Ldpc::new(&parameters)?)),
     }
 }
 

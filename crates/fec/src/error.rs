@@ -1,12 +1,7 @@
-use crate::Scheme;
-
 /// Why a codec, an encoder or a decoder cannot be had from what was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FecError {
-    /// The scheme is named by this crate but not coded in it.
-    #[error("the FEC scheme {0} is not supported")]
-    Unsupported(Scheme),
     /// Symbols of zero bytes.
     #[error("the symbol size is 0 bytes")]
     SymbolSize,
@@ -20,6 +15,36 @@ pub enum FecError {
         /// max_n, the maximum number of encoding symbols of a block.
         max_symbols: u32,
     },
+    /// The limits of RFC 5170.
+    #[error(
+        "LDPC needs 1 <= B < max_n <= 2^20, N1 from 3 to 10 and a seed from 1 to 2^31 - 2, not B = {max_block_symbols}, \
+         max_n = {max_symbols}, N1 = {n1} and seed {seed}"
+    )]
+    LdpcLimits {
+        /// B, the maximum source block length in symbols.
+        max_block_symbols: u32,
+        /// max_n, the maximum number of encoding symbols of a block.
+        max_symbols: u32,
+        /// N1, entries in each source column.
+        n1: u8,
+        /// Seed of the matrix.
+        seed: u32,
+    },
+    /// LDPC with fewer repair symbols than entries in a source column.
+    #[error(
+        "an LDPC block of k = {k} and n = {n} symbols: at least N1 = {n1} of them must be repair symbols"
+    )]
+    LdpcRows {
+        /// Source symbols.
+        k: u32,
+        /// Encoding symbols.
+        n: u32,
+        /// N1, entries in each source column.
+        n1: u32,
+    },
+    /// LDPC's number of symbols in a packet G must be 1.
+    #[error("LDPC with G = {0} symbols in a packet is not supported, only G = 1")]
+    SymbolGroups(u8),
     /// RaptorQ's number of sub-blocks N must be 1.
     #[error("RaptorQ with N = {0} sub-blocks is not supported, only N = 1")]
     SubBlocks(u16),

@@ -3,7 +3,7 @@
 //! | scheme | FEC Encoding ID | source | here |
 //! |---|---|---|---|
 //! | Compact No-Code | 0 | RFC 5445 section 3 | [`Scheme::NoCode`] |
-//! | LDPC-Staircase, LDPC-Triangle | 3, 4 | RFC 5170 | named, not yet coded |
+//! | LDPC-Staircase, LDPC-Triangle | 3, 4 | RFC 5170 | [`Scheme::LdpcStaircase`], [`Scheme::LdpcTriangle`] |
 //! | Reed-Solomon over GF(2^8) | 5 | RFC 5510 section 8 | [`Scheme::ReedSolomon`] |
 //! | RaptorQ | 6 | RFC 6330 | [`Scheme::RaptorQ`], by the crate `raptorq` 2 |
 //!
@@ -24,6 +24,7 @@ mod codec;
 mod error;
 mod gf256;
 mod kernel;
+mod ldpc;
 mod no_code;
 mod partition;
 mod planned;
@@ -32,7 +33,7 @@ mod reed_solomon;
 mod scheme;
 
 pub use block_size::{K_MAX, Order, SYMBOL_SIZE_DEFAULT, blocks_for};
-pub use codec::{BlockCodec, BlockEncoder, Parameters, Repair, codec};
+pub use codec::{BlockCodec, BlockEncoder, LdpcParameters, Parameters, Repair, codec};
 pub use error::{DecodeError, FecError};
 pub use kernel::Kernel;
 pub use partition::{Block, Partition, PartitionError};

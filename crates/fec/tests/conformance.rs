@@ -293,11 +293,6 @@ fn parameters_beyond_a_scheme_are_refused() {
         raptorq.alignment = alignment;
         assert_eq!(refused(raptorq), FecError::Alignment { symbol_size: 1408, alignment });
     }
-    let mut ldpc = Parameters::no_code(1408);
-    for scheme in [Scheme::LdpcStaircase, Scheme::LdpcTriangle] {
-        ldpc.scheme = scheme;
-        assert_eq!(refused(ldpc), FecError::Unsupported(scheme));
-    }
 }
 
 proptest! {

@@ -3,6 +3,8 @@
 use headwater_fec::Order;
 use headwater_proto::Rate;
 
+use crate::send::SendOrder;
+
 /// The congestion control of a session, with what its sender must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,8 +38,30 @@ impl CongestionControl {
         }
     }
 
-    /// What block sizes are chosen for.
-    pub(crate) const fn order(&self) -> Order {
-        Order::Spread { rate: self.rate_max().as_bits() }
+    /// The order to send in: the one wanted, or the one that its rate asks for. Windows are for receivers that get all
+    /// of the one channel.
+    pub(crate) fn order(&self, wanted: Option<SendOrder>) -> Order {
+        let rate = self.rate_max().as_bits();
+        match wanted {
+            Some(SendOrder::Spread) => Order::Spread { rate },
+            Some(SendOrder::Window) => Order::Window,
+            None if self.channels() > 1 => Order::Spread { rate },
+            None => Order::for_rate(rate),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_chooses_the_order_unless_it_is_said() {
+        let order =
+            |rate, wanted| CongestionControl::Fixed { rate: Rate::from_bits(rate).unwrap() }.order(wanted);
+        assert_eq!(order(999_999_999, None), Order::Spread { rate: 999_999_999 });
+        assert_eq!(order(1_000_000_000, None), Order::Window);
+        assert_eq!(order(1_000_000_000, Some(SendOrder::Spread)), Order::Spread { rate: 1_000_000_000 });
+        assert_eq!(order(1, Some(SendOrder::Window)), Order::Window);
     }
 }

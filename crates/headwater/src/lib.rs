@@ -62,8 +62,8 @@ pub use receive::{
     ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
 };
 pub use send::{
-    FileSet, PrepareError, PreparedFile, RepairPlace, SendEnd, SendError, SendOptions, SendOutcome,
-    SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare,
+    FileSet, PrepareError, PreparedFile, RepairPlace, SendEnd, SendError, SendOptions, SendOrder,
+    SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare,
 };
 pub use stop::StopHandle;
 pub use trace::{Direction, PacketTrace, TraceHook};

@@ -20,6 +20,11 @@ impl StopHandle {
         Self { stopped: Arc::default(), waker }
     }
 
+    /// What [`StopHandle::stop`] sets.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stopped)
+    }
+
     /// Asks the session to end. Once is enough; before `run` it ends as soon as it begins.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);

@@ -8,7 +8,8 @@ use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process::Command;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use headwater::net::{
@@ -423,7 +424,7 @@ fn a_segmented_run_arrives_as_its_datagrams_in_order(family: Family) {
         assert_eq!(sender.segmentation(), segmentation);
         let calls_before = sender.counters().calls;
         send(&mut sender, 0, Ecn::Capable0, &contents, BYTES);
-        assert_eq!(sender.counters().calls - calls_before, if segmentation { 1 } else { 32 });
+        assert_eq!(sender.counters().calls - calls_before, 1, "a run, or 32 messages");
         let received = receive(&mut receiver, 32);
         assert_eq!(payloads(&received), expected);
         assert!(received.iter().all(|datagram| datagram.ecn == Ecn::Capable0));
@@ -440,8 +441,113 @@ fn runs_beyond_one_call_are_split_between_datagrams() {
     let mut sender = sender(&channels);
     let contents = (0..150_u8).flat_map(|i| [i; 1000]).collect::<Vec<_>>();
     send(&mut sender, 0, Ecn::NotCapable, &contents, 1000);
-    assert_eq!(sender.counters().calls, 3);
+    assert_eq!(sender.counters().calls, 1);
     assert_eq!(payloads(&receive(&mut receiver, 150)), contents.chunks(1000).collect::<Vec<_>>());
+}
+
+/// One call carries messages to several groups, with several ECN fields and lengths, and more than it takes go in two.
+#[test]
+fn runs_that_differ_go_together_and_in_order() {
+    let channels = channels(Family::V4, 2);
+    let mut receiver = receiver(&channels);
+    receiver.join(ChannelId(0)).unwrap();
+    receiver.join(ChannelId(1)).unwrap();
+    let mut sender = sender(&channels);
+    let contents: Vec<u8> = (0..40).collect();
+    let run = |index: usize| Run {
+        destination: channels.address(ChannelId(u16::from(index % 2 == 1))).unwrap(),
+        contents: &contents[index..=index],
+        segment_bytes: 0,
+        ecn: if index.is_multiple_of(3) { Ecn::Capable0 } else { Ecn::NotCapable },
+    };
+    let runs: Vec<_> = (0..40).map(run).collect();
+    sender.send(&runs).unwrap();
+    assert_eq!((sender.counters().calls, sender.counters().datagrams), (2, 40));
+    let received = receive(&mut receiver, 40);
+    for channel in 0..2 {
+        let of_channel: Vec<_> = received.iter().filter(|one| one.channel == Some(channel)).collect();
+        assert_eq!(of_channel.len(), 20);
+        for (datagram, index) in of_channel.iter().zip((usize::from(channel)..40).step_by(2)) {
+            assert_eq!((&datagram.payload[..], datagram.ecn), (runs[index].contents, runs[index].ecn));
+        }
+    }
+}
+
+/// What a machine answers by ICMP neither fails later datagrams nor keeps waits from waiting.
+#[test]
+fn a_port_that_nobody_listens_at_stops_nothing() {
+    let channels = channels(Family::V4, 1);
+    let mut receiver = receiver(&channels);
+    receiver.join(ChannelId(0)).unwrap();
+    let mut sender = sender(&channels);
+    let closed = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let run = Run { destination: closed, contents: b"x", segment_bytes: 0, ecn: Ecn::NotCapable };
+    for _ in 0..50 {
+        sender.send(&[run, run]).unwrap();
+        send_one(&mut sender, 0, b"news");
+    }
+    assert_eq!(receive(&mut receiver, 50).len(), 50);
+    let mut batch = RecvBatch::new();
+    let mut poller = Poller::new().unwrap();
+    let quiet = (0..50).any(|_| {
+        let _reports = sender.recv(&mut batch);
+        poller.wait([sender.as_fd()], Some(Instant::now() + QUIET)).unwrap().readable == 0
+    });
+    assert!(quiet, "reports wake the wait again and again");
+}
+
+/// Emptying the send buffer takes minutes here, and goes on all the time.
+#[test]
+fn a_full_send_buffer_is_not_waited_for_after_a_stop() {
+    if !in_namespace("a_full_send_buffer_is_not_waited_for_after_a_stop") {
+        return;
+    }
+    let shape = "qdisc add dev left root tbf rate 20kbit burst 2100 limit 10000000";
+    if !Command::new("tc").args(shape.split(' ')).status().unwrap().success() {
+        eprintln!("skipped: no token bucket on this machine");
+        return;
+    }
+    let options =
+        SenderOptions { interface: Some(Interface::find("left").unwrap()), ..SenderOptions::default() };
+    let channels = channels(Family::V4, 1);
+    let mut sender = SenderSocket::open(&channels, &options).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    sender.set_stop(Arc::clone(&stop));
+    let stopping = std::thread::spawn(move || {
+        std::thread::sleep(QUIET);
+        stop.store(true, Ordering::Release);
+    });
+    send(&mut sender, 0, Ecn::NotCapable, &[0; 2_000_000], 1_000);
+    stopping.join().unwrap();
+    let counters = sender.counters();
+    assert_eq!(counters.datagrams + counters.unsent, 2_000);
+    assert!(counters.datagrams > 0 && counters.unsent > 0 && counters.waits > 0, "{counters:?}");
+}
+
+#[test]
+fn what_the_queue_of_the_interface_drops_is_counted() {
+    if !in_namespace("what_the_queue_of_the_interface_drops_is_counted") {
+        return;
+    }
+    // Two datagrams at once, and room for three more.
+    let shape = "qdisc add dev left root tbf rate 8kbit burst 2100 limit 3200";
+    if !Command::new("tc").args(shape.split(' ')).status().unwrap().success() {
+        eprintln!("skipped: no token bucket on this machine");
+        return;
+    }
+    let options =
+        SenderOptions { interface: Some(Interface::find("left").unwrap()), ..SenderOptions::default() };
+    let channels = channels(Family::V4, 1);
+    let mut sender = SenderSocket::open(&channels, &options).unwrap();
+    for segmentation in [false, true] {
+        sender.set_segmentation(segmentation);
+        let before = sender.counters();
+        send(&mut sender, 0, Ecn::NotCapable, &[0; 40_000], 1_000);
+        let (sent, unsent) =
+            (sender.counters().datagrams - before.datagrams, sender.counters().unsent - before.unsent);
+        assert_eq!(sent + unsent, 40);
+        assert!(unsent >= 30, "{unsent} of 40 found no room");
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What every congestion control is to the rest: a schedule of departures at the sender, a set of memberships at
 //! the receiver. It knows rates, losses and channels, never files.
 
+use std::collections::VecDeque;
+
 use headwater_wire::Cci;
 
 use crate::machine::{ChannelId, Datagram, Ecn};
@@ -13,6 +15,8 @@ pub struct Departure {
     pub channel: ChannelId,
     /// The level of that channel now: 0 for the base, higher ones are held by fewer receivers.
     pub level: u16,
+    /// When the schedule has it leave: by this a sequencer chooses what it carries, however late the driver is.
+    pub at: Instant,
     /// Congestion control information for the LCT header.
     pub cci: Cci,
     /// The ECN field to send it with.
@@ -68,6 +72,30 @@ pub enum Membership {
     Join(ChannelId),
     /// Leave the channel's group.
     Leave(ChannelId),
+}
+
+/// Memberships that a receiving control wants changed, in the order of wishing. A wish that was not taken yet and its
+/// opposite cancel out, so there are never more than the session has channels.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes(VecDeque<Membership>);
+
+impl Wishes {
+    /// Wishes to join or leave.
+    pub fn push(&mut self, wish: Membership) {
+        let opposite = match wish {
+            Membership::Join(channel) => Membership::Leave(channel),
+            Membership::Leave(channel) => Membership::Join(channel),
+        };
+        match self.0.iter().position(|other| *other == opposite) {
+            Some(index) => drop(self.0.remove(index)),
+            None => self.0.push_back(wish),
+        }
+    }
+
+    /// The oldest wish.
+    pub fn pop(&mut self) -> Option<Membership> {
+        self.0.pop_front()
+    }
 }
 
 /// What a receiving control has measured.

@@ -98,6 +98,47 @@ pub enum Event<'a> {
         /// The channel.
         channel: u16,
     },
+    /// `packet:dropped`: a link of a simulation dropped or lost a packet.
+    PacketDropped {
+        /// The link's direction.
+        link: &'a str,
+        /// The packet's flow.
+        flow: &'a str,
+        /// The packet's number in its flow, from 0.
+        sequence: u64,
+        /// One word for why: `full`, `early`, `forced`, `lost`, `corrupted` or `down`.
+        reason: &'static str,
+    },
+    /// `packet:marked`: a link of a simulation marked a packet with congestion experienced.
+    PacketMarked {
+        /// The link's direction.
+        link: &'a str,
+        /// The packet's flow.
+        flow: &'a str,
+        /// The packet's number in its flow, from 0.
+        sequence: u64,
+    },
+    /// `link:changed`: the interface went down or away, or came back.
+    LinkChanged {
+        /// Its name.
+        interface: &'a str,
+        /// One word: `up`, `no-link`, `no-address`, `down`, `gone`.
+        state: &'a str,
+    },
+    /// `session:other`: somebody else sends on the group; it is not received.
+    SessionOther {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: String,
+    },
+    /// `session:replaced`: the session has been silent, and another one on the group is received in its place.
+    SessionReplaced {
+        /// Transport session identifier of the other one.
+        tsi: u64,
+        /// Who sends it.
+        source: String,
+    },
     /// `object:announced`: the FDT described a file.
     ObjectAnnounced {
         /// Its name.
@@ -164,6 +205,8 @@ pub struct Progress {
     pub resumed: u64,
     /// Symbols that a receiver held already when they came.
     pub duplicates: u64,
+    /// Datagrams that a sender could not send: no room in its queue, or no interface. Always 0 at a receiver.
+    pub unsent: u64,
     /// Datagrams that a receiver dropped for a fault of their own.
     pub dropped: u64,
 }
@@ -180,6 +223,8 @@ pub struct Plan<'a> {
     pub tsi: Option<u64>,
     /// bit/s of UDP payload.
     pub rate: u64,
+    /// The order of sending: `spread` or `window`.
+    pub order: &'static str,
     /// Number of files.
     pub files: usize,
     /// Bytes of all files.
@@ -212,6 +257,11 @@ impl Event<'_> {
             Self::RateUpdated { .. } => "rate:updated",
             Self::ChannelJoined { .. } => "channel:joined",
             Self::ChannelLeft { .. } => "channel:left",
+            Self::PacketDropped { .. } => "packet:dropped",
+            Self::PacketMarked { .. } => "packet:marked",
+            Self::LinkChanged { .. } => "link:changed",
+            Self::SessionOther { .. } => "session:other",
+            Self::SessionReplaced { .. } => "session:replaced",
             Self::ObjectAnnounced { .. } => "object:announced",
             Self::ObjectRefused { .. } => "object:refused",
             Self::ObjectCompleted { .. } => "object:completed",

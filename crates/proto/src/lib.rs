@@ -34,7 +34,10 @@
 //! | [`machine`] | the contract |
 //! | [`time`], [`rate`], [`rng`], [`timers`], [`pacing`] | its vocabulary |
 //! | [`control`] | what every congestion control is to the rest; [`fixed`] is the plainest |
+//! | [`layering`] | which channel sends how much when; the sequencer |
+//! | [`m2c`], [`webrc`] | their receivers |
 //! | [`measure`] | loss and rates |
+//! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
 //! | [`eventlog`] | what happened, for logs and plots |
 
@@ -44,17 +47,21 @@ pub mod control;
 pub mod delivery;
 pub mod eventlog;
 pub mod fixed;
+pub mod layering;
+pub mod m2c;
 pub mod machine;
 pub mod measure;
 pub mod pacing;
+pub mod queue;
 pub mod rate;
 pub mod rng;
 pub mod time;
 pub mod timers;
+pub mod webrc;
 
 pub use machine::{
-    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Outlet, Output, Router,
-    Transmit, drain,
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, InterfaceId, Machine, Outlet, Output,
+    Router, RouterOutput, Transmit, drain,
 };
 pub use rate::{Rate, Size};
 pub use rng::Seed;

@@ -135,65 +135,26 @@ pub fn drain<M: Machine + ?Sized>(machine: &mut M, now: Instant, outlet: &mut im
 }
 
 /// An interface of a router, numbered from 0.
+///
+/// A driver says what it stands for: a link, or one peer of a socket. So there may be many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InterfaceId(pub u8);
-
-/// A set of a router's interfaces, at most [`InterfaceSet::LEN_MAX`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InterfaceSet(u64);
-
-impl InterfaceSet {
-    /// Most interfaces of one router.
-    pub const LEN_MAX: u8 = 64;
-    /// No interface.
-    pub const EMPTY: Self = Self(0);
-
-    /// Adds an interface.
-    ///
-    /// # Panics
-    /// When the number is not below [`InterfaceSet::LEN_MAX`]: a router is configured, never told by a packet.
-    #[must_use]
-    pub fn with(self, interface: InterfaceId) -> Self {
-        assert!(interface.0 < Self::LEN_MAX, "interface {} of at most {}", interface.0, Self::LEN_MAX);
-        Self(self.0 | 1 << interface.0)
-    }
-
-    /// Takes an interface out.
-    #[must_use]
-    pub fn without(self, interface: InterfaceId) -> Self {
-        if self.contains(interface) { Self(self.0 & !(1 << interface.0)) } else { self }
-    }
-
-    /// Whether an interface is in the set.
-    pub fn contains(self, interface: InterfaceId) -> bool {
-        interface.0 < Self::LEN_MAX && self.0 & 1 << interface.0 != 0
-    }
-
-    /// Whether the set is empty.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The interfaces in ascending order.
-    pub fn iter(self) -> impl Iterator<Item = InterfaceId> {
-        (0..Self::LEN_MAX).map(InterfaceId).filter(move |id| self.contains(*id))
-    }
-}
+pub struct InterfaceId(pub u32);
 
 /// What a router wants done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouterOutput<E> {
-    /// Send the datagram last handed in, unchanged and never copied, with this ECN field.
+    /// Send the datagram last handed in, unchanged and never copied, with this ECN field; once for each interface that
+    /// it leaves by.
     Forward {
-        /// Out of these interfaces.
-        egress: InterfaceSet,
+        /// Out of this interface.
+        egress: InterfaceId,
         /// The ECN field to send it with.
         ecn: Ecn,
     },
     /// Send the datagram written into the buffer.
     Transmit {
-        /// Out of these interfaces.
-        egress: InterfaceSet,
+        /// Out of this interface.
+        egress: InterfaceId,
         /// The datagram.
         transmit: Transmit,
     },
@@ -228,15 +189,6 @@ pub trait Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interface_sets_hold_what_is_put_in() {
-        let set = InterfaceSet::EMPTY.with(InterfaceId(63)).with(InterfaceId(0)).with(InterfaceId(5));
-        assert_eq!(set.iter().map(|id| id.0).collect::<Vec<_>>(), [0, 5, 63]);
-        assert!(set.without(InterfaceId(5)).without(InterfaceId(0)).without(InterfaceId(63)).is_empty());
-        assert!(!set.contains(InterfaceId(64)) && !set.contains(InterfaceId(255)));
-        assert_eq!(set.without(InterfaceId(200)), set);
-    }
 
     #[test]
     fn ecn_reads_the_two_low_bits() {

@@ -34,8 +34,14 @@ impl Pacer {
         self.rate
     }
 
-    /// Changes the rate from the next packet on.
-    pub fn set_rate(&mut self, rate: Rate) {
+    /// Changes the rate at `now`: what is left of the wait for the next packet passes at the new rate, too, so that a
+    /// sender that was slow is not held by its past.
+    pub fn set_rate(&mut self, now: Instant, rate: Rate) {
+        if now < self.next {
+            let left = u128::from(self.next.since(now).as_nanos());
+            let left = left * u128::from(self.rate.as_bits()) / u128::from(rate.as_bits());
+            self.next = now + Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX));
+        }
         self.rate = rate;
         self.remainder = 0;
     }
@@ -88,6 +94,20 @@ mod tests {
             sent += 1;
         }
         assert_eq!(sent, 11, "10 ms of burst and the packet that is due now");
+    }
+
+    #[test]
+    fn a_new_rate_holds_for_the_wait_under_way() {
+        let mut pacer = pacer(8_000); // 1000 bytes each second
+        pacer.sent(Instant::ZERO, 1_000);
+        let half = Instant::ZERO + Duration::from_millis(500);
+        pacer.set_rate(half, Rate::from_bits(8_000_000).unwrap());
+        assert_eq!(pacer.next(), half + Duration::from_micros(500), "half a packet at 1000 times the rate");
+        pacer.set_rate(half, Rate::from_bits(8_000).unwrap());
+        assert_eq!(pacer.next(), Instant::ZERO + Duration::from_secs(1));
+        let late = Instant::ZERO + Duration::from_secs(3);
+        pacer.set_rate(late, Rate::from_bits(8).unwrap());
+        assert!(pacer.is_due(late), "what was due stays due");
     }
 
     #[test]

@@ -4,41 +4,20 @@
 #![expect(unsafe_code, reason = "an allocator that counts calls that of the system")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[expect(dead_code, reason = "other tests ask for more")]
+mod allocated;
+mod counter;
 
+use allocated::calls;
+use counter::Counter;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, FileIndex, FileSpec, FileToSend, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
-    PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig, SessionPlan, Source,
-    SourceError, Store, StoreError, StoreReport, StoredRepair,
+    FileToSend, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig, SessionPlan,
+    Source, SourceError,
 };
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
 };
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: every call goes to the system's allocator as it came. What grows is counted by the default `realloc`.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `alloc` with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 /// Content that is all zeros.
 struct Zeros;
@@ -50,45 +29,14 @@ impl Source for Zeros {
     }
 }
 
-/// Counts symbols and forgets them.
-#[derive(Default)]
-struct Counter {
-    symbols: u64,
-}
-
-impl Store for Counter {
-    fn create_file(&mut self, _: FileIndex, _: &FileSpec) -> Result<HeldFile, StoreError> {
-        Ok(HeldFile::default())
-    }
-
-    fn create_object(&mut self, _: ObjectIndex, _: &ObjectSpec) -> Vec<HeldBlock> {
-        Vec::new()
-    }
-
-    fn write_source(&mut self, _: ObjectIndex, _: u32, _: u32, _: &[u8]) -> Result<(), StoreError> {
-        self.symbols += 1;
-        Ok(())
-    }
-
-    fn write_repair(&mut self, _: ObjectIndex, _: u32, _: StoredRepair, _: &[u8]) -> Result<(), StoreError> {
-        unreachable!("a first pass has source symbols only")
-    }
-
-    fn finish_block(&mut self, _: BlockJob) {}
-
-    fn judge_block(&mut self, _: ObjectIndex, _: u32, _: BlockVerdict) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn finish_file(&mut self, _: FileIndex) {}
-
-    fn discard_file(&mut self, _: FileIndex) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn poll_report(&mut self) -> Option<StoreReport> {
-        None
-    }
+fn sender(scheme: Scheme, order: Order, symbols: u64) -> Sender<fixed::Sender, Zeros> {
+    let config = PlanConfig { scheme, symbol_size: 1408, order };
+    let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes: symbols * 1408, mode: None };
+    let plan = SessionPlan::new(vec![file], config).unwrap();
+    let digests: Vec<_> =
+        plan.objects().iter().map(|object| vec![[0; 32]; object.partition.blocks() as usize]).collect();
+    let control = fixed::Sender::new(Rate::from_bits(symbols * 1424 * 4).unwrap(), Instant::ZERO);
+    Sender::new(SenderConfig::new(7), &plan, &digests, control, Zeros).unwrap()
 }
 
 /// Both ends, and what each has allocated.
@@ -103,15 +51,8 @@ struct Pair {
 impl Pair {
     /// A file of so many symbols in several blocks, sent at a rate at which it takes 2 s: the FDT comes again on the way.
     fn new(scheme: Scheme, symbols: u64) -> Self {
-        let order = Order::Spread { rate: 10_000_000_000 };
-        let config = PlanConfig { scheme, symbol_size: 1408, order };
-        let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes: symbols * 1408, mode: None };
-        let plan = SessionPlan::new(vec![file], config).unwrap();
-        let digests: Vec<_> =
-            plan.objects().iter().map(|object| vec![[0; 32]; object.partition.blocks() as usize]).collect();
-        let control = fixed::Sender::new(Rate::from_bits(symbols * 1424 * 4).unwrap(), Instant::ZERO);
         Self {
-            sender: Sender::new(SenderConfig::new(7), &plan, &digests, control, Zeros).unwrap(),
+            sender: sender(scheme, Order::Spread { rate: 10_000_000_000 }, symbols),
             receiver: Receiver::new(
                 ReceiverConfig::default(),
                 fixed::Receiver::new(),
@@ -128,10 +69,10 @@ impl Pair {
     fn run_to(&mut self, symbols: u64) {
         while self.receiver.store().symbols < symbols {
             let now = self.sender.poll_timeout().unwrap();
-            let before = allocations();
+            let before = calls();
             self.sender.handle(now, Input::Timeout);
             let output = self.sender.poll_output(now, &mut self.buffer);
-            self.sender_allocations += allocations() - before;
+            self.sender_allocations += calls() - before;
             let Some(Output::Transmit(transmit)) = output else { continue };
             let datagram = Datagram {
                 source: "192.0.2.1:7".parse().unwrap(),
@@ -139,17 +80,13 @@ impl Pair {
                 ecn: Ecn::NotCapable,
                 payload: &self.buffer[..transmit.bytes],
             };
-            let before = allocations();
+            let before = calls();
             self.receiver.handle(now, Input::Datagram(datagram));
             while self.receiver.poll_output(now, &mut []).is_some() {}
             let _next = self.receiver.poll_timeout();
-            self.receiver_allocations += allocations() - before;
+            self.receiver_allocations += calls() - before;
         }
     }
-}
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
 }
 
 /// Blocks are begun, and the FDT is read, in the first tenth; blocks end in the last one.
@@ -165,5 +102,28 @@ fn source_symbols_pass_without_an_allocation() {
         pair.run_to(symbols * 9 / 10);
         assert!(pair.receiver.stats().fdt_packets > fdt_packets, "the FDT came again");
         assert_eq!((pair.sender_allocations, pair.receiver_allocations), (0, 0), "{scheme:?}");
+    }
+}
+
+/// Three passes, most of them repair symbols, in either order: once the first window has begun, nothing is allocated but
+/// the queue of events, by the first one.
+#[test]
+fn repair_symbols_are_sent_without_an_allocation() {
+    for order in [Order::Spread { rate: 10_000_000_000 }, Order::Window] {
+        let symbols = 5_000;
+        let mut sender = sender(Scheme::RaptorQ, order, symbols);
+        let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+        let mut during = 0;
+        while sender.stats().symbols < 3 * symbols {
+            let now = sender.poll_timeout().unwrap();
+            let before = calls();
+            sender.handle(now, Input::Timeout);
+            let output = sender.poll_output(now, &mut buffer);
+            if matches!(output, Some(Output::Transmit(_))) && sender.stats().symbols > 100 {
+                during += calls() - before;
+            }
+        }
+        assert!(sender.stats().symbols > 2 * symbols, "repair symbols went out");
+        assert!(during <= 1, "{order:?}: {during} allocations");
     }
 }

@@ -1,7 +1,8 @@
 //! What every congestion control must do, whatever its rates: one suite, run over all of them.
 
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
-use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed};
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed, m2c, webrc};
 
 const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
 const PACKET_BYTES: usize = 1_440;
@@ -89,6 +90,33 @@ fn check_receiver<S: SenderControl, R: ReceiverControl>(mut sender: S, mut recei
     receiver.start(HORIZON);
     receiver.stop(HORIZON);
     assert!(apply(&mut receiver).iter().all(|held| !held), "wishes that were not taken cancel out");
+}
+
+#[test]
+fn dynamic_channels() {
+    for shape in [Shape::Geometric, Shape::Webrc] {
+        check_sender(|| {
+            let config = DynamicConfig::new(1_440, Rate::from_kilobits(3_000)).with_shape(shape);
+            DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).expect("sound numbers"))
+        });
+    }
+}
+
+#[test]
+fn m2c() {
+    let layers =
+        DynamicConfig::new(1_440, Rate::from_kilobits(3_000)).with_base_rate(Rate::from_kilobits(48));
+    let sender = DynamicSender::new(DynamicChannels::new(layers, Instant::ZERO).expect("sound numbers"));
+    let config = m2c::ReceiverConfig::new();
+    check_receiver(sender, m2c::Receiver::new(layers, config).expect("sound numbers"));
+}
+
+#[test]
+fn webrc() {
+    let layers = DynamicConfig::new(1_440, Rate::from_kilobits(3_000)).with_shape(Shape::Webrc);
+    let sender = DynamicSender::new(DynamicChannels::new(layers, Instant::ZERO).expect("sound numbers"));
+    let config = webrc::ReceiverConfig::new();
+    check_receiver(sender, webrc::Receiver::new(layers, config).expect("sound numbers"));
 }
 
 #[test]

@@ -100,6 +100,62 @@ fn the_sender_is_not_touched_by_the_number_of_receivers() {
     assert_eq!(run(1), run(20));
 }
 
+fn windows(scheme: Scheme, symbol_size: u16) -> PlanConfig {
+    PlanConfig { scheme, symbol_size, order: Order::Window }
+}
+
+/// `fec.md`, "Window": below the inline share blocks are whole one window after another, and what is left after the first
+/// pass comes with small passes: time over ideal is a few percent.
+#[test]
+fn a_push_in_windows_ends_soon_after_the_first_pass() {
+    let contents = [content(4, 36_000 * 64)];
+    let symbols = 36_000;
+    for (loss, most_over) in [(0.0, 0.012), (0.005, 0.035)] {
+        let links = vec![Link { loss, delay: Duration::from_micros(100), ..Link::default() }; 2];
+        let sender = sender(&contents, windows(Scheme::RaptorQ, 64), SenderConfig::new(1), RATE);
+        let mut pair = Pair::new(Seed(9), sender, &links);
+        pair.run(LIMIT);
+        for end in &pair.receivers {
+            end.assert_received(&contents);
+            let stats = end.machine.stats();
+            assert_eq!(stats.duplicates, 0, "rateless symbols come once");
+        }
+        // Until the last receiver was done; the FDT's packets are no content.
+        let sent = pair.sender.stats().symbols as f64 / f64::from(symbols) - 1.0;
+        assert!(sent <= most_over, "{sent:.4} over ideal at a loss of {loss}");
+    }
+}
+
+/// Late joiners and heavy losses cost time, never the file: also where repair symbols are few or none.
+#[test]
+fn windows_serve_whoever_comes_late_or_loses_much() {
+    let contents = [content(6, 2_500 * 64), content(7, 100), content(8, 64 * 1_500)];
+    let links = [
+        Link { loss: 0.2, ..Link::default() },
+        Link { loss: 0.01, joins_at: seconds(0.1), ..Link::default() },
+        Link { loss: 0.4, joins_at: seconds(0.4), ..Link::default() },
+    ];
+    for scheme in [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ] {
+        let sender = sender(&contents, windows(scheme, 64), SenderConfig::new(1), RATE);
+        let mut pair = Pair::new(Seed(2), sender, &links);
+        pair.run(LIMIT);
+        pair.receivers.iter().for_each(|end| end.assert_received(&contents));
+    }
+}
+
+#[test]
+fn a_pass_in_windows_has_every_source_symbol_and_a_share_of_repair() {
+    let contents = [content(8, 100_000)];
+    let config = SenderConfig::new(9).with_end(End::Passes(1));
+    let link = Link { loss: 0.005, ..Link::default() };
+    let mut pair =
+        Pair::new(Seed(2), sender(&contents, windows(Scheme::RaptorQ, 100), config, RATE), &[link]);
+    pair.run(LIMIT);
+    assert_eq!(pair.sender.stats().symbols, 1_010);
+    assert!(pair.sender_events.contains(&SenderEvent::PassCompleted(1)));
+    pair.receivers[0].assert_received(&contents);
+}
+
 #[test]
 fn passes_and_closing_end_a_session() {
     let contents = [content(8, 100_000)];
@@ -158,7 +214,7 @@ fn a_short_session_describes_itself_again_before_it_ends() {
 }
 
 #[test]
-fn another_session_on_the_group_is_ignored() {
+fn another_session_on_the_group_is_told_of_and_ignored() {
     let contents = [content(10, 50_000)];
     let mut pair = Pair::new(
         Seed(4),
@@ -169,7 +225,8 @@ fn another_session_on_the_group_is_ignored() {
     pair.run(seconds(5.0));
     let stats = pair.receivers[0].machine.stats();
     assert!(stats.packets > 0 && stats.dropped.foreign == stats.packets);
-    assert!(pair.receivers[0].events.is_empty());
+    let events = &pair.receivers[0].events;
+    assert!(matches!(events[..], [ReceiverEvent::OtherSession { tsi: 1, .. }]), "{events:?}");
 }
 
 /// A large file travels in segments; forced by tiny symbols, so that it has more than 255 blocks.

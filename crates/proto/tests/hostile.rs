@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(unsafe_code, reason = "an allocator that counts calls that of the system")]
 
+#[expect(dead_code, reason = "other tests ask for more")]
 mod allocated;
 mod bench;
 
@@ -217,6 +218,8 @@ fn segments_that_leave_holes_or_overlap_are_refused() {
         vec![segment(1, 0, 2, 10, 10, 20), segment(2, 1, 2, 0, 10, 20)],
         vec![segment(1, 0, 2, 0, 10, 30), segment(2, 1, 2, 10, 10, 30)],
         vec![segment(1, 1, 2, 5, 15, 20), segment(2, 0, 2, 0, 10, 20)],
+        // Where no symbol of the file begins.
+        vec![segment(1, 1, 2, 5, 15, 20), segment(2, 0, 2, 0, 5, 20)],
         // One segment, of less than the file.
         vec![segment(1, 0, 1, 0, 10, 20)],
     ];
@@ -346,7 +349,7 @@ fn a_flood_of_hostile_datagrams_stays_within_the_bound() {
         _ => bench.give(&number.to_be_bytes().repeat(20)),
     };
     let bytes = allocated::peak(|| (0..100_000).for_each(|number| flood(&mut bench, number)));
-    assert!(bytes < 2 * PENDING_BYTES + 4 * MIB, "{bytes} bytes");
+    assert!(bytes < PENDING_BYTES * 5 / 4 + 4 * MIB, "{bytes} bytes");
     let Drops { unknown_object, malformed, .. } = bench.dropped();
     assert!(unknown_object > 10_000 && malformed > 20_000, "{:?}", bench.dropped());
     bench.give(&symbol(1, 0, b"0123456789"));

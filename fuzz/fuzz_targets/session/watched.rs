@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_proto::delivery::{
     BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, MemoryStore, ObjectIndex, ObjectSpec,
-    Store, StoreError, StoreReport, StoredRepair,
+    Store, StoreError, StoreReport, StoredRepair, repair_slots,
 };
 
 /// Most bytes of files taken.
@@ -17,8 +17,8 @@ pub struct Watched {
     /// Length of the files taken.
     files: BTreeMap<usize, u64>,
     objects: BTreeMap<usize, ObjectSpec>,
-    /// Blocks being finished, with the slots in use.
-    finishing: BTreeMap<(usize, u32), Vec<(FileIndex, u32)>>,
+    /// Blocks being finished, with the number of slots in use.
+    finishing: BTreeMap<(usize, u32), u32>,
     /// Blocks done since they were last written.
     done: BTreeSet<(usize, u32)>,
     finished: BTreeSet<usize>,
@@ -90,8 +90,9 @@ impl Store for Watched {
     ) -> Result<(), StoreError> {
         let spec = self.check_open(object);
         assert_eq!(symbol.len(), usize::from(spec.partition.symbol_size()), "repair symbols are whole");
-        let slot = (spec.file, repair.slot);
-        let taken = self.finishing.values().flatten().any(|used| *used == slot);
+        let block = spec.partition.block(sbn).expect("a block of the object");
+        assert!(repair.slot < repair_slots(block.symbols) && repair.esi >= block.symbols);
+        let taken = self.finishing.get(&(object.0, sbn)).is_some_and(|slots| repair.slot < *slots);
         assert!(!taken, "the slots of a block at work are not written");
         self.store.write_repair(object, sbn, repair, symbol)
     }
@@ -101,10 +102,9 @@ impl Store for Watched {
         let block = spec.partition.block(job.sbn).expect("a block of the object");
         assert!(job.missing.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(job.missing.iter().all(|esi| *esi < block.symbols));
-        assert!(job.repairs.windows(2).all(|pair| pair[0].esi < pair[1].esi));
-        assert!(job.repairs.len() >= job.missing.len());
-        let slots = job.repairs.iter().map(|repair| (spec.file, repair.slot)).collect();
-        assert_eq!(self.finishing.insert((job.object.0, job.sbn), slots), None, "one job for each block");
+        assert!(job.repairs as usize >= job.missing.len());
+        let running = self.finishing.insert((job.object.0, job.sbn), job.repairs);
+        assert_eq!(running, None, "one job for each block");
         self.store.finish_block(job);
     }
 
@@ -141,7 +141,7 @@ impl Store for Watched {
                 assert!(self.finishing.remove(&(object.0, *sbn)).is_some());
                 self.done.insert((object.0, *sbn));
             }
-            StoreReport::BlockNeedsMore { object, sbn } => {
+            StoreReport::BlockNeedsMore { object, sbn, .. } => {
                 assert!(self.finishing.remove(&(object.0, *sbn)).is_some());
             }
             _ => {}

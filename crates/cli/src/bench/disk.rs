@@ -126,7 +126,7 @@ fn write_object(store: &mut impl Store, index: ObjectIndex, object: &PlannedObje
                     .or_exit(Exit::Disk, "cannot write a symbol")?;
             }
             if esi + 1 == block.symbols {
-                let job = BlockJob { object: index, sbn: block.sbn, missing: vec![], repairs: vec![] };
+                let job = BlockJob { object: index, sbn: block.sbn, missing: vec![], repairs: 0 };
                 store.finish_block(job);
             }
         }

@@ -6,6 +6,7 @@ mod bare;
 mod disk;
 mod fec;
 mod net;
+mod netsim;
 mod report;
 mod session;
 
@@ -33,6 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         BenchPart::Net => net::run(args, &report)?,
         BenchPart::Fec => fec::run(args, &report)?,
         BenchPart::Disk => disk::run(args, &report)?,
+        BenchPart::Netsim => netsim::run(args, &report),
     }
     Ok(Exit::Ok)
 }

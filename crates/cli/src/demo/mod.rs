@@ -36,11 +36,11 @@ const RATE_MAX_BITS: u64 = 100_000_000;
 /// Plays the demo in a temporary folder, which goes away at the end.
 pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
-    let shutdown = Shutdown::install()?;
+    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let shutdown = Shutdown::install(capture.as_ref())?;
     let folder = tempfile::Builder::new().prefix("headwater-demo-").tempdir();
     let folder = folder.or_exit(Exit::Disk, "cannot make a temporary folder; is there room in $TMPDIR?")?;
     let mut events = Events::open(&args.output, "headwater demo")?;
-    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let played = play(args, folder.path(), &screen, &mut events, &shutdown, capture.as_ref());
     screen.clear();
     let result = played

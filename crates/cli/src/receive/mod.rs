@@ -20,7 +20,7 @@ use crate::exit::{Exit, Failure};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
-pub use view::message;
+pub use view::{link_changed, message};
 
 /// Receives a session.
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
@@ -28,7 +28,8 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let session = open(args, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater receive")?;
-    let outcome = transfer(args, session, &screen, &mut events);
+    let outcome = Shutdown::install(capture.as_ref())
+        .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
 }
 
@@ -61,19 +62,24 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
 fn transfer(
     args: &ReceiveArgs,
     mut session: ReceiveSession,
+    shutdown: &Shutdown,
     screen: &Screen,
     events: &mut Events,
 ) -> Result<Exit, Failure> {
-    let shutdown = Shutdown::install()?;
     shutdown.watch(session.stop_handle());
     let mut view = View::new(args, screen);
     let group = args.network.group;
+    let mut last = Progress::default();
     let result = session.run(&mut |update| {
+        if let ReceiveUpdate::Progress(received) = &update {
+            last = progress(received);
+        }
         log(&update, group, None, events);
         view.show(&update);
     });
     screen.clear();
-    let summary = result.map_err(|error| events.failed(receiving_failed(args, error)))?;
+    let summary =
+        result.map_err(|error| events.session_failed(Role::Receiver, last, receiving_failed(args, error)))?;
     let progress = progress(&summary.progress);
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
@@ -99,6 +105,15 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::Left(channel) => Event::ChannelLeft { channel: channel.0 },
         ReceiveUpdate::SessionFound { tsi, source } => {
             Event::SessionFound { tsi: *tsi, source: source.to_string() }
+        }
+        ReceiveUpdate::LinkChanged(change) => {
+            Event::LinkChanged { interface: &change.interface, state: change.state.name() }
+        }
+        ReceiveUpdate::OtherSession { tsi, source } => {
+            Event::SessionOther { tsi: *tsi, source: source.to_string() }
+        }
+        ReceiveUpdate::SessionReplaced { tsi, source } => {
+            Event::SessionReplaced { tsi: *tsi, source: source.to_string() }
         }
         ReceiveUpdate::FileAnnounced { path, bytes, .. } => {
             Event::ObjectAnnounced { file: path.as_str(), bytes: *bytes }
@@ -139,6 +154,7 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         useful: received.stats.useful,
         resumed: received.stats.resumed,
         duplicates: received.stats.duplicates,
+        unsent: 0,
         dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
     }
 }

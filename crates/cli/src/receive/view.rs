@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use headwater::net::LinkChange;
 use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use headwater_proto::Size;
 use indicatif::ProgressBar;
@@ -35,6 +36,15 @@ impl<'a> View<'a> {
             ReceiveUpdate::SessionFound { tsi, source } => {
                 self.total.set_prefix("receiving");
                 self.screen.say(&format!("session {tsi} from {source}"));
+            }
+            ReceiveUpdate::LinkChanged(change) => link_changed(change),
+            ReceiveUpdate::OtherSession { tsi, source } => {
+                tracing::warn!("session {tsi} from {source} is on this group, too, and is not received");
+            }
+            ReceiveUpdate::SessionReplaced { tsi, source } => {
+                tracing::warn!("the session has fallen silent; going on with session {tsi} from {source}");
+                self.names.clear();
+                self.bars.drain(..).for_each(|bar| bar.finish_and_clear());
             }
             ReceiveUpdate::FileAnnounced { file, path, .. } => {
                 self.names.insert(*file, path.to_string());
@@ -121,6 +131,14 @@ impl<'a> View<'a> {
                 progress.kernel_drops
             );
         }
+    }
+}
+
+/// Warns of an interface that carries nothing, and says when it does again.
+pub fn link_changed(change: &LinkChange) {
+    match change.state.complaint(&change.interface) {
+        Some(complaint) => tracing::warn!("{complaint}; waiting for it"),
+        None => tracing::warn!("{} is back; going on", change.interface),
     }
 }
 

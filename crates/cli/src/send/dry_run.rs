@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 
 use headwater::{CongestionControl, RepairPlace, SendSession, SendStarted};
+use headwater_fec::Order;
 use headwater_proto::delivery::SessionPlan;
 use headwater_proto::eventlog::{Event, Plan};
 use headwater_proto::{Duration, Size};
@@ -34,12 +35,13 @@ pub fn show(args: &SendArgs, session: &SendSession, events: &mut Events) -> io::
 fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted) -> Plan<'a> {
     let plan = session.plan();
     let packet_bytes = u64::from(started.symbol_size) + HEADER_BYTES;
-    let pass: Duration = args.rate.time_of(plan.symbols().saturating_mul(packet_bytes));
+    let pass: Duration = args.rate.time_of(plan.pass_symbols().saturating_mul(packet_bytes));
     Plan {
         group: args.network.group.to_string(),
         interface: &started.interface,
         tsi: args.tsi.map(u64::from),
         rate: CongestionControl::Fixed { rate: args.rate }.rate_max().as_bits(),
+        order: order(plan.order()).0,
         files: plan.files().len(),
         bytes: session.files().bytes(),
         objects: plan.objects().len(),
@@ -72,11 +74,21 @@ fn text(args: &SendArgs, session: &SendSession, plan: &Plan<'_>, out: &mut impl 
     writeln!(out, "session    TSI {tsi}")?;
     let scheme = headwater::Scheme::from(args.fec);
     writeln!(out, "code       {scheme}, symbols of {} bytes", plan.symbol_size)?;
+    let (order, what) = order(session_plan.order());
+    writeln!(out, "order      {order}: {what}")?;
     writeln!(out, "repair     {}", repair(session.repair_place()))?;
     writeln!(out, "rate       {}, {}", args.rate, CongestionControl::Fixed { rate: args.rate }.name())?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
     writeln!(out, "one pass   {pass} for {}", Size(*bytes))?;
     writeln!(out, "Nothing was sent.")
+}
+
+/// The name of an order, and what it is.
+fn order(order: Order) -> (&'static str, &'static str) {
+    match order {
+        Order::Spread { .. } => ("spread", "all blocks take turns"),
+        Order::Window => ("window", "32 blocks at a time, each with 1 % of repair; then passes of repair"),
+    }
 }
 
 /// Where repair symbols are kept, and what that means.
@@ -85,7 +97,7 @@ fn repair(place: &RepairPlace) -> String {
         RepairPlace::Nowhere => "none".into(),
         RepairPlace::Memory { bytes } => format!("encoders in memory, {}", Size(*bytes)),
         RepairPlace::Disk { bytes, folder } => {
-            format!("as many as source symbols, {} in '{}' while it is sent", Size(*bytes), folder.display())
+            format!("{} in '{}' while it is sent", Size(*bytes), folder.display())
         }
     }
 }

@@ -38,7 +38,8 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
         return events.finish().map(|()| Exit::Ok);
     }
-    let outcome = transfer(args, session, &screen, &mut events);
+    let outcome = Shutdown::install(capture.as_ref())
+        .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
     crate::receive::settle(outcome, events, capture)
 }
 
@@ -69,9 +70,11 @@ fn open(args: &SendArgs, files: FileSet, capture: Option<&Capture>) -> Result<Se
         .with_ttl(args.ttl)
         .with_dscp(args.dscp)
         .with_scheme(args.fec.into())
+        .with_order(args.order.into())
         .with_symbol_size(args.symbol_size)
         .with_tsi(args.tsi)
         .with_end(end)
+        .with_outage_max(args.outage)
         .with_memory_limit(Some(args.memory.0))
         .with_temporary_folder(args.temp_dir.clone())
         .with_trace(capture.map(Capture::hook));
@@ -81,19 +84,24 @@ fn open(args: &SendArgs, files: FileSet, capture: Option<&Capture>) -> Result<Se
 fn transfer(
     args: &SendArgs,
     mut session: SendSession,
+    shutdown: &Shutdown,
     screen: &Screen,
     events: &mut Events,
 ) -> Result<Exit, Failure> {
-    let shutdown = Shutdown::install()?;
     shutdown.watch(session.stop_handle());
     let mut view = View::new(args, screen, &session);
     let facts = Facts { symbols: session.plan().symbols(), rate: args.rate };
+    let mut last = Progress::default();
     let result = session.run(&mut |update| {
+        if let SendUpdate::Progress(sent) = &update {
+            last = progress(sent, facts.symbols);
+        }
         log(&update, facts, None, events);
         view.show(&update);
     });
     screen.clear();
-    let summary = result.map_err(|error| events.failed(sending_failed(args, error)))?;
+    let summary =
+        result.map_err(|error| events.session_failed(Role::Sender, last, sending_failed(args, error)))?;
     let (outcome, exit) = match summary.outcome {
         SendOutcome::Completed => ("completed", Exit::Ok),
         SendOutcome::Interrupted => ("interrupted", Exit::Interrupted),
@@ -130,6 +138,10 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
         SendUpdate::Progress(sent) => {
             events.emit(end, &Event::SessionProgress(progress(sent, facts.symbols)));
         }
+        SendUpdate::LinkChanged(change) => {
+            let event = Event::LinkChanged { interface: &change.interface, state: change.state.name() };
+            events.emit(end, &event);
+        }
         // Hashing comes before the session, and is nobody's but this user's.
         _ => {}
     }
@@ -143,6 +155,7 @@ pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
         rate: sent.rate_bits,
         symbols: sent.symbols,
         symbols_total: symbols,
+        unsent: sent.unsent,
         ..Progress::default()
     }
 }

@@ -7,6 +7,7 @@ use headwater_proto::Size;
 use indicatif::ProgressBar;
 
 use crate::args::SendArgs;
+use crate::receive::link_changed;
 use crate::screen::{Screen, count, rate, time};
 
 /// Steps of a bar.
@@ -37,6 +38,7 @@ impl<'a> View<'a> {
 
     pub fn show(&mut self, update: &SendUpdate) {
         match update {
+            SendUpdate::LinkChanged(change) => link_changed(change),
             SendUpdate::Hashing { bytes_done, bytes_total } => {
                 let bar = self.bar.get_or_insert_with(|| self.screen.bar("reading", *bytes_total));
                 bar.set_position(*bytes_done);
@@ -98,7 +100,10 @@ impl<'a> View<'a> {
             rate(average(bytes, elapsed))
         ));
         if unsent > 0 {
-            tracing::warn!("{unsent} packets found no room in the send buffer and are lost to all receivers");
+            tracing::warn!(
+                "{unsent} packets are lost to all receivers: the interface could not send, or its queue was full; if it was up all the \
+                 time, send more slowly, or raise its queue length (`txqueuelen`)"
+            );
         }
     }
 }

@@ -4,8 +4,10 @@
 mod bench;
 mod command;
 mod demo;
+mod disk_full;
 mod doctor;
 mod help;
 mod inspect;
+mod simulate;
 mod transfer;
 mod usage;

@@ -8,11 +8,20 @@ use crate::command::{Running, group, headwater, records, run};
 fn folder_of_files(parent: &Path) -> PathBuf {
     let folder = parent.join("files");
     fs::create_dir_all(folder.join("nested")).unwrap();
-    let noise =
-        |bytes: u32| (0..bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>();
     fs::write(folder.join("large.bin"), noise(300_000)).unwrap();
     fs::write(folder.join("nested/small.txt"), "small").unwrap();
     folder
+}
+
+/// Bytes without a pattern that matters.
+pub fn noise(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// The last value of a counter in a log of JSON lines, which may break off.
+pub fn field(log: &str, name: &str) -> u64 {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    lines.filter_map(|line| line[name].as_u64()).next_back().unwrap_or_default()
 }
 
 /// A receiver that listens: it has said so.
@@ -153,6 +162,28 @@ fn an_interrupt_ends_both_ends_in_good_order() {
 }
 
 #[test]
+fn a_second_interrupt_ends_at_once_and_leaves_the_capture_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder_of_files(folder.path());
+    let capture = folder.path().join("sent.pcap");
+    let mut sending = headwater();
+    // So slow that closing in good order takes many seconds.
+    sending.args(["send", "--interface", "lo", "--json", "--rate", "1k", "--group", &group(), "--pcap"]);
+    let mut sending = Running::start(sending.arg(&capture).arg(&files));
+    sending.wait_for("session:progress");
+    sending.interrupt();
+    // Two signals at once count as one.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(sent.code, Some(130), "{}", sent.stderr);
+    assert!(!sent.stdout.contains("session:ended"), "it ended in good order: {}", sent.stdout);
+    let inspected = run(&["inspect", "--json", capture.to_str().unwrap()]);
+    let packets = inspected.json();
+    assert!(!packets.is_empty() && packets.iter().all(|packet| packet["error"].is_null()), "{packets:?}");
+}
+
+#[test]
 fn a_transfer_goes_on_when_nobody_reads_its_events() {
     let folder = tempfile::tempdir().unwrap();
     let files = folder_of_files(folder.path());
@@ -196,17 +227,12 @@ fn a_log_that_nobody_reads_does_not_end_a_transfer() {
 fn a_receiver_killed_twenty_times_ends_whole_and_receives_next_to_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (folder.path().join("file"), folder.path().join("out"));
-    let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
-    fs::write(&file, (0..20_000_000).map(noise).collect::<Vec<_>>()).unwrap();
+    fs::write(&file, noise(20_000_000)).unwrap();
     let group = group();
     let mut sending = headwater();
     sending.args(["send", "--interface", "lo", "--json", "--quiet", "--rate", "12M", "--group", &group]);
     let mut sending = Running::start(sending.arg(&file));
     sending.wait_for("session:started");
-    let field = |log: &str, name: &str| -> u64 {
-        let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        lines.filter_map(|line| line[name].as_u64()).next_back().unwrap_or_default()
-    };
     let (mut useful, mut resumed) = (0, Vec::new());
     for kill in 0..20_u64 {
         let mut receiving = receiver(&group, &out, &[]);
@@ -225,6 +251,6 @@ fn a_receiver_killed_twenty_times_ends_whole_and_receives_next_to_nothing_twice(
     let final_resumed = field(&last.stdout, "resumed");
     assert!(final_resumed > 1_000, "{resumed:?}, {final_resumed}");
     let twice = (useful + field(&last.stdout, "useful")).saturating_sub(20_000_000 / 1_408);
-    // At most 256 KiB for each: 187 symbols.
-    assert!(twice <= 20 * 190, "{twice} symbols were received twice");
+    // What comes in a tenth of a second, which is 107 symbols, and as much again for a machine that is busy.
+    assert!(twice <= 20 * 250, "{twice} symbols were received twice");
 }

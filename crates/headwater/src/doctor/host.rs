@@ -215,6 +215,7 @@ mod tests {
             ipv6: None,
             addresses: vec![IpAddr::from([192, 0, 2, 1])],
             up: true,
+            running: true,
             multicast: true,
             loopback: false,
         }

@@ -107,6 +107,7 @@ mod tests {
             ipv6: None,
             addresses: Vec::new(),
             up: true,
+            running: true,
             multicast: true,
             loopback: false,
         };

@@ -21,7 +21,7 @@ use tracing::warn;
 use self::gather::Gather;
 pub(crate) use self::port::Port;
 use crate::clock::{Clock, elapsed};
-use crate::net::{MembershipError, Poller, RecvBatch, SendError};
+use crate::net::{LinkChange, LinkState, MembershipError, Poller, RecvBatch, SendError};
 use crate::trace::{Direction, PacketTrace, TraceHook};
 
 /// Batches read before the machine is drained: what it wants to send does not wait for more.
@@ -31,6 +31,10 @@ const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1
 
 /// Least time between the beginnings of two turns that send.
 const QUANTUM: headwater_proto::Duration = headwater_proto::Duration::from_micros(200);
+
+/// How often the interface is looked at: while all is well, and while it is not or datagrams were refused.
+const LOOK: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
+const LOOK_TROUBLED: headwater_proto::Duration = headwater_proto::Duration::from_millis(100);
 
 /// Why a driver cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +72,9 @@ pub(crate) trait Application<M: Machine, P> {
     /// A channel was joined or left.
     fn membership(&mut self, _membership: Membership) {}
 
+    /// The interface went down, away, or came back.
+    fn link(&mut self, _change: LinkChange) {}
+
     /// After the machine was drained: when to come back at the latest, or `None` to end.
     fn observe(&mut self, machine: &M, port: &P, unsent: u64, now: Instant) -> Option<Instant>;
 }
@@ -94,8 +101,15 @@ pub(crate) fn drive<M: Machine, P: Port>(
         unsent: 0,
         error: None,
     };
+    let mut watch = Lookout { last: turn.now, unsent: 0, is_troubled: false };
     loop {
         turn.now = clock.now();
+        if watch.is_due(turn.now, turn.unsent)
+            && let Some(change) = port.look()
+        {
+            watch.is_troubled = change.state != LinkState::Up;
+            application.link(change);
+        }
         let heard = turn.receive(machine, port, &mut batch)?;
         machine.handle(turn.now, Input::Timeout);
         application.steer(machine, turn.now);
@@ -112,6 +126,25 @@ pub(crate) fn drive<M: Machine, P: Port>(
             (false, false) => deadline,
         };
         poller.wait(port.fds(), clock.to_std(deadline)).map_err(DriverError::Read)?;
+    }
+}
+
+/// When to look at the interface next. An application comes back often enough for it.
+struct Lookout {
+    last: Instant,
+    /// Datagrams that had been refused at the last look.
+    unsent: u64,
+    is_troubled: bool,
+}
+
+impl Lookout {
+    fn is_due(&mut self, now: Instant, unsent: u64) -> bool {
+        let is_troubled = self.is_troubled || unsent != self.unsent;
+        if now < self.last + if is_troubled { LOOK_TROUBLED } else { LOOK } {
+            return false;
+        }
+        (self.last, self.unsent) = (now, unsent);
+        true
     }
 }
 
@@ -181,14 +214,11 @@ impl Turn<'_> {
 
     fn flush(&mut self, port: &mut impl Port) {
         if self.error.is_none() && !self.gather.is_empty() {
-            for run in self.gather.runs() {
-                match port.send(&run) {
-                    Ok(unsent) => self.unsent += unsent,
-                    Err(error) => {
-                        self.error = Some(error.into());
-                        break;
-                    }
-                }
+            // One small allocation for all that is sent together: the list borrows the buffer.
+            let runs: Vec<_> = self.gather.runs().collect();
+            match port.send(&runs) {
+                Ok(unsent) => self.unsent += unsent,
+                Err(error) => self.error = Some(error.into()),
             }
         }
         self.gather.clear();

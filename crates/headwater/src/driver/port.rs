@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use headwater_proto::ChannelId;
 use headwater_proto::control::Membership;
 
-use crate::net::{MembershipError, ReceiverSocket, RecvBatch, Run, SendError, SenderSocket};
+use crate::net::{LinkChange, MembershipError, ReceiverSocket, RecvBatch, Run, SendError, SenderSocket};
 
 /// A socket as a driver sees it: datagrams in and out, memberships.
 pub(crate) trait Port {
@@ -26,8 +26,11 @@ pub(crate) trait Port {
     /// Address and port of this end.
     fn local(&self) -> SocketAddr;
 
-    /// Sends a run and says how many of its datagrams the kernel had no room for.
-    fn send(&mut self, run: &Run<'_>) -> Result<u64, SendError>;
+    /// Sends runs and says how many of their datagrams the kernel did not take.
+    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError>;
+
+    /// What has become of the interface, if that is another than at the last look.
+    fn look(&mut self) -> Option<LinkChange>;
 }
 
 impl Port for SenderSocket {
@@ -52,17 +55,14 @@ impl Port for SenderSocket {
         self.local_addr()
     }
 
-    fn send(&mut self, run: &Run<'_>) -> Result<u64, SendError> {
-        let datagrams = run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64;
-        let before = self.counters().datagrams;
-        match SenderSocket::send(self, std::slice::from_ref(run)) {
-            Ok(()) => Ok(0),
-            // A full queue is congestion on this machine: packets are lost, the session goes on.
-            Err(SendError::NoBuffers { .. }) => {
-                Ok(datagrams.saturating_sub(self.counters().datagrams - before))
-            }
-            Err(error) => Err(error),
-        }
+    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
+        let before = self.counters().unsent;
+        SenderSocket::send(self, runs)?;
+        Ok(self.counters().unsent - before)
+    }
+
+    fn look(&mut self) -> Option<LinkChange> {
+        SenderSocket::look(self)
     }
 }
 
@@ -78,7 +78,13 @@ impl Port for ReceiverSocket {
     fn change(&mut self, membership: Membership) -> Result<(), MembershipError> {
         match membership {
             Membership::Join(channel) => self.join(channel),
-            Membership::Leave(channel) => self.leave(channel),
+            // A channel that cannot be left is gone with its interface.
+            Membership::Leave(channel) => {
+                let left = self.leave(channel);
+                left.or_else(|error| {
+                    if matches!(error, MembershipError::Refused { .. }) { Ok(()) } else { Err(error) }
+                })
+            }
         }
     }
 
@@ -90,8 +96,12 @@ impl Port for ReceiverSocket {
         self.channels().base()
     }
 
-    fn send(&mut self, run: &Run<'_>) -> Result<u64, SendError> {
+    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
         // No receiving control has anything to say yet: its datagrams would count as unsent.
-        Ok(run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64)
+        Ok(runs.iter().map(|run| run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64).sum())
+    }
+
+    fn look(&mut self) -> Option<LinkChange> {
+        ReceiverSocket::look(self)
     }
 }

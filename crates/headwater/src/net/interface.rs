@@ -25,6 +25,8 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
     /// Whether it is up.
     pub up: bool,
+    /// Whether it has a link, as far as its driver knows.
+    pub running: bool,
     /// Whether it claims to carry multicast. Loopback interfaces do not claim it, yet they do.
     pub multicast: bool,
     /// Whether it reaches this machine only.
@@ -200,6 +202,7 @@ impl Interface {
             ipv6: None,
             addresses: Vec::new(),
             up: entry.flags.contains(InterfaceFlags::IFF_UP),
+            running: entry.flags.contains(InterfaceFlags::IFF_RUNNING),
             multicast: entry.flags.contains(InterfaceFlags::IFF_MULTICAST),
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
         })

@@ -14,6 +14,7 @@ use super::batch::{RecvBatch, datagrams};
 use super::channels::Channels;
 use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::interface::Interface;
+use super::link::{LinkChange, LinkState, LinkWatch};
 use super::sys;
 
 /// How a receiving socket is opened.
@@ -95,6 +96,7 @@ pub struct ReceiverSocket {
     channels: Channels,
     options: ReceiverOptions,
     interface: Interface,
+    link: LinkWatch,
     receive_buffer: BufferSize,
     /// At least one. Grows to what the most memberships held at once need and does not shrink.
     sockets: Vec<MemberSocket>,
@@ -139,6 +141,7 @@ impl ReceiverSocket {
             channels: *channels,
             options: options.clone(),
             interface,
+            link: LinkWatch::new(None),
             receive_buffer,
             sockets: vec![socket],
             memberships: vec![None; usize::from(channels.count())],
@@ -191,6 +194,20 @@ impl ReceiverSocket {
             (IpAddr::V6(group), None) => socket.leave_multicast_v6(&group, self.interface.index),
         };
         result.map_err(|source| self.refused("leave", group, source))
+    }
+
+    /// Looks whether the interface is still there, and joins again what was joined on one that came back. Tells of a
+    /// change. A list of the interfaces from the kernel: for once a second, not for each packet.
+    pub fn look(&mut self) -> Option<LinkChange> {
+        let look = self.link.look(&self.interface)?;
+        let mut state = look.state;
+        if let Some(renewed) = look.renewed
+            && !self.join_again(renewed)
+        {
+            // It went away again: the next look will tell.
+            state = LinkState::Gone;
+        }
+        self.link.settle(&self.interface, state)
     }
 
     /// Whether a channel is joined.
@@ -280,6 +297,27 @@ impl ReceiverSocket {
         self.sockets.push(socket);
         debug!(%group, sockets = self.sockets.len(), "opened another socket: those there were can join no more groups");
         Ok(())
+    }
+
+    /// Moves all memberships to another interface; false when it takes one of them no more.
+    fn join_again(&mut self, interface: Interface) -> bool {
+        let channels = 0..self.channels.count();
+        let joined: Vec<_> = channels.map(ChannelId).filter(|channel| self.is_joined(*channel)).collect();
+        for channel in &joined {
+            // Fails where the kernel has dropped the membership with its interface.
+            let _dropped = self.leave(*channel);
+        }
+        self.interface = interface;
+        let mut all = true;
+        for channel in joined {
+            if let Err(error) = self.join(channel) {
+                debug!(%error, "cannot join again");
+                // Counts as joined, so that the next look tries again.
+                self.memberships[usize::from(channel.0)] = Some(0);
+                all = false;
+            }
+        }
+        all
     }
 
     fn refused(&self, attempt: &'static str, group: IpAddr, source: io::Error) -> MembershipError {

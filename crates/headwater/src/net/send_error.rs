@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -48,19 +49,21 @@ pub enum SendError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The kernel has no room for it now (`ENOBUFS`, `ENOMEM`). Sending on, more slowly, is right.
-    #[error("the queue of {interface} is full; send more slowly, or raise its queue length (`txqueuelen`)")]
-    NoBuffers {
-        /// The interface.
-        interface: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
     /// The send buffer stayed full for a second.
     #[error("{interface} has not sent anything for a second; is its link up?")]
     Stalled {
         /// The interface.
         interface: String,
+    },
+    /// Nothing could be sent for as long as an outage may last.
+    #[error("nothing could be sent for {longest:?}; {}", .advice.as_deref().unwrap_or("then this machine still refused"))]
+    Outage {
+        /// How long it was tried.
+        longest: Duration,
+        /// What is wrong with the interface, and what to do, if that is known.
+        advice: Option<String>,
+        /// The last refusal.
+        source: Box<SendError>,
     },
     /// Anything else.
     #[error("cannot send to {destination}")]
@@ -73,6 +76,11 @@ pub enum SendError {
 }
 
 impl SendError {
+    /// Whether it may pass by itself: the interface is gone, down, or without address or route.
+    pub(super) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::InterfaceDown { .. })
+    }
+
     /// What the kernel's refusal of a datagram of so many bytes means.
     pub(super) fn new(destination: SocketAddr, bytes: usize, on: &Interface, source: io::Error) -> Self {
         let interface = on.name.clone();
@@ -86,10 +94,14 @@ impl SendError {
             }
             Some(Errno::PERM | Errno::ACCESS) => Self::Forbidden { destination, source },
             Some(Errno::MSGSIZE) => Self::TooLarge { bytes, interface, source },
-            Some(Errno::NOBUFS | Errno::NOMEM) => Self::NoBuffers { interface, source },
             _ => Self::Other { destination, source },
         }
     }
+}
+
+/// The kernel has no room for a datagram now: the interface's queue is full, or memory is short.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }
 
 /// What Linux answers when the route, the device or the length does not go with segmentation offload.
@@ -125,6 +137,7 @@ mod tests {
             ipv6: None,
             addresses: Vec::new(),
             up: true,
+            running: true,
             multicast: true,
             loopback: false,
         };
@@ -137,7 +150,7 @@ mod tests {
         assert!(error(Errno::NETUNREACH).to_string().contains("ip route add 224.0.0.0/4 dev eth7"));
         assert!(matches!(error(Errno::NETDOWN), SendError::InterfaceDown { .. }));
         assert!(matches!(error(Errno::PERM), SendError::Forbidden { .. }));
-        assert!(matches!(error(Errno::NOBUFS), SendError::NoBuffers { .. }));
+        assert!(is_shortage(&Errno::NOBUFS.into()) && !is_shortage(&Errno::NETDOWN.into()));
         assert!(matches!(error(Errno::MSGSIZE), SendError::TooLarge { bytes: 1500, .. }));
         assert!(matches!(error(Errno::BADF), SendError::Other { .. }));
     }

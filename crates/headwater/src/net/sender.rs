@@ -1,62 +1,35 @@
 //! The sending socket: sends runs of datagrams to groups, and reads what receivers send back.
 
-use std::io::{self, IoSlice};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use headwater_proto::Ecn;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use socket2::{MsgHdr, SockAddr};
 use tracing::debug;
 
 use super::batch::RecvBatch;
 use super::channels::Channels;
 use super::control::Control;
-use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
+use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::interface::Interface;
-use super::send_error::{SendError, is_segmentation_refusal};
+use super::link::{LinkChange, LinkState, LinkWatch};
+use super::outage::Outage;
+use super::pieces::{Piece, Pieces};
+use super::send_error::{SendError, is_segmentation_refusal, is_shortage};
+use super::sender_options::{SenderOptions, set_options, traffic_class};
+use super::sys::{Outgoing, send_messages};
 
-/// Largest UDP payload of an IPv4 packet, in bytes, and so the most that one call can send. IPv6 would take 20 more.
-const PAYLOAD_BYTES_MAX: usize = 65_507;
 /// A differentiated services code point has 6 bits (RFC 2474).
 const DSCP_MAX: u8 = 63;
 /// How long a full send buffer may stay as full as it is before sending fails.
 const STALL_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// How a sending socket is opened.
-#[derive(Clone, Debug)]
-pub struct SenderOptions {
-    /// Where to send. Default: where the kernel's route to the group leads.
-    pub interface: Option<Interface>,
-    /// Port to send from. Default: 0, any free one.
-    pub port: u16,
-    /// Routers that a multicast packet may pass, plus 1. Default: 1, so that nothing leaves the link unasked.
-    pub ttl: u8,
-    /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
-    pub dscp: u8,
-    /// Whether receivers on this machine hear it. Default: yes.
-    pub loopback: bool,
-    /// Send buffer in bytes. Default: 256 KiB. A larger one only makes packets wait in this machine.
-    pub send_buffer_bytes: usize,
-    /// Whether datagrams carry the ECN field asked for. Default: yes. If not, all are sent as not ECN-capable, for
-    /// networks that drop the others.
-    pub ecn: bool,
-}
-
-impl Default for SenderOptions {
-    fn default() -> Self {
-        Self {
-            interface: None,
-            port: 0,
-            ttl: 1,
-            dscp: 0,
-            loopback: true,
-            send_buffer_bytes: 256 << 10,
-            ecn: true,
-        }
-    }
-}
+/// How often a call that failed is made again, in case that it told of something else.
+const REPORTS_MAX: u32 = 3;
 
 /// Datagrams for one destination, written one after the other: all of `segment_bytes` but the last, which may be
 /// shorter.
@@ -79,8 +52,12 @@ pub struct SenderCounters {
     pub datagrams: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Calls to the kernel that sent them: fewer than datagrams where segmentation offload is used.
+    /// Calls to the kernel that sent them (`sendmmsg`): each takes up to 32 messages of a datagram, or of a run of them
+    /// where segmentation offload is used.
     pub calls: u64,
+    /// Datagrams that the kernel dropped before they left, for want of memory or of room in the interface's queue
+    /// (`ENOBUFS`, `ENOMEM`), or while the interface could not send: lost to all receivers.
+    pub unsent: u64,
     /// Times that sending waited for room in the send buffer.
     pub waits: u64,
 }
@@ -93,12 +70,17 @@ pub struct SenderSocket {
     interface: Interface,
     local_addr: SocketAddr,
     send_buffer: BufferSize,
-    dscp: u8,
-    ecn: bool,
+    options: SenderOptions,
+    link: LinkWatch,
+    outage: Outage,
     /// Whether the caller wants segmentation offload.
     segmentation_wanted: bool,
     /// Most segments per call that the kernel has not refused; 1 once it has.
     segments_max: usize,
+    /// Set when sending is to end.
+    stop: Arc<AtomicBool>,
+    /// It was set, and there was no room for a while: nothing is waited for any more.
+    given_up: bool,
     counters: SenderCounters,
 }
 
@@ -120,11 +102,7 @@ impl SenderSocket {
         // Receivers on this machine hold the groups' port, too.
         let shared = options.port == channels.port();
         let endpoint = Endpoint::open(interface.bind_address(ipv4, options.port)?, shared)?;
-        if ipv4 {
-            set_options_v4(&endpoint, &interface, options)?;
-        } else {
-            set_options_v6(&endpoint, &interface, options)?;
-        }
+        set_options(&endpoint, ipv4, &interface, options)?;
         let send_buffer = endpoint.set_send_buffer(options.send_buffer_bytes)?;
         let local_addr = endpoint.local_addr()?;
         let segments_max = endpoint.segments_max();
@@ -138,20 +116,58 @@ impl SenderSocket {
             interface,
             local_addr,
             send_buffer,
-            dscp: options.dscp,
-            ecn: options.ecn,
+            options: options.clone(),
+            link: LinkWatch::new(Some(local_addr.ip())),
+            outage: Outage::new(options.outage_max),
             segmentation_wanted: true,
             segments_max,
+            stop: Arc::default(),
+            given_up: false,
             counters: SenderCounters::default(),
         })
     }
 
-    /// Sends runs in order. When the send buffer is full, waits for room, for a second at most.
+    /// Sends runs in order. When the send buffer is full, waits for room, for a second at most. What finds no room in the
+    /// interface's queue is counted as unsent, and the rest is sent; so is what comes while the interface cannot send, for
+    /// [`SenderOptions::outage_max`].
     ///
     /// # Errors
     /// The first refusal; the counters tell what was sent before. An empty run sends nothing.
     pub fn send(&mut self, runs: &[Run<'_>]) -> Result<(), SendError> {
-        runs.iter().try_for_each(|run| self.send_run(run))
+        let mut pieces = Pieces::new(runs, self.segments_per_message());
+        while let Some(first) = pieces.clone().next() {
+            match self.transmit(pieces) {
+                Ok(sent) => pieces.by_ref().take(sent).for_each(|piece| self.count(&piece)),
+                Err(error) if first.datagrams() > 1 && is_segmentation_refusal(&error) => {
+                    self.send_singly(&first, &error)?;
+                    pieces.next();
+                    pieces = pieces.with_segments_max(self.segments_per_message());
+                }
+                Err(error) => {
+                    self.give_up(&first, error)?;
+                    pieces.next();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether the interface is still there, and sends on one that came back. Tells of a change. A list of the
+    /// interfaces from the kernel: for once a second, not for each packet.
+    pub fn look(&mut self) -> Option<LinkChange> {
+        let look = self.link.look(&self.interface)?;
+        let mut state = look.state;
+        if let Some(renewed) = look.renewed {
+            self.interface = renewed;
+            if let Err(error) =
+                set_options(&self.endpoint, self.channels.is_ipv4(), &self.interface, &self.options)
+            {
+                debug!(%error, "cannot send on the interface that came back");
+                // It went away again: the next look will tell.
+                state = LinkState::Gone;
+            }
+        }
+        self.link.settle(&self.interface, state)
     }
 
     /// Replaces what is in `batch` by what receivers have sent to this socket, and says how many datagrams. Never
@@ -161,6 +177,8 @@ impl SenderSocket {
     /// What the kernel says.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
+        // What is told by ICMP would wake every wait until it is taken.
+        super::sys::discard_reports(self.endpoint.as_fd());
         let channels = self.channels;
         batch.read(&self.endpoint, |meta| Some(meta.dst_ip.and_then(|group| channels.channel_of(group))))?;
         Ok(batch.len())
@@ -170,6 +188,12 @@ impl SenderSocket {
     /// of the cost but lets the run out as one burst. Allowed at first.
     pub fn set_segmentation(&mut self, wanted: bool) {
         self.segmentation_wanted = wanted;
+    }
+
+    /// Once `stop` is set, a send buffer that has no room for a second is not waited for any more: what does not fit counts
+    /// as unsent. Without it a slow link holds up sending for as long as it takes to empty.
+    pub fn set_stop(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
     }
 
     /// Whether runs are sent with segmentation offload: it is allowed, and the kernel has not refused it.
@@ -202,82 +226,87 @@ impl SenderSocket {
         self.counters
     }
 
-    fn send_run(&mut self, run: &Run<'_>) -> Result<(), SendError> {
-        let segment_bytes = match run.segment_bytes {
-            0 => run.contents.len(),
-            bytes => bytes.min(run.contents.len()),
-        };
-        if segment_bytes == 0 {
-            return Ok(());
-        }
-        let mut rest = run.contents;
-        while !rest.is_empty() {
-            let at_once = segment_bytes * self.segments_per_call(segment_bytes);
-            let (piece, after) = rest.split_at(at_once.min(rest.len()));
-            self.send_piece(run, piece, segment_bytes)?;
-            rest = after;
-        }
-        Ok(())
+    fn segments_per_message(&self) -> usize {
+        if self.segmentation() { self.segments_max } else { 1 }
     }
 
-    fn segments_per_call(&self, segment_bytes: usize) -> usize {
-        if self.segmentation() { (PAYLOAD_BYTES_MAX / segment_bytes).clamp(1, self.segments_max) } else { 1 }
-    }
-
-    /// Sends what fits one call. When the kernel will not segment it, sends the datagrams one by one; if that works,
-    /// it was the segmentation that it refused, and it is not asked again.
-    fn send_piece(&mut self, run: &Run<'_>, piece: &[u8], segment_bytes: usize) -> Result<(), SendError> {
-        let refusal = match self.transmit(run, piece, segment_bytes) {
-            Err(error) if piece.len() > segment_bytes && is_segmentation_refusal(&error) => error,
-            result => {
-                return result.map_err(|error| self.explain(run, segment_bytes.min(piece.len()), error));
+    /// Sends the datagrams of a piece one by one, as the kernel would not segment it. If that works, it was the
+    /// segmentation that it refused, and it is not asked again.
+    fn send_singly(&mut self, piece: &Piece<'_>, refusal: &io::Error) -> Result<(), SendError> {
+        for run in piece.singly() {
+            for datagram in Pieces::new(&[run], 1) {
+                match self.transmit(Pieces::new(&[run], 1)) {
+                    Ok(_) => self.count(&datagram),
+                    Err(error) => self.give_up(&datagram, error)?,
+                }
             }
-        };
-        for datagram in piece.chunks(segment_bytes) {
-            self.transmit(run, datagram, segment_bytes)
-                .map_err(|error| self.explain(run, datagram.len(), error))?;
         }
         debug!(%refusal, interface = %self.interface.name, "the kernel does not segment here: sending datagrams singly");
         self.segments_max = 1;
         Ok(())
     }
 
-    /// One `sendmsg`, repeated while the send buffer is full.
-    fn transmit(&mut self, run: &Run<'_>, contents: &[u8], segment_bytes: usize) -> io::Result<()> {
-        let control = self.control(run, contents.len(), segment_bytes);
-        let destination = SockAddr::from(run.destination);
-        let buffers = [IoSlice::new(contents)];
-        let message =
-            MsgHdr::new().with_addr(&destination).with_buffers(&buffers).with_control(control.as_bytes());
-        loop {
-            match self.endpoint.socket.sendmsg(&message, 0) {
-                Ok(_) => break,
+    /// One `sendmmsg` of the first pieces, repeated while the send buffer is full. Says how many were sent, one at least.
+    fn transmit(&mut self, mut pieces: Pieces<'_>) -> io::Result<usize> {
+        let messages = std::array::from_fn(|_| {
+            let piece = pieces.next()?;
+            Some(Outgoing::new(piece.destination, piece.contents, self.control(&piece)))
+        });
+        let mut reports = 0;
+        let sent = loop {
+            match send_messages(self.endpoint.as_fd(), &messages) {
+                Ok(sent) => break sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room()?,
-                Err(error) => return Err(error),
+                // It may speak of an earlier datagram, by ICMP; that is told once.
+                Err(error) if reports == REPORTS_MAX || is_shortage(&error) => return Err(error),
+                Err(_) => reports += 1,
             }
-        }
+        };
         self.counters.calls += 1;
-        self.counters.datagrams += contents.len().div_ceil(segment_bytes) as u64;
-        self.counters.bytes += contents.len() as u64;
+        self.outage.ended(&self.interface.name);
+        Ok(sent)
+    }
+
+    fn count(&mut self, piece: &Piece<'_>) {
+        self.counters.datagrams += piece.datagrams();
+        self.counters.bytes += piece.contents.len() as u64;
+    }
+
+    /// A full queue is congestion on this machine: packets are lost, sending goes on. So it does while an interface that
+    /// has sent before may come back. Anything else ends it.
+    fn give_up(&mut self, piece: &Piece<'_>, error: io::Error) -> Result<(), SendError> {
+        if !self.given_up && !is_shortage(&error) {
+            let bytes = piece.segment_bytes.min(piece.contents.len());
+            let refusal = SendError::new(piece.destination, bytes, &self.interface, error);
+            if self.counters.datagrams == 0 {
+                return Err(refusal);
+            }
+            self.outage.refused(refusal, &self.interface.name, self.link.state())?;
+        }
+        self.counters.unsent += piece.datagrams();
         Ok(())
     }
 
-    fn control(&self, run: &Run<'_>, bytes: usize, segment_bytes: usize) -> Control {
+    fn control(&self, piece: &Piece<'_>) -> Control {
         let mut control = Control::new();
-        let ecn = if self.ecn { run.ecn } else { Ecn::NotCapable };
+        let ecn = if self.options.ecn { piece.ecn } else { Ecn::NotCapable };
         // Otherwise the socket's own traffic class is right: the code point with an empty ECN field.
         if ecn != Ecn::NotCapable {
-            control.traffic_class(run.destination.is_ipv4(), traffic_class(self.dscp, ecn));
+            control.traffic_class(piece.destination.is_ipv4(), traffic_class(self.options.dscp, ecn));
         }
-        if bytes > segment_bytes {
-            let segment_bytes = u16::try_from(segment_bytes).expect("a piece of several fits one payload");
+        if piece.datagrams() > 1 {
+            let segment_bytes =
+                u16::try_from(piece.segment_bytes).expect("a piece of several fits one payload");
             control.segment_bytes(segment_bytes);
         }
         control
     }
 
     fn wait_for_room(&mut self) -> io::Result<()> {
+        if self.given_up {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         self.counters.waits += 1;
         let mut waiting = super::sys::unsent_bytes(self.endpoint.as_fd())?;
         loop {
@@ -289,15 +318,12 @@ impl SenderSocket {
             }
             // The kernel tells of room when half of the buffer is free: on a slow link that takes seconds.
             let left = super::sys::unsent_bytes(self.endpoint.as_fd())?;
-            if left >= waiting {
+            self.given_up = self.stop.load(Ordering::Acquire);
+            if left >= waiting || self.given_up {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             waiting = left;
         }
-    }
-
-    fn explain(&self, run: &Run<'_>, bytes: usize, source: io::Error) -> SendError {
-        SendError::new(run.destination, bytes, &self.interface, source)
     }
 }
 
@@ -305,45 +331,4 @@ impl AsFd for SenderSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.endpoint.as_fd()
     }
-}
-
-fn set_options_v4(
-    endpoint: &Endpoint,
-    interface: &Interface,
-    options: &SenderOptions,
-) -> Result<(), OpenError> {
-    let socket = &endpoint.socket;
-    let address = interface.ipv4.unwrap_or(Ipv4Addr::UNSPECIFIED);
-    trying(
-        "set IP_MULTICAST_IF",
-        rustix::net::sockopt::set_ip_multicast_if_with_ifindex(
-            socket,
-            &Ipv4Addr::UNSPECIFIED,
-            &address,
-            interface.index,
-        )
-        .map_err(io::Error::from),
-    )?;
-    trying("set IP_MULTICAST_TTL", socket.set_multicast_ttl_v4(u32::from(options.ttl)))?;
-    trying("set IP_MULTICAST_LOOP", socket.set_multicast_loop_v4(options.loopback))?;
-    let octet = traffic_class(options.dscp, Ecn::NotCapable);
-    trying("set IP_TOS", socket.set_tos_v4(u32::from(octet)))
-}
-
-fn set_options_v6(
-    endpoint: &Endpoint,
-    interface: &Interface,
-    options: &SenderOptions,
-) -> Result<(), OpenError> {
-    let socket = &endpoint.socket;
-    trying("set IPV6_MULTICAST_IF", socket.set_multicast_if_v6(interface.index))?;
-    trying("set IPV6_MULTICAST_HOPS", socket.set_multicast_hops_v6(u32::from(options.ttl)))?;
-    trying("set IPV6_MULTICAST_LOOP", socket.set_multicast_loop_v6(options.loopback))?;
-    let octet = traffic_class(options.dscp, Ecn::NotCapable);
-    trying("set IPV6_TCLASS", socket.set_tclass_v6(u32::from(octet)))
-}
-
-/// The octet that IPv4 calls type of service and IPv6 traffic class (RFC 2474, RFC 3168).
-const fn traffic_class(dscp: u8, ecn: Ecn) -> u8 {
-    (dscp << 2) | ecn as u8
 }

@@ -65,7 +65,8 @@ impl ReceiveSession {
         }
     }
 
-    /// Receives until every file is in place, the sender closes the session, the timeout is over, or it is stopped.
+    /// Receives until every file is in place, the sender closes the session, the timeout is over, or it is stopped. A
+    /// session that falls silent makes way for another one on the group, if that is one that would have been taken.
     ///
     /// Whatever the end, nothing partial has its final name. What came of files that are not whole stays in a working
     /// folder, and the next session that receives the same files into the same folder goes on from there.
@@ -73,32 +74,37 @@ impl ReceiveSession {
     /// # Errors
     /// When the network fails.
     pub fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
-        let store = match self.store.take() {
-            Some(store) => store,
-            None => DiskStore::open(&self.options.out, self.poller.waker())?,
-        };
         observer(ReceiveUpdate::Started(self.started()));
         // The one place where a receiver's control is made.
-        self.receive(fixed::Receiver::new(), store, observer)
+        self.receive(fixed::Receiver::new, observer)
     }
 
+    /// One machine after another, while sessions replace each other.
     fn receive<C: ReceiverControl>(
         &mut self,
-        control: C,
-        store: DiskStore,
+        control: impl Fn() -> C,
         observer: &mut dyn FnMut(ReceiveUpdate),
     ) -> Result<ReceiveSummary, ReceiveError> {
         let config = ReceiverConfig::default().with_tsi(self.options.tsi).with_source(self.options.source);
         let clock = Clock::start();
-        let mut machine = Receiver::new(config, control, store, clock.now());
         let mut watch = Watch::new(self.stop.clone(), observer, self.options.timeout, clock.now());
-        let loss = self.options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
-        let hooks = Hooks { trace: self.options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
-        let driven = drive(&mut machine, &mut self.socket, &mut self.poller, clock, hooks, &mut watch);
-        let summary = watch.summary(&machine, &self.socket, clock.now());
-        self.leave();
-        driven.map_err(|source| ReceiveError::Network { group: self.options.group.ip(), source })?;
-        Ok(summary)
+        loop {
+            let store = match self.store.take() {
+                Some(store) => store,
+                None => DiskStore::open(&self.options.out, self.poller.waker())?,
+            };
+            let mut machine = Receiver::new(config, control(), store, clock.now());
+            let loss = self.options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
+            let hooks = Hooks { trace: self.options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
+            let driven = drive(&mut machine, &mut self.socket, &mut self.poller, clock, hooks, &mut watch);
+            if driven.is_ok() && watch.begins_anew(clock.now()) {
+                continue;
+            }
+            let summary = watch.summary(&machine, &self.socket, clock.now());
+            self.leave();
+            driven.map_err(|source| ReceiveError::Network { group: self.options.group.ip(), source })?;
+            return Ok(summary);
+        }
     }
 
     /// Gives up what is still joined after a session that did not come to its own end.

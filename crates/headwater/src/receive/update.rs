@@ -8,7 +8,7 @@ use headwater_proto::ChannelId;
 use headwater_proto::control::Reception;
 use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError};
 
-use crate::net::BufferSize;
+use crate::net::{BufferSize, LinkChange};
 
 /// What a receiving session tells its observer, in order. Files are numbered from 0 as they are announced.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +20,27 @@ pub enum ReceiveUpdate {
     Joined(ChannelId),
     /// A channel was left.
     Left(ChannelId),
+    /// The interface went down or away, or came back: its channels are then joined again.
+    LinkChanged(LinkChange),
     /// The first packet of the session came.
     SessionFound {
         /// Transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+    /// Somebody else sends on the group; it is not received. Told once of each of the first few.
+    OtherSession {
+        /// Its transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+    /// The session has been silent for [`SILENCE`](headwater_proto::delivery::SILENCE) while another one that would have
+    /// been taken is being sent, mostly by the same sender, started again: it is received from here on. Files are
+    /// numbered, and everything is counted, from 0 again; what has come of files that both carry is kept.
+    SessionReplaced {
+        /// Transport session identifier of the one that replaces it.
         tsi: u64,
         /// Who sends it.
         source: SocketAddr,

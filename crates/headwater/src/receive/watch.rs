@@ -12,7 +12,7 @@ use super::update::{
 };
 use crate::clock::elapsed;
 use crate::driver::Application;
-use crate::net::ReceiverSocket;
+use crate::net::{LinkChange, ReceiverSocket};
 use crate::progress::Progress;
 use crate::stop::StopHandle;
 use crate::store::DiskStore;
@@ -38,6 +38,8 @@ pub(super) struct Watch<'a> {
 enum End {
     Completed,
     Closed,
+    /// Another session has come in its place.
+    Superseded,
     StoreFailed(StoreError),
     TimedOut,
     Stopped,
@@ -65,6 +67,20 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Whether another session is to be received now; if so, begins anew for it.
+    pub(super) fn begins_anew(&mut self, now: Instant) -> bool {
+        if !matches!(self.end, Some(End::Superseded)) {
+            return false;
+        }
+        self.progress = Progress::new(now);
+        self.end = None;
+        self.session_found = false;
+        self.announced.clear();
+        self.mismatch = false;
+        (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
+        true
+    }
+
     /// The session in numbers, and how it ended.
     pub(super) fn summary<C: ReceiverControl>(
         mut self,
@@ -87,7 +103,7 @@ impl<'a> Watch<'a> {
     fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
         match (&self.end, out_of_space) {
             (Some(End::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(End::Stopped) | None, _) => ReceiveOutcome::Interrupted,
+            (Some(End::Stopped | End::Superseded) | None, _) => ReceiveOutcome::Interrupted,
             _ if self.mismatch => ReceiveOutcome::VerificationFailed,
             (_, Some(error)) => ReceiveOutcome::StoreFailed(error.clone()),
             (Some(End::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
@@ -148,6 +164,11 @@ impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for
                 self.session_found = true;
                 ReceiveUpdate::SessionFound { tsi, source }
             }
+            ReceiverEvent::OtherSession { tsi, source } => ReceiveUpdate::OtherSession { tsi, source },
+            ReceiverEvent::Superseded { tsi, source } => {
+                self.end = Some(End::Superseded);
+                ReceiveUpdate::SessionReplaced { tsi, source }
+            }
             ReceiverEvent::FileAnnounced { file, path, bytes } => {
                 self.announced.insert(file.0, (path.clone(), bytes));
                 ReceiveUpdate::FileAnnounced { file: file.0, path, bytes }
@@ -188,6 +209,10 @@ impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for
             Membership::Join(channel) => ReceiveUpdate::Joined(channel),
             Membership::Leave(channel) => ReceiveUpdate::Left(channel),
         });
+    }
+
+    fn link(&mut self, change: LinkChange) {
+        (self.observer)(ReceiveUpdate::LinkChanged(change));
     }
 
     fn observe(

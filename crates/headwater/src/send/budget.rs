@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use headwater_fec::Scheme;
+use headwater_fec::{Order, Scheme};
 use headwater_proto::Size;
 use headwater_proto::delivery::{PlannedObject, SessionPlan};
 
@@ -31,7 +31,7 @@ pub enum RepairPlace {
         /// What the encoders take.
         bytes: u64,
     },
-    /// In a file without a name: as many as source symbols, sent in turns with them.
+    /// In a file without a name: as many as source symbols, in window order 31 % of that, sent in turns with them.
     Disk {
         /// Length of the file.
         bytes: u64,
@@ -57,8 +57,9 @@ impl Budget {
     /// [`SendError::Memory`] when no block can be encoded within the bound, and what [`check_space`] says.
     pub(super) fn new(plan: &SessionPlan, options: &SendOptions, workers: usize) -> Result<Self, SendError> {
         let is_single = matches!(options.end, SendEnd::Passes(0 | 1));
-        // A single pass sends each source symbol once and nothing else.
-        if options.scheme == Scheme::NoCode || is_single || plan.symbols() == 0 {
+        // A single pass in spread order sends each source symbol once and nothing else.
+        let has_repair = plan.order() == Order::Window || !is_single;
+        if options.scheme == Scheme::NoCode || !has_repair || plan.symbols() == 0 {
             return Ok(Self { place: RepairPlace::Nowhere, threads: 0, gather: 0 });
         }
         let needs = Needs::of(plan, options.scheme);
@@ -68,25 +69,27 @@ impl Budget {
         }
         let (threads, gather) = needs.on_disk(limit, workers as u64)?;
         let folder = options.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
-        let bytes = store_layout(plan.objects(), 1).bytes();
+        let bytes = store_layout(plan, 1).bytes();
         check_space(&folder, bytes)?;
         Ok(Self { place: RepairPlace::Disk { bytes, folder }, threads, gather })
     }
 }
 
-/// The store of a session's repair symbols, as many as source symbols where the code has them (n = 2k).
-pub(super) fn store_layout(objects: &[PlannedObject], gather: usize) -> Layout {
+/// The store of a session's repair symbols: as many as source symbols where the code has them (n = 2k), in window order
+/// those of the passes that differ (n = 1.31 k).
+pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
+    let objects = plan.objects();
     let blocks = |object: &PlannedObject| {
         let (partition, codec) = (object.partition, object.codec.clone());
         (0..partition.blocks()).map(move |sbn| {
             let symbols = partition.block(sbn).expect("below the number of blocks").symbols;
-            let repairs = codec.encoding_symbols(symbols).saturating_sub(symbols).min(symbols);
-            StoredBlock { symbols, repairs }
+            let repairs_max = codec.encoding_symbols(symbols).saturating_sub(symbols);
+            StoredBlock { symbols, repairs_max }
         })
     };
     let blocks: Vec<StoredBlock> = objects.iter().flat_map(blocks).collect();
     let symbol_size = objects.first().map_or(0, |object| object.partition.symbol_size());
-    Layout::new(&blocks, symbol_size, gather)
+    Layout::new(&blocks, symbol_size, gather, plan.order())
 }
 
 /// What coding takes, in bytes.
@@ -148,7 +151,6 @@ impl Needs {
 
 #[cfg(test)]
 mod tests {
-    use headwater_fec::Order;
     use headwater_proto::delivery::{FileToSend, PlanConfig, RelativePath};
 
     use super::*;
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_store_has_as_many_repair_symbols_as_the_code_gives_up_to_n_of_2k() {
-        let bytes = |scheme| store_layout(plan(1_408 * 20_000, scheme).objects(), 1).bytes() / 1_408;
+        let bytes = |scheme| store_layout(&plan(1_408 * 20_000, scheme), 1).bytes() / 1_408;
         assert_eq!([Scheme::RaptorQ, Scheme::ReedSolomon, Scheme::NoCode].map(bytes), [20_000, 20_000, 0]);
     }
 }

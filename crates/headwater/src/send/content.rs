@@ -80,25 +80,24 @@ impl Content {
         self.check(place.file, &file)
     }
 
-    /// Reads a source symbol; past the end of the object it is zeros. With `check`, makes sure that the file is still
-    /// what was prepared; without, only that it is long enough.
-    pub(super) fn read_symbol(
+    /// Reads source symbols of a block from `esi` on, as many as `room` holds, and makes sure that the file is still what
+    /// was prepared. Past the end of the object they are zeros.
+    pub(super) fn read_symbols(
         &self,
         object: usize,
         sbn: u32,
         esi: u32,
-        symbol: &mut [u8],
-        check: bool,
+        room: &mut [u8],
     ) -> Result<(), SourceError> {
         let place = &self.objects[object];
         let block = place.block(sbn);
-        let start = u64::from(esi) * symbol.len() as u64;
-        let length = usize::try_from(block.bytes - start).map_or(symbol.len(), |rest| rest.min(symbol.len()));
-        let (content, padding) = symbol.split_at_mut(length);
+        let start = u64::from(esi) * u64::from(place.partition.symbol_size());
+        let length = usize::try_from(block.bytes - start).map_or(room.len(), |rest| rest.min(room.len()));
+        let (content, padding) = room.split_at_mut(length);
         let file = self.file(place.file)?;
         self.read(place.file, &file, content, place.offset + block.offset + start)?;
         padding.fill(0);
-        if check { self.check(place.file, &file) } else { Ok(()) }
+        self.check(place.file, &file)
     }
 
     /// What to say of a file whose bytes are not those that were announced.

@@ -1,5 +1,6 @@
 //! Why a session cannot be sent.
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use headwater_proto::Size;
 use headwater_proto::delivery::{FdtTooLarge, NameError, PlanError, RelativePath, SourceError};
 
+use super::files::Skipped;
 use crate::driver::DriverError;
 use crate::net::{ChannelsError, InterfaceError, OpenError};
 
@@ -14,8 +16,11 @@ use crate::net::{ChannelsError, InterfaceError, OpenError};
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// The selection holds no regular file.
-    #[error("there is nothing to send: no regular file is among the paths given")]
-    Empty,
+    #[error("there is nothing to send: no regular file is among the paths given{}", Reasons(.skipped))]
+    Empty {
+        /// What there is instead.
+        skipped: Vec<Skipped>,
+    },
     /// A file or folder could not be read.
     #[error("cannot read '{}'", path.display())]
     Read {
@@ -56,6 +61,20 @@ pub enum PrepareError {
         /// A file below it.
         below: RelativePath,
     },
+}
+
+/// `; '/dev/null' is a device` for each of the first few.
+struct Reasons<'a>(&'a [Skipped]);
+
+impl fmt::Display for Reasons<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 3;
+        for skipped in self.0.iter().take(SHOWN_MAX) {
+            write!(f, "; '{}' is {}", skipped.path.display(), skipped.kind)?;
+        }
+        let more = self.0.len().saturating_sub(SHOWN_MAX);
+        if more > 0 { write!(f, "; and {more} more") } else { Ok(()) }
+    }
 }
 
 /// Why a session cannot be sent, or not to its end.

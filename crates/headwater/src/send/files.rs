@@ -92,7 +92,7 @@ impl Stamp {
 ///
 /// # Errors
 /// [`PrepareError`] when something cannot be read, receivers would refuse a name, two files would have the same one, or
-/// there is no file at all.
+/// there is no file at all. The same file under the same name is sent once, however its path is spelled.
 pub fn prepare<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<FileSet, PrepareError> {
     let mut walk = Walk::default();
     for path in paths {
@@ -100,7 +100,7 @@ pub fn prepare<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Fil
     }
     let set = FileSet { files: walk.files.into_values().collect(), skipped: walk.skipped };
     if set.files.is_empty() {
-        return Err(PrepareError::Empty);
+        return Err(PrepareError::Empty { skipped: set.skipped });
     }
     refuse_files_as_folders(&set.files)?;
     Ok(set)
@@ -157,8 +157,10 @@ impl Walk {
             mode: metadata.mode() & 0o777,
             stamp: Stamp::of(metadata),
         };
+        let identity = |stamp: Stamp| (stamp.device, stamp.inode);
+        let own = identity(file.stamp);
         match self.files.insert(name.clone(), file) {
-            Some(other) if other.path != path => {
+            Some(other) if identity(other.stamp) != own => {
                 Err(PrepareError::SameName { name, first: other.path, second: path.to_owned() })
             }
             _ => Ok(()),
@@ -276,14 +278,15 @@ mod tests {
         let folder = folder(&["one/x", "two/x", "three/x/y", "empty/d/x"]);
         let at = |name: &str| folder.path().join(name);
         fs::remove_file(at("empty/d/x")).unwrap();
-        assert!(matches!(prepare([at("empty")]), Err(PrepareError::Empty)));
+        assert!(matches!(prepare([at("empty")]), Err(PrepareError::Empty { .. })));
+        let nothing = prepare([Path::new("/dev/null")]).unwrap_err().to_string();
+        assert!(nothing.contains("'/dev/null' is a device"), "{nothing}");
         assert!(matches!(prepare([at("nothing")]), Err(PrepareError::Read { .. })));
         assert!(matches!(prepare([at("one/x"), at("two/x")]), Err(PrepareError::SameName { .. })));
         assert!(matches!(prepare([at("one/x"), at("three/x")]), Err(PrepareError::FileAndFolder { .. })));
-        assert_eq!(
-            names(&prepare([at("one/x"), at("one/x")]).unwrap()),
-            ["x"],
-            "the same file is no conflict"
-        );
+        for spelling in ["one/x", "two/../one/x", "one/./x"] {
+            let set = prepare([at("one/x"), at(spelling)]).unwrap();
+            assert_eq!(names(&set), ["x"], "the same file is no conflict");
+        }
     }
 }

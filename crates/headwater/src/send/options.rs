@@ -21,6 +21,16 @@ pub enum SendEnd {
     After(Duration),
 }
 
+/// The order in which symbols are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOrder {
+    /// All blocks take turns: receivers may join at any time, and loss is unknown.
+    Spread,
+    /// A few blocks at a time, each with a little repair, then passes of repair: receivers that start together and have
+    /// decoded one window while the next ones arrive.
+    Window,
+}
+
 /// How a session is sent.
 pub struct SendOptions {
     pub(super) group: SocketAddr,
@@ -30,9 +40,11 @@ pub struct SendOptions {
     pub(super) dscp: u8,
     pub(super) loopback: bool,
     pub(super) scheme: Scheme,
+    pub(super) order: Option<SendOrder>,
     pub(super) symbol_size: Option<u16>,
     pub(super) tsi: Option<u32>,
     pub(super) end: SendEnd,
+    pub(super) outage_max: Duration,
     pub(super) memory_limit: Option<u64>,
     pub(super) temporary_folder: Option<PathBuf>,
     pub(super) trace: Option<TraceHook>,
@@ -49,9 +61,11 @@ impl SendOptions {
             dscp: 0,
             loopback: true,
             scheme: Scheme::RaptorQ,
+            order: None,
             symbol_size: None,
             tsi: None,
             end: SendEnd::Never,
+            outage_max: Duration::from_secs(60),
             memory_limit: None,
             temporary_folder: None,
             trace: None,
@@ -94,6 +108,14 @@ impl SendOptions {
         self
     }
 
+    /// The order of sending. Default: by the rate, [`SendOrder::Window`] on one channel of 1 Gbit/s or more, where the
+    /// decoder limits a receiver, else [`SendOrder::Spread`].
+    #[must_use]
+    pub fn with_order(mut self, order: Option<SendOrder>) -> Self {
+        self.order = order;
+        self
+    }
+
     /// Bytes of a symbol: each packet carries one, beside at most 92 bytes of headers. Default: 1408, which fits an MTU
     /// of 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     #[must_use]
@@ -116,8 +138,16 @@ impl SendOptions {
         self
     }
 
+    /// How long the interface may be gone, down or unable to send before the session fails, once it has sent something.
+    /// What is not sent meanwhile is lost to all receivers. Default: 60 s.
+    #[must_use]
+    pub fn with_outage_max(mut self, outage_max: Duration) -> Self {
+        self.outage_max = outage_max;
+        self
+    }
+
     /// Most bytes of memory for coding. Content whose coded form does not fit has its repair symbols on disk, as many as
-    /// source symbols, made while it is being sent. Default: 256 MiB.
+    /// source symbols (31 % of them in window order), made while it is being sent. Default: 256 MiB.
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: Option<u64>) -> Self {
         self.memory_limit = bytes;
@@ -149,9 +179,11 @@ impl fmt::Debug for SendOptions {
             .field("ttl", &self.ttl)
             .field("dscp", &self.dscp)
             .field("scheme", &self.scheme)
+            .field("order", &self.order)
             .field("symbol_size", &self.symbol_size)
             .field("tsi", &self.tsi)
             .field("end", &self.end)
+            .field("outage_max", &self.outage_max)
             .field("memory_limit", &self.memory_limit)
             .field("temporary_folder", &self.temporary_folder)
             .finish_non_exhaustive()

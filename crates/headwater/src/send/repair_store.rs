@@ -154,7 +154,7 @@ impl RepairStore {
 
 /// What a thread writes a store with.
 ///
-/// Memory: a block for each that a job has, one encoder, a run of one symbol of each.
+/// Memory: a block for each that a job has, one encoder, and a run: a symbol of each, in window order up to 4 %.
 struct Writer {
     announced: Announced,
     blocks: Arc<[(usize, u32)]>,
@@ -171,16 +171,17 @@ impl Writer {
         let blocks = layout.blocks_of(job);
         self.rooms.resize_with(blocks.len().max(self.rooms.len()), Vec::new);
         for (room, block) in blocks.iter().enumerate() {
-            self.encode(*block as usize, room)?;
+            self.encode(*block, room)?;
         }
-        let first = blocks[0] as usize;
-        for (round, esi) in layout.esis(first).enumerate() {
-            let at = round * layout.symbol_bytes();
+        for (run, offset) in layout.runs_of(job).into_iter().enumerate() {
             self.run.clear();
-            for room in &self.rooms[..blocks.len()] {
-                self.run.extend_from_slice(&room[at..at + layout.symbol_bytes()]);
+            for (room, block) in self.rooms.iter().zip(&blocks) {
+                let first = layout.esis(*block).start;
+                let esis = layout.esis_of_run(*block, run);
+                let at = |esi: u32| (esi - first) as usize * layout.symbol_bytes();
+                self.run.extend_from_slice(&room[at(esis.start)..at(esis.end)]);
             }
-            self.file.write_all_at(&self.run, layout.offset(first, esi)).map_err(|error| {
+            self.file.write_all_at(&self.run, offset).map_err(|error| {
                 SourceError(format!("cannot write repair symbols to their store: {error}"))
             })?;
         }
@@ -257,7 +258,7 @@ mod tests {
     fn every_block_decodes_from_the_store_alone() {
         let folder = tempfile::tempdir().unwrap();
         let (plan, announced, contents) = session(folder.path());
-        let layout = store_layout(plan.objects(), 3);
+        let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
         let mut store = RepairStore::start(&announced, layout, file, 2).unwrap();
         for (index, object) in plan.objects().iter().enumerate() {
@@ -287,7 +288,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (plan, announced, _) = session(folder.path());
         std::fs::write(folder.path().join("file1"), [7; 6_400]).unwrap();
-        let layout = store_layout(plan.objects(), 3);
+        let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
         let mut store = RepairStore::start(&announced, layout, file, 2).unwrap();
         let error = loop {

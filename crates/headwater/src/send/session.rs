@@ -21,7 +21,7 @@ use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpd
 use crate::clock::{Clock, elapsed, ntp_now};
 use crate::congestion_control::CongestionControl;
 use crate::driver::{Application, Hooks, drive};
-use crate::net::{Channels, Interface, OpenError, Poller, SenderOptions, SenderSocket};
+use crate::net::{Channels, Interface, LinkChange, OpenError, Poller, SenderOptions, SenderSocket};
 use crate::progress::Progress;
 use crate::stop::StopHandle;
 use crate::workers::worker_count;
@@ -53,14 +53,14 @@ impl SendSession {
     /// When an option is out of range, there is too little memory or disk for the content, or no way to send to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
         check(&options)?;
-        let socket = open_socket(&options)?;
+        let mut socket = open_socket(&options)?;
         let fitting = || symbol_size_for(socket.interface().mtu(), options.group.is_ipv6());
         let symbol_size = options.symbol_size.unwrap_or_else(fitting);
         if let Some(mtu) = socket.interface().mtu().filter(|mtu| packet_bytes(symbol_size, &options) > *mtu) {
             return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
         }
-        let config =
-            PlanConfig { scheme: options.scheme, symbol_size, order: options.congestion_control.order() };
+        let order = options.congestion_control.order(options.order);
+        let config = PlanConfig { scheme: options.scheme, symbol_size, order };
         let plan = SessionPlan::new(files.to_send(), config)?;
         let budget = Budget::new(&plan, &options, worker_count())?;
         let tsi = match options.tsi {
@@ -70,6 +70,7 @@ impl SendSession {
         let poller = Poller::new()
             .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
         let stop = StopHandle::new(poller.waker());
+        socket.set_stop(stop.flag());
         Ok(Self { files, options, plan, symbol_size, budget, tsi, socket, poller, stop })
     }
 
@@ -125,7 +126,7 @@ impl SendSession {
             return Ok(SendSummary::nothing_sent());
         };
         let digests = Arc::new(digests);
-        let source = FileSource::new(content, self.plan.objects(), &digests, &self.budget, store)?;
+        let source = FileSource::new(content, &self.plan, &digests, &self.budget, store)?;
         observer(SendUpdate::Started(self.started()));
         // The one place where a sender's control is made.
         match self.options.congestion_control {
@@ -198,6 +199,10 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
         }
     }
 
+    fn link(&mut self, change: LinkChange) {
+        (self.observer)(SendUpdate::LinkChanged(change));
+    }
+
     fn observe(
         &mut self,
         machine: &Sender<C, S>,
@@ -208,7 +213,7 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
         let ended = machine.is_finished();
         if self.progress.is_due(now) || ended {
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
-            let progress = progress(&machine.stats(), machine.symbols(), rate_bits, unsent, now);
+            let progress = progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now);
             self.last = Some(progress);
             (self.observer)(SendUpdate::Progress(progress));
         }
@@ -217,14 +222,14 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
 }
 
 #[expect(clippy::cast_precision_loss, reason = "passes are for people")]
-fn progress(stats: &SenderStats, symbols: u64, rate_bits: u64, unsent: u64, now: Instant) -> SendProgress {
+fn progress(stats: &SenderStats, pass: u64, rate_bits: u64, unsent: u64, now: Instant) -> SendProgress {
     SendProgress {
         elapsed: elapsed(now),
         packets: stats.packets,
         bytes: stats.bytes,
         rate_bits,
         symbols: stats.symbols,
-        passes: if symbols == 0 { 0.0 } else { stats.symbols as f64 / symbols as f64 },
+        passes: if pass == 0 { 0.0 } else { stats.symbols as f64 / pass as f64 },
         unsent,
     }
 }
@@ -281,6 +286,7 @@ fn open_socket(options: &SendOptions) -> Result<SenderSocket, SendError> {
         ttl: options.ttl,
         dscp: options.dscp,
         loopback: options.loopback,
+        outage_max: options.outage_max,
         ..SenderOptions::default()
     };
     Ok(SenderSocket::open(&channels, &socket)?)

@@ -3,24 +3,25 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use headwater_proto::delivery::{PlannedObject, Source, SourceError};
+use headwater_fec::Order;
+use headwater_proto::delivery::{SessionPlan, Source, SourceError};
 
 use super::budget::{Budget, store_layout};
 use super::content::Content;
 use super::encoders::{Announced, Encoders};
 use super::hashing::Digests;
+use super::read_ahead::ReadAhead;
 use super::repair_store::RepairStore;
 
-/// Source symbols read between two looks at whether the file they come from has changed. Blocks are checked whole when
-/// they are encoded, and receivers check everything: this only finds out sooner.
-const READS_PER_CHECK: u32 = 256;
+/// Blocks of a window where they have 1002 symbols each.
+const WINDOW_BLOCKS: usize = 32;
 
-/// Reads source symbols straight from the files, and takes repair symbols from blocks encoded in the background.
+/// Reads source symbols from the files, and takes repair symbols from blocks encoded in the background.
 #[derive(Debug)]
 pub(super) struct FileSource {
     content: Arc<Content>,
+    ahead: ReadAhead,
     repair: Repair,
-    reads: u32,
 }
 
 /// Where repair symbols come from.
@@ -33,14 +34,14 @@ enum Repair {
 }
 
 impl FileSource {
-    /// The symbols of `content`, which is that of the planned `objects` and had these digests when it was announced.
+    /// The symbols of `content`, which is that of the `plan` and had these digests when it was announced.
     /// With a `store`, an empty file, repair symbols go there; else blocks are encoded as the budget says.
     ///
     /// # Errors
     /// When no thread can be started.
     pub(super) fn new(
         content: Arc<Content>,
-        objects: &[PlannedObject],
+        plan: &SessionPlan,
         digests: &Arc<Digests>,
         budget: &Budget,
         store: Option<File>,
@@ -48,17 +49,29 @@ impl FileSource {
         let announced = Announced { content: Arc::clone(&content), digests: Arc::clone(digests) };
         let repair = match store {
             Some(file) => {
-                let layout = store_layout(objects, budget.gather);
+                let layout = store_layout(plan, budget.gather);
                 Repair::Store(RepairStore::start(&announced, layout, file, budget.threads)?)
             }
             None if budget.threads > 0 => Repair::Encoders(Encoders::start(&announced, budget.threads)?),
             None => Repair::Nothing,
         };
-        Ok(Self { content, repair, reads: 0 })
+        let symbol_bytes = plan.objects().first().map_or(0, |object| object.partition.symbol_size().into());
+        let ahead = ReadAhead::new(Arc::clone(&content), symbol_bytes, blocks_in_turn(plan));
+        Ok(Self { content, ahead, repair })
     }
 
     fn is_source(&self, object: usize, sbn: u32, esi: u32) -> bool {
         esi < self.content.object(object).block(sbn).symbols
+    }
+}
+
+/// Blocks of which the next symbols are wanted at a time.
+fn blocks_in_turn(plan: &SessionPlan) -> usize {
+    let blocks = plan.objects().iter().map(|object| object.partition.blocks() as usize).sum();
+    match plan.order() {
+        Order::Spread { .. } => blocks,
+        // Small files make windows of more blocks, but each of those is read once or twice.
+        Order::Window => blocks.min(2 * WINDOW_BLOCKS),
     }
 }
 
@@ -71,8 +84,7 @@ impl Source for FileSource {
         symbol: &mut [u8],
     ) -> Result<(), SourceError> {
         if self.is_source(object, sbn, esi) {
-            self.reads = (self.reads + 1) % READS_PER_CHECK;
-            return self.content.read_symbol(object, sbn, esi, symbol, self.reads == 0);
+            return self.ahead.symbol(object, sbn, esi, symbol);
         }
         match &self.repair {
             Repair::Encoders(encoders) => encoders.symbol(object, sbn, esi, symbol),

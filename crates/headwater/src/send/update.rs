@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::net::BufferSize;
+use crate::net::{BufferSize, LinkChange};
 
 /// What a sending session tells its observer, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub enum SendUpdate {
     Started(SendStarted),
     /// So many passes over the session are complete.
     PassCompleted(u64),
+    /// The interface went down or away, or came back: what it could not send meanwhile is counted as unsent.
+    LinkChanged(LinkChange),
     /// How far it is; about ten times a second.
     Progress(SendProgress),
 }
@@ -64,7 +66,7 @@ pub struct SendProgress {
     pub symbols: u64,
     /// Passes over the session, with the part of the one under way.
     pub passes: f64,
-    /// Packets that the kernel had no room for: lost to all receivers.
+    /// Packets that the kernel had no room for, or no interface: lost to all receivers.
     pub unsent: u64,
 }
 

@@ -1,6 +1,6 @@
 //! What a journal tells: changes, and their bytes (integers little-endian, behind one byte for the kind).
 
-use headwater_proto::delivery::{Digest, StoredRepair};
+use headwater_proto::delivery::Digest;
 
 /// What names a file in the working folder: the digest of its path, shortened.
 pub(super) type Key = [u8; 16];
@@ -12,10 +12,10 @@ pub(super) enum Change {
     File { file: u32, key: Key, bytes: u64, digest: Digest },
     /// An object of it is.
     Object { object: u32, file: u32, identity: Digest },
-    /// A source symbol is in place.
-    Source { object: u32, sbn: u32, esi: u32 },
-    /// A repair symbol is in its slot.
-    Repair { object: u32, sbn: u32, repair: StoredRepair },
+    /// Source symbols from this one on are in place.
+    Source { object: u32, sbn: u32, esi: u32, count: u32 },
+    /// Repair symbols are in the slots below this one.
+    Repairs { object: u32, sbn: u32, slots: u32 },
     /// A block is whole, and was verified.
     Whole { object: u32, sbn: u32 },
     /// The repair symbols of a block were given up.
@@ -50,10 +50,10 @@ impl Change {
                 put(1, &[&le(file), &key, &bytes.to_le_bytes(), &digest]);
             }
             Self::Object { object, file, identity } => put(2, &[&le(object), &le(file), &identity]),
-            Self::Source { object, sbn, esi } => put(3, &[&le(object), &le(sbn), &le(esi)]),
-            Self::Repair { object, sbn, repair } => {
-                put(4, &[&le(object), &le(sbn), &le(repair.esi), &le(repair.slot)]);
+            Self::Source { object, sbn, esi, count } => {
+                put(3, &[&le(object), &le(sbn), &le(esi), &le(count)]);
             }
+            Self::Repairs { object, sbn, slots } => put(4, &[&le(object), &le(sbn), &le(slots)]),
             Self::Whole { object, sbn } => put(5, &[&le(object), &le(sbn)]),
             Self::RepairsDropped { object, sbn } => put(6, &[&le(object), &le(sbn)]),
             Self::AllDropped { object, sbn } => put(7, &[&le(object), &le(sbn)]),
@@ -77,11 +77,13 @@ impl Change {
                 digest: take(bytes)?,
             },
             2 => Self::Object { object: word(bytes)?, file: word(bytes)?, identity: take(bytes)? },
-            3 => Self::Source { object: word(bytes)?, sbn: word(bytes)?, esi: word(bytes)? },
-            4 => {
-                let (object, sbn) = (word(bytes)?, word(bytes)?);
-                Self::Repair { object, sbn, repair: StoredRepair { esi: word(bytes)?, slot: word(bytes)? } }
-            }
+            3 => Self::Source {
+                object: word(bytes)?,
+                sbn: word(bytes)?,
+                esi: word(bytes)?,
+                count: word(bytes)?,
+            },
+            4 => Self::Repairs { object: word(bytes)?, sbn: word(bytes)?, slots: word(bytes)? },
             5 => Self::Whole { object: word(bytes)?, sbn: word(bytes)? },
             6 => Self::RepairsDropped { object: word(bytes)?, sbn: word(bytes)? },
             7 => Self::AllDropped { object: word(bytes)?, sbn: word(bytes)? },

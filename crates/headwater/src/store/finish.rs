@@ -3,19 +3,18 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use headwater_fec::{DecodeError, Repair};
-use headwater_proto::delivery::{BlockJob, FileIndex, StoreError, StoreReport, block_digest};
+use headwater_fec::{Block, DecodeError, Repair};
+use headwater_proto::delivery::{BlockHasher, BlockJob, FileIndex, StoreError, StoreReport, block_digest};
 use md5::{Digest as _, Md5};
 
 use super::change::Stamp;
 use super::journal;
 use super::place::{FilePlace, ObjectPlace, Places};
 
-/// Longest block taken, in bytes: RaptorQ's longest (56 403 symbols) of 9000 bytes. Only a session that is not ours
-/// has longer ones.
-const BLOCK_BYTES_MAX: u64 = 512 << 20;
-/// Bytes of a file hashed at once.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of a file read and hashed at once: what stays in a processor's cache.
+const CHUNK_BYTES: usize = 256 << 10;
+/// What decoding takes, in tenths of a block, with the block and its repair symbols (`crates/fec/tests/memory.rs`).
+const DECODING_TENTHS: u64 = 64;
 
 /// Work that takes time.
 #[derive(Debug)]
@@ -40,6 +39,17 @@ pub(super) enum Outcome {
 }
 
 impl Job {
+    /// Memory that it takes, in bytes: a bound.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Block(object, job) if !job.missing.is_empty() => {
+                let symbols = u64::from(object.block(job.sbn).symbols);
+                DECODING_TENTHS * symbols * object.symbol_bytes() as u64 / 10
+            }
+            _ => CHUNK_BYTES as u64,
+        }
+    }
+
     /// Does it. An error fails the store.
     pub(super) fn run(&self, places: &Places) -> Result<Outcome, StoreError> {
         match self {
@@ -55,44 +65,46 @@ impl Job {
     }
 }
 
-/// Memory: the block, its repair symbols, and what the code takes to decode: RaptorQ 3 blocks in all at small loss, up to 6.3.
 fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result<StoreReport, StoreError> {
     let block = object.block(job.sbn);
+    let report = |digest| StoreReport::BlockDone { object: job.object, sbn: job.sbn, digest };
+    if job.missing.is_empty() {
+        let mut hasher = BlockHasher::default();
+        read_through(places, &object.file, object.offset(&block), block.bytes, |chunk| hasher.update(chunk))?;
+        return Ok(report(hasher.finish()));
+    }
     let length = u64::from(block.symbols).saturating_mul(object.symbol_bytes() as u64);
-    if length > BLOCK_BYTES_MAX {
-        return Err(too_long(object, length));
-    }
-    let bytes = usize::try_from(block.bytes).map_err(|_| too_long(object, length))?;
-    let mut content = vec![0; usize::try_from(length).map_err(|_| too_long(object, length))?];
+    let (Ok(bytes), Ok(length)) = (usize::try_from(block.bytes), usize::try_from(length)) else {
+        return Err(StoreError(format!("a block of '{}' is longer than memory", object.file.spec.path)));
+    };
+    let mut content = vec![0; length];
     places.read(&object.file, object.offset(&block), &mut content[..bytes])?;
-    if !job.missing.is_empty() {
-        if !decode(places, object, job, block.symbols, &mut content)? {
-            return Ok(StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn });
-        }
-        write_missing(places, object, job, &content[..bytes])?;
+    if let Err(more) = decode(places, object, job, &block, &mut content)? {
+        return Ok(StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more });
     }
-    let digest = block_digest(&content[..bytes]);
-    Ok(StoreReport::BlockDone { object: job.object, sbn: job.sbn, digest })
+    write_missing(places, object, job, &content[..bytes])?;
+    Ok(report(block_digest(&content[..bytes])))
 }
 
-/// False when the symbols do not determine the block.
+/// Fills in what is missing, or says how many more symbols that takes.
 fn decode(
     places: &Places,
     object: &ObjectPlace,
     job: &BlockJob,
-    k: u32,
+    block: &Block,
     content: &mut [u8],
-) -> Result<bool, StoreError> {
-    let size = object.symbol_bytes();
-    let mut symbols = vec![0; job.repairs.len() * size];
-    for (repair, symbol) in job.repairs.iter().zip(symbols.chunks_exact_mut(size)) {
-        places.read_repair(&object.file, repair.slot, symbol)?;
-    }
-    let repairs = job.repairs.iter().zip(symbols.chunks_exact(size));
-    let repairs: Vec<_> = repairs.map(|(repair, data)| Repair { esi: repair.esi, data }).collect();
-    match object.spec.codec.decode(k, content, &job.missing, &repairs) {
-        Ok(()) => Ok(true),
-        Err(DecodeError::NeedMore { .. }) => Ok(false),
+) -> Result<Result<(), u32>, StoreError> {
+    let (size, codec) = (object.symbol_bytes(), &object.spec.codec);
+    let numbers = places.read_repair_numbers(object, block, job.repairs)?;
+    let mut symbols = vec![0; numbers.len() * size];
+    places.read_repair_symbols(object, block, &mut symbols)?;
+    // What came from an earlier session is not trusted.
+    let exists = |esi: &u32| (block.symbols..codec.esi_end(block.symbols)).contains(esi);
+    let slots = numbers.iter().zip(symbols.chunks_exact(size)).filter(|(esi, _)| exists(esi));
+    let repairs: Vec<_> = slots.map(|(esi, data)| Repair { esi: *esi, data }).collect();
+    match codec.decode(block.symbols, content, &job.missing, &repairs) {
+        Ok(()) => Ok(Ok(())),
+        Err(DecodeError::NeedMore { more }) => Ok(Err(more)),
         Err(DecodeError::Invalid(error)) => Err(StoreError(format!(
             "block {} of '{}' cannot be decoded: {error}; the sender uses the code in a way that is not supported",
             job.sbn, object.file.spec.path
@@ -133,21 +145,25 @@ fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError>
 
 fn md5_of(places: &Places, file: &FilePlace) -> Result<[u8; 16], StoreError> {
     let mut hasher = Md5::new();
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut offset = 0;
-    while offset < file.spec.bytes {
-        let rest = file.spec.bytes - offset;
-        let length = usize::try_from(rest).map_or(CHUNK_BYTES, |rest| rest.min(CHUNK_BYTES));
-        places.read(file, offset, &mut chunk[..length])?;
-        hasher.update(&chunk[..length]);
-        offset += length as u64;
-    }
+    read_through(places, file, 0, file.spec.bytes, |chunk| hasher.update(chunk))?;
     Ok(hasher.finalize().into())
 }
 
-fn too_long(object: &ObjectPlace, bytes: u64) -> StoreError {
-    StoreError(format!(
-        "a block of '{}' has {bytes} bytes, more than can be decoded in memory; ask the sender for smaller blocks",
-        object.file.spec.path
-    ))
+/// Reads `bytes` of a file from `offset` on, piece by piece.
+fn read_through(
+    places: &Places,
+    file: &FilePlace,
+    offset: u64,
+    bytes: u64,
+    mut take: impl FnMut(&[u8]),
+) -> Result<(), StoreError> {
+    let mut chunk = vec![0; usize::try_from(bytes).map_or(CHUNK_BYTES, |bytes| bytes.min(CHUNK_BYTES))];
+    let mut at = 0;
+    while at < bytes {
+        let length = usize::try_from(bytes - at).map_or(chunk.len(), |rest| rest.min(chunk.len()));
+        places.read(file, offset + at, &mut chunk[..length])?;
+        take(&chunk[..length]);
+        at += length as u64;
+    }
+    Ok(())
 }

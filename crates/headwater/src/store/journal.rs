@@ -20,7 +20,7 @@ use super::kept::Kept;
 
 const MAGIC: &[u8; 6] = b"HWJRNL";
 /// Counts up with every change of the format; journals of other versions are discarded.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CHECKSUM_BYTES: usize = 8;
 /// Magic, version, boot.
 const OPENING_BYTES: usize = 24;

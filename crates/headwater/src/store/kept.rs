@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_proto::delivery::{Digest, HeldBlock};
+use headwater_proto::delivery::Digest;
 
 use super::change::{Change, Key, Stamp};
 
@@ -24,8 +24,6 @@ pub(super) struct KeptFile {
     pub(super) digest: Digest,
     /// Once it has its final name.
     pub(super) placed: Option<Stamp>,
-    /// Slots for repair symbols below this one may be in use.
-    pub(super) slots: u32,
 }
 
 /// An object of a kept file.
@@ -33,7 +31,17 @@ pub(super) struct KeptFile {
 pub(super) struct KeptObject {
     pub(super) file: u32,
     pub(super) identity: Digest,
-    pub(super) blocks: BTreeMap<u32, HeldBlock>,
+    pub(super) blocks: BTreeMap<u32, KeptBlock>,
+}
+
+/// What came of a block.
+#[derive(Debug, Default)]
+pub(super) struct KeptBlock {
+    pub(super) is_whole: bool,
+    /// Source symbols in place: bit `esi % 64` of word `esi / 64`.
+    pub(super) source: Vec<u64>,
+    /// Repair symbols are in the slots below this one.
+    pub(super) slots: u32,
 }
 
 impl Kept {
@@ -54,7 +62,7 @@ impl Kept {
         });
         let objects = self.objects.iter().flat_map(|(&object, kept)| {
             let KeptObject { file, identity, .. } = *kept;
-            let blocks = kept.blocks.values().flat_map(move |held| block_changes(object, held));
+            let blocks = kept.blocks.iter().flat_map(move |(sbn, kept)| block_changes(object, *sbn, kept));
             [Change::Object { object, file, identity }].into_iter().chain(blocks)
         });
         files.chain(objects)
@@ -69,29 +77,25 @@ impl Kept {
     fn apply(&mut self, change: Change) -> Option<()> {
         match change {
             Change::File { file, key, bytes, digest } => {
-                self.files.insert(file, KeptFile { key, bytes, digest, placed: None, slots: 0 });
+                self.files.insert(file, KeptFile { key, bytes, digest, placed: None });
             }
             Change::Object { object, file, identity } => {
                 self.files.get(&file)?;
                 self.objects.insert(object, KeptObject { file, identity, blocks: BTreeMap::new() });
             }
-            Change::Source { object, sbn, esi } if esi < ESI_END => {
+            Change::Source { object, sbn, esi, count } => {
+                let end = esi.checked_add(count).filter(|end| *end <= ESI_END)?;
                 let source = &mut self.block(object, sbn)?.source;
-                let word = (esi / 64) as usize;
-                source.resize(source.len().max(word + 1), 0);
-                source[word] |= 1 << (esi % 64);
+                source.resize(source.len().max(end.div_ceil(64) as usize), 0);
+                (esi..end).for_each(|esi| source[(esi / 64) as usize] |= 1 << (esi % 64));
             }
-            Change::Source { .. } => return None,
-            Change::Repair { object, sbn, repair } => {
-                self.block(object, sbn)?.repairs.push(repair);
-                let file = self.objects.get(&object)?.file;
-                let slots = &mut self.files.get_mut(&file)?.slots;
-                *slots = (*slots).max(repair.slot.checked_add(1)?);
+            Change::Repairs { object, sbn, slots } => {
+                self.block(object, sbn)?.slots = Some(slots).filter(|slots| *slots < ESI_END)?;
             }
             Change::Whole { object, sbn } => {
-                *self.block(object, sbn)? = HeldBlock { sbn, is_whole: true, ..HeldBlock::default() };
+                *self.block(object, sbn)? = KeptBlock { is_whole: true, ..KeptBlock::default() };
             }
-            Change::RepairsDropped { object, sbn } => self.block(object, sbn)?.repairs.clear(),
+            Change::RepairsDropped { object, sbn } => self.block(object, sbn)?.slots = 0,
             Change::AllDropped { object, sbn } => {
                 self.objects.get_mut(&object)?.blocks.remove(&sbn);
             }
@@ -104,19 +108,28 @@ impl Kept {
         Some(())
     }
 
-    fn block(&mut self, object: u32, sbn: u32) -> Option<&mut HeldBlock> {
-        let blocks = &mut self.objects.get_mut(&object)?.blocks;
-        Some(blocks.entry(sbn).or_insert_with(|| HeldBlock { sbn, ..HeldBlock::default() }))
+    fn block(&mut self, object: u32, sbn: u32) -> Option<&mut KeptBlock> {
+        Some(self.objects.get_mut(&object)?.blocks.entry(sbn).or_default())
     }
 }
 
-fn block_changes(object: u32, held: &HeldBlock) -> impl Iterator<Item = Change> {
-    let sbn = held.sbn;
-    let whole = held.is_whole.then_some(Change::Whole { object, sbn });
-    let bits = (0..).zip(&held.source).flat_map(|(word, bits)| {
-        (0..64).filter(move |bit| bits & 1 << bit != 0).map(move |bit| word * 64 + bit)
-    });
-    let source = bits.map(move |esi| Change::Source { object, sbn, esi });
-    let repairs = held.repairs.iter().map(move |repair| Change::Repair { object, sbn, repair: *repair });
+fn block_changes(object: u32, sbn: u32, kept: &KeptBlock) -> impl Iterator<Item = Change> {
+    let whole = kept.is_whole.then_some(Change::Whole { object, sbn });
+    let source = runs(&kept.source).map(move |(esi, count)| Change::Source { object, sbn, esi, count });
+    let repairs = (kept.slots > 0).then_some(Change::Repairs { object, sbn, slots: kept.slots });
     whole.into_iter().chain(source).chain(repairs)
+}
+
+/// Runs of bits that are set: where each begins and how long it is.
+fn runs(words: &[u64]) -> impl Iterator<Item = (u32, u32)> {
+    let end = u32::try_from(words.len() * 64).expect("ESIs have 24 bits");
+    let find = move |from: u32, wanted: bool| {
+        (from..end).find(|esi| (words[(esi / 64) as usize] & 1 << (esi % 64) != 0) == wanted)
+    };
+    let mut next = 0;
+    core::iter::from_fn(move || {
+        let first = find(next, true)?;
+        next = find(first, false).unwrap_or(end);
+        Some((first, next - first))
+    })
 }

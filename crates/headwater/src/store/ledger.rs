@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use headwater_proto::delivery::{BlockVerdict, Digest, FileSpec, HeldBlock, HeldFile, StoreError};
+use headwater_proto::delivery::{BlockVerdict, Digest, FileSpec, HeldFile, StoreError};
 use tracing::warn;
 
 use super::change::{Change, Key, Stamp};
 use super::finish::Job;
 use super::journal::{self, Journal};
-use super::kept::Kept;
+use super::kept::{Kept, KeptBlock};
 use super::place::{FilePlace, ObjectPlace, Places, content_name, key_of, repair_name};
 
 const JOURNAL: &str = "journal";
@@ -105,12 +105,11 @@ impl Ledger {
             let is_same = spec.digest == Some(file.digest) && spec.bytes == file.bytes;
             let is_placed = file.placed.is_some();
             let is_whole = is_placed && file.placed == self.places.folder.stamp(&spec.path);
-            let slots = file.slots;
             if is_same && is_whole == is_placed {
-                return Ok((Some(number), HeldFile { is_whole, slots }));
+                return Ok((Some(number), HeldFile { is_whole }));
             }
             self.note(&Change::Dropped { file: number })?;
-            self.flush()?;
+            self.write()?;
             self.kept.forget(number);
             self.states.remove(&number);
         }
@@ -125,21 +124,21 @@ impl Ledger {
     }
 
     /// The number of an object of a file that may be resumed, and the blocks that are there.
-    pub(super) fn take_object(&mut self, file: u32, identity: Digest) -> (u32, Vec<HeldBlock>) {
+    pub(super) fn take_object(&mut self, file: u32, identity: Digest) -> (u32, BTreeMap<u32, KeptBlock>) {
         let is_same = |object: &super::kept::KeptObject| object.file == file && object.identity == identity;
         let known = self.kept.objects.iter().find(|(_, object)| is_same(object)).map(|(number, _)| *number);
         if let Some(number) = known {
             let blocks = self.kept.objects.remove(&number).map(|object| object.blocks).unwrap_or_default();
-            return (number, blocks.into_values().collect());
+            return (number, blocks);
         }
         let object = self.next_object;
         self.next_object += 1;
         // Written with the first symbol: what goes wrong then is told then.
         self.journal.defer(&Change::Object { object, file, identity });
-        (object, Vec::new())
+        (object, BTreeMap::new())
     }
 
-    /// Notes a symbol that was written. Returns a job when it is time to make all safe on disk.
+    /// Notes symbols that were written. Returns a job when it is time to make all safe on disk.
     pub(super) fn wrote(
         &mut self,
         place: &ObjectPlace,
@@ -153,12 +152,12 @@ impl Ledger {
         }
         self.touch(place, bytes as u64);
         if self.unwritten_bytes >= UNWRITTEN_BYTES_MAX {
-            self.flush()?;
+            self.write()?;
         }
         if self.unsynced_bytes < UNSYNCED_BYTES_MAX || self.is_syncing {
             return Ok(None);
         }
-        self.flush()?;
+        self.write()?;
         (self.is_syncing, self.unsynced_bytes) = (true, 0);
         let (journal, end) = self.journal.written();
         Ok(Some(Job::Sync(std::mem::take(&mut self.dirty).into_values().collect(), journal, end)))
@@ -178,7 +177,7 @@ impl Ledger {
             BlockVerdict::RepairsDropped => Change::RepairsDropped { object, sbn },
             BlockVerdict::AllDropped => Change::AllDropped { object, sbn },
         })?;
-        self.flush()
+        self.write()
     }
 
     /// All that the last job was to make safe is.
@@ -194,7 +193,7 @@ impl Ledger {
             (state.is_begun, state.is_placed) = (true, true);
         }
         self.note(&Change::Placed { file, stamp })?;
-        self.flush()
+        self.write()
     }
 
     /// Notes that a file was given up.
@@ -203,7 +202,7 @@ impl Ledger {
         let Some(file) = place.number else { return Ok(()) };
         self.states.remove(&file);
         self.note(&Change::Dropped { file })?;
-        self.flush()
+        self.write()
     }
 
     /// Whether something is worth keeping: content of a file that is not in place, or files in place while others of
@@ -219,7 +218,7 @@ impl Ledger {
             return;
         }
         let dirty = std::mem::take(&mut self.dirty);
-        let synced = self.flush().and_then(|()| dirty.values().try_for_each(|file| self.places.sync(file)));
+        let synced = self.write().and_then(|()| dirty.values().try_for_each(|file| self.places.sync(file)));
         let (journal, end) = self.journal.written();
         let synced = synced.and_then(|()| {
             journal::sync(&journal, end)
@@ -255,7 +254,8 @@ impl Ledger {
         self.journal.note(change).map_err(|error| self.places.folder.failed("write the journal", error))
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    /// Writes what was noted.
+    pub(super) fn write(&mut self) -> Result<(), StoreError> {
         self.unwritten_bytes = 0;
         self.journal.flush().map_err(|error| self.places.folder.failed("write the journal", error))
     }

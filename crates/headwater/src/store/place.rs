@@ -5,7 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use headwater_fec::Block;
-use headwater_proto::delivery::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, RelativePath, StoreError};
+use headwater_proto::delivery::{FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, repair_slots};
+use rustix::fs::FallocateFlags;
 
 use super::change::Key;
 use super::folder::Folder;
@@ -37,7 +38,6 @@ pub(super) struct FilePlace {
 /// An object under way.
 #[derive(Debug)]
 pub(super) struct ObjectPlace {
-    pub(super) index: ObjectIndex,
     pub(super) spec: ObjectSpec,
     pub(super) file: Arc<FilePlace>,
     /// Its number in the journal, if it may be resumed.
@@ -144,21 +144,57 @@ impl Places {
         read.map_err(|error| self.folder.failed(&format!("read '{}' back", place.spec.path), error))
     }
 
-    /// Keeps a repair symbol.
-    pub(super) fn write_repair(&self, place: &FilePlace, slot: u32, symbol: &[u8]) -> Result<(), StoreError> {
-        let written = self.repairs(place)?.write_all_at(symbol, slot_offset(slot, symbol));
-        written.map_err(|error| self.folder.failed("keep a repair symbol", error))
+    /// Keeps repair symbols of a block in slots from `first` on.
+    pub(super) fn write_repairs(
+        &self,
+        object: &ObjectPlace,
+        block: &Block,
+        first: u32,
+        esis: &[u32],
+        symbols: &[u8],
+    ) -> Result<(), StoreError> {
+        let region = Region::of(object, block);
+        let numbers: Vec<u8> = esis.iter().flat_map(|esi| esi.to_le_bytes()).collect();
+        let file = self.repairs(&object.file)?;
+        file.write_all_at(symbols, region.symbol(first))
+            .and_then(|()| file.write_all_at(&numbers, region.number(first)))
+            .map_err(|error| self.folder.failed("keep repair symbols", error))
     }
 
-    /// Reads a repair symbol back.
-    pub(super) fn read_repair(
+    /// The numbers in the slots of a block below `slots`.
+    pub(super) fn read_repair_numbers(
         &self,
-        place: &FilePlace,
-        slot: u32,
-        symbol: &mut [u8],
+        object: &ObjectPlace,
+        block: &Block,
+        slots: u32,
+    ) -> Result<Vec<u32>, StoreError> {
+        let mut numbers = vec![0; slots.min(repair_slots(block.symbols)) as usize * NUMBER_BYTES];
+        self.read_repair_file(object, Region::of(object, block).number(0), &mut numbers)?;
+        Ok(numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
+    }
+
+    /// The symbols in the slots of a block that `symbols` has room for.
+    pub(super) fn read_repair_symbols(
+        &self,
+        object: &ObjectPlace,
+        block: &Block,
+        symbols: &mut [u8],
     ) -> Result<(), StoreError> {
-        let read = read_at(&*self.repairs(place)?, symbol, slot_offset(slot, symbol));
-        read.map_err(|error| self.folder.failed("read a repair symbol back", error))
+        self.read_repair_file(object, Region::of(object, block).symbol(0), symbols)
+    }
+
+    /// Gives the room of a block's repair symbols back, where the file system can.
+    pub(super) fn free_repairs(&self, object: &ObjectPlace, block: &Block) {
+        let Some(file) = self.folder.find_work(&object.file.repair_name()) else { return };
+        let region = Region::of(object, block);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // What it does not give back is given back with the file.
+        let _unsupported = rustix::fs::fallocate(&file, flags, region.start, region.bytes());
+    }
+
+    fn read_repair_file(&self, object: &ObjectPlace, at: u64, bytes: &mut [u8]) -> Result<(), StoreError> {
+        let read = read_at(&*self.repairs(&object.file)?, bytes, at);
+        read.map_err(|error| self.folder.failed("read repair symbols back", error))
     }
 
     fn repairs(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
@@ -166,7 +202,35 @@ impl Places {
     }
 }
 
-/// All symbols of a file are as long as this one.
-fn slot_offset(slot: u32, symbol: &[u8]) -> u64 {
-    u64::from(slot) * symbol.len() as u64
+/// Where the repair symbols of a block are in the file of them, which is sparse: first the numbers of all slots, then
+/// the symbols. No block's room depends on another's: a block of k symbols begins where its place among the symbols of
+/// its file says, at 3 times that, and takes no more than 3k.
+struct Region {
+    start: u64,
+    slots: u64,
+    symbol_bytes: u64,
+}
+
+/// Bytes of a symbol's number in the file of repair symbols.
+const NUMBER_BYTES: usize = 4;
+
+impl Region {
+    fn of(object: &ObjectPlace, block: &Block) -> Self {
+        let symbol_bytes = object.symbol_bytes() as u64;
+        let slots = repair_slots(block.symbols).into();
+        let first_symbol = object.offset(block) / symbol_bytes;
+        Self { start: 3 * first_symbol * (symbol_bytes + NUMBER_BYTES as u64), slots, symbol_bytes }
+    }
+
+    fn number(&self, slot: u32) -> u64 {
+        self.start + u64::from(slot) * NUMBER_BYTES as u64
+    }
+
+    fn symbol(&self, slot: u32) -> u64 {
+        self.start + self.slots * NUMBER_BYTES as u64 + u64::from(slot) * self.symbol_bytes
+    }
+
+    fn bytes(&self) -> u64 {
+        self.slots * (self.symbol_bytes + NUMBER_BYTES as u64)
+    }
 }

@@ -48,7 +48,7 @@ fn interrupted(folder: &Path) {
     for esi in [0, 3, 49] {
         store.write_source(OBJECT, 0, esi, &[u8::try_from(esi).unwrap(); T as usize]).unwrap();
     }
-    for (esi, slot) in [(60, 0), (61, 4)] {
+    for (esi, slot) in [(60, 0), (61, 1)] {
         store.write_repair(OBJECT, 0, StoredRepair { esi, slot }, &[9; T as usize]).unwrap();
     }
     store.write_source(OBJECT, 1, 2, &[5; T as usize]).unwrap();
@@ -56,10 +56,10 @@ fn interrupted(folder: &Path) {
 }
 
 fn expected() -> (HeldFile, Vec<HeldBlock>) {
-    let repairs = [(60, 0), (61, 4)].map(|(esi, slot)| StoredRepair { esi, slot }).to_vec();
-    let open = HeldBlock { sbn: 0, is_whole: false, source: vec![1 | 1 << 3 | 1 << 49], repairs };
+    let open =
+        HeldBlock { sbn: 0, is_whole: false, source: vec![1 | 1 << 3 | 1 << 49], repairs: vec![60, 61] };
     let whole = HeldBlock { sbn: 1, is_whole: true, ..HeldBlock::default() };
-    (HeldFile { is_whole: false, slots: 5 }, vec![open, whole])
+    (HeldFile { is_whole: false }, vec![open, whole])
 }
 
 fn work(folder: &Path) -> PathBuf {
@@ -76,8 +76,9 @@ fn what_came_is_there_for_the_next_session_and_the_one_after() {
         let mut symbol = [0; T as usize];
         session.store.places.read(&session.store.file(FILE), 49 * 64, &mut symbol).unwrap();
         assert_eq!(symbol, [49; T as usize]);
-        session.store.places.read_repair(&session.store.file(FILE), 4, &mut symbol).unwrap();
-        assert_eq!(symbol, [9; T as usize]);
+        let (object, mut symbols) = (session.store.object(OBJECT), [0; 2 * T as usize]);
+        session.store.places.read_repair_symbols(&object, &object.block(0), &mut symbols).unwrap();
+        assert_eq!(symbols, [9; 2 * T as usize]);
     }
 }
 
@@ -119,7 +120,7 @@ fn a_damaged_journal_tells_less_and_never_anything_else() {
 #[test]
 fn after_a_loss_of_power_only_what_was_made_safe_counts() {
     let folder = tempfile::tempdir().unwrap();
-    let change = |esi| Change::Source { object: 0, sbn: 0, esi };
+    let change = |esi| Change::Source { object: 0, sbn: 0, esi, count: 1 };
     let file =
         fs::File::options().create_new(true).read(true).write(true).open(folder.path().join("j")).unwrap();
     let mut journal = journal::Journal::create(file.try_clone().unwrap()).unwrap();
@@ -184,7 +185,7 @@ fn a_file_in_place_counts_while_others_are_missing_and_nobody_touched_it() {
         session.store.create_file(FileIndex(1), &other).unwrap();
         session.store.finish_file(FILE);
         while session.store.poll_report().is_none() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         drop(session);
         if is_touched {

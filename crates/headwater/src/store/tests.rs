@@ -1,9 +1,8 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use headwater_fec::{Parameters, Partition, codec};
+use headwater_fec::{Block, Parameters, Partition, codec};
 use headwater_proto::delivery::block_digest;
 use md5::{Digest as _, Md5};
 
@@ -17,6 +16,8 @@ const T: u16 = 64;
 const BYTES: usize = 19 * 64 + 5;
 const FILE: FileIndex = FileIndex(0);
 const OBJECT: ObjectIndex = ObjectIndex(0);
+/// Some block of 100 symbols of 1000 bytes.
+const BLOCK: Block = Block { sbn: 0, first_symbol: 0, symbols: 100, offset: 0, bytes: 100_000 };
 
 struct Fixture {
     // Dropped first: it looks after its own leavings in the folder.
@@ -85,20 +86,17 @@ impl Fixture {
         }
     }
 
-    /// Keeps repair symbols from the first one on, one for each slot.
-    fn write_repairs(&mut self, sbn: u32, slots: &[u32]) -> Vec<StoredRepair> {
+    /// Keeps repair symbols of these numbers from k on, in slots from `first` on.
+    fn write_repairs(&mut self, sbn: u32, first: u32, numbers: &[u32]) {
         let k = self.k(sbn);
         let mut padded = self.block(sbn).to_vec();
         padded.resize(k as usize * usize::from(T), 0);
         let encoder = self.object.codec.encoder(k, &padded).unwrap();
-        let keep = |(esi, slot): (u32, &u32)| {
+        for (slot, number) in (first..).zip(numbers) {
             let mut symbol = [0; T as usize];
-            encoder.symbol(esi, &mut symbol).unwrap();
-            let repair = StoredRepair { esi, slot: *slot };
-            self.store.write_repair(OBJECT, sbn, repair, &symbol).unwrap();
-            StoredRepair { esi, slot: *slot }
-        };
-        (k..).zip(slots).map(keep).collect()
+            encoder.symbol(k + number, &mut symbol).unwrap();
+            self.store.write_repair(OBJECT, sbn, StoredRepair { esi: k + number, slot }, &symbol).unwrap();
+        }
     }
 
     fn report(&mut self) -> StoreReport {
@@ -112,7 +110,7 @@ impl Fixture {
         }
     }
 
-    fn finish_block(&mut self, sbn: u32, missing: &[u32], repairs: Vec<StoredRepair>) -> StoreReport {
+    fn finish_block(&mut self, sbn: u32, missing: &[u32], repairs: u32) -> StoreReport {
         self.store.finish_block(BlockJob { object: OBJECT, sbn, missing: missing.to_vec(), repairs });
         self.report()
     }
@@ -158,7 +156,7 @@ fn source_symbols_make_a_file_under_its_name_only_once_it_is_finished() {
     let mut fixture = Fixture::announced(&spec("a/b/file", BYTES as u64));
     for sbn in [1, 0] {
         fixture.write_all_but(sbn, &[]);
-        assert_eq!(fixture.finish_block(sbn, &[], Vec::new()), fixture.done(sbn));
+        assert_eq!(fixture.finish_block(sbn, &[], 0), fixture.done(sbn));
     }
     assert!(fixture.names().is_empty());
     assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
@@ -172,49 +170,87 @@ fn repair_symbols_stand_in_for_missing_ones() {
     let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
     let missing = [0, 3, 4, fixture.k(0) - 1];
     fixture.write_all_but(0, &missing);
-    let repairs = fixture.write_repairs(0, &[9, 2, 5, 0, 1]);
-    assert_eq!(fixture.finish_block(0, &missing, repairs), fixture.done(0));
+    fixture.write_repairs(0, 0, &[9, 2, 5]);
+    fixture.store.write_all().unwrap();
+    fixture.write_repairs(0, 3, &[0, 1]);
+    assert_eq!(fixture.finish_block(0, &missing, 5), fixture.done(0));
     // All of the last block, with its short symbol, from repair symbols alone.
     let missing: Vec<u32> = (0..fixture.k(1)).collect();
-    let slots: Vec<u32> = (10..12 + fixture.k(1)).collect();
-    let repairs = fixture.write_repairs(1, &slots);
-    assert_eq!(fixture.finish_block(1, &missing, repairs), fixture.done(1));
+    let numbers: Vec<u32> = (10..12 + fixture.k(1)).collect();
+    fixture.write_repairs(1, 0, &numbers);
+    assert_eq!(fixture.finish_block(1, &missing, fixture.k(1) + 2), fixture.done(1));
     assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
     assert_eq!(fs::read(fixture.out("file")).unwrap(), fixture.content);
     fixture.end();
 }
 
 #[test]
-fn what_comes_while_a_block_is_finished_in_vain_counts_for_the_next_attempt() {
+fn a_block_says_how_many_symbols_it_lacks_and_takes_them_while_it_is_at_work() {
     let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
-    fixture.write_all_but(0, &[2, 7]);
-    let repairs = fixture.write_repairs(0, &[0]);
-    fixture.store.finish_block(BlockJob {
-        object: OBJECT,
-        sbn: 0,
-        missing: vec![2, 7],
-        repairs: repairs.clone(),
-    });
-    fixture.write(0, 7);
-    assert_eq!(fixture.report(), StoreReport::BlockNeedsMore { object: OBJECT, sbn: 0 });
-    assert_eq!(fixture.finish_block(0, &[2], repairs), fixture.done(0));
+    fixture.write_all_but(0, &[2, 5, 7]);
+    fixture.write_repairs(0, 0, &[0]);
+    let job = BlockJob { object: OBJECT, sbn: 0, missing: vec![2, 5, 7], repairs: 1 };
+    fixture.store.finish_block(job);
+    fixture.write_repairs(0, 1, &[4, 3]);
+    assert_eq!(fixture.report(), StoreReport::BlockNeedsMore { object: OBJECT, sbn: 0, more: 2 });
+    assert_eq!(fixture.finish_block(0, &[2, 5, 7], 3), fixture.done(0));
+}
+
+/// The room of a block is its own, whatever its neighbours have, and slots are used again once they are free.
+#[test]
+fn blocks_keep_their_repair_symbols_apart() {
+    let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
+    let all: Vec<u32> = (0..fixture.k(0) + 2).collect();
+    for sbn in [1, 0] {
+        fixture.write_repairs(sbn, 0, &vec![7; all.len()]);
+        fixture.store.write_all().unwrap();
+    }
+    fixture.store.judge_block(OBJECT, 0, BlockVerdict::RepairsDropped).unwrap();
+    for sbn in [1, 0] {
+        fixture.write_repairs(sbn, 0, &all[..fixture.k(sbn) as usize + 2]);
+    }
+    for sbn in [0, 1] {
+        let missing: Vec<u32> = (0..fixture.k(sbn)).collect();
+        assert_eq!(fixture.finish_block(sbn, &missing, fixture.k(sbn) + 2), fixture.done(sbn));
+    }
+}
+
+/// In whatever order symbols come, each is in its place: runs are written together, and the last symbol is short.
+#[test]
+fn symbols_are_gathered_and_land_in_their_places() {
+    let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
+    let last = fixture.k(1) - 1;
+    for esi in [3, 4, last, 5, 1, 0, 2, 6].into_iter().chain(7..last) {
+        fixture.write(1, esi);
+    }
+    assert_eq!(fixture.finish_block(1, &[], 0), fixture.done(1));
+}
+
+/// A process may be killed at any instant: what came a while ago is on disk, and the journal tells of it.
+#[test]
+fn what_came_a_while_ago_is_written() {
+    let mut fixture = Fixture::announced(&FileSpec { digest: Some([1; 32]), ..spec("file", BYTES as u64) });
+    fixture.write(0, 3);
+    std::thread::sleep(GATHER_TIME);
+    assert_eq!(fixture.store.poll_report(), None);
+    let mut symbol = [0; T as usize];
+    fixture.store.places.read(&fixture.store.file(FILE), 3 * u64::from(T), &mut symbol).unwrap();
+    assert_eq!(symbol, fixture.symbol(0, 3)[..]);
 }
 
 #[test]
-fn what_comes_too_late_cannot_spoil_what_was_hashed() {
-    let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
-    for sbn in [0, 1] {
-        fixture.write_all_but(sbn, &[1]);
-        let repairs = fixture.write_repairs(sbn, &[0, 1]);
-        fixture.store.finish_block(BlockJob { object: OBJECT, sbn, missing: vec![1], repairs });
-        // Long enough that the thread is done with the block, though nobody has been told.
-        std::thread::sleep(Duration::from_millis(50));
-        fixture.store.write_source(OBJECT, sbn, 1, &[0xff; T as usize]).unwrap();
-        let report = fixture.report();
-        assert_eq!(report, fixture.done(sbn));
+fn what_is_gathered_is_bounded() {
+    let mut gather = Gather::new();
+    let mut gathered = 0_usize;
+    for number in 0..100_000_u32 {
+        let key = (0, number % 1_000);
+        gathered += 1_000;
+        if gather.put_source(key, number / 1_000, &[0; 1_000]) {
+            gathered -=
+                gather.take(key).unwrap().source_runs(BLOCK, 1_000).map(|run| run.2.len()).sum::<usize>();
+        }
+        assert!(gathered <= 2 << 20, "{gathered}");
     }
-    assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
-    assert_eq!(fs::read(fixture.out("file")).unwrap(), fixture.content);
 }
 
 #[test]
@@ -224,7 +260,7 @@ fn a_file_that_differs_from_its_md5_is_discarded() {
         let mut fixture = Fixture::announced(&FileSpec { md5: Some(md5), ..spec("file", BYTES as u64) });
         for sbn in [0, 1] {
             fixture.write_all_but(sbn, &[]);
-            fixture.finish_block(sbn, &[], Vec::new());
+            fixture.finish_block(sbn, &[], 0);
         }
         assert_eq!(fixture.finish_file(), report);
         assert_eq!(fixture.names().is_empty(), md5 != right);
@@ -317,6 +353,13 @@ fn more_files_than_may_be_open_are_received_side_by_side() {
     for sbn in [0, 1] {
         for index in 0..count {
             fixture.store.write_source(ObjectIndex(index), sbn, 0, &symbol(index, sbn)).unwrap();
+        }
+    }
+    for index in 0..count {
+        for sbn in [0, 1] {
+            let job = BlockJob { object: ObjectIndex(index), sbn, missing: Vec::new(), repairs: 0 };
+            fixture.store.finish_block(job);
+            assert!(matches!(fixture.report(), StoreReport::BlockDone { .. }));
         }
     }
     for index in 0..count {

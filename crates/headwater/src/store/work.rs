@@ -13,10 +13,13 @@ use super::place::Places;
 use crate::net::Waker;
 use crate::workers::worker_count;
 
+/// Memory of the jobs at work, in bytes: two blocks of 5008 symbols of which all were lost, one of 10 017, or any one.
+const JOBS_BYTES_MAX: u64 = 88 << 20;
+
 /// Jobs and the threads that do them.
 ///
-/// The queue holds at most one job per block or file of the session, and a job 12 bytes per symbol lost: the receiver's
-/// machine bounds both. It never blocks, since symbols that arrive meanwhile would be lost.
+/// The queue holds a few blocks, as many as the receiver's machine hands over at a time, and the files that are whole. It
+/// never blocks, since symbols that arrive meanwhile would be lost. Memory: [`JOBS_BYTES_MAX`], or one block's.
 pub(super) struct Workers {
     shared: Arc<Shared>,
     reports: Receiver<Outcome>,
@@ -34,7 +37,21 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// What the jobs at work take.
+    bytes: u64,
     ended: bool,
+}
+
+impl Queue {
+    /// The next job, if there is memory for it.
+    fn take(&mut self) -> Option<(Job, u64)> {
+        let bytes = self.jobs.front()?.bytes();
+        if self.bytes > 0 && self.bytes.saturating_add(bytes) > JOBS_BYTES_MAX {
+            return None;
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        Some((self.jobs.pop_front()?, bytes))
+    }
 }
 
 impl Workers {
@@ -111,13 +128,14 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Option<Job> {
+    /// A job and what it takes, once there is one that may begin.
+    fn next(&self) -> Option<(Job, u64)> {
         let mut queue = self.lock();
         loop {
             if queue.ended {
                 return None;
             }
-            if let Some(job) = queue.jobs.pop_front() {
+            if let Some(job) = queue.take() {
                 return Some(job);
             }
             queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -125,10 +143,12 @@ impl Shared {
     }
 
     fn work(&self, reports: &Sender<Outcome>) {
-        while let Some(job) = self.next() {
+        while let Some((job, bytes)) = self.next() {
             let guard = FailOnPanic { reports, waker: &self.waker };
             let report = job.run(&self.places).unwrap_or_else(failed);
             drop(guard);
+            self.lock().bytes -= bytes;
+            self.news.notify_one();
             // Nobody listens once the store is dropped.
             if reports.send(report).is_err() {
                 return;

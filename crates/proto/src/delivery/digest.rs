@@ -11,6 +11,22 @@ pub fn block_digest(bytes: &[u8]) -> Digest {
     *blake3::hash(bytes).as_bytes()
 }
 
+/// The digest of a block that comes in parts.
+#[derive(Clone, Debug, Default)]
+pub struct BlockHasher(blake3::Hasher);
+
+impl BlockHasher {
+    /// Takes the next bytes of the block.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// [`block_digest`] of all bytes.
+    pub fn finish(&self) -> Digest {
+        *self.0.finalize().as_bytes()
+    }
+}
+
 /// The digest of a file: BLAKE3 over the digests of all its blocks in order. An empty file has none.
 pub fn file_digest<'a>(blocks: impl IntoIterator<Item = &'a Digest>) -> Digest {
     let mut hasher = blake3::Hasher::new();

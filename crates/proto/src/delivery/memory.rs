@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use headwater_fec::{BlockEncoder, Repair};
+use headwater_fec::{BlockEncoder, DecodeError, Repair};
 
 use super::digest::{Digest, block_digest};
 use super::name::RelativePath;
@@ -108,7 +108,8 @@ pub struct MemoryStore {
     files: Vec<(FileSpec, Vec<u8>)>,
     done: Vec<FileIndex>,
     objects: Vec<ObjectSpec>,
-    slots: BTreeMap<(FileIndex, u32), Vec<u8>>,
+    /// By object, block and slot: ESI and symbol.
+    slots: BTreeMap<(ObjectIndex, u32, u32), (u32, Vec<u8>)>,
     /// By object and block.
     held: BTreeMap<(ObjectIndex, u32), HeldBlock>,
     /// From a store that was interrupted.
@@ -121,15 +122,15 @@ pub struct MemoryStore {
 
 /// What makes a file the same in another session.
 type FileKey = (RelativePath, Option<Digest>);
-/// Repair symbols by slot.
-type Symbols = BTreeMap<u32, Vec<u8>>;
+/// A block and the repair symbols of its slots, each with its ESI.
+type KeptBlock = (HeldBlock, Vec<(u32, Vec<u8>)>);
 
 /// What an interrupted store kept: files by path and digest, blocks by identity.
 #[derive(Debug, Default)]
 struct Kept {
     whole: BTreeSet<FileKey>,
-    files: BTreeMap<FileKey, (Vec<u8>, Symbols)>,
-    objects: BTreeMap<Digest, Vec<HeldBlock>>,
+    files: BTreeMap<FileKey, Vec<u8>>,
+    objects: BTreeMap<Digest, Vec<KeptBlock>>,
 }
 
 impl MemoryStore {
@@ -137,21 +138,19 @@ impl MemoryStore {
     #[must_use]
     pub fn interrupted(self) -> Self {
         let mut kept = Kept::default();
-        for ((object, _), held) in self.held {
+        for ((object, sbn), held) in self.held {
             if let Some(identity) = self.objects[object.0].identity {
-                kept.objects.entry(identity).or_default().push(held);
+                let slots = (0..).zip(&held.repairs).map(|(slot, _)| &self.slots[&(object, sbn, slot)]);
+                let symbols = slots.cloned().collect();
+                kept.objects.entry(identity).or_default().push((held, symbols));
             }
-        }
-        for ((file, slot), symbol) in self.slots {
-            let spec = &self.files[file.0].0;
-            kept.files.entry((spec.path.clone(), spec.digest)).or_default().1.insert(slot, symbol);
         }
         for (index, (spec, bytes)) in self.files.into_iter().enumerate() {
             let key = (spec.path, spec.digest);
             if self.done.contains(&FileIndex(index)) {
                 kept.whole.insert(key.clone());
             }
-            kept.files.entry(key).or_default().0 = bytes;
+            kept.files.insert(key, bytes);
         }
         Self { kept, bytes_max: self.bytes_max, ..Self::default() }
     }
@@ -172,14 +171,9 @@ impl MemoryStore {
     /// Changes one byte of the first file that is not finished, as a failing disk would.
     pub fn damage(&mut self, offset: usize) {
         let files = self.kept.files.iter_mut().filter(|(key, _)| !self.kept.whole.contains(key));
-        if let Some(byte) = files.filter_map(|(_, (bytes, _))| bytes.get_mut(offset)).next() {
+        if let Some(byte) = files.filter_map(|(_, bytes)| bytes.get_mut(offset)).next() {
             *byte ^= 1;
         }
-    }
-
-    /// Slots for repair symbols that were ever in use.
-    pub fn slots(&self) -> usize {
-        self.slots.len()
     }
 
     fn held_mut(&mut self, object: ObjectIndex, sbn: u32) -> &mut HeldBlock {
@@ -206,7 +200,7 @@ impl Store for MemoryStore {
         }
         self.bytes = bytes;
         let key = (spec.path.clone(), spec.digest);
-        let Some((bytes, slots)) = self.kept.files.remove(&key).filter(|_| spec.digest.is_some()) else {
+        let Some(bytes) = self.kept.files.remove(&key).filter(|_| spec.digest.is_some()) else {
             return Ok(HeldFile::default());
         };
         self.files[file.0].1 = bytes;
@@ -214,18 +208,20 @@ impl Store for MemoryStore {
         if is_whole {
             self.done.push(file);
         }
-        let next = slots.keys().next_back().map_or(0, |last| last + 1);
-        self.slots.extend(slots.into_iter().map(|(slot, symbol)| ((file, slot), symbol)));
-        Ok(HeldFile { is_whole, slots: next })
+        Ok(HeldFile { is_whole })
     }
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         debug_assert!(object.0 >= self.objects.len(), "objects count up");
         // Objects of refused files are never announced: fill the gap.
         self.objects.resize_with(object.0 + 1, || spec.clone());
-        let held = spec.identity.and_then(|identity| self.kept.objects.remove(&identity)).unwrap_or_default();
-        self.held.extend(held.iter().map(|block| ((object, block.sbn), block.clone())));
-        held
+        let kept = spec.identity.and_then(|identity| self.kept.objects.remove(&identity)).unwrap_or_default();
+        for (held, symbols) in &kept {
+            self.held.insert((object, held.sbn), held.clone());
+            let slots = (0..).zip(symbols).map(|(slot, symbol)| ((object, held.sbn, slot), symbol.clone()));
+            self.slots.extend(slots);
+        }
+        kept.into_iter().map(|(held, _)| held).collect()
     }
 
     fn write_source(
@@ -255,9 +251,10 @@ impl Store for MemoryStore {
         repair: StoredRepair,
         symbol: &[u8],
     ) -> Result<(), StoreError> {
-        self.held_mut(object, sbn).repairs.push(repair);
-        let file = self.objects[object.0].file;
-        self.slots.insert((file, repair.slot), symbol.to_vec());
+        let held = self.held_mut(object, sbn);
+        held.repairs.truncate(repair.slot as usize);
+        held.repairs.push(repair.esi);
+        self.slots.insert((object, sbn, repair.slot), (repair.esi, symbol.to_vec()));
         Ok(())
     }
 
@@ -267,20 +264,24 @@ impl Store for MemoryStore {
         let spec = &self.objects[object.0];
         let size = spec.partition.symbol_size();
         let k = spec.partition.block(sbn).expect("a block of the object").symbols;
-        let repair =
-            |repair: &StoredRepair| Repair { esi: repair.esi, data: &self.slots[&(spec.file, repair.slot)] };
-        let repairs: Vec<Repair<'_>> = job.repairs.iter().map(repair).collect();
+        let slots = self.slots.range((object, sbn, 0)..(object, sbn, job.repairs));
+        let repairs: Vec<_> = slots.map(|(_, (esi, data))| Repair { esi: *esi, data }).collect();
         let mut block = self.files[file].1[range.clone()].to_vec();
         block.resize(k as usize * usize::from(size), 0);
-        let decoded =
-            job.missing.is_empty() || spec.codec.decode(k, &mut block, &job.missing, &repairs).is_ok();
-        self.reports.push_back(if decoded {
-            block.truncate(range.len());
-            let digest = block_digest(&block);
-            self.files[file].1[range].copy_from_slice(&block);
-            StoreReport::BlockDone { object, sbn, digest }
-        } else {
-            StoreReport::BlockNeedsMore { object, sbn }
+        let decoded = match spec.codec.decode(k, &mut block, &job.missing, &repairs) {
+            _ if job.missing.is_empty() => Ok(()),
+            Ok(()) => Ok(()),
+            Err(DecodeError::NeedMore { more }) => Err(more),
+            Err(DecodeError::Invalid(_)) => Err(1),
+        };
+        self.reports.push_back(match decoded {
+            Ok(()) => {
+                block.truncate(range.len());
+                let digest = block_digest(&block);
+                self.files[file].1[range].copy_from_slice(&block);
+                StoreReport::BlockDone { object, sbn, digest }
+            }
+            Err(more) => StoreReport::BlockNeedsMore { object, sbn, more },
         });
     }
 

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use headwater_fec::{BlockCodec, FecError, Parameters, Partition, PartitionError, Scheme, codec};
+use headwater_fec::{
+    BlockCodec, FecError, LdpcParameters, Parameters, Partition, PartitionError, Scheme, codec,
+};
 use headwater_wire::Fti;
+use headwater_wire::fti::Ldpc;
 
 /// The blocks of an object (RFC 5052, section 9.1; RFC 6330, section 4.4.1.2).
 pub fn partition_of(fti: &Fti) -> Result<Partition, PartitionError> {
@@ -58,14 +61,12 @@ fn parameters(fti: &Fti) -> Parameters {
             parameters.sub_blocks = sub_blocks;
             parameters
         }
-        Fti::LdpcStaircase(_) => uncoded(Scheme::LdpcStaircase, symbol_size),
-        Fti::LdpcTriangle(_) => uncoded(Scheme::LdpcTriangle, symbol_size),
+        Fti::LdpcStaircase(fti) => ldpc(Scheme::LdpcStaircase, symbol_size, fti),
+        Fti::LdpcTriangle(fti) => ldpc(Scheme::LdpcTriangle, symbol_size, fti),
     }
 }
 
-/// A scheme that has no codec yet: asking for one says so.
-fn uncoded(scheme: Scheme, symbol_size: u16) -> Parameters {
-    let mut parameters = Parameters::no_code(symbol_size);
-    parameters.scheme = scheme;
-    parameters
+fn ldpc(scheme: Scheme, symbol_size: u16, fti: Ldpc) -> Parameters {
+    let ldpc = LdpcParameters { n1: fti.n1_minus3 + 3, group_size: fti.g, ..LdpcParameters::new(fti.seed) };
+    Parameters::ldpc(scheme, symbol_size, fti.max_block, fti.max_symbols, ldpc)
 }

@@ -7,6 +7,7 @@ use headwater_wire::Fti;
 use headwater_wire::fdt::{self, File, Headwater, Instance, OtiAttributes, Segment};
 use headwater_wire::fti::Ldpc;
 
+use super::carousel::symbols_in_first_pass;
 use super::digest::{Digest, file_digest, short};
 use super::name::RelativePath;
 use super::object::Codecs;
@@ -59,6 +60,14 @@ pub struct PlannedObject {
     pub fti: Fti,
 }
 
+impl PlannedObject {
+    fn window_pass_symbols(&self) -> u64 {
+        let blocks = (0..self.partition.blocks()).filter_map(|sbn| self.partition.block(sbn));
+        let symbols = blocks.map(|block| block.symbols);
+        symbols.map(|k| symbols_in_first_pass(k, self.codec.encoding_symbols(k))).sum()
+    }
+}
+
 /// Why files cannot be sent in one session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -91,6 +100,7 @@ pub enum PlanError {
 pub struct SessionPlan {
     files: Vec<FileToSend>,
     objects: Vec<PlannedObject>,
+    order: Order,
 }
 
 /// Largest source block of the codes that do not scale: Reed-Solomon over GF(2^8) keeps half of its 255 symbols for
@@ -130,7 +140,7 @@ impl SessionPlan {
                 });
             }
         }
-        Ok(Self { files, objects })
+        Ok(Self { files, objects, order: config.order })
     }
 
     /// The files.
@@ -141,6 +151,19 @@ impl SessionPlan {
     /// The objects, those of one file together and in order.
     pub fn objects(&self) -> &[PlannedObject] {
         &self.objects
+    }
+
+    /// The order in which symbols are sent.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Symbols that a pass sends: all source symbols, in window order with a share of repair symbols.
+    pub fn pass_symbols(&self) -> u64 {
+        match self.order {
+            Order::Spread { .. } => self.symbols(),
+            Order::Window => self.objects.iter().map(PlannedObject::window_pass_symbols).sum(),
+        }
     }
 
     /// Source symbols of all objects.

@@ -34,7 +34,8 @@ const CLOSE_PACKETS: u8 = 3;
 pub enum End {
     /// Never.
     Never,
-    /// After so many passes over the session: one pass sends as many symbols as the content has.
+    /// After so many passes over the session: one pass sends as many symbols as the content has, in window order with a
+    /// share of repair symbols.
     Passes(u64),
     /// At an instant.
     At(Instant),
@@ -74,7 +75,7 @@ impl SenderConfig {
 /// What a sender tells its application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// A pass over the session is complete: as many symbols were sent since the last one as the content has.
+    /// A pass over the session is complete: [`Sender::pass_symbols`] were sent since the last one.
     PassCompleted(u64),
     /// The content could not be read; the session was closed.
     SourceFailed(SourceError),
@@ -196,7 +197,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             source,
             objects: plan.objects().iter().map(ObjectHeader::new).collect(),
             blocks,
-            carousel: Carousel::new(carousel, levels),
+            carousel: Carousel::new(carousel, levels, plan.order()),
             fdt,
             phase: Phase::Sending,
             events: VecDeque::new(),
@@ -216,9 +217,9 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         self.stats
     }
 
-    /// Source symbols of the session: what one pass sends.
-    pub fn symbols(&self) -> u64 {
-        self.carousel.symbols()
+    /// Symbols that one pass sends: the source symbols of the session, in window order with a share of repair.
+    pub fn pass_symbols(&self) -> u64 {
+        self.carousel.pass_symbols()
     }
 
     /// Whether the session is closed and all is sent.
@@ -235,8 +236,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         match self.config.end {
             End::Never => false,
             End::At(at) => at <= now,
-            End::Passes(passes) if self.carousel.symbols() == 0 => self.fdt.rounds >= passes,
-            End::Passes(passes) => self.stats.symbols >= passes.saturating_mul(self.carousel.symbols()),
+            End::Passes(passes) if self.carousel.pass_symbols() == 0 => self.fdt.rounds >= passes,
+            End::Passes(passes) => self.stats.symbols >= passes.saturating_mul(self.carousel.pass_symbols()),
         }
     }
 
@@ -298,7 +299,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         };
         self.fdt.credit = (self.fdt.credit + 1).min(FDT_CREDIT_PACKETS);
         self.stats.symbols += 1;
-        let pass = self.carousel.symbols();
+        let pass = self.carousel.pass_symbols();
         if self.stats.symbols.is_multiple_of(pass) {
             self.events.push_back(SenderEvent::PassCompleted(self.stats.symbols / pass));
         }
@@ -372,7 +373,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
         let departure = match self.phase {
             Phase::Finished => return None,
             // Without content there is nothing to send between two rounds of the FDT.
-            Phase::Sending if self.carousel.symbols() == 0 => {
+            Phase::Sending if self.carousel.pass_symbols() == 0 => {
                 let next = match self.config.end {
                     End::At(at) => self.fdt.next_round.min(at),
                     End::Never | End::Passes(_) => self.fdt.next_round,

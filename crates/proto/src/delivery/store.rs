@@ -74,8 +74,6 @@ pub struct FileSpec {
 pub struct HeldFile {
     /// It is whole, verified, and carries its final name: no block of it is needed.
     pub is_whole: bool,
-    /// Slots below this one may be in use by blocks that [`Store::create_object`] is going to tell of.
-    pub slots: u32,
 }
 
 /// What a store holds of a block already. It is not trusted: the block is verified like any other, and what is out of
@@ -88,8 +86,8 @@ pub struct HeldBlock {
     pub is_whole: bool,
     /// Source symbols in place: bit `esi % 64` of word `esi / 64`.
     pub source: Vec<u64>,
-    /// Repair symbols kept.
-    pub repairs: Vec<StoredRepair>,
+    /// ESIs of the repair symbols kept, slot by slot.
+    pub repairs: Vec<u32>,
 }
 
 /// What a receiver makes of a block that its store reported done.
@@ -129,17 +127,22 @@ pub struct BlockJob {
     pub sbn: u32,
     /// Source symbols that never came, ascending.
     pub missing: Vec<u32>,
-    /// Repair symbols received, ascending by ESI.
-    pub repairs: Vec<StoredRepair>,
+    /// Repair symbols received: they are in the slots below this one.
+    pub repairs: u32,
 }
 
-/// A repair symbol in the store.
+/// A repair symbol in the store, which keeps its number with it: a receiver of a terabyte has no memory for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRepair {
     /// Encoding symbol id.
     pub esi: u32,
     /// The slot it was written to.
     pub slot: u32,
+}
+
+/// Slots for repair symbols of a block of `k` source symbols: k suffice but for a few blocks in a thousand.
+pub fn repair_slots(k: u32) -> u32 {
+    k.saturating_add(2)
 }
 
 /// What a store reports when work that takes time is done.
@@ -154,12 +157,14 @@ pub enum StoreReport {
         /// BLAKE3 of its bytes.
         digest: Digest,
     },
-    /// The symbols at hand do not determine the block: one more is needed.
+    /// The symbols at hand do not determine the block.
     BlockNeedsMore {
         /// The object.
         object: ObjectIndex,
         /// The block.
         sbn: u32,
+        /// So many more are needed before the next attempt, at least 1.
+        more: u32,
     },
     /// A file carries its final name.
     FileDone(FileIndex),
@@ -201,8 +206,9 @@ pub trait Store {
         symbol: &[u8],
     ) -> Result<(), StoreError>;
 
-    /// Keeps a repair symbol of a block in its slot. Slots are numbered from 0 per file, used again when free. All
-    /// symbols of a file have the same size.
+    /// Keeps a repair symbol of a block, and its ESI, in its slot. The slots of a block, [`repair_slots`] of them, are
+    /// taken in order, from 0 again when they are free. All symbols of a file have the same size, and its objects begin
+    /// at multiples of it.
     ///
     /// # Errors
     /// When it could not be written: the session ends.

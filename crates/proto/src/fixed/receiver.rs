@@ -1,4 +1,4 @@
-use crate::control::{Arrival, Membership, ReceiverControl, Reception};
+use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::machine::{ChannelId, Ecn};
 use crate::measure::SequenceTracker;
 use crate::time::Instant;
@@ -7,7 +7,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     held: bool,
-    wish: Option<Membership>,
+    wishes: Wishes,
     tracker: SequenceTracker,
     marked: u64,
 }
@@ -22,12 +22,7 @@ impl Receiver {
         if self.held != held {
             self.held = held;
             let channel = ChannelId::BASE;
-            // A wish not yet taken and its opposite cancel out.
-            self.wish = match self.wish {
-                Some(_) => None,
-                None if held => Some(Membership::Join(channel)),
-                None => Some(Membership::Leave(channel)),
-            };
+            self.wishes.push(if held { Membership::Join(channel) } else { Membership::Leave(channel) });
         }
     }
 }
@@ -52,7 +47,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
-        self.wish.take()
+        self.wishes.pop()
     }
 
     fn reception(&self) -> Reception {

@@ -46,6 +46,7 @@ impl SenderControl for Sender {
         self.pacer.is_due(now).then(|| Departure {
             channel: ChannelId::BASE,
             level: 0,
+            at: self.pacer.next(),
             cci: self.cci(),
             ecn: Ecn::NotCapable,
         })

@@ -1,5 +1,13 @@
 //! Measurements that congestion controls share.
 
+mod delay;
+mod holes;
+mod meter;
 mod sequence;
+mod tfrc;
 
+pub use delay::{JoinLatency, OneWayDelay};
+pub use holes::{Found, Holes};
+pub use meter::RateMeter;
 pub use sequence::SequenceTracker;
+pub use tfrc::{LossIntervals, throughput};

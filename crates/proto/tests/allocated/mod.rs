@@ -11,6 +11,7 @@ static ALLOCATOR: Counting = Counting;
 thread_local! {
     static NOW: Cell<usize> = const { Cell::new(0) };
     static PEAK: Cell<usize> = const { Cell::new(0) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: every call goes to the system's allocator as it came.
@@ -45,6 +46,7 @@ unsafe impl GlobalAlloc for Counting {
 /// A thread that is ending has no counters any more.
 fn count(bytes: usize) {
     let _ending = NOW.try_with(|now| {
+        let _ending = CALLS.try_with(|calls| calls.set(calls.get() + 1));
         now.set(now.get() + bytes);
         let _ending = PEAK.try_with(|peak| peak.set(peak.get().max(now.get())));
     });
@@ -68,4 +70,9 @@ pub fn kept(free: impl FnOnce()) -> usize {
     let before = NOW.get();
     free();
     before.saturating_sub(NOW.get())
+}
+
+/// Calls to the allocator that this thread has made so far.
+pub fn calls() -> u64 {
+    CALLS.get()
 }

@@ -1,19 +1,21 @@
 //! What a receiver knows of one block: which symbols it holds.
 
-use crate::delivery::store::{HeldBlock, StoredRepair};
+use super::esi_set::EsiSet;
+use crate::delivery::store::{HeldBlock, StoredRepair, repair_slots};
 
 /// Repair symbols taken while a block is being decoded, in case it turns out that those at hand were not enough.
 const SPARE_SYMBOLS: u32 = 2;
 
-/// A block under way. Memory: one bit per source symbol, 8 bytes per repair symbol held.
+/// A block under way. Memory: itself, one bit per source symbol, and what the numbers of its repair symbols take.
 #[derive(Clone, Debug)]
 pub struct BlockState {
     symbols: u32,
     source: Box<[u64]>,
     source_count: u32,
-    /// Ascending by ESI.
-    repairs: Vec<StoredRepair>,
-    /// Symbols needed before the next attempt: K, then one more than the last attempt had.
+    /// Repair symbols held, in the slots below this one.
+    repairs: u32,
+    repair_esis: EsiSet,
+    /// Symbols needed before the next attempt: K, then more than the last attempt had.
     needed: u32,
     tried: u32,
     phase: Phase,
@@ -26,6 +28,8 @@ pub struct BlockState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Receiving,
+    /// It has enough, and waits for the store.
+    Waiting,
     Finishing,
 }
 
@@ -41,14 +45,6 @@ pub enum Block {
 }
 
 impl Block {
-    /// The block under way, begun if it was unseen; `None` once it has ended.
-    pub fn open(&mut self, symbols: u32) -> Option<&mut BlockState> {
-        if matches!(self, Self::Unseen) {
-            *self = Self::Open(Box::new(BlockState::new(symbols)));
-        }
-        self.under_way()
-    }
-
     /// The block under way, if it is.
     pub fn under_way(&mut self) -> Option<&mut BlockState> {
         match self {
@@ -57,11 +53,11 @@ impl Block {
         }
     }
 
-    /// Ends the block and gives back the slots that it held.
-    pub fn end(&mut self) -> Vec<StoredRepair> {
+    /// Ends the block and says how much memory comes back.
+    pub fn end(&mut self) -> usize {
         match core::mem::replace(self, Self::Ended) {
-            Self::Open(state) => state.repairs,
-            Self::Unseen | Self::Ended => Vec::new(),
+            Self::Open(state) => state.bytes(),
+            Self::Unseen | Self::Ended => 0,
         }
     }
 }
@@ -79,18 +75,33 @@ pub enum Worth {
 
 impl BlockState {
     pub fn new(symbols: u32) -> Self {
-        let words = (symbols as usize).div_ceil(64);
         Self {
             symbols,
-            source: vec![0; words].into_boxed_slice(),
+            source: vec![0; words(symbols)].into_boxed_slice(),
             source_count: 0,
-            repairs: Vec::new(),
+            repairs: 0,
+            repair_esis: EsiSet::default(),
             needed: symbols,
             tried: 0,
             phase: Phase::Receiving,
             strikes: 0,
             is_resumed: false,
         }
+    }
+
+    /// What [`BlockState::new`] takes, in bytes.
+    pub fn bytes_of_new(symbols: u32) -> usize {
+        size_of::<Self>() + 8 * words(symbols)
+    }
+
+    /// What it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        Self::bytes_of_new(self.symbols) + self.repair_esis.bytes()
+    }
+
+    /// What adding a repair symbol would add to that.
+    pub fn bytes_for_repair(&self, esi: u32) -> usize {
+        self.repair_esis.bytes_to_insert(esi)
     }
 
     /// A block of K = `symbols` source symbols, with what an earlier session left of it. Symbols from `esi_end` on do
@@ -101,11 +112,13 @@ impl BlockState {
         for esi in (0..symbols).filter(|esi| held.holds_source(*esi)) {
             block.add_source(esi);
         }
-        let repairs = held.repairs.iter().filter(|repair| (symbols..esi_end).contains(&repair.esi));
-        for repair in repairs.filter(|_| !held.is_whole) {
-            if block.count() < symbols + SPARE_SYMBOLS && !block.holds(repair.esi) {
-                block.add_repair(*repair);
+        let wanted = symbols.saturating_add(SPARE_SYMBOLS).saturating_sub(block.source_count);
+        for esi in held.repairs.iter().filter(|_| !held.is_whole).take(wanted as usize) {
+            // What stands in a slot that makes no sense ends what counts of them.
+            if !(symbols..esi_end).contains(esi) || !block.repair_esis.insert(*esi) {
+                break;
             }
+            block.repairs += 1;
         }
         block
     }
@@ -121,30 +134,23 @@ impl BlockState {
                 return Worth::Surplus;
             }
             Phase::Finishing => SPARE_SYMBOLS,
-            _ => 0,
+            Phase::Receiving | Phase::Waiting => 0,
         };
-        if self.count() < self.needed + spare { Worth::Needed } else { Worth::Surplus }
+        let has_room = esi < self.symbols || self.repairs < repair_slots(self.symbols);
+        if has_room && self.count() < self.needed + spare { Worth::Needed } else { Worth::Surplus }
     }
 
     fn holds(&self, esi: u32) -> bool {
         if esi < self.symbols {
             self.source[(esi / 64) as usize] & 1 << (esi % 64) != 0
         } else {
-            self.position(esi).is_ok()
-        }
-    }
-
-    /// Repair symbols mostly come in ascending order: look at the end first.
-    fn position(&self, esi: u32) -> Result<usize, usize> {
-        match self.repairs.last() {
-            Some(last) if last.esi >= esi => self.repairs.binary_search_by_key(&esi, |repair| repair.esi),
-            _ => Err(self.repairs.len()),
+            self.repair_esis.contains(esi)
         }
     }
 
     /// Symbols held.
     pub fn count(&self) -> u32 {
-        self.source_count + u32::try_from(self.repairs.len()).expect("at most K + 2 are held")
+        self.source_count + self.repairs
     }
 
     pub fn add_source(&mut self, esi: u32) {
@@ -152,10 +158,11 @@ impl BlockState {
         self.source_count += 1;
     }
 
-    pub fn add_repair(&mut self, repair: StoredRepair) {
-        if let Err(position) = self.position(repair.esi) {
-            self.repairs.insert(position, repair);
-        }
+    /// Adds a repair symbol, and says which slot is its own.
+    pub fn add_repair(&mut self, esi: u32) -> StoredRepair {
+        self.repair_esis.insert(esi);
+        self.repairs += 1;
+        StoredRepair { esi, slot: self.repairs - 1 }
     }
 
     /// Whether it is time to hand the block to the store.
@@ -163,23 +170,31 @@ impl BlockState {
         self.phase == Phase::Receiving && self.count() >= self.needed
     }
 
-    /// Hands the block over: the source symbols that are missing and the repair symbols held.
-    pub fn start_finishing(&mut self) -> (Vec<u32>, Vec<StoredRepair>) {
+    /// It has enough, and takes no more.
+    pub fn wait(&mut self) {
+        self.phase = Phase::Waiting;
+    }
+
+    /// Hands the block over: the source symbols that are missing and the number of repair symbols.
+    pub fn start_finishing(&mut self) -> (Vec<u32>, u32) {
         self.phase = Phase::Finishing;
         self.tried = self.count();
         let missing = (0..self.symbols).filter(|esi| !self.holds(*esi)).collect();
-        (missing, self.repairs.clone())
+        (missing, self.repairs)
     }
 
-    /// The symbols did not determine the block: one more is needed than it was tried with.
-    pub fn needs_more(&mut self) {
+    /// The symbols did not determine the block: so many more are needed than it was tried with. False when no slot is
+    /// left for them.
+    #[must_use]
+    pub fn needs_more(&mut self, more: u32) -> bool {
         self.phase = Phase::Receiving;
-        self.needed = self.tried + 1;
+        self.needed = self.tried.saturating_add(more.max(1));
+        self.count() >= self.needed || self.repairs < repair_slots(self.symbols)
     }
 
-    /// Whether the store is at work on it.
+    /// Whether it has enough, and the store is at work on it or will be.
     pub fn is_finishing(&self) -> bool {
-        self.phase == Phase::Finishing
+        self.phase != Phase::Receiving
     }
 
     /// Times that it was whole and wrong.
@@ -189,10 +204,11 @@ impl BlockState {
 
     /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then all; what
     /// came from an earlier session is dropped at once, and is no strike: the disk may have lost it.
-    /// Gives back the slots and the number of symbols dropped.
-    pub fn mismatched(&mut self) -> (Vec<StoredRepair>, u32) {
-        let before = self.count();
-        let repairs = core::mem::take(&mut self.repairs);
+    /// Gives back the number of symbols dropped, and of bytes that come free.
+    pub fn mismatched(&mut self) -> (u32, usize) {
+        let (symbols, bytes) = (self.count(), self.bytes());
+        self.repairs = 0;
+        self.repair_esis = EsiSet::default();
         self.phase = Phase::Receiving;
         self.needed = self.symbols;
         let is_resumed = core::mem::take(&mut self.is_resumed);
@@ -201,7 +217,7 @@ impl BlockState {
             self.source_count = 0;
         }
         self.strikes = self.strikes.saturating_add(u8::from(!is_resumed));
-        (repairs, before - self.count())
+        (symbols - self.count(), bytes - self.bytes())
     }
 }
 
@@ -212,40 +228,13 @@ impl HeldBlock {
     }
 }
 
-/// Slots for repair symbols of one file: the lowest free one first, so that the side file stays short.
-#[derive(Clone, Debug, Default)]
-pub struct Slots {
-    next: u32,
-    free: std::collections::BinaryHeap<core::cmp::Reverse<u32>>,
-}
-
-impl Slots {
-    /// Slots of which those below `next` are not given out before they are given back.
-    pub fn from(next: u32) -> Self {
-        Self { next, ..Self::default() }
-    }
-
-    pub fn take(&mut self) -> u32 {
-        if let Some(core::cmp::Reverse(slot)) = self.free.pop() {
-            return slot;
-        }
-        let slot = self.next;
-        self.next += 1;
-        slot
-    }
-
-    pub fn give_back(&mut self, repairs: &[StoredRepair]) {
-        self.free.extend(repairs.iter().map(|repair| core::cmp::Reverse(repair.slot)));
-    }
+fn words(symbols: u32) -> usize {
+    (symbols as usize).div_ceil(64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn repair(esi: u32) -> StoredRepair {
-        StoredRepair { esi, slot: esi }
-    }
 
     #[test]
     fn symbols_count_once_in_any_order() {
@@ -253,7 +242,8 @@ mod tests {
         block.add_source(69);
         for esi in [90, 71, 80, 100] {
             assert_eq!(block.worth(esi), Worth::Needed);
-            block.add_repair(repair(esi));
+            let slot = block.repairs;
+            assert_eq!(block.add_repair(esi), StoredRepair { esi, slot });
         }
         for esi in [69, 71, 80, 90, 100] {
             assert_eq!(block.worth(esi), Worth::Duplicate, "{esi}");
@@ -261,37 +251,43 @@ mod tests {
         assert_eq!(block.count(), 5);
         let (missing, repairs) = block.start_finishing();
         assert_eq!(missing, (0..69).collect::<Vec<_>>());
-        assert_eq!(repairs.iter().map(|repair| repair.esi).collect::<Vec<_>>(), [71, 80, 90, 100]);
+        assert_eq!(repairs, 4);
     }
 
     #[test]
     fn a_block_takes_a_little_more_while_it_is_decoded() {
         let mut block = BlockState::new(2);
         block.add_source(0);
-        block.add_repair(repair(5));
+        block.add_repair(5);
         assert!(block.is_ready());
         block.start_finishing();
         assert!(!block.is_ready());
         for esi in [6, 7] {
             assert_eq!(block.worth(esi), Worth::Needed);
-            block.add_repair(repair(esi));
+            block.add_repair(esi);
         }
         assert_eq!(block.worth(8), Worth::Surplus);
-        block.needs_more();
+        assert!(block.needs_more(2));
         assert!(block.is_ready(), "the spare symbols allow another attempt at once");
+        block.start_finishing();
+        assert!(block.needs_more(3) && !block.is_ready());
+        assert_eq!(
+            [6, 7, 8].map(|esi| block.worth(esi)),
+            [Worth::Duplicate, Worth::Duplicate, Worth::Needed]
+        );
     }
 
     #[test]
     fn corruption_drops_repairs_first_then_all() {
         let mut block = BlockState::new(2);
         block.add_source(0);
-        block.add_repair(repair(9));
+        block.add_repair(9);
         block.start_finishing();
-        assert_eq!(block.mismatched(), (vec![repair(9)], 1));
+        assert_eq!(block.mismatched(), (1, EsiSet::BYTES_OF_ONE));
         assert_eq!(block.worth(0), Worth::Duplicate);
-        block.add_repair(repair(10));
+        block.add_repair(10);
         block.start_finishing();
-        assert_eq!(block.mismatched(), (vec![repair(10)], 2));
+        assert_eq!(block.mismatched(), (2, EsiSet::BYTES_OF_ONE));
         assert_eq!(block.worth(0), Worth::Needed);
     }
 
@@ -302,27 +298,27 @@ mod tests {
         block.add_source(0);
         block.add_source(1);
         block.start_finishing();
-        block.add_repair(repair(2));
-        assert_eq!(block.mismatched(), (vec![repair(2)], 3));
+        block.add_repair(2);
+        assert_eq!(block.mismatched(), (3, EsiSet::BYTES_OF_ONE));
         assert_eq!(block.worth(0), Worth::Needed);
     }
 
     #[test]
     fn a_resumed_block_goes_on_where_it_was_and_holds_nothing_out_of_range() {
-        let repairs = [9, 70, 71, 71, 200].map(repair).to_vec();
+        let repairs = vec![70, 72, 9, 71];
         let held = HeldBlock { sbn: 0, is_whole: false, source: vec![1, 0xff], repairs };
         let mut block = BlockState::resumed(70, 200, &held);
         assert_eq!(
             block.count(),
             1 + 6 + 2,
-            "source symbol 0, the 6 that exist beyond 63, two of the repair symbols"
+            "source symbol 0, the 6 that exist beyond 63, repair symbols up to one that cannot be"
         );
         assert_eq!(
             (block.worth(64), block.worth(70), block.worth(1)),
             (Worth::Duplicate, Worth::Duplicate, Worth::Needed)
         );
         block.start_finishing();
-        assert_eq!(block.mismatched().1, 9, "the disk is not trusted twice");
+        assert_eq!(block.mismatched().0, 9, "the disk is not trusted twice");
         assert_eq!((block.count(), block.strikes()), (0, 0));
     }
 
@@ -331,14 +327,21 @@ mod tests {
         let held = HeldBlock { is_whole: true, ..HeldBlock::default() };
         let mut block = BlockState::resumed(70, 200, &held);
         assert!(block.is_ready());
-        assert_eq!(block.start_finishing(), (Vec::new(), Vec::new()));
+        assert_eq!(block.start_finishing(), (Vec::new(), 0));
     }
 
     #[test]
-    fn slots_are_used_again() {
-        let mut slots = Slots::default();
-        assert_eq!([slots.take(), slots.take(), slots.take()], [0, 1, 2]);
-        slots.give_back(&[StoredRepair { esi: 0, slot: 2 }, StoredRepair { esi: 0, slot: 0 }]);
-        assert_eq!([slots.take(), slots.take(), slots.take()], [0, 2, 3]);
+    fn a_block_has_no_more_repair_symbols_than_slots() {
+        let mut block = BlockState::new(2);
+        let mut esi = 2;
+        while block.needs_more(1) {
+            while !block.is_ready() {
+                assert_eq!(block.worth(esi), Worth::Needed);
+                assert!(block.add_repair(esi).slot < repair_slots(2));
+                esi += 1;
+            }
+            block.start_finishing();
+        }
+        assert_eq!((block.count(), block.worth(esi)), (4, Worth::Surplus));
     }
 }

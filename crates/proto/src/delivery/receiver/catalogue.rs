@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use headwater_fec::Partition;
-use headwater_wire::Fti;
+use headwater_fec::{Partition, Scheme};
 use headwater_wire::fdt::{FdtError, File, Segment};
+use headwater_wire::{Fti, PayloadId};
 
-use super::block::{Block, Slots};
+use super::block::Block;
+use super::room::Room;
 use crate::delivery::FDT_BYTES_MAX;
 use crate::delivery::digest::{Digest, ShortDigest};
 use crate::delivery::name::RelativePath;
@@ -14,10 +15,12 @@ use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::plan::OBJECTS_MAX;
 use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
 
-/// Most blocks of a session at a receiver: each costs 64 bytes. 2^21 blocks of RaptorQ are 14 TB.
-pub const BLOCKS_MAX: u64 = 1 << 21;
-/// Most source symbols of a session at a receiver: each costs a bit while its block is under way. 2^30 are 1.5 TB.
-pub const SYMBOLS_MAX: u64 = 1 << 30;
+/// What a block costs as long as the session lasts, in bytes: its state or that it has ended, its digest, and what was
+/// promised of it.
+const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<Digest>() + size_of::<ShortDigest>();
+/// Longest block of a code that is taken, in bytes: decoding takes up to 7 times that. Our own senders' longest have 20 152
+/// symbols of 1408 bytes.
+const CODED_BLOCK_BYTES_MAX: u64 = 32 << 20;
 
 /// Room for the parameters of any code.
 const FTI_BYTES_MAX: usize = 32;
@@ -31,8 +34,6 @@ pub struct Catalogue {
     /// Files that come in several objects, by what their segments agree on.
     segmented: BTreeMap<SegmentKey, FileIndex>,
     codecs: Codecs,
-    blocks: u64,
-    symbols: u64,
     /// Objects that the files announced will have.
     places: usize,
     /// Bytes of all names taken, at most [`FDT_BYTES_MAX`]: what one FDT can name.
@@ -56,8 +57,6 @@ pub enum Announced {
 #[derive(Debug)]
 pub struct FileState {
     pub spec: FileSpec,
-    /// Slots for its repair symbols.
-    pub slots: Slots,
     /// Its objects in the order of their segments; those not announced yet are `None`.
     pub objects: Vec<Option<ObjectIndex>>,
     /// Objects and blocks that are not done; at 0 the file is whole.
@@ -95,6 +94,18 @@ pub struct ObjectState {
     pub digests: Vec<Digest>,
 }
 
+impl ObjectState {
+    /// The block of a symbol whose payload has so many bytes, if the object can have that symbol.
+    pub fn block_of(&self, id: PayloadId, bytes: usize) -> Option<headwater_fec::Block> {
+        let size = self.partition.symbol_size();
+        let block = self.partition.block(id.sbn)?;
+        // Only the object's last source symbol may travel without its padding.
+        let unpadded = usize::from(block.symbol_bytes(id.esi, size));
+        let length_fits = bytes == usize::from(size) || (unpadded > 0 && bytes == unpadded);
+        (length_fits && id.esi < self.codec.esi_end(block.symbols)).then_some(block)
+    }
+}
+
 /// Why an entry of the FDT is not received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -105,7 +116,7 @@ pub enum Refusal {
     #[error("its coding is not supported: {0}")]
     Coding(String),
     #[error(
-        "it has more blocks or symbols than a receiver can keep account of ({BLOCKS_MAX}, {SYMBOLS_MAX})"
+        "the session has more blocks than a receiver has memory for; send fewer files at once, or longer blocks"
     )]
     TooManyBlocks,
     #[error("the session has more objects than a receiver takes ({OBJECTS_MAX})")]
@@ -200,7 +211,7 @@ impl Catalogue {
     }
 
     /// Takes an entry of the FDT in.
-    pub fn admit(&mut self, entry: &File, fti: Fti) -> Result<Admitted, Refusal> {
+    pub fn admit(&mut self, entry: &File, fti: Fti, room: &mut Room) -> Result<Admitted, Refusal> {
         let length = fti.transfer_length();
         if entry.content_length.is_some_and(|content| content != length) {
             return Err(Refusal::Length);
@@ -208,12 +219,25 @@ impl Catalogue {
         let codec = self.codecs.of(&fti).map_err(|error| Refusal::Coding(error.to_string()))?;
         let partition = partition_of(&fti).map_err(|error| Refusal::Coding(error.to_string()))?;
         let blocks = u64::from(partition.blocks());
-        if self.blocks + blocks > BLOCKS_MAX || self.symbols + partition.symbols() > SYMBOLS_MAX {
-            return Err(Refusal::TooManyBlocks);
+        if partition.max_block_symbols() > codec.k_max() {
+            let (symbols, most) = (partition.max_block_symbols(), codec.k_max());
+            return Err(Refusal::Coding(format!(
+                "its blocks have {symbols} symbols, where {most} are possible"
+            )));
+        }
+        let block_bytes = u64::from(partition.max_block_symbols()) * u64::from(partition.symbol_size());
+        if codec.scheme() != Scheme::NoCode && block_bytes > CODED_BLOCK_BYTES_MAX {
+            return Err(Refusal::Coding(format!(
+                "its blocks have {block_bytes} bytes; {CODED_BLOCK_BYTES_MAX} can be decoded"
+            )));
         }
         let promised = promised(entry, partition)?;
 
-        let (file, new_file, segment) = self.file_of(entry, length)?;
+        let count = usize::try_from(blocks).map_err(|_| Refusal::TooManyBlocks)?;
+        if !room.has(count.saturating_mul(BLOCK_BYTES)) {
+            return Err(Refusal::TooManyBlocks);
+        }
+        let (file, new_file, segment) = self.file_of(entry, fti)?;
         if !self.adjoins(file, &segment, length) {
             return Err(Refusal::Segments);
         }
@@ -221,14 +245,13 @@ impl Catalogue {
         let state = &mut self.files[file.0];
         let object = ObjectIndex(self.objects.len());
         let place = state.objects.get_mut(segment.index as usize).filter(|place| place.is_none());
-        *place.ok_or(Refusal::Segments)? = Some(object);
+        let place = place.ok_or(Refusal::Segments)?;
+        *place = Some(object);
+        room.take_for_good(count * BLOCK_BYTES);
         // The object itself was one of those left; its blocks are now.
         state.left = state.left - 1 + blocks;
         state.symbols += partition.symbols();
-        self.blocks += blocks;
-        self.symbols += partition.symbols();
         let identity = identity(&state.spec, segment.offset, fti, &promised);
-        let count = usize::try_from(blocks).expect("within BLOCKS_MAX");
         self.objects.push(ObjectState {
             file,
             offset: segment.offset,
@@ -245,7 +268,8 @@ impl Catalogue {
     }
 
     /// The file of an entry: a new one, or the one whose other segments were announced before.
-    fn file_of(&mut self, entry: &File, length: u64) -> Result<(FileIndex, bool, Segment), Refusal> {
+    fn file_of(&mut self, entry: &File, fti: Fti) -> Result<(FileIndex, bool, Segment), Refusal> {
+        let length = fti.transfer_length();
         let whole = || Segment {
             index: 0,
             count: 1,
@@ -255,7 +279,9 @@ impl Catalogue {
         };
         let segment = entry.headwater.segment.clone().unwrap_or_else(whole);
         let count = segment.count as usize;
-        if !is_within_file(&segment, length) {
+        // Stores count in symbols of the file.
+        let is_aligned = segment.offset.is_multiple_of(fti.symbol_size().into());
+        if !is_aligned || !is_within_file(&segment, length) {
             return Err(Refusal::Segments);
         }
         let path = RelativePath::from_content_location(&segment.file)?;
@@ -279,7 +305,6 @@ impl Catalogue {
                 md5: entry.content_md5.filter(|_| count == 1),
                 digest: entry.headwater.digest,
             },
-            slots: Slots::default(),
             objects: vec![None; count],
             left: count as u64,
             symbols: 0,
@@ -304,10 +329,9 @@ impl Catalogue {
     }
 
     /// Gives back what an object just admitted holds: its file cannot be stored.
-    pub fn forget(&mut self, object: ObjectIndex) {
+    pub fn forget(&mut self, object: ObjectIndex, room: &mut Room) {
         let object = &mut self.objects[object.0];
-        self.blocks -= u64::from(object.partition.blocks());
-        self.symbols -= object.partition.symbols();
+        room.give_back(object.blocks.len() * BLOCK_BYTES);
         object.blocks = Vec::new();
         object.promised = Vec::new();
         object.digests = Vec::new();
@@ -322,23 +346,23 @@ impl Catalogue {
     }
 
     /// Ends a file; its objects are not received any more. Returns the blocks that were waiting for symbols.
-    pub fn end_file(&mut self, file: FileIndex, outcome: FileOutcome) -> u64 {
+    pub fn end_file(&mut self, file: FileIndex, outcome: FileOutcome, room: &mut Room) -> u64 {
         self.files[file.0].outcome = Some(outcome);
         let objects = self.files[file.0].objects.clone();
-        objects.into_iter().flatten().map(|object| self.end_object(object)).sum()
+        objects.into_iter().flatten().map(|object| self.end_object(object, room)).sum()
     }
 
     /// Ends all blocks of an object. Returns those that were waiting for symbols.
-    pub fn end_object(&mut self, object: ObjectIndex) -> u64 {
+    pub fn end_object(&mut self, object: ObjectIndex, room: &mut Room) -> u64 {
         let mut open = 0;
-        for block in &mut self.objects[object.0].blocks {
+        for (sbn, block) in (0..).zip(&mut self.objects[object.0].blocks) {
             let is_waiting = match block {
                 Block::Unseen => true,
                 Block::Open(state) => !state.is_finishing(),
                 Block::Ended => false,
             };
             open += u64::from(is_waiting);
-            *block = Block::Ended;
+            room.ended((object, sbn), block.end());
         }
         open
     }

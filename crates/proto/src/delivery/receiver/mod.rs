@@ -1,42 +1,41 @@
 //! The receiving end: datagrams in, symbols to their places, whole and verified files out.
 
+mod announcements;
 mod block;
 mod catalogue;
+mod esi_set;
+mod finishing;
 mod pending;
 mod report;
+mod room;
+mod symbols;
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
 use headwater_wire::alc;
-use headwater_wire::fdt::{FdtError, File, Instance};
-use headwater_wire::{Fti, PayloadId};
 
-use self::block::{Block, BlockState, Slots, Worth};
-use self::catalogue::{Admitted, Announced, Catalogue, FileOutcome, Refusal};
-use self::pending::{Pending, PendingPacket};
-use super::digest::{file_digest, short};
-use super::fdt::{Assembly, Progress};
-use super::store::{
-    BlockJob, BlockVerdict, FileIndex, HeldBlock, ObjectIndex, Store, StoreError, StoreReport, StoredRepair,
-};
+use self::catalogue::{Catalogue, FileOutcome};
+use self::pending::Pending;
+use self::room::{BlockId, Room};
+use super::fdt::Assembly;
+use super::store::Store;
 use crate::control::{Arrival, Membership, ReceiverControl, Reception};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
-pub use self::catalogue::{BLOCKS_MAX, SYMBOLS_MAX};
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
 /// Bytes of packets kept while their objects are unknown, by default.
 pub const PENDING_BYTES: usize = 16 << 20;
-/// FDT instances put together at the same time.
-const ASSEMBLIES_MAX: usize = 2;
-/// Versions of FLUTE that are read: RFC 3926 and RFC 6726.
-const FDT_VERSIONS: core::ops::RangeInclusive<u8> = 1..=2;
-/// FDT instances remembered as known.
-const INSTANCES_MAX: usize = 16;
-/// A block that was whole and wrong so often will never be right: the promise or the sender is wrong.
-const STRIKES_MAX: u8 = 8;
+/// Bytes that a receiver takes to keep account of blocks and symbols: enough for a terabyte in blocks of 10 017
+/// symbols.
+pub const BLOCK_STATE_BYTES: usize = 104 << 20;
+/// A session from which nothing was heard for this long makes way for another one on the group: long enough for an
+/// interface or a route that comes back, and for a sender of any rate.
+pub const SILENCE: Duration = Duration::from_secs(5);
+/// Other sessions on the group that are told of.
+pub const OTHERS_MAX: usize = 16;
 /// A closed session ends when nothing was heard for this long.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
@@ -80,20 +79,26 @@ impl ReceiverConfig {
 
 /// The receiving end of a session.
 ///
-/// Memory, beside the store: 64 bytes per block (at most [`BLOCKS_MAX`]), some 100 more and one bit per source symbol
-/// (at most [`SYMBOLS_MAX`]) for each block under way, 16 bytes per repair symbol held (8, and spare room), some 500
-/// and the name per object (at most [`super::OBJECTS_MAX`], all names at most [`super::FDT_BYTES_MAX`]),
-/// [`PENDING_BYTES`], and two FDTs being put together.
+/// Memory, beside the store: [`BLOCK_STATE_BYTES`] for blocks, of which each takes 64 bytes and, while it is under way,
+/// some 100 more, a bit per source symbol, and 40 bytes for each 256 repair symbols sent (beyond that, symbols are
+/// dropped until blocks are whole); 12 bytes per block that waits for the store; some 500 and the name per object (at
+/// most [`super::OBJECTS_MAX`], all names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs being put
+/// together.
 #[derive(Debug)]
 pub struct Receiver<C, S> {
     config: ReceiverConfig,
     control: C,
     store: S,
     session: Option<(IpAddr, u64)>,
+    /// Other sessions told of, at most [`OTHERS_MAX`].
+    others: Vec<(IpAddr, u64)>,
     assemblies: VecDeque<Assembly>,
     instances: VecDeque<u32>,
     catalogue: Catalogue,
     pending: Pending,
+    room: Room,
+    /// Blocks that have enough symbols, until the store gets them: each once.
+    ready: VecDeque<BlockId>,
     /// Blocks of files under way that need symbols.
     open_blocks: u64,
     /// Files whose fate is open.
@@ -123,10 +128,13 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             control,
             store,
             session: None,
+            others: Vec::new(),
             assemblies: VecDeque::new(),
             instances: VecDeque::new(),
             catalogue: Catalogue::default(),
             pending: Pending::new(config.pending_bytes),
+            room: Room::new(BLOCK_STATE_BYTES),
+            ready: VecDeque::new(),
             open_blocks: 0,
             open_files: 0,
             refused: 0,
@@ -154,7 +162,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.control.reception()
     }
 
-    /// Whether the session ended: all there is to receive was received, the sender is gone, or the store failed.
+    /// Whether the session ended: all there is to receive was received, the sender is gone or another one has come in its
+    /// place, or the store failed.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
@@ -194,6 +203,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         };
         if !self.is_ours(datagram.source, header.tsi) {
             self.stats.dropped.foreign += 1;
+            self.on_foreign(now, datagram.source, header.tsi);
             return;
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
@@ -213,8 +223,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if let Some(session) = self.session {
             return session == (source.ip(), tsi);
         }
-        let ours = self.config.tsi.is_none_or(|wanted| wanted == tsi)
-            && self.config.source.is_none_or(|wanted| wanted == source.ip());
+        let ours = self.would_take(source, tsi);
         if ours {
             self.session = Some((source.ip(), tsi));
             self.event(ReceiverEvent::SessionFound { tsi, source });
@@ -222,382 +231,22 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         ours
     }
 
-    fn on_fdt(&mut self, now: Instant, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
-        let known = header.extensions.fdt.filter(|fdt| FDT_VERSIONS.contains(&fdt.version));
-        let (Some(extension), Some(fti)) = (known, header.extensions.fti) else {
-            self.stats.dropped.bad_fdt += 1;
-            return;
-        };
-        self.stats.fdt_packets += 1;
-        if self.instances.contains(&extension.instance_id) {
-            return;
-        }
-        let Some(index) = self.assembly(extension.instance_id, fti, header) else {
-            self.stats.dropped.bad_fdt += 1;
-            return;
-        };
-        match self.assemblies[index].put(id, payload) {
-            Progress::Useless => {}
-            Progress::Needed => self.stats.last_progress = now,
-            Progress::Whole(xml) => {
-                self.assemblies.remove(index);
-                match Instance::parse(&xml) {
-                    Ok(instance) => {
-                        self.stats.last_progress = now;
-                        self.remember(extension.instance_id);
-                        self.on_instance(now, &instance);
-                    }
-                    // Not remembered: a corrupt symbol may have spoiled it, and it will come again.
-                    Err(_) => self.stats.dropped.bad_fdt += 1,
-                }
-            }
-            Progress::Broken => {
-                self.assemblies.remove(index);
-                self.stats.dropped.bad_fdt += 1;
-            }
-        }
+    fn would_take(&self, source: SocketAddr, tsi: u64) -> bool {
+        self.config.tsi.is_none_or(|wanted| wanted == tsi)
+            && self.config.source.is_none_or(|wanted| wanted == source.ip())
     }
 
-    /// The assembly of an instance, begun if there is none; the oldest one makes room.
-    fn assembly(&mut self, instance_id: u32, fti: Fti, header: &alc::Repr) -> Option<usize> {
-        if let Some(index) = self.assemblies.iter().position(|one| one.is_of(instance_id, &fti)) {
-            return Some(index);
+    /// A packet of another session: told of, and taken as the end of this one where that is silent.
+    fn on_foreign(&mut self, now: Instant, source: SocketAddr, tsi: u64) {
+        let other = (source.ip(), tsi);
+        if self.others.len() < OTHERS_MAX && !self.others.contains(&other) {
+            self.others.push(other);
+            self.event(ReceiverEvent::OtherSession { tsi, source });
         }
-        let assembly = Assembly::new(instance_id, fti, header.extensions.content_encoding)?;
-        if self.assemblies.len() == ASSEMBLIES_MAX {
-            self.assemblies.pop_front();
-        }
-        self.assemblies.push_back(assembly);
-        Some(self.assemblies.len() - 1)
-    }
-
-    fn remember(&mut self, instance_id: u32) {
-        if self.instances.len() == INSTANCES_MAX {
-            self.instances.pop_front();
-        }
-        self.instances.push_back(instance_id);
-    }
-
-    fn on_instance(&mut self, now: Instant, instance: &Instance) {
-        for entry in &instance.files {
-            let fti = instance.fti(entry);
-            if !self.catalogue.agrees(entry, fti.clone().ok()) {
-                self.stats.dropped.contradiction += 1;
-                continue;
-            }
-            let tells_something = match self.catalogue.look_up(entry.toi) {
-                None if self.catalogue.is_full() => {
-                    self.refuse_beyond(entry);
-                    false
-                }
-                None => true,
-                Some(Announced::AwaitsFti(_)) => fti.is_ok(),
-                Some(Announced::Object(_) | Announced::Refused) => false,
-            };
-            if tells_something
-                && let Err(refusal) = self.announce(now, entry, instance.content_encoding(entry), fti)
-            {
-                self.refuse(entry, refusal.to_string());
-            }
-        }
-        self.complete |= instance.complete;
-        if self.complete {
-            // Nothing more will be described.
-            if !self.catalogue.is_awaiting_fti() {
-                self.pending.clear();
-            }
-            for file in self.catalogue.with_holes() {
-                self.refused += 1;
-                let location = self.catalogue.files[file.0].spec.path.to_string();
-                let reason = "not all of its segments are described".to_owned();
-                self.event(ReceiverEvent::FileRefused { location, reason });
-                self.end_file(file, FileOutcome::Refused);
-            }
-        }
-    }
-
-    /// Refuses an entry beyond those that are kept account of: told once, counted always.
-    fn refuse_beyond(&mut self, entry: &File) {
-        self.stats.dropped.refused += 1;
-        if !core::mem::replace(&mut self.overflowed, true) {
-            self.refused += 1;
-            let location = entry.content_location.clone();
-            let reason = Refusal::TooManyObjects.to_string();
-            self.event(ReceiverEvent::FileRefused { location, reason });
-        }
-    }
-
-    /// Takes in an entry that is new, or that tells the coding of one that is not.
-    fn announce(
-        &mut self,
-        now: Instant,
-        entry: &File,
-        content_encoding: Option<&str>,
-        fti: Result<Fti, FdtError>,
-    ) -> Result<(), Refusal> {
-        self.catalogue.take_names(entry)?;
-        if let Some(encoding) = content_encoding {
-            return Err(Refusal::ContentEncoding(encoding.to_owned()));
-        }
-        match (fti, self.pending.fti(entry.toi)) {
-            (Ok(fti), _) | (Err(FdtError::Missing(_)), Some(fti)) => self.admit(now, entry, fti),
-            // EXT_FTI of its packets will tell.
-            (Err(FdtError::Missing(_)), None) => self.catalogue.await_fti(entry),
-            (Err(error), _) => Err(error.into()),
-        }
-    }
-
-    fn admit(&mut self, now: Instant, entry: &File, fti: Fti) -> Result<(), Refusal> {
-        let Admitted { object, object_spec, new_file } = self.catalogue.admit(entry, fti)?;
-        let file = object_spec.file;
-        if let Some(file) = new_file {
-            let spec = &self.catalogue.files[file.0].spec;
-            let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
-            let held = match self.store.create_file(file, spec) {
-                Ok(held) => held,
-                Err(error) => {
-                    self.catalogue.forget(object);
-                    return Err(Refusal::Store(error));
-                }
-            };
-            self.catalogue.files[file.0].slots = Slots::from(held.slots);
-            self.open_files += 1;
-            self.event(event);
-            if held.is_whole {
-                // Its blocks count as waiting until its objects end, below.
-                self.open_blocks += u64::from(object_spec.partition.blocks());
-                self.end_file(file, FileOutcome::Done);
-            }
-        }
-        if !self.catalogue.is_open(file) {
-            let _never_counted = self.catalogue.end_object(object);
-            return Ok(());
-        }
-        self.open_blocks += u64::from(object_spec.partition.blocks());
-        for held in self.store.create_object(object, &object_spec) {
-            self.resume_block(object, &held);
-        }
-        self.finish_file_if_whole(file);
-        // Packets that came before the FDT.
-        for (packet, payload) in self.pending.take(entry.toi).iter() {
-            self.put_packet(now, object, packet, payload);
-        }
-        Ok(())
-    }
-
-    /// Goes on with a block where an earlier session stopped.
-    fn resume_block(&mut self, index: ObjectIndex, held: &HeldBlock) {
-        let object = &mut self.catalogue.objects[index.0];
-        let Some(spec) = object.partition.block(held.sbn) else { return };
-        let block = BlockState::resumed(spec.symbols, object.codec.esi_end(spec.symbols), held);
-        let (count, is_ready) = (u64::from(block.count()), block.is_ready());
-        object.blocks[held.sbn as usize] = Block::Open(Box::new(block));
-        self.catalogue.files[object.file.0].symbols_held += count;
-        self.stats.resumed += count;
-        if is_ready {
-            self.finish_block(index, held.sbn);
-        }
-    }
-
-    fn refuse(&mut self, entry: &File, reason: String) {
-        self.refused += 1;
-        self.catalogue.refuse(entry.toi);
-        let _dropped = self.pending.take(entry.toi);
-        self.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
-    }
-
-    fn on_symbol(&mut self, now: Instant, toi: u128, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
-        let fti = header.extensions.fti;
-        if let Some(fti) = fti
-            && let Some(Announced::AwaitsFti(entry)) = self.catalogue.look_up(toi)
-        {
-            let entry = entry.clone();
-            if let Err(refusal) = self.admit(now, &entry, fti) {
-                self.refuse(&entry, refusal.to_string());
-            }
-        }
-        let packet = PendingPacket { toi, codepoint: header.codepoint, id };
-        match self.catalogue.look_up(toi) {
-            Some(Announced::Object(object)) => self.put_packet(now, *object, packet, payload),
-            Some(Announced::Refused) => self.stats.dropped.refused += 1,
-            Some(Announced::AwaitsFti(_)) | None => {
-                let awaited = !self.complete || self.catalogue.is_awaiting_fti();
-                if !awaited || !self.pending.push(packet, fti, payload) {
-                    self.stats.dropped.unknown_object += 1;
-                }
-            }
-        }
-    }
-
-    fn put_packet(&mut self, now: Instant, object: ObjectIndex, packet: PendingPacket, payload: &[u8]) {
-        let state = &self.catalogue.objects[object.0];
-        let outcome = self.catalogue.files[state.file.0].outcome;
-        if outcome.is_some_and(|outcome| outcome != FileOutcome::Done) {
-            self.stats.dropped.refused += 1;
-        } else if state.fti.encoding_id().codepoint() == packet.codepoint {
-            self.put_symbol(now, object, packet.id, payload);
-        } else {
-            self.stats.dropped.bad_symbol += 1;
-        }
-    }
-
-    fn put_symbol(&mut self, now: Instant, index: ObjectIndex, id: PayloadId, payload: &[u8]) {
-        let object = &mut self.catalogue.objects[index.0];
-        let Some(spec) = object.partition.block(id.sbn) else {
-            self.stats.dropped.bad_symbol += 1;
-            return;
-        };
-        let size = usize::from(object.partition.symbol_size());
-        // Only the object's last source symbol may travel without its padding.
-        let bytes = usize::from(spec.symbol_bytes(id.esi, object.partition.symbol_size()));
-        let length_fits = payload.len() == size || (bytes > 0 && payload.len() == bytes);
-        if !length_fits || id.esi >= object.codec.esi_end(spec.symbols) {
-            self.stats.dropped.bad_symbol += 1;
-            return;
-        }
-        let Some(block) = object.blocks[id.sbn as usize].open(spec.symbols) else {
-            self.stats.surplus += 1;
-            return;
-        };
-        match block.worth(id.esi) {
-            Worth::Duplicate => self.stats.duplicates += 1,
-            Worth::Surplus => self.stats.surplus += 1,
-            Worth::Needed => {
-                let written = if id.esi < spec.symbols {
-                    block.add_source(id.esi);
-                    self.store.write_source(index, id.sbn, id.esi, payload)
-                } else {
-                    let slot = self.catalogue.files[object.file.0].slots.take();
-                    let repair = StoredRepair { esi: id.esi, slot };
-                    block.add_repair(repair);
-                    self.store.write_repair(index, id.sbn, repair, payload)
-                };
-                let ready = block.is_ready();
-                self.catalogue.files[object.file.0].symbols_held += 1;
-                self.stats.useful += 1;
-                self.stats.last_progress = now;
-                match written {
-                    Err(error) => self.fail(error),
-                    Ok(()) if ready => self.finish_block(index, id.sbn),
-                    Ok(()) => {}
-                }
-            }
-        }
-    }
-
-    fn finish_block(&mut self, index: ObjectIndex, sbn: u32) {
-        let Some(block) = self.catalogue.objects[index.0].blocks[sbn as usize].under_way() else { return };
-        let (missing, repairs) = block.start_finishing();
-        self.open_blocks -= 1;
-        self.jobs += 1;
-        self.store.finish_block(BlockJob { object: index, sbn, missing, repairs });
-    }
-
-    fn on_report(&mut self, now: Instant, report: StoreReport) {
-        self.jobs = self.jobs.saturating_sub(1);
-        self.stats.last_progress = now;
-        match report {
-            StoreReport::BlockDone { object, sbn, digest } => {
-                let state = &mut self.catalogue.objects[object.0];
-                state.digests[sbn as usize] = digest;
-                if state.promised.get(sbn as usize).is_none_or(|promised| *promised == short(&digest)) {
-                    self.block_done(object, sbn);
-                } else {
-                    self.block_mismatched(object, sbn);
-                }
-            }
-            StoreReport::BlockNeedsMore { object, sbn } => self.block_needs_more(object, sbn),
-            StoreReport::FileDone(file) => self.end_file(file, FileOutcome::Done),
-            StoreReport::FileMismatch(file) => self.end_file(file, FileOutcome::Mismatch),
-            StoreReport::Failed(error) => self.fail(error),
-        }
-    }
-
-    fn block_done(&mut self, object: ObjectIndex, sbn: u32) {
-        let file = self.catalogue.objects[object.0].file;
-        if !self.catalogue.is_open(file) {
-            return;
-        }
-        let state = &mut self.catalogue.files[file.0];
-        state.slots.give_back(&self.catalogue.objects[object.0].blocks[sbn as usize].end());
-        state.left -= 1;
-        self.judge_block(object, sbn, BlockVerdict::Right);
-        self.finish_file_if_whole(file);
-    }
-
-    fn block_needs_more(&mut self, object: ObjectIndex, sbn: u32) {
-        let Some(block) = self.catalogue.objects[object.0].blocks[sbn as usize].under_way() else { return };
-        block.needs_more();
-        self.open_blocks += 1;
-        if block.is_ready() {
-            self.finish_block(object, sbn);
-        }
-    }
-
-    fn block_mismatched(&mut self, object: ObjectIndex, sbn: u32) {
-        self.stats.blocks_discarded += 1;
-        let state = &mut self.catalogue.objects[object.0];
-        let Some(block) = state.blocks[sbn as usize].under_way() else { return };
-        let (repairs, dropped) = block.mismatched();
-        let (strikes, file) = (block.strikes(), state.file);
-        let verdict =
-            if block.count() == 0 { BlockVerdict::AllDropped } else { BlockVerdict::RepairsDropped };
-        let state = &mut self.catalogue.files[file.0];
-        state.slots.give_back(&repairs);
-        state.symbols_held -= u64::from(dropped);
-        self.open_blocks += 1;
-        self.judge_block(object, sbn, verdict);
-        if strikes >= STRIKES_MAX {
-            self.end_file(file, FileOutcome::Mismatch);
-        }
-    }
-
-    fn judge_block(&mut self, object: ObjectIndex, sbn: u32, verdict: BlockVerdict) {
-        if let Err(error) = self.store.judge_block(object, sbn, verdict) {
-            self.fail(error);
-        }
-    }
-
-    fn finish_file_if_whole(&mut self, index: FileIndex) {
-        let file = &self.catalogue.files[index.0];
-        if file.left > 0 {
-            return;
-        }
-        let matches =
-            file.spec.digest.is_none_or(|digest| digest == file_digest(self.catalogue.block_digests(index)));
-        if matches {
-            self.jobs += 1;
-            self.store.finish_file(index);
-        } else {
-            self.end_file(index, FileOutcome::Mismatch);
-        }
-    }
-
-    fn end_file(&mut self, file: FileIndex, outcome: FileOutcome) {
-        if !self.catalogue.is_open(file) {
-            return;
-        }
-        self.open_blocks -= self.catalogue.end_file(file, outcome);
-        self.open_files -= 1;
-        if outcome != FileOutcome::Done
-            && let Err(error) = self.store.discard_file(file)
-        {
-            self.fail(error);
-        }
-        match outcome {
-            FileOutcome::Done => {
-                let digest = self.catalogue.files[file.0].spec.digest;
-                self.event(ReceiverEvent::FileCompleted { file, digest });
-            }
-            FileOutcome::Mismatch => self.event(ReceiverEvent::FileMismatch { file }),
-            // Told with the reason by whoever refused it.
-            FileOutcome::Refused => {}
-        }
-    }
-
-    fn fail(&mut self, error: StoreError) {
-        if !self.ended {
-            self.end(ReceiverEvent::StoreFailed(error));
+        let is_silent = self.session.is_some() && now >= self.last_heard + SILENCE;
+        if is_silent && self.holding && self.jobs == 0 && self.would_take(source, tsi) {
+            self.event(ReceiverEvent::Superseded { tsi, source });
+            self.ended = true;
         }
     }
 

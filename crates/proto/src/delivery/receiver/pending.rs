@@ -17,8 +17,8 @@ pub struct PendingPacket {
     pub id: PayloadId,
 }
 
-/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together, and as much
-/// again of spare room: vectors grow by doubling.
+/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together, and a quarter of
+/// spare room.
 #[derive(Debug)]
 pub struct Pending {
     objects: BTreeMap<u128, PendingObject>,
@@ -51,7 +51,9 @@ impl Pending {
             let object = self.objects.entry(packet.toi).or_default();
             object.bytes += bytes;
             object.fti = object.fti.or(fti);
+            make_room(&mut object.entries, 1);
             object.entries.push((packet, payload.len()));
+            make_room(&mut object.payloads, payload.len());
             object.payloads.extend_from_slice(payload);
         }
         fits
@@ -72,6 +74,13 @@ impl Pending {
     /// Drops all packets.
     pub fn clear(&mut self) {
         *self = Self::new(self.bytes_max);
+    }
+}
+
+/// Makes room for more, and a quarter of what is there already: a vector by itself grows by doubling.
+fn make_room<T>(items: &mut Vec<T>, more: usize) {
+    if items.capacity() - items.len() < more {
+        items.reserve_exact(more.max(items.len() / 4));
     }
 }
 

@@ -17,6 +17,23 @@ pub enum ReceiverEvent {
         /// Who sends it.
         source: SocketAddr,
     },
+    /// Somebody else sends on the group: another source, or another session of the same one. It is not received. Told
+    /// once of each of the first [`OTHERS_MAX`](crate::delivery::OTHERS_MAX).
+    OtherSession {
+        /// Its transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+    /// The session has been silent for [`SILENCE`](crate::delivery::SILENCE) while another one that the receiver would
+    /// have taken is being sent: its sender was started again, mostly. This receiver has ended; another one would
+    /// receive the other session.
+    Superseded {
+        /// The other one's transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
     /// The FDT described a file.
     FileAnnounced {
         /// Its number; files are numbered from 0 in this order.
@@ -113,11 +130,13 @@ pub struct Drops {
     pub refused: u64,
     /// Of an object not described yet, when there was no room to keep it.
     pub unknown_object: u64,
+    /// Symbols that were needed, of blocks that there was no memory for.
+    pub no_room: u64,
 }
 
 impl Drops {
     /// All of them, with the names that logs use.
-    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 8] {
         [
             ("malformed", self.malformed),
             ("foreign", self.foreign),
@@ -126,6 +145,7 @@ impl Drops {
             ("bad_symbol", self.bad_symbol),
             ("refused", self.refused),
             ("unknown_object", self.unknown_object),
+            ("no_room", self.no_room),
         ]
     }
 }

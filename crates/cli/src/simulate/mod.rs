@@ -1,0 +1,221 @@
+//! `headwater simulate`: plans in, results out.
+
+mod one;
+mod results;
+mod summary;
+mod traces;
+mod work;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use headwater_netsim::plan::{Plan, TEXT_BYTES_MAX};
+use headwater_proto::Seed;
+
+use crate::args::SimulateArgs;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::screen::{self, Screen};
+use crate::shutdown::Shutdown;
+
+use results::Results;
+use summary::Summary;
+use work::{Done, Job};
+
+pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let plan = read(&args.plan, args.seed)?;
+    if args.list {
+        return list(&plan, args.output.json);
+    }
+    if args.dry_run {
+        return describe(&plan);
+    }
+    match &args.cell {
+        Some(key) => one::run(&plan, args, key),
+        None => {
+            one::refuse_traces(args)?;
+            all(&plan, args, &screen)
+        }
+    }
+}
+
+/// Reads and checks a plan.
+fn read(path: &Path, seed: Option<u64>) -> Result<Plan, Failure> {
+    let shown = path.display();
+    let tried = || format!("cannot read the plan '{shown}'");
+    let file = File::open(path).or_exit(Exit::Usage, tried())?;
+    let mut text = String::new();
+    file.take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text).or_exit(Exit::Usage, tried())?;
+    let plan = Plan::parse(&shown.to_string(), &text)
+        .or_exit(Exit::Usage, format!("the plan '{shown}' cannot be run; nothing was done"))?;
+    Ok(match seed {
+        Some(seed) => plan.with_seed(Seed(seed)),
+        None => plan,
+    })
+}
+
+/// All runs of a plan, those of a cell one after another.
+fn jobs(plan: &Plan) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for index in 0..plan.cells() {
+        let cell = plan.cell(index);
+        jobs.extend((1..=plan.runs()).map(|run| Job {
+            cell: index,
+            run,
+            key: plan.key(&cell, run).to_string(),
+        }));
+    }
+    jobs
+}
+
+fn list(plan: &Plan, json: bool) -> Result<Exit, Failure> {
+    let mut text = String::new();
+    for job in jobs(plan) {
+        let values = plan.cell(job.cell).values;
+        let line = if json {
+            serde_json::json!({ "key": job.key, "run": job.run, "cell": values }).to_string()
+        } else {
+            format!("{}  run {:<4} {}", job.key, job.run, summary::cell_title(&values))
+        };
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    print(&text)
+}
+
+fn describe(plan: &Plan) -> Result<Exit, Failure> {
+    let first = plan.scenario(&plan.cell(0), 1).or_exit(Exit::Usage, "cannot read the first cell")?;
+    let swept = plan.swept();
+    let swept = if swept.is_empty() { String::new() } else { format!(" (over {})", swept.join(", ")) };
+    let runs = plan.cells() as u64 * plan.runs();
+    print(&format!(
+        "{}\n  plan      {}, digest {}\n  seed      {}\n  to do     {}{swept}, {} each: {}\n  a run     {}, \
+         measured from {}\n  cell 1    {}, {}, {}, {}\nNothing was run.\n",
+        plan.title(),
+        plan.name(),
+        plan.digest(),
+        plan.seed().0,
+        screen::count(plan.cells(), "cell"),
+        screen::count(usize::try_from(plan.runs()).unwrap_or(usize::MAX), "run"),
+        screen::count(usize::try_from(runs).unwrap_or(usize::MAX), "simulation"),
+        first.duration,
+        first.warm_up,
+        screen::count(first.topology.nodes.len(), "node"),
+        screen::count(first.topology.links.len(), "link"),
+        screen::count(first.flows.len(), "flow"),
+        screen::count(first.timetable.len(), "timed change"),
+    ))
+}
+
+fn print(text: &str) -> Result<Exit, Failure> {
+    let written = std::io::stdout().lock().write_all(text.as_bytes());
+    written.or_exit(Exit::Other, "cannot write to standard output")?;
+    Ok(Exit::Ok)
+}
+
+/// Every run of the plan, or of a shard, that has no result yet.
+fn all(plan: &Plan, args: &SimulateArgs, screen: &Screen) -> Result<Exit, Failure> {
+    let all = jobs(plan);
+    let mut results = match &args.out {
+        Some(folder) => Some(Results::open(folder, args.shard, &all)?),
+        None => None,
+    };
+    let is_ours = |index: usize| args.shard.is_none_or(|shard| index % shard.count == shard.index);
+    let chosen: Vec<Job> =
+        all.into_iter().enumerate().filter(|(index, _)| is_ours(*index)).map(|(_, job)| job).collect();
+    let is_done = |job: &Job| results.as_ref().is_some_and(|results| results.has(&job.key));
+    let (there, pending): (Vec<&Job>, Vec<&Job>) = chosen.iter().partition(|job| is_done(job));
+    if !there.is_empty() {
+        screen.say(&format!(
+            "{} of {} have results already",
+            there.len(),
+            screen::count(chosen.len(), "run")
+        ));
+    }
+    let shutdown = Shutdown::install(None)?;
+    let mut in_order = InOrder::new(args.output.json);
+    let bar = screen.bar("runs", pending.len() as u64);
+    let mut failed = 0_usize;
+    work::run(plan, &pending, args.jobs, &shutdown, &mut |index, done| {
+        bar.inc(1);
+        match done {
+            Done::Result(line) => match &mut results {
+                Some(results) => results.add(&pending[index].key, &line),
+                None => in_order.add(index, Some(line)),
+            },
+            Done::Failed(reason) => {
+                failed += 1;
+                screen.say(&one::failure(plan, args, pending[index], &reason));
+                in_order.add(index, None)
+            }
+        }
+    })?;
+    screen.clear();
+    let is_interrupted = shutdown.is_asked();
+    if let Some(results) = results {
+        let keys: Vec<&str> = chosen.iter().map(|job| job.key.as_str()).collect();
+        results.finish(plan, &keys, &mut |line| in_order.put(line))?;
+    }
+    if !args.output.json {
+        print(&in_order.summary.table())?;
+    }
+    finish(failed, is_interrupted, args)
+}
+
+fn finish(failed: usize, is_interrupted: bool, args: &SimulateArgs) -> Result<Exit, Failure> {
+    if failed > 0 {
+        let message = format!(
+            "{} failed; each is named above with the command that repeats it",
+            screen::count(failed, "run")
+        );
+        return Err(Failure::new(Exit::Other, message));
+    }
+    if is_interrupted {
+        let kept = if args.out.is_some() {
+            "the same command goes on from here"
+        } else {
+            "nothing was kept: see --out"
+        };
+        return Err(Failure::new(
+            Exit::Interrupted,
+            format!("interrupted before all runs were done; {kept}"),
+        ));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Lines come as runs end, and go out as jobs are numbered.
+struct InOrder {
+    json: bool,
+    next: usize,
+    waiting: BTreeMap<usize, Option<String>>,
+    summary: Summary,
+}
+
+impl InOrder {
+    fn new(json: bool) -> Self {
+        Self { json, next: 0, waiting: BTreeMap::new(), summary: Summary::default() }
+    }
+
+    fn add(&mut self, index: usize, line: Option<String>) -> Result<(), Failure> {
+        self.waiting.insert(index, line);
+        while let Some(line) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            if let Some(line) = line {
+                self.put(&line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes in order already.
+    fn put(&mut self, line: &str) -> Result<(), Failure> {
+        self.summary.add(line)?;
+        if self.json {
+            print(&format!("{line}\n"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! Runs on threads, one run on each: inside of a run nothing is parallel.
+
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use headwater_netsim::plan::Plan;
+use headwater_netsim::plan::run::{RunError, Watch};
+
+use crate::exit::Failure;
+use crate::shutdown::Shutdown;
+
+/// One run to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Index of the cell.
+    pub cell: usize,
+    /// Number of the run, from 1.
+    pub run: u64,
+    /// Its key.
+    pub key: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Its results as a line of JSON.
+    Result(String),
+    /// It failed.
+    Failed(String),
+}
+
+/// Does `pending`, `jobs` at a time, and hands each end to `take` with its index, in whatever order they come. Stops at
+/// the first signal, or when `take` fails; runs under way are given up then.
+pub fn run(
+    plan: &Plan,
+    pending: &[&Job],
+    jobs: Option<NonZeroUsize>,
+    shutdown: &Shutdown,
+    take: &mut dyn FnMut(usize, Done) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let next = AtomicUsize::new(0);
+    let (send, receive) = mpsc::sync_channel(jobs);
+    thread::scope(|scope| {
+        for _ in 0..jobs.min(pending.len()) {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || {
+                while !shutdown.is_asked() {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = pending.get(index) else { return };
+                    let Some(done) = do_job(plan, job, &mut UntilAsked(shutdown)) else { return };
+                    if send.send((index, done)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        // Dropping the receiver, on an error, ends the workers at their next result.
+        receive.into_iter().try_for_each(|(index, done)| take(index, done))
+    })
+}
+
+/// `None` if it was given up.
+pub fn do_job(plan: &Plan, job: &Job, watch: &mut dyn Watch) -> Option<Done> {
+    let cell = plan.cell(job.cell);
+    let run = catch_unwind(AssertUnwindSafe(|| plan.run(&cell, job.run, watch)));
+    match run {
+        Ok(Ok(outcome)) => Some(match serde_json::to_string(&outcome) {
+            Ok(line) => Done::Result(line),
+            Err(error) => Done::Failed(format!("its results cannot be written: {error}")),
+        }),
+        Ok(Err(RunError::GivenUp)) => None,
+        Ok(Err(error)) => Some(Done::Failed(error.to_string())),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Some(Done::Failed(format!("the simulator panicked, which is a fault of ours: {text}")))
+        }
+    }
+}
+
+/// Goes on until a signal comes.
+struct UntilAsked<'a>(&'a Shutdown);
+
+impl Watch for UntilAsked<'_> {
+    fn go_on(&mut self) -> bool {
+        !self.0.is_asked()
+    }
+}

@@ -1,0 +1,198 @@
+//! Which unknown symbol each row yields, and in which order: on column numbers alone, before any byte is touched.
+
+use super::matrix::{Columns, Matrix};
+
+/// A row with one unknown yields it; that may leave another row with one unknown; and so on.
+pub(super) struct Peeling<'m> {
+    matrix: &'m Matrix,
+    columns: &'m Columns,
+    states: Vec<State>,
+    /// Unknown columns of each row, and their numbers' exclusive or: with one left, its number.
+    unknown: Vec<u32>,
+    sums: Vec<u32>,
+    /// Rows with one unknown.
+    ripe: Vec<u32>,
+    /// Rows by their number of unknowns, some out of date; filled once rows are wanted by it.
+    by_unknown: Vec<Vec<u32>>,
+    steps: Vec<Step>,
+    inactive: Vec<u32>,
+    sources_left: usize,
+    left: usize,
+}
+
+/// What is known of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Received.
+    Known,
+    Unknown,
+    /// Yielded by this step.
+    Solved(u32),
+    /// Set aside, to be solved for at the end: its number among those.
+    Inactive(u32),
+}
+
+/// A row yields a symbol.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) column: u32,
+    pub(super) row: u32,
+}
+
+impl<'m> Peeling<'m> {
+    pub(super) fn new(
+        matrix: &'m Matrix,
+        columns: &'m Columns,
+        unknown_columns: impl Iterator<Item = u32>,
+    ) -> Self {
+        let rows = matrix.rows() as usize;
+        let mut peeling = Self {
+            matrix,
+            columns,
+            states: vec![State::Known; matrix.n() as usize],
+            unknown: vec![0; rows],
+            sums: vec![0; rows],
+            ripe: Vec::new(),
+            by_unknown: Vec::new(),
+            steps: Vec::new(),
+            inactive: Vec::new(),
+            sources_left: 0,
+            left: 0,
+        };
+        for column in unknown_columns {
+            peeling.states[column as usize] = State::Unknown;
+            peeling.sources_left += usize::from(column < matrix.k());
+            peeling.left += 1;
+            for row in columns.rows(column) {
+                peeling.unknown[*row as usize] += 1;
+                peeling.sums[*row as usize] ^= column;
+            }
+        }
+        peeling.ripe = (0..matrix.rows()).rev().filter(|row| peeling.unknown[*row as usize] == 1).collect();
+        peeling
+    }
+
+    /// Goes on until every source symbol has its step, or no row has just one unknown.
+    pub(super) fn run(&mut self) -> bool {
+        while self.sources_left > 0
+            && let Some(row) = self.ripe.pop()
+        {
+            if self.unknown[row as usize] == 1 {
+                let column = self.sums[row as usize];
+                let step = u32::try_from(self.steps.len()).expect("below 2^20 columns");
+                self.steps.push(Step { column, row });
+                self.settle(column, State::Solved(step));
+            }
+        }
+        self.sources_left == 0
+    }
+
+    /// Goes on to the end by setting columns aside wherever no row is ripe. Rows with fewest unknowns first, so that few
+    /// columns are set aside (inactivation, as in RFC 6330, section 5.4.2). `false` if more than `inactive_max` would be.
+    pub(super) fn run_with_inactivation(&mut self, inactive_max: usize) -> bool {
+        self.sort_rows();
+        // What rows say of the columns set aside is needed in full: no symbol is left out.
+        self.sources_left = self.left;
+        while !self.run() {
+            let Some(row) = self.thinnest_row() else { return false };
+            let mut open: Vec<u32> = self.open_columns(row).collect();
+            // The column that is in fewest rows stays: those set aside make the most rows thinner.
+            open.sort_by_key(|column| self.columns.rows(*column).len());
+            for column in &open[1..] {
+                let number = u32::try_from(self.inactive.len()).expect("below 2^20 columns");
+                self.inactive.push(*column);
+                self.settle(*column, State::Inactive(number));
+            }
+            if self.inactive.len() > inactive_max {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn open_columns(&self, row: u32) -> impl Iterator<Item = u32> {
+        let states = &self.states;
+        self.matrix.row(row).iter().copied().filter(move |column| states[*column as usize] == State::Unknown)
+    }
+
+    fn settle(&mut self, column: u32, state: State) {
+        self.states[column as usize] = state;
+        self.left -= 1;
+        let counts_all = !self.by_unknown.is_empty();
+        self.sources_left -= usize::from(counts_all || column < self.matrix.k());
+        for row in self.columns.rows(column) {
+            let unknown = &mut self.unknown[*row as usize];
+            *unknown -= 1;
+            self.sums[*row as usize] ^= column;
+            if *unknown == 1 {
+                self.ripe.push(*row);
+            } else if counts_all && *unknown > 1 {
+                self.by_unknown[*unknown as usize].push(*row);
+            }
+        }
+    }
+
+    fn sort_rows(&mut self) {
+        let most = self.unknown.iter().copied().max().unwrap_or(0) as usize;
+        self.by_unknown = vec![Vec::new(); most.max(2) + 1];
+        for row in 0..self.matrix.rows() {
+            self.by_unknown[self.unknown[row as usize] as usize].push(row);
+        }
+    }
+
+    /// A row with fewest unknowns, at least two.
+    fn thinnest_row(&mut self) -> Option<u32> {
+        for count in 2..self.by_unknown.len() {
+            while let Some(row) = self.by_unknown[count].pop() {
+                if self.unknown[row as usize] as usize == count {
+                    return Some(row);
+                }
+            }
+        }
+        None
+    }
+
+    /// Symbols that were unknown at the beginning, at least 1.
+    pub(super) fn unknown_symbols(&self) -> usize {
+        (self.left + self.steps.len() + self.inactive.len()).max(1)
+    }
+
+    /// The steps in an order in which each uses only symbols known before it.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Columns that were set aside.
+    pub(super) fn inactive(&self) -> &[u32] {
+        &self.inactive
+    }
+
+    pub(super) fn state(&self, column: u32) -> State {
+        self.states[column as usize]
+    }
+
+    /// Rows that yield nothing: what they say must hold as well.
+    pub(super) fn spare_rows(&self) -> impl Iterator<Item = u32> {
+        let mut used = vec![false; self.matrix.rows() as usize];
+        for step in &self.steps {
+            used[step.row as usize] = true;
+        }
+        (0..self.matrix.rows()).filter(move |row| !used[*row as usize])
+    }
+
+    /// The steps that lead to a source symbol, in their order; the others are left out.
+    pub(super) fn needed(&self) -> Vec<Step> {
+        let mut is_needed = vec![false; self.matrix.n() as usize];
+        let mut needed = Vec::with_capacity(self.steps.len());
+        for step in self.steps.iter().rev() {
+            if step.column < self.matrix.k() || is_needed[step.column as usize] {
+                for column in self.matrix.row(step.row) {
+                    is_needed[*column as usize] = true;
+                }
+                needed.push(*step);
+            }
+        }
+        needed.reverse();
+        needed
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether the interface of a socket can carry anything, as it changes while a session runs.
+
+use std::net::IpAddr;
+
+use super::interface::Interface;
+
+/// What an interface can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Everything.
+    Up,
+    /// Nothing: it is up, but has no link (no cable, no access point, the other end down).
+    NoLink,
+    /// Nothing: it has lost the address that the session sends from.
+    NoAddress,
+    /// Nothing: it is down.
+    Down,
+    /// Nothing: there is no interface of that name.
+    Gone,
+}
+
+/// An interface's state has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkChange {
+    /// Its name.
+    pub interface: String,
+    /// Its state now.
+    pub state: LinkState,
+}
+
+impl LinkState {
+    /// One word for the event log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::NoLink => "no-link",
+            Self::NoAddress => "no-address",
+            Self::Down => "down",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// What is wrong with the interface, and what to do; nothing when it is up.
+    pub fn complaint(self, interface: &str) -> Option<String> {
+        Some(match self {
+            Self::Up => return None,
+            Self::NoLink => format!("{interface} has no link; is its cable in, and the other end up?"),
+            Self::NoAddress => format!(
+                "{interface} has lost its address; give it back with `ip address add ... dev {interface}`"
+            ),
+            Self::Down => {
+                format!("{interface} is down; bring it up with `ip link set dev {interface} up`")
+            }
+            Self::Gone => {
+                format!("there is no interface {interface} any more; `ip link` lists what there is")
+            }
+        })
+    }
+
+    fn of(found: Option<&Interface>, address: Option<IpAddr>) -> Self {
+        match found {
+            None => Self::Gone,
+            Some(interface) if !interface.up => Self::Down,
+            Some(interface) if address.is_some_and(|own| !interface.addresses.contains(&own)) => {
+                Self::NoAddress
+            }
+            Some(interface) if !interface.running => Self::NoLink,
+            Some(_) => Self::Up,
+        }
+    }
+}
+
+/// Looks after the interface of a socket.
+#[derive(Debug)]
+pub(super) struct LinkWatch {
+    /// The address that the socket sends from, if it sends.
+    address: Option<IpAddr>,
+    state: LinkState,
+}
+
+/// What a look at the interface brought.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// Its state now.
+    pub(super) state: LinkState,
+    /// It as it is now, where what was bound to it must be bound again: another interface of the same name, or one that
+    /// was gone in between. The kernel has forgotten the memberships and options that named the old one.
+    pub(super) renewed: Option<Interface>,
+}
+
+impl LinkWatch {
+    /// Begins with an interface that is up.
+    pub(super) const fn new(address: Option<IpAddr>) -> Self {
+        Self { address, state: LinkState::Up }
+    }
+
+    /// What became of `interface`. Without a change there is nothing to tell.
+    pub(super) fn look(&self, interface: &Interface) -> Option<Look> {
+        // A system that lists nothing now, for want of descriptors or memory, tells nothing of the interface.
+        let mut interfaces = Interface::list().ok()?;
+        let same = interfaces.iter().position(|other| other.index == interface.index);
+        let named = || interfaces.iter().position(|other| other.name == interface.name);
+        let found = same.or_else(named).map(|position| interfaces.swap_remove(position));
+        let state = LinkState::of(found.as_ref(), self.address);
+        let renewed = found.filter(|found| found.index != interface.index || self.state == LinkState::Gone);
+        (state != self.state || renewed.is_some()).then_some(Look { state, renewed })
+    }
+
+    /// Takes the new state. Something to tell if it is another than before.
+    pub(super) fn settle(&mut self, interface: &Interface, state: LinkState) -> Option<LinkChange> {
+        let changed = std::mem::replace(&mut self.state, state) != state;
+        changed.then(|| LinkChange { interface: interface.name.clone(), state })
+    }
+
+    /// The state last told.
+    pub(super) const fn state(&self) -> LinkState {
+        self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_first_is_told() {
+        let mut interface = Interface::find("lo").unwrap();
+        let own = Some(interface.addresses[0]);
+        let elsewhere = Some("192.0.2.77".parse().unwrap());
+        assert_eq!(LinkState::of(None, own), LinkState::Gone);
+        assert_eq!(LinkState::of(Some(&interface), own), LinkState::Up);
+        assert_eq!(LinkState::of(Some(&interface), elsewhere), LinkState::NoAddress);
+        interface.running = false;
+        assert_eq!(LinkState::of(Some(&interface), None), LinkState::NoLink);
+        interface.up = false;
+        assert_eq!(LinkState::of(Some(&interface), elsewhere), LinkState::Down);
+        for state in [LinkState::NoLink, LinkState::NoAddress, LinkState::Down, LinkState::Gone] {
+            assert!(state.complaint("eth7").unwrap().contains("eth7"));
+        }
+    }
+
+    #[test]
+    fn another_interface_of_the_name_is_bound_again_and_nothing_is_told_of_what_stays() {
+        let watch = LinkWatch::new(None);
+        let mut interface = Interface::find("lo").unwrap();
+        assert!(watch.look(&interface).is_none());
+        interface.index += 1_000_000;
+        let look = watch.look(&interface).unwrap();
+        assert_eq!((look.state, look.renewed.unwrap().name), (LinkState::Up, "lo".to_owned()));
+        interface.name = "no-such-one".to_owned();
+        assert_eq!(watch.look(&interface).unwrap().state, LinkState::Gone);
+    }
+}

@@ -1,0 +1,195 @@
+//! A protocol machine at a node, unchanged: the simulator's driver.
+
+use std::collections::VecDeque;
+
+use headwater_proto::{
+    ChannelId, Datagram, Destination as MachineDestination, Input, Instant, Machine, Outlet, Output,
+    Transmit, drain,
+};
+
+use super::outbox::DatagramHead;
+use super::{Agent, Arrival, Outbox};
+use crate::engine::{Body, Destination};
+use crate::network::{FlowId, Session};
+
+/// Bytes of headers of a UDP datagram over IPv4.
+pub const UDP_HEADER_BYTES: u32 = 28;
+
+/// Events kept of a machine; beyond that, the oldest give way.
+pub const EVENTS_MAX: usize = 1_024;
+
+/// How a machine is connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// What its datagrams are counted under.
+    pub flow: FlowId,
+    /// The groups of its channels.
+    pub session: Session,
+    /// Bytes that headers add to a datagram on the wire: [`UDP_HEADER_BYTES`], more to count a link's own, or 0 where a
+    /// paper counts none.
+    pub header_bytes: u32,
+}
+
+impl Ports {
+    /// Where a machine's transmit goes; `None` when that is nobody's address, or a channel that the session has not.
+    pub(crate) fn destination(self, outbox: &Outbox<'_>, to: MachineDestination) -> Option<Destination> {
+        match to {
+            MachineDestination::Channel(channel) => self.session.group(channel).map(Destination::Group),
+            MachineDestination::Unicast(address) => outbox.agent_at(address).map(|agent| outbox.to(agent)),
+        }
+    }
+
+    /// What a machine gets of a datagram; `None` for what is no datagram, or none of a group of the session.
+    pub(crate) fn datagram<'a>(self, outbox: &Outbox<'_>, arrival: Arrival<'a>) -> Option<Datagram<'a>> {
+        if arrival.packet.body != Body::Datagram {
+            return None;
+        }
+        let channel = match arrival.packet.destination {
+            Destination::Group(group) => Some(self.session.channel(group)?),
+            Destination::Agent { .. } => None,
+        };
+        let source = outbox.address(arrival.packet.source);
+        Some(Datagram { source, channel, ecn: arrival.ecn, payload: arrival.payload })
+    }
+
+    pub(crate) fn head(self, destination: Destination, transmit: Transmit) -> DatagramHead {
+        DatagramHead {
+            flow: self.flow,
+            destination,
+            header_bytes: self.header_bytes,
+            payload_bytes: transmit.bytes,
+            ecn: transmit.ecn,
+        }
+    }
+}
+
+/// What a hosted machine told, latest last.
+#[derive(Clone, Debug)]
+pub struct Told<E> {
+    events: VecDeque<(Instant, E)>,
+    forgotten: u64,
+}
+
+impl<E> Default for Told<E> {
+    fn default() -> Self {
+        Self { events: VecDeque::new(), forgotten: 0 }
+    }
+}
+
+impl<E> Told<E> {
+    pub(crate) fn push(&mut self, at: Instant, event: E) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+            self.forgotten += 1;
+        }
+        self.events.push_back((at, event));
+    }
+
+    /// The last [`EVENTS_MAX`] events, each with when it was told by the agent's clock.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &(Instant, E)> {
+        self.events.iter()
+    }
+
+    /// Events that gave way to later ones.
+    pub const fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+}
+
+/// A machine at a node. It is driven by the contract at the top of `headwater_proto`: an input, then drained.
+#[derive(Debug)]
+pub struct Hosted<M: Machine> {
+    machine: M,
+    ports: Ports,
+    told: Told<M::Event>,
+    misdirected: u64,
+}
+
+impl<M: Machine> Hosted<M> {
+    /// Hosts `machine`, made for the instant at which its agent starts, by the agent's clock.
+    pub fn new(machine: M, ports: Ports) -> Self {
+        Self { machine, ports, told: Told::default(), misdirected: 0 }
+    }
+
+    /// The machine.
+    pub const fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// What it told.
+    pub const fn told(&self) -> &Told<M::Event> {
+        &self.told
+    }
+
+    /// Datagrams, joins and leaves that led nowhere: to an address that nobody has, or a channel beyond the session's.
+    pub const fn misdirected(&self) -> u64 {
+        self.misdirected
+    }
+
+    fn give(&mut self, input: Input<'_>, outbox: &mut Outbox<'_>) {
+        let now = outbox.now();
+        self.machine.handle(now, input);
+        let Self { machine, ports, told, misdirected } = self;
+        drain(machine, now, &mut HostedOutlet { ports: *ports, told, misdirected, outbox });
+    }
+}
+
+impl<M: Machine<Event: 'static> + 'static> Agent for Hosted<M> {
+    fn start(&mut self, outbox: &mut Outbox<'_>) {
+        self.give(Input::Timeout, outbox);
+    }
+
+    fn receive(&mut self, arrival: Arrival<'_>, outbox: &mut Outbox<'_>) {
+        if let Some(datagram) = self.ports.datagram(outbox, arrival) {
+            self.give(Input::Datagram(datagram), outbox);
+        }
+    }
+
+    fn timeout(&mut self, outbox: &mut Outbox<'_>) {
+        self.give(Input::Timeout, outbox);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+}
+
+/// Puts a machine's outputs into the network.
+struct HostedOutlet<'a, 'b, E> {
+    ports: Ports,
+    told: &'a mut Told<E>,
+    misdirected: &'a mut u64,
+    outbox: &'a mut Outbox<'b>,
+}
+
+impl<E> HostedOutlet<'_, '_, E> {
+    fn transmit(&mut self, transmit: Transmit) {
+        match self.ports.destination(self.outbox, transmit.destination) {
+            Some(destination) => self.outbox.send_datagram(self.ports.head(destination, transmit)),
+            None => *self.misdirected += 1,
+        }
+    }
+
+    fn membership(&mut self, channel: ChannelId, join: bool) {
+        match self.ports.session.group(channel) {
+            Some(group) if join => self.outbox.join(group),
+            Some(group) => self.outbox.leave(group),
+            None => *self.misdirected += 1,
+        }
+    }
+}
+
+impl<E> Outlet<E> for HostedOutlet<'_, '_, E> {
+    fn room(&mut self) -> &mut [u8] {
+        self.outbox.room()
+    }
+
+    fn put(&mut self, output: Output<E>) {
+        match output {
+            Output::Transmit(transmit) => self.transmit(transmit),
+            Output::Join(channel) => self.membership(channel, true),
+            Output::Leave(channel) => self.membership(channel, false),
+            Output::Event(event) => self.told.push(self.outbox.now(), event),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A store for thousands of receivers of the same content: it compares what comes with the original, and keeps nothing.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use headwater_proto::delivery::{
+    BlockJob, BlockVerdict, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, Store,
+    StoreError, StoreReport, StoredRepair, block_digest,
+};
+
+/// The original content, shared by all stores, with the digests of blocks that were asked for.
+#[derive(Debug)]
+pub struct Originals {
+    files: BTreeMap<String, Vec<u8>>,
+    /// By file, where a block begins, and its length.
+    digests: RefCell<BTreeMap<(String, u64, u64), Digest>>,
+}
+
+impl Originals {
+    /// Files by the names that the session gives them.
+    pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Rc<Self> {
+        Rc::new(Self { files: files.into_iter().collect(), digests: RefCell::default() })
+    }
+}
+
+/// A store that holds an object's layout and what is wrong, never content: a few hundred bytes for a receiver.
+///
+/// A source symbol is right if it equals the original's. Repair symbols are counted as right, and any of them stands
+/// for a missing source symbol, as with a code that needs no more than k symbols.
+#[derive(Debug)]
+pub struct KnownStore {
+    originals: Rc<Originals>,
+    files: Vec<String>,
+    objects: Vec<Rc<ObjectSpec>>,
+    /// Blocks with a symbol that differed.
+    wrong: BTreeMap<(ObjectIndex, u32), u32>,
+    differing: u64,
+    finished: Vec<FileIndex>,
+    reports: VecDeque<StoreReport>,
+}
+
+impl KnownStore {
+    /// A store for content that is known.
+    pub fn new(originals: &Rc<Originals>) -> Self {
+        Self {
+            originals: Rc::clone(originals),
+            files: Vec::new(),
+            objects: Vec::new(),
+            wrong: BTreeMap::new(),
+            differing: 0,
+            finished: Vec::new(),
+            reports: VecDeque::new(),
+        }
+    }
+
+    /// Names of the files that are whole and right, in order of completion.
+    pub fn finished(&self) -> impl Iterator<Item = &str> {
+        self.finished.iter().map(|file| self.files[file.0].as_str())
+    }
+
+    /// Source symbols that differed from the original's.
+    pub const fn differing(&self) -> u64 {
+        self.differing
+    }
+
+    /// A part of the original of a file, as far as it has one.
+    fn original(&self, file: FileIndex, begin: u64, bytes: u64) -> &[u8] {
+        let content = self.originals.files.get(&self.files[file.0]).map_or(&[][..], Vec::as_slice);
+        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+        &content[index(begin)..index(begin.saturating_add(bytes))]
+    }
+
+    fn digest(&self, file: FileIndex, begin: u64, bytes: u64) -> Digest {
+        let key = (self.files[file.0].clone(), begin, bytes);
+        let digest = || block_digest(self.original(file, begin, bytes));
+        *self.originals.digests.borrow_mut().entry(key).or_insert_with(digest)
+    }
+}
+
+impl Store for KnownStore {
+    fn create_file(&mut self, _file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
+        let name = spec.path.as_str();
+        self.files.push(name.to_owned());
+        match self.originals.files.get(name).map(|content| content.len() as u64) {
+            Some(bytes) if bytes == spec.bytes => Ok(HeldFile::default()),
+            Some(bytes) => Err(StoreError(format!("{name} has {} bytes, the original {bytes}", spec.bytes))),
+            None => Err(StoreError(format!("{name} is no original"))),
+        }
+    }
+
+    fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
+        // Objects of refused files are never announced: fill the gap.
+        let spec = Rc::new(spec.clone());
+        self.objects.resize_with(object.0 + 1, || Rc::clone(&spec));
+        Vec::new()
+    }
+
+    fn write_source(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        esi: u32,
+        symbol: &[u8],
+    ) -> Result<(), StoreError> {
+        let spec = Rc::clone(&self.objects[object.0]);
+        let Some(block) = spec.partition.block(sbn) else { return Ok(()) };
+        let size = u64::from(spec.partition.symbol_size());
+        let within = u64::from(esi) * size;
+        let bytes = size.min(block.bytes.saturating_sub(within));
+        let original = self.original(spec.file, spec.offset + block.offset + within, bytes);
+        if original.len() as u64 != bytes || symbol.get(..original.len()) != Some(original) {
+            self.differing += 1;
+            *self.wrong.entry((object, sbn)).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn write_repair(
+        &mut self,
+        _object: ObjectIndex,
+        _sbn: u32,
+        _repair: StoredRepair,
+        _symbol: &[u8],
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn finish_block(&mut self, BlockJob { object, sbn, missing, repairs }: BlockJob) {
+        let spec = Rc::clone(&self.objects[object.0]);
+        let needed = u32::try_from(missing.len()).unwrap_or(u32::MAX);
+        let known = spec.partition.block(sbn).filter(|_| repairs >= needed);
+        self.reports.push_back(match known {
+            Some(block) => {
+                let mut digest = self.digest(spec.file, spec.offset + block.offset, block.bytes);
+                if self.wrong.contains_key(&(object, sbn)) {
+                    digest[0] ^= 1;
+                }
+                StoreReport::BlockDone { object, sbn, digest }
+            }
+            None => StoreReport::BlockNeedsMore { object, sbn, more: needed.saturating_sub(repairs).max(1) },
+        });
+    }
+
+    fn judge_block(
+        &mut self,
+        object: ObjectIndex,
+        sbn: u32,
+        verdict: BlockVerdict,
+    ) -> Result<(), StoreError> {
+        if verdict == BlockVerdict::AllDropped {
+            self.wrong.remove(&(object, sbn));
+        }
+        Ok(())
+    }
+
+    fn finish_file(&mut self, file: FileIndex) {
+        self.finished.push(file);
+        self.reports.push_back(StoreReport::FileDone(file));
+    }
+
+    fn discard_file(&mut self, _file: FileIndex) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn poll_report(&mut self) -> Option<StoreReport> {
+        self.reports.pop_front()
+    }
+}

@@ -1,0 +1,256 @@
+//! The state of a run but for the agents: what an agent works on while it is called.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Ecn, Instant, InterfaceId};
+
+use super::events::{Class, EventQueue, Target};
+use super::packets::{Body, Destination, Packet, PacketIndex, Packets};
+use crate::network::groups::Groups;
+use crate::network::link::{Admission, Link};
+use crate::network::routing::{Routing, Topology};
+use crate::network::{AgentCounters, AgentId, FlowCounters, FlowId, LinkId, NodeId};
+use crate::trace::{AgentEvent, LinkEvent, Watchers};
+
+/// Port of the first agent at a node; the next ones follow.
+const FIRST_PORT: u16 = 10_000;
+
+/// A packet that travels by itself: to another agent at its own node, or late.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Straggler {
+    pub(crate) packet: PacketIndex,
+    pub(crate) ecn: Ecn,
+    pub(crate) node: NodeId,
+    /// The link it came by, or `None` when it goes to agents at its own node only.
+    pub(crate) ingress: Option<LinkId>,
+}
+
+/// Where an agent is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home {
+    pub(crate) node: NodeId,
+    pub(crate) port: u16,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) now: Instant,
+    pub(crate) events: EventQueue,
+    pub(crate) packets: Packets,
+    pub(crate) links: Vec<Link>,
+    pub(crate) topology: Topology,
+    pub(crate) routing: Routing,
+    pub(crate) groups: Groups,
+    /// A membership message takes this at each hop, beside the link's delay.
+    pub(crate) graft_delay: Duration,
+    /// For how long the last hop goes on after a leave.
+    pub(crate) leave_latency: Duration,
+    pub(crate) flows: Vec<FlowCounters>,
+    /// By group, of whatever flow.
+    pub(crate) groups_carried: Vec<FlowCounters>,
+    /// By group: agents that are members.
+    pub(crate) group_members: Vec<u32>,
+    pub(crate) homes: Vec<Home>,
+    pub(crate) agent_counters: Vec<AgentCounters>,
+    /// By node: its agents, in the order of ports.
+    pub(crate) residents: Vec<Vec<AgentId>>,
+    pub(crate) stragglers: Vec<Straggler>,
+    pub(crate) free_stragglers: Vec<u32>,
+    pub(crate) hops: u64,
+    /// Where machines write their datagrams.
+    pub(crate) room: Box<[u8]>,
+    pub(crate) watchers: Watchers,
+}
+
+/// A packet as its sender describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    /// What to count it under.
+    pub flow: FlowId,
+    /// Where to.
+    pub destination: Destination,
+    /// Bytes on the wire, headers included.
+    pub wire_bytes: u32,
+    /// Bytes without headers.
+    pub payload_bytes: u32,
+    /// The ECN field to send it with.
+    pub ecn: Ecn,
+    /// What it carries.
+    pub body: Body,
+}
+
+impl Core {
+    pub(crate) fn room_for_datagrams() -> Box<[u8]> {
+        vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice()
+    }
+
+    /// Counts and stores a packet. The caller owns its one copy.
+    pub(crate) fn create(&mut self, source: AgentId, packet: Outgoing, payload_bytes: usize) -> PacketIndex {
+        let flow = &mut self.flows[packet.flow.index()];
+        let sequence = flow.sent_packets;
+        flow.sent(packet.wire_bytes, packet.payload_bytes);
+        if let Destination::Group(group) = packet.destination {
+            self.groups_carried[group.index()].sent(packet.wire_bytes, packet.payload_bytes);
+        }
+        let packet = Packet {
+            flow: packet.flow,
+            source,
+            destination: packet.destination,
+            wire_bytes: packet.wire_bytes,
+            payload_bytes: packet.payload_bytes,
+            sequence,
+            sent_at: self.now,
+            body: packet.body,
+        };
+        self.packets.insert(packet, &self.room[..payload_bytes])
+    }
+
+    /// Sends a copy on its way from the node of its sender.
+    pub(crate) fn depart(&mut self, node: NodeId, index: PacketIndex, ecn: Ecn) {
+        let packet = *self.packets.get(index);
+        let is_local = match packet.destination {
+            Destination::Agent { node: home, .. } => home == node,
+            Destination::Group(group) => {
+                self.groups.find(node, group).is_some_and(|branch| !branch.members.is_empty())
+            }
+        };
+        if is_local {
+            self.packets.add_copy(index);
+            self.straggle(self.now, Straggler { packet: index, ecn, node, ingress: None });
+        }
+        self.forward(node, None, index, &packet, ecn);
+        self.packets.drop_copy(index);
+    }
+
+    /// Puts copies of a packet on the links that lead on from `node`; the caller keeps its own.
+    pub(crate) fn forward(
+        &mut self,
+        node: NodeId,
+        ingress: Option<LinkId>,
+        index: PacketIndex,
+        packet: &Packet,
+        ecn: Ecn,
+    ) {
+        match packet.destination {
+            Destination::Agent { node: home, .. } if home == node => {}
+            Destination::Agent { node: home, .. } => {
+                let link = self.routing.next(&self.topology, node, home);
+                self.offer(link, index, packet, ecn);
+            }
+            Destination::Group(group) => {
+                let back = ingress.map(LinkId::reverse);
+                let Some((branch, downstream)) = self.groups.lend(node, group) else { return };
+                for entry in downstream.iter().filter(|entry| Some(entry.link) != back) {
+                    self.offer(entry.link, index, packet, ecn);
+                }
+                self.groups.give_back(branch, downstream);
+            }
+        }
+    }
+
+    /// Offers a copy of a packet to a link.
+    pub(crate) fn offer(&mut self, link: LinkId, index: PacketIndex, packet: &Packet, ecn: Ecn) {
+        let is_data = packet.payload_bytes > 0;
+        let admission = self.links[link.index()].offer(self.now, index, packet.wire_bytes, is_data, ecn);
+        match admission {
+            Admission::Taken { arrival, marked } => {
+                self.packets.add_copy(index);
+                if let Some(at) = arrival {
+                    self.events.schedule(at, Class::Arrival, Target::Link(link));
+                }
+                if marked {
+                    self.watch_link(link, index, ecn, LinkEvent::Marked);
+                }
+                self.watch_link(link, index, ecn, LinkEvent::Taken);
+            }
+            Admission::Dropped(drop) => {
+                self.count_dropped(packet);
+                self.watch_link(link, index, ecn, LinkEvent::Dropped(drop));
+            }
+        }
+    }
+
+    /// A copy of a packet was dropped or lost.
+    pub(crate) fn count_dropped(&mut self, packet: &Packet) {
+        self.flows[packet.flow.index()].dropped_packets += 1;
+        if let Destination::Group(group) = packet.destination {
+            self.groups_carried[group.index()].dropped_packets += 1;
+        }
+    }
+
+    /// Lets a copy, which the straggler owns, arrive by itself.
+    pub(crate) fn straggle(&mut self, at: Instant, straggler: Straggler) {
+        let index = if let Some(index) = self.free_stragglers.pop() {
+            self.stragglers[index as usize] = straggler;
+            index
+        } else {
+            self.stragglers.push(straggler);
+            u32::try_from(self.stragglers.len() - 1).expect("fewer than 2^32 packets under way")
+        };
+        self.events.schedule(at, Class::Arrival, Target::Straggler(index));
+    }
+
+    pub(crate) fn take_straggler(&mut self, index: u32) -> Straggler {
+        self.free_stragglers.push(index);
+        self.stragglers[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn watch_link(&mut self, link: LinkId, index: PacketIndex, ecn: Ecn, event: LinkEvent) {
+        if self.watchers.any() {
+            let packet = self.packets.get(index);
+            self.watchers.on_link(self.now, link, event, packet, self.packets.payload(index), ecn);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn watch_agent(&mut self, agent: AgentId, event: AgentEvent<'_>) {
+        if self.watchers.any() {
+            self.watchers.on_agent(self.now, agent, event);
+        }
+    }
+
+    /// Where datagrams of an agent come from: node n is 10.0.0.1 + n, its agents have ports from 10000.
+    pub(crate) fn address(&self, agent: AgentId) -> SocketAddr {
+        let home = self.homes[agent.index()];
+        let host = Ipv4Addr::from_bits(u32::from_be_bytes([10, 0, 0, 1]) + home.node.0);
+        SocketAddr::new(IpAddr::V4(host), home.port)
+    }
+
+    /// Whose address it is.
+    pub(crate) fn agent_at(&self, address: SocketAddr) -> Option<AgentId> {
+        let IpAddr::V4(host) = address.ip() else { return None };
+        let node = host.to_bits().checked_sub(u32::from_be_bytes([10, 0, 0, 1]))?;
+        let resident = address.port().checked_sub(FIRST_PORT)?;
+        self.residents.get(node as usize)?.get(usize::from(resident)).copied()
+    }
+
+    /// Agents that one node has ports for.
+    pub(crate) const PORTS: usize = (u16::MAX - FIRST_PORT) as usize + 1;
+
+    /// The port of a node's next agent, if it has one left.
+    pub(crate) fn port(residents: usize) -> Option<u16> {
+        FIRST_PORT.checked_add(u16::try_from(residents).ok()?)
+    }
+
+    pub(crate) fn destination(&self, agent: AgentId) -> Destination {
+        Destination::Agent { agent, node: self.homes[agent.index()].node }
+    }
+
+    /// Replaces a copy by one of another packet that differs in one bit.
+    pub(crate) fn change_bit(&mut self, index: PacketIndex, random: u64) -> PacketIndex {
+        let changed = self.packets.with_changed_bit(index, random);
+        self.packets.drop_copy(index);
+        changed
+    }
+
+    /// The interface of the node at a link's far end that the link comes in by.
+    pub(crate) fn interface(&self, link: LinkId) -> InterfaceId {
+        InterfaceId(self.topology.position[link.reverse().index()])
+    }
+
+    /// The link that a node's interface leads out by.
+    pub(crate) fn egress(&self, node: NodeId, interface: InterfaceId) -> Option<LinkId> {
+        self.topology.interfaces[node.index()].get(interface.0 as usize).copied()
+    }
+}

@@ -1,0 +1,414 @@
+//! The loop, and what can be read while it stands still.
+
+use std::any::Any;
+use std::fmt;
+
+use headwater_proto::queue::Loss;
+use headwater_proto::{Duration, Ecn, Instant, Seed};
+
+use super::core::{Core, Straggler};
+use super::events::{Class, Target};
+use super::packets::{Body, COPIES_MAX, Destination, PacketIndex};
+use super::timers::Pending;
+use crate::agent::{Agent, Arrival, Outbox};
+use crate::network::link::Queued;
+use crate::network::wire::Fault;
+use crate::network::{
+    AgentCounters, AgentId, Change, Drop, FlowCounters, FlowId, GroupId, LinkCounters, LinkId, LossFilter,
+    Names, NodeId, Routers,
+};
+use crate::trace::{AgentEvent, Digest, LinkEvent, Observer};
+
+/// An agent that leaves a timeout behind which is due already is called again this much later.
+const TICK: Duration = Duration::from_nanos(1);
+
+/// What an agent is up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its start has not come: that is its deadline.
+    Waiting,
+    /// The same, and it is paused: it starts when it is resumed, or when its start has come, whichever is later.
+    Held,
+    Running,
+    /// Nothing reaches it until it is resumed.
+    Paused,
+    Stopped,
+}
+
+/// An agent with what the engine keeps of it.
+pub(crate) struct Resident {
+    pub(crate) agent: Box<dyn Agent>,
+    pub(crate) node: NodeId,
+    pub(crate) state: State,
+    /// By how much its clock is ahead of the simulation's.
+    pub(crate) ahead: Duration,
+    /// When it wants to be called, by the simulation's clock.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) pending: Pending,
+}
+
+/// A network at work.
+pub struct Run {
+    pub(crate) core: Core,
+    pub(crate) residents: Vec<Resident>,
+    pub(crate) routers: Routers,
+    pub(crate) changes: Vec<(Instant, Change)>,
+    pub(crate) names: Names,
+    pub(crate) seed: (Seed, u64),
+    /// The members that a packet is being handed to.
+    pub(crate) members: Vec<AgentId>,
+}
+
+/// What a run has used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Packets that crossed a link: the measure of speed.
+    pub packet_hops: u64,
+    /// Most packets ever under way at once, copies of one counted once.
+    pub packets_peak: usize,
+    /// Packets under way now.
+    pub packets_under_way: usize,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("now", &self.core.now)
+            .field("agents", &self.residents.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    /// Copies of packets that may be under way at once, unless [`Self::limit_copies`] says otherwise.
+    pub const COPIES_MAX: usize = COPIES_MAX;
+
+    /// Bounds the copies of packets that may be under way at once.
+    pub const fn limit_copies(&mut self, most: usize) {
+        self.core.packets.copies_max = most;
+    }
+
+    /// Lets everything happen up to `until`, which is included, or until the run is overfull.
+    pub fn run_until(&mut self, until: Instant) {
+        while !self.is_overfull()
+            && let Some((at, target)) = self.core.events.take(until)
+        {
+            debug_assert!(at >= self.core.now, "time goes on");
+            self.core.now = at;
+            match target {
+                Target::Link(link) => self.on_link(link),
+                Target::Straggler(index) => self.on_straggler(index),
+                Target::Membership(index) => self.core.on_membership(index),
+                Target::Timer(agent) => self.on_timer(agent),
+                Target::Change(index) => self.on_change(index),
+                Target::Train(_) => unreachable!("the queue takes trains apart"),
+            }
+        }
+        if !self.is_overfull() {
+            self.core.now = self.core.now.max(until);
+        }
+    }
+
+    /// Whether more copies of packets wait or travel than may. The run goes no further then: it would
+    /// take all memory before it ends.
+    pub const fn is_overfull(&self) -> bool {
+        self.core.packets.is_overfull()
+    }
+
+    /// Where the run stands.
+    pub const fn now(&self) -> Instant {
+        self.core.now
+    }
+
+    /// An agent, if it is of type `A`.
+    pub fn agent<A: Agent>(&self, agent: AgentId) -> Option<&A> {
+        (&*self.residents[agent.index()].agent as &dyn Any).downcast_ref()
+    }
+
+    /// A link's counters up to now.
+    pub fn link_counters(&mut self, link: LinkId) -> LinkCounters {
+        self.core.links[link.index()].counters(self.core.now).clone()
+    }
+
+    /// A flow's counters.
+    pub fn flow_counters(&self, flow: FlowId) -> FlowCounters {
+        self.core.flows[flow.index()]
+    }
+
+    /// Counters of a group, which is a channel of a session: over all flows that send to it.
+    pub fn group_counters(&self, group: GroupId) -> FlowCounters {
+        self.core.groups_carried[group.index()]
+    }
+
+    /// Agents that are members of a group now.
+    pub fn group_members(&self, group: GroupId) -> u32 {
+        self.core.group_members[group.index()]
+    }
+
+    /// An agent's counters.
+    pub fn agent_counters(&self, agent: AgentId) -> AgentCounters {
+        self.core.agent_counters[agent.index()]
+    }
+
+    /// What the run has used.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            packet_hops: self.core.hops,
+            packets_peak: self.core.packets.peak(),
+            packets_under_way: self.core.packets.under_way(),
+        }
+    }
+
+    /// Names by which elements were declared.
+    pub const fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Begins a digest of all that happens, before the run does; see [`Self::digest`].
+    pub fn watch_digest(&mut self) {
+        self.core.watchers.digest = Some(Box::new(Digest::new(&self.names)));
+    }
+
+    /// The digest of all that happened since [`Self::watch_digest`]; `None` if that was not called. Equal for equal
+    /// traces, in any build, on any machine, in whatever order independent elements were declared.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        self.core.watchers.digest.as_ref().map(|digest| digest.finish(&self.names))
+    }
+
+    /// Lets an observer see all that happens from now on.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.core.watchers.observers.push(observer);
+    }
+
+    /// Gives back the observers, so that they can be finished.
+    pub fn take_observers(&mut self) -> Vec<Box<dyn Observer>> {
+        std::mem::take(&mut self.core.watchers.observers)
+    }
+}
+
+/// Packets.
+impl Run {
+    fn on_link(&mut self, link: LinkId) {
+        let Some((queued, next)) = self.core.links[link.index()].arrive(self.core.now) else { return };
+        if let Some(at) = next {
+            self.core.events.schedule(at, Class::Arrival, Target::Link(link));
+        }
+        self.core.hops += 1;
+        if let Some(drop) = queued.fate {
+            return self.drop_on(link, queued, drop);
+        }
+        if let Some(fault) = self.core.links[link.index()].wire().fault()
+            && fault != Fault::default()
+        {
+            return self.on_fault(link, queued, fault);
+        }
+        self.core.watch_link(link, queued.packet, queued.ecn, LinkEvent::Delivered);
+        let node = self.core.links[link.index()].to;
+        self.arrive(node, Some(link), queued.packet, queued.ecn);
+    }
+
+    fn drop_on(&mut self, link: LinkId, queued: Queued, drop: Drop) {
+        let packet = *self.core.packets.get(queued.packet);
+        self.core.count_dropped(&packet);
+        self.core.watch_link(link, queued.packet, queued.ecn, LinkEvent::Dropped(drop));
+        self.core.packets.drop_copy(queued.packet);
+    }
+
+    /// A packet that the wire did something to.
+    fn on_fault(&mut self, link: LinkId, mut queued: Queued, fault: Fault) {
+        let is_datagram = self.core.packets.get(queued.packet).body == Body::Datagram;
+        if fault.damaged || (fault.changed.is_some() && !is_datagram) {
+            self.core.links[link.index()].undeliver(queued.bytes);
+            return self.drop_on(link, queued, Drop::Corrupted);
+        }
+        if let Some(random) = fault.changed {
+            queued.packet = self.core.change_bit(queued.packet, random);
+        }
+        self.core.watch_link(link, queued.packet, queued.ecn, LinkEvent::Delivered);
+        let node = self.core.links[link.index()].to;
+        let straggler = Straggler { packet: queued.packet, ecn: queued.ecn, node, ingress: Some(link) };
+        let at = self.core.now + fault.late_by.unwrap_or(Duration::ZERO);
+        for _ in 0..1 + usize::from(fault.doubled) {
+            self.core.packets.add_copy(queued.packet);
+            self.core.straggle(at, straggler);
+        }
+        self.core.packets.drop_copy(queued.packet);
+    }
+
+    fn on_straggler(&mut self, index: u32) {
+        let Straggler { packet, ecn, node, ingress } = self.core.take_straggler(index);
+        self.arrive(node, ingress, packet, ecn);
+    }
+
+    /// A copy is at a node: it goes on, and to whom it may concern there. Without an ingress it comes from an agent of
+    /// the node, and has gone on already.
+    fn arrive(&mut self, node: NodeId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
+        let packet = *self.core.packets.get(index);
+        if let Some(router) = self.routers.of(node, packet.flow).filter(|_| ingress.is_some()) {
+            self.deliver(router, ingress, index, ecn);
+            return self.core.packets.drop_copy(index);
+        }
+        if ingress.is_some() {
+            self.core.forward(node, ingress, index, &packet, ecn);
+        }
+        match packet.destination {
+            Destination::Agent { agent, node: home } if home == node => {
+                self.deliver(agent, ingress, index, ecn);
+            }
+            Destination::Agent { .. } => {}
+            Destination::Group(group) => {
+                let mut members = std::mem::take(&mut self.members);
+                members.extend(self.core.groups.find(node, group).into_iter().flat_map(|b| &b.members));
+                for member in members.drain(..).filter(|member| *member != packet.source) {
+                    self.deliver(member, ingress, index, ecn);
+                }
+                self.members = members;
+            }
+        }
+        self.core.packets.drop_copy(index);
+    }
+
+    fn deliver(&mut self, agent: AgentId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
+        let packet = *self.core.packets.get(index);
+        let counters = &mut self.core.agent_counters[agent.index()];
+        if self.residents[agent.index()].state != State::Running {
+            counters.missed_packets += 1;
+            return;
+        }
+        counters.received_packets += 1;
+        counters.received_wire_bytes += u64::from(packet.wire_bytes);
+        counters.received_payload_bytes += u64::from(packet.payload_bytes);
+        self.core.flows[packet.flow.index()].delivered(packet.wire_bytes, packet.payload_bytes);
+        if let Destination::Group(group) = packet.destination {
+            self.core.groups_carried[group.index()].delivered(packet.wire_bytes, packet.payload_bytes);
+        }
+        self.core.watch_agent(agent, AgentEvent::Received(&packet, ecn));
+        let payload = self.core.packets.shared_payload(index);
+        let ingress = ingress.map(|link| self.core.interface(link));
+        let arrival = Arrival { packet: &packet, payload: &payload, ecn, ingress };
+        self.call(agent, Some(index), self.core.now, |agent, outbox| agent.receive(arrival, outbox));
+    }
+}
+
+/// Agents.
+impl Run {
+    fn on_timer(&mut self, agent: AgentId) {
+        let now = self.core.now;
+        let resident = &mut self.residents[agent.index()];
+        if !resident.pending.fired(now) {
+            return;
+        }
+        let due = resident.deadline.is_some_and(|deadline| deadline <= now);
+        match resident.state {
+            State::Waiting => {
+                resident.state = State::Running;
+                self.call(agent, None, now, |agent, outbox| agent.start(outbox));
+            }
+            State::Running if due => {
+                self.call(agent, None, now + TICK, |agent, outbox| agent.timeout(outbox));
+            }
+            State::Running => self.arm(agent, now),
+            State::Held | State::Paused | State::Stopped => {}
+        }
+    }
+
+    /// Calls a running agent, then asks for its deadline, which is not before `earliest`.
+    fn call(
+        &mut self,
+        id: AgentId,
+        received: Option<PacketIndex>,
+        earliest: Instant,
+        work: impl FnOnce(&mut dyn Agent, &mut Outbox<'_>),
+    ) {
+        let resident = &mut self.residents[id.index()];
+        let mut outbox =
+            Outbox { core: &mut self.core, agent: id, node: resident.node, ahead: resident.ahead, received };
+        work(&mut *resident.agent, &mut outbox);
+        let ahead = resident.ahead;
+        resident.deadline = resident.agent.next_timeout().map(|deadline| deadline - ahead);
+        self.arm(id, earliest);
+    }
+
+    /// Makes sure that an event is pending for the agent's deadline, or for `earliest` if that is later.
+    fn arm(&mut self, agent: AgentId, earliest: Instant) {
+        let resident = &mut self.residents[agent.index()];
+        let Some(deadline) = resident.deadline.map(|deadline| deadline.max(earliest)) else { return };
+        if resident.pending.wants(deadline) {
+            self.core.events.schedule(deadline, Class::Timer, Target::Timer(agent));
+        }
+    }
+
+    fn on_change(&mut self, index: u32) {
+        let now = self.core.now;
+        let change = self.changes[index as usize].1.clone();
+        match change {
+            Change::Rate(link, rate) => self.core.links[link.index()].set_rate(now, rate),
+            Change::Up(link) => self.core.links[link.index()].set_up(now, true, |_| {}),
+            Change::Down(link) => self.cut(link),
+            Change::Loss(link, loss, filter) => self.set_loss(link, loss, filter),
+            Change::Stop(agent) => self.stop(agent),
+            Change::Pause(agent) => self.pause(agent),
+            Change::Resume(agent) => self.resume(agent),
+            Change::StepClock(agent, step) => self.step_clock(agent, step),
+        }
+    }
+
+    fn cut(&mut self, link: LinkId) {
+        let mut lost = Vec::new();
+        self.core.links[link.index()].set_up(self.core.now, false, |packet| lost.push(packet));
+        for index in lost {
+            let packet = *self.core.packets.get(index);
+            self.core.count_dropped(&packet);
+            self.core.watch_link(link, index, Ecn::NotCapable, LinkEvent::Dropped(Drop::Down));
+            self.core.packets.drop_copy(index);
+        }
+    }
+
+    fn set_loss(&mut self, link: LinkId, loss: Loss, filter: LossFilter) {
+        let (seed, run) = self.seed;
+        let name = &self.names.links[link.index()];
+        let stream = || seed.stream(&format!("link/{name}/loss"), run);
+        self.core.links[link.index()].wire().set_loss(loss, filter, stream);
+    }
+
+    fn stop(&mut self, agent: AgentId) {
+        let state = std::mem::replace(&mut self.residents[agent.index()].state, State::Stopped);
+        if state == State::Running {
+            self.call(agent, None, self.core.now, |agent, outbox| agent.stop(outbox));
+        }
+        self.residents[agent.index()].deadline = None;
+        self.core.leave_all(agent);
+    }
+
+    fn pause(&mut self, agent: AgentId) {
+        let state = &mut self.residents[agent.index()].state;
+        *state = match *state {
+            State::Waiting => State::Held,
+            State::Running => State::Paused,
+            other => other,
+        };
+    }
+
+    fn resume(&mut self, agent: AgentId) {
+        let state = &mut self.residents[agent.index()].state;
+        *state = match *state {
+            State::Held => State::Waiting,
+            State::Paused => State::Running,
+            _ => return,
+        };
+        self.arm(agent, self.core.now);
+    }
+
+    fn step_clock(&mut self, agent: AgentId, step: Duration) {
+        let resident = &mut self.residents[agent.index()];
+        resident.ahead = resident.ahead + step;
+        if matches!(resident.state, State::Waiting | State::Held) {
+            // A start goes by the simulation's clock.
+            return;
+        }
+        resident.deadline = resident.deadline.map(|deadline| deadline - step);
+        if resident.state == State::Running {
+            self.arm(agent, self.core.now);
+        }
+    }
+}

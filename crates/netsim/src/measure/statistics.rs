@@ -1,0 +1,113 @@
+//! Means over runs and how sure of them one may be: Student's t over independent runs.
+
+use serde::Serialize;
+
+/// Half widths are for this confidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confidence {
+    /// 95 %.
+    P95,
+    /// 99 %.
+    P99,
+}
+
+/// A mean over runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Number of runs.
+    pub runs: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Standard deviation of one run (n - 1 in the denominator); `None` for a single run.
+    pub deviation: Option<f64>,
+    /// Half of the width of the confidence interval about the mean; `None` for a single run.
+    pub half_width: Option<f64>,
+}
+
+/// The mean of `values`, one from each run. `None` of no values.
+pub fn estimate(values: &[f64], confidence: Confidence) -> Option<Estimate> {
+    let runs = values.len();
+    if runs == 0 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / runs as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+    let deviation = (runs > 1).then(|| (squares / (runs - 1) as f64).sqrt());
+    let half_width =
+        deviation.map(|deviation| quantile(runs - 1, confidence) * deviation / (runs as f64).sqrt());
+    Some(Estimate { runs, mean, deviation, half_width })
+}
+
+/// The mean difference `a - b` of paired runs: of the same number, and so with the same chance in both variants.
+/// `None` where they do not pair up.
+pub fn paired(a: &[f64], b: &[f64], confidence: Confidence) -> Option<Estimate> {
+    if a.len() != b.len() {
+        return None;
+    }
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+    estimate(&differences, confidence)
+}
+
+/// Quantiles of Student's t for 1 to 30 degrees of freedom, two-sided.
+const T95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+const T99: [f64; 30] = [
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947,
+    2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
+];
+const NORMAL95: f64 = 1.959_964;
+const NORMAL99: f64 = 2.575_829;
+
+/// The two-sided quantile: from the table, and beyond it from the Cornish-Fisher expansion (Abramowitz and Stegun,
+/// 26.7.5), which is good to the third decimal there.
+fn quantile(degrees: usize, confidence: Confidence) -> f64 {
+    let (table, z) = match confidence {
+        Confidence::P95 => (&T95, NORMAL95),
+        Confidence::P99 => (&T99, NORMAL99),
+    };
+    if let Some(t) = table.get(degrees.wrapping_sub(1)) {
+        return *t;
+    }
+    let n = degrees as f64;
+    let cube = z * z * z;
+    z + (cube + z) / (4.0 * n) + (5.0 * cube * z * z + 16.0 * cube + 3.0 * z) / (96.0 * n * n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_the_textbook_one() {
+        let estimate = estimate(&[4.0, 5.0, 6.0, 7.0, 8.0], Confidence::P95).unwrap();
+        assert_eq!((estimate.runs, estimate.mean), (5, 6.0));
+        // s = sqrt(10/4), t(4) = 2.776, n = 5.
+        assert!((estimate.half_width.unwrap() - 2.776 * 2.5_f64.sqrt() / 5.0_f64.sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_run_has_a_mean_but_no_interval() {
+        let one = estimate(&[3.0], Confidence::P95).unwrap();
+        assert_eq!((one.mean, one.deviation, one.half_width), (3.0, None, None));
+        assert_eq!(estimate(&[], Confidence::P99), None);
+    }
+
+    #[test]
+    fn pairing_takes_out_what_runs_have_in_common() {
+        let a = [10.0, 20.0, 30.0, 40.0];
+        let b = [9.0, 19.1, 28.9, 39.0];
+        let difference = paired(&a, &b, Confidence::P95).unwrap();
+        assert!((difference.mean - 1.0).abs() < 1e-9 && difference.half_width.unwrap() < 0.2);
+        assert_eq!(paired(&a, &b[..3], Confidence::P95), None);
+    }
+
+    #[test]
+    fn the_expansion_goes_on_from_the_table() {
+        for (degrees, t95, t99) in [(31, 2.0395, 2.7440), (60, 2.0003, 2.6603), (120, 1.9799, 2.6174)] {
+            assert!((quantile(degrees, Confidence::P95) - t95).abs() < 1e-3, "{degrees}");
+            assert!((quantile(degrees, Confidence::P99) - t99).abs() < 2e-3, "{degrees}");
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Declares a network and puts it to work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_proto::queue::{LossConfig, ParameterError};
+use headwater_proto::{Duration, Instant, Seed};
+
+use super::config::{Change, Event, LinkConfig, Session};
+use super::groups::Groups;
+use super::link::Link;
+use super::policy::Policy;
+use super::routing::{Routing, Topology};
+use super::wire::Wire;
+use super::{AgentCounters, AgentId, FlowCounters, FlowId, Impairments, LinkId, NodeId};
+use crate::agent::Agent;
+use crate::engine::core::{Core, Home};
+use crate::engine::events::{Class, EventQueue, Target};
+use crate::engine::packets::Packets;
+use crate::engine::timers::Pending;
+use crate::engine::{Destination, Resident, Run, State};
+use crate::trace::Watchers;
+
+/// Nodes of a network: those that 10.0.0.0/8 has addresses for.
+pub const NODES_MAX: usize = (1 << 24) - 2;
+
+/// Why a network cannot be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BuildError {
+    /// Two elements of a kind have one name. Names are what random streams and traces go by.
+    #[error("two {kind}s are called '{name}'; give each a name of its own")]
+    Duplicate {
+        /// `node`, `link`, `flow`, `group` or `agent`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A link's ends are one node.
+    #[error("link '{link}' leads from '{node}' to itself; a link joins two nodes")]
+    Loop {
+        /// The link.
+        link: String,
+        /// The node.
+        node: String,
+    },
+    /// A link's parameter makes no sense.
+    #[error("link '{link}': {source}")]
+    Parameter {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        source: ParameterError,
+    },
+    /// A node cannot be reached from the others.
+    #[error("node '{node}' has no path to '{from}'; join all nodes by links")]
+    Unreachable {
+        /// The node.
+        node: String,
+        /// The first node.
+        from: String,
+    },
+    /// There is no node.
+    #[error("the network has no nodes; declare some")]
+    Empty,
+    /// More elements than there are addresses or indices for.
+    #[error("too many {what}: at most {most}")]
+    TooMany {
+        /// What.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
+}
+
+/// Names of all elements, in the order of declaration.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Of nodes.
+    pub nodes: Vec<Box<str>>,
+    /// Of link directions: the link's name, and `<name>/back` for the other direction.
+    pub links: Vec<Box<str>>,
+    /// Of flows.
+    pub flows: Vec<Box<str>>,
+    /// Of groups: `<session>/<channel>`.
+    pub groups: Vec<Box<str>>,
+    /// Of agents.
+    pub agents: Vec<Box<str>>,
+}
+
+impl Names {
+    /// The link direction of this name.
+    pub fn link(&self, name: &str) -> Option<LinkId> {
+        position(&self.links, name).map(LinkId)
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        position(&self.nodes, name).map(NodeId)
+    }
+
+    /// The flow of this name.
+    pub fn flow(&self, name: &str) -> Option<FlowId> {
+        position(&self.flows, name).map(FlowId)
+    }
+
+    /// The agent of this name.
+    pub fn agent(&self, name: &str) -> Option<AgentId> {
+        position(&self.agents, name).map(AgentId)
+    }
+}
+
+fn position(names: &[Box<str>], name: &str) -> Option<u32> {
+    (0..).zip(names).find(|(_, other)| ***other == *name).map(|(index, _)| index)
+}
+
+/// Router programs: by node and flow, who gets the datagrams that come through.
+#[derive(Debug, Default)]
+pub(crate) struct Routers(BTreeMap<(NodeId, FlowId), AgentId>);
+
+impl Routers {
+    #[inline]
+    pub(crate) fn of(&self, node: NodeId, flow: FlowId) -> Option<AgentId> {
+        if self.0.is_empty() { None } else { self.0.get(&(node, flow)).copied() }
+    }
+}
+
+struct Declared {
+    agent: Box<dyn Agent>,
+    node: NodeId,
+    start: Instant,
+    ahead: Duration,
+}
+
+/// A network being declared. Elements are found by the ids that declaring them gives; their names are for errors,
+/// traces and random streams.
+#[derive(Default)]
+pub struct Builder {
+    names: Names,
+    ends: Vec<(NodeId, NodeId)>,
+    links: Vec<LinkConfig>,
+    group_sources: Vec<NodeId>,
+    agents: Vec<Declared>,
+    routers: Routers,
+    timetable: Vec<(Instant, Event)>,
+    graft_delay: Duration,
+    leave_latency: Duration,
+}
+
+impl Builder {
+    /// Nothing yet. Membership messages take the delay of links only, and leaves take effect at once.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Declares a node.
+    pub fn node(&mut self, name: &str) -> NodeId {
+        self.names.nodes.push(name.into());
+        NodeId(index(self.names.nodes.len()))
+    }
+
+    /// Declares a link between two nodes and gives its direction from `a` to `b`; the other one is its
+    /// [`LinkId::reverse`]. It becomes the next interface of both nodes.
+    pub fn link(&mut self, name: &str, a: NodeId, b: NodeId, there: LinkConfig, back: LinkConfig) -> LinkId {
+        let link = LinkId(index(self.links.len() + 1));
+        self.names.links.extend([name.into(), format!("{name}/back").into()]);
+        self.ends.extend([(a, b), (b, a)]);
+        self.links.extend([there, back]);
+        link
+    }
+
+    /// Declares a flow: what packets are counted under.
+    pub fn flow(&mut self, name: &str) -> FlowId {
+        self.names.flows.push(name.into());
+        FlowId(index(self.names.flows.len()))
+    }
+
+    /// Declares a session with a source at `node`: one source-specific group for each of its channels.
+    pub fn session(&mut self, name: &str, node: NodeId, channels: u16) -> Session {
+        let first = index(self.names.groups.len() + 1);
+        self.names.groups.extend((0..channels).map(|channel| format!("{name}/{channel}").into()));
+        self.group_sources.extend((0..channels).map(|_| node));
+        Session { first, channels }
+    }
+
+    /// Puts an agent at a node. It starts at time zero; agents that start at the same instant do so in the order of
+    /// declaration.
+    pub fn agent(&mut self, name: &str, node: NodeId, agent: impl Agent) -> AgentId {
+        self.boxed_agent(name, node, Box::new(agent))
+    }
+
+    /// As [`Self::agent`].
+    pub fn boxed_agent(&mut self, name: &str, node: NodeId, agent: Box<dyn Agent>) -> AgentId {
+        self.names.agents.push(name.into());
+        self.agents.push(Declared { agent, node, start: Instant::ZERO, ahead: Duration::ZERO });
+        AgentId(index(self.names.agents.len()))
+    }
+
+    /// Lets an agent start later, by the simulation's clock.
+    pub fn start_at(&mut self, agent: AgentId, start: Instant) {
+        self.agents[agent.index()].start = start;
+    }
+
+    /// Sets an agent's clock ahead of the simulation's.
+    pub fn clock_ahead(&mut self, agent: AgentId, ahead: Duration) {
+        self.agents[agent.index()].ahead = ahead;
+    }
+
+    /// Makes an agent the router of its node for a flow: packets of the flow that come by a link are handed to it, and
+    /// go nowhere by themselves.
+    pub fn route(&mut self, router: AgentId, flow: FlowId) {
+        let node = self.agents[router.index()].node;
+        self.routers.0.insert((node, flow), router);
+    }
+
+    /// The destination that reaches an agent.
+    pub fn destination(&self, agent: AgentId) -> Destination {
+        Destination::Agent { agent, node: self.agents[agent.index()].node }
+    }
+
+    /// Lets something happen at a set time. Entries of one instant happen in the order of declaration.
+    pub fn at(&mut self, at: Instant, event: Event) {
+        self.timetable.push((at, event));
+    }
+
+    /// What a membership message takes at each hop beside the link's delay; by default nothing.
+    pub fn graft_delay(&mut self, delay: Duration) {
+        self.graft_delay = delay;
+    }
+
+    /// For how long the last hop goes on after it heard of a leave; by default not at all.
+    pub fn leave_latency(&mut self, latency: Duration) {
+        self.leave_latency = latency;
+    }
+
+    /// Names declared so far.
+    pub const fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Puts the network to work, with random streams of `seed` and `run`: runs of one seed differ by their number.
+    ///
+    /// # Errors
+    ///
+    /// See [`BuildError`]; each names the element.
+    pub fn build(self, seed: Seed, run: u64) -> Result<Run, BuildError> {
+        self.check_names()?;
+        let topology = self.topology()?;
+        let links = self.make_links(seed, run)?;
+        let changes = self.changes()?;
+        let mut events = EventQueue::default();
+        for (line, (at, _)) in (0..).zip(&changes) {
+            events.schedule(*at, Class::Change, Target::Change(line));
+        }
+        let (homes, by_node) = self.homes()?;
+        let agents = self.agents.len();
+        let residents = start(self.agents, &mut events);
+        let core = Core {
+            now: Instant::ZERO,
+            events,
+            packets: Packets::default(),
+            links,
+            routing: Routing::new(&topology),
+            groups: Groups::new(self.group_sources, topology.interfaces.len()),
+            topology,
+            graft_delay: self.graft_delay,
+            leave_latency: self.leave_latency,
+            flows: vec![FlowCounters::default(); self.names.flows.len()],
+            groups_carried: vec![FlowCounters::default(); self.names.groups.len()],
+            group_members: vec![0; self.names.groups.len()],
+            homes,
+            agent_counters: vec![AgentCounters::default(); agents],
+            residents: by_node,
+            stragglers: Vec::new(),
+            free_stragglers: Vec::new(),
+            hops: 0,
+            room: Core::room_for_datagrams(),
+            watchers: Watchers::default(),
+        };
+        let (routers, names) = (self.routers, self.names);
+        Ok(Run { core, residents, routers, changes, names, seed: (seed, run), members: Vec::new() })
+    }
+
+    fn check_names(&self) -> Result<(), BuildError> {
+        let Names { nodes, links, flows, groups, agents } = &self.names;
+        for (kind, names) in
+            [("node", nodes), ("link", links), ("flow", flows), ("group", groups), ("agent", agents)]
+        {
+            let mut seen = BTreeSet::new();
+            if let Some(name) = names.iter().find(|name| !seen.insert(&***name)) {
+                return Err(BuildError::Duplicate { kind, name: name.to_string() });
+            }
+        }
+        if nodes.is_empty() {
+            return Err(BuildError::Empty);
+        }
+        if nodes.len() > NODES_MAX {
+            return Err(BuildError::TooMany { what: "nodes", most: NODES_MAX });
+        }
+        Ok(())
+    }
+
+    fn topology(&self) -> Result<Topology, BuildError> {
+        let mut topology =
+            Topology { interfaces: vec![Vec::new(); self.names.nodes.len()], ..Topology::default() };
+        for (link, ((from, to), config)) in (0..).map(LinkId).zip(self.ends.iter().zip(&self.links)) {
+            if from == to {
+                let (link, node) = (self.link_name(link), self.node_name(*from));
+                return Err(BuildError::Loop { link, node });
+            }
+            let interfaces = &mut topology.interfaces[from.index()];
+            topology.position.push(index(interfaces.len() + 1));
+            interfaces.push(link);
+            topology.to.push(*to);
+            topology.delay.push(config.delay);
+        }
+        match topology.unreachable() {
+            Some(node) => {
+                let (node, from) = (self.node_name(node), self.node_name(NodeId(0)));
+                Err(BuildError::Unreachable { node, from })
+            }
+            None => Ok(topology),
+        }
+    }
+
+    fn make_links(&self, seed: Seed, run: u64) -> Result<Vec<Link>, BuildError> {
+        let make = |(link, config): (LinkId, &LinkConfig)| {
+            let name = &self.names.links[link.index()];
+            let stream = |purpose: &str| seed.stream(&format!("link/{name}/{purpose}"), run);
+            let wrong = |source| BuildError::Parameter { link: name.to_string(), source };
+            let discipline = config.queue.discipline(config.rate, config.delay).map_err(wrong)?;
+            let mut wire = Wire::default();
+            if config.loss != LossConfig::None {
+                let model = config.loss.model().map_err(wrong)?;
+                wire = wire.with_loss(model, config.loss_filter, stream("loss"));
+            }
+            if config.impairments != Impairments::NONE {
+                config.impairments.check().map_err(wrong)?;
+                wire = wire.with_faults(config.impairments, stream("impairments"));
+            }
+            let policy = Policy::new(discipline, || stream("queue"));
+            let (_, to) = self.ends[link.index()];
+            Ok(Link::new(config.rate, config.delay, to, policy, wire))
+        };
+        (0..).map(LinkId).zip(&self.links).map(make).collect()
+    }
+
+    fn changes(&self) -> Result<Vec<(Instant, Change)>, BuildError> {
+        let check = |(at, event): &(Instant, Event)| {
+            let change = match event.clone() {
+                Event::Rate(link, rate) => Change::Rate(link, rate),
+                Event::Up(link) => Change::Up(link),
+                Event::Down(link) => Change::Down(link),
+                Event::Loss(link, loss, filter) => {
+                    let wrong = |source| BuildError::Parameter { link: self.link_name(link), source };
+                    Change::Loss(link, loss.model().map_err(wrong)?, filter)
+                }
+                Event::Stop(agent) => Change::Stop(agent),
+                Event::Pause(agent) => Change::Pause(agent),
+                Event::Resume(agent) => Change::Resume(agent),
+                Event::StepClock(agent, step) => Change::StepClock(agent, step),
+            };
+            Ok((*at, change))
+        };
+        self.timetable.iter().map(check).collect()
+    }
+
+    /// Where agents live, and who lives where.
+    fn homes(&self) -> Result<(Vec<Home>, Vec<Vec<AgentId>>), BuildError> {
+        let mut residents = vec![Vec::new(); self.names.nodes.len()];
+        let mut homes = Vec::with_capacity(self.agents.len());
+        for (agent, declared) in (0..).map(AgentId).zip(&self.agents) {
+            let here = &mut residents[declared.node.index()];
+            let port = Core::port(here.len())
+                .ok_or(BuildError::TooMany { what: "agents at one node", most: Core::PORTS })?;
+            homes.push(Home { node: declared.node, port });
+            here.push(agent);
+        }
+        Ok((homes, residents))
+    }
+
+    fn link_name(&self, link: LinkId) -> String {
+        self.names.links[link.index()].to_string()
+    }
+
+    fn node_name(&self, node: NodeId) -> String {
+        self.names.nodes[node.index()].to_string()
+    }
+}
+
+/// Lets all agents wait for their start.
+fn start(agents: Vec<Declared>, events: &mut EventQueue) -> Vec<Resident> {
+    let wait = |(id, declared): (u32, Declared)| {
+        let mut pending = Pending::default();
+        if pending.wants(declared.start) {
+            events.schedule(declared.start, Class::Timer, Target::Timer(AgentId(id)));
+        }
+        let Declared { agent, node, start, ahead } = declared;
+        Resident { agent, node, state: State::Waiting, ahead, deadline: Some(start), pending }
+    };
+    (0..).zip(agents).map(wait).collect()
+}
+
+/// The index of the last of `count` elements.
+fn index(count: usize) -> u32 {
+    u32::try_from(count - 1).expect("fewer than 2^32 elements of a kind")
+}

@@ -1,0 +1,266 @@
+//! One direction of a link: a queue, a transmitter, a wire.
+//!
+//! First in, first out at a known rate: when a packet is admitted, the end of its transmission is known, the later of now
+//! and the end of the one before, plus its own serialisation. So nothing happens when a transmission ends, and a link has
+//! one pending event, the arrival of its first packet at the far end. Who waits is found by advancing a mark over the
+//! packets whose service has begun.
+
+use std::collections::VecDeque;
+
+use headwater_proto::queue::{DropReason, Occupancy, Offered, Verdict};
+use headwater_proto::{Duration, Ecn, Instant, Rate};
+
+use super::counters::LinkCounters;
+use super::policy::Policy;
+use super::wire::Wire;
+use crate::engine::packets::PacketIndex;
+use crate::network::NodeId;
+
+/// Why a packet ended on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drop {
+    /// The queue refused it.
+    Queue(DropReason),
+    /// The wire lost it, after it had used its link time.
+    Lost,
+    /// A changed bit was noticed by a checksum at the far end.
+    Corrupted,
+    /// The link was down.
+    Down,
+}
+
+/// A packet on a link: it waits, is being sent, or travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queued {
+    /// When its transmission begins and ends.
+    begin: Instant,
+    end: Instant,
+    pub(crate) packet: PacketIndex,
+    pub(crate) bytes: u32,
+    pub(crate) ecn: Ecn,
+    /// Why it will not arrive.
+    pub(crate) fate: Option<Drop>,
+}
+
+/// What became of a packet that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is on the link. If it is the only one, its arrival is to be scheduled.
+    Taken {
+        arrival: Option<Instant>,
+        marked: bool,
+    },
+    Dropped(Drop),
+}
+
+/// One direction of a link at work.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// First in, first out; the first `begun` ones are in service or on the wire, the others wait. Bounded by the queue's
+    /// limit and by what the wire holds.
+    ring: VecDeque<Queued>,
+    begun: usize,
+    /// When the transmitter falls idle.
+    busy_until: Instant,
+    waiting_bytes: u64,
+    /// How long the size sent last takes: packets of a flow have one or two sizes.
+    last_size: (u32, Duration),
+    rate: Rate,
+    delay: Duration,
+    pub(crate) to: NodeId,
+    up: bool,
+    policy: Policy,
+    wire: Wire,
+    /// Up to when the counters' integrals have been taken.
+    integrated: Instant,
+    counters: LinkCounters,
+}
+
+impl Link {
+    pub(crate) fn new(rate: Rate, delay: Duration, to: NodeId, policy: Policy, wire: Wire) -> Self {
+        Self {
+            ring: VecDeque::new(),
+            begun: 0,
+            busy_until: Instant::ZERO,
+            waiting_bytes: 0,
+            last_size: (0, Duration::ZERO),
+            rate,
+            delay,
+            to,
+            up: true,
+            policy,
+            wire,
+            integrated: Instant::ZERO,
+            counters: LinkCounters::default(),
+        }
+    }
+
+    /// Offers a packet of `bytes` on the wire; `is_data` for the filter of losses.
+    pub(crate) fn offer(
+        &mut self,
+        now: Instant,
+        packet: PacketIndex,
+        bytes: u32,
+        is_data: bool,
+        ecn: Ecn,
+    ) -> Admission {
+        self.advance(now);
+        self.counters.offered_packets += 1;
+        self.counters.offered_bytes += u64::from(bytes);
+        if !self.up {
+            return self.dropped(Drop::Down);
+        }
+        let verdict = self.policy.admit(now, self.occupancy(now), Offered { bytes, ecn });
+        let marked = match verdict {
+            Verdict::Drop(reason) => return self.dropped(Drop::Queue(reason)),
+            Verdict::Mark => true,
+            Verdict::Enqueue => false,
+        };
+        self.counters.marked += u64::from(marked);
+        let ecn = if marked { Ecn::CongestionExperienced } else { ecn };
+        let fate = self.wire.loses(is_data).then_some(Drop::Lost);
+        let begin = self.busy_until.max(now);
+        let end = begin + self.time_of(bytes);
+        self.busy_until = end;
+        self.ring.push_back(Queued { begin, end, packet, bytes, ecn, fate });
+        if begin <= now {
+            self.begin_service(bytes);
+        } else {
+            self.waiting_bytes += u64::from(bytes);
+            self.counters.waiting_peak = self.counters.waiting_peak.max(self.waiting());
+        }
+        let arrival = (self.ring.len() == 1).then(|| end + self.delay);
+        Admission::Taken { arrival, marked }
+    }
+
+    /// Takes the first packet, which has reached the far end, and says when the next one will.
+    ///
+    /// Its transmission has begun: it ended the transmission of the one before, which is at the far end by now.
+    pub(crate) fn arrive(&mut self, now: Instant) -> Option<(Queued, Option<Instant>)> {
+        self.advance(now);
+        let queued = self.ring.pop_front()?;
+        self.begun -= 1;
+        match queued.fate {
+            None => {
+                self.counters.delivered_packets += 1;
+                self.counters.delivered_bytes += u64::from(queued.bytes);
+            }
+            Some(fate) => self.counters.count(fate),
+        }
+        Some((queued, self.ring.front().map(|next| next.end + self.delay)))
+    }
+
+    /// Changes the rate. A packet whose transmission has begun keeps the old one; those that wait are timed anew.
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
+        self.advance(now);
+        self.rate = rate;
+        self.last_size = (0, Duration::ZERO);
+        self.policy.set_rate(rate);
+        // Nobody waits behind an idle link: it stays idle since when it was, which RED goes by.
+        let Some(sending) = self.begun.checked_sub(1).filter(|_| self.waiting() > 0) else { return };
+        let mut free = self.ring[sending].end;
+        for index in self.begun..self.ring.len() {
+            let time = self.time_of(self.ring[index].bytes);
+            let queued = &mut self.ring[index];
+            (queued.begin, queued.end) = (free, free + time);
+            free = queued.end;
+        }
+        self.busy_until = free;
+    }
+
+    /// Cuts or mends the link. A cut loses what waits and what is being sent, by `lost`; what is on the wire arrives.
+    pub(crate) fn set_up(&mut self, now: Instant, up: bool, mut lost: impl FnMut(PacketIndex)) {
+        self.advance(now);
+        self.up = up;
+        if up {
+            return;
+        }
+        for queued in self.ring.drain(self.begun..) {
+            self.counters.count(Drop::Down);
+            lost(queued.packet);
+        }
+        self.waiting_bytes = 0;
+        if let Some(sending) = self.ring.back_mut().filter(|queued| queued.end > now) {
+            sending.fate = Some(Drop::Down);
+        }
+        self.busy_until = self.ring.back().map_or(self.busy_until.min(now), |queued| queued.end);
+    }
+
+    /// What the wire does to packets.
+    pub(crate) const fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    pub(crate) const fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// The counters up to `now`.
+    pub(crate) fn counters(&mut self, now: Instant) -> &LinkCounters {
+        self.advance(now);
+        &self.counters
+    }
+
+    /// A checksum at the far end noticed a changed bit in a packet that was counted as delivered.
+    pub(crate) const fn undeliver(&mut self, bytes: u32) {
+        self.counters.delivered_packets -= 1;
+        self.counters.delivered_bytes -= bytes as u64;
+        self.counters.count(Drop::Corrupted);
+    }
+
+    fn dropped(&mut self, drop: Drop) -> Admission {
+        self.counters.count(drop);
+        Admission::Dropped(drop)
+    }
+
+    /// Packets that wait, the one being sent not included.
+    pub(crate) fn waiting(&self) -> u64 {
+        (self.ring.len() - self.begun) as u64
+    }
+
+    fn occupancy(&self, now: Instant) -> Occupancy {
+        Occupancy {
+            packets: u32::try_from(self.waiting()).unwrap_or(u32::MAX),
+            bytes: self.waiting_bytes,
+            idle_since: (self.busy_until <= now).then_some(self.busy_until),
+        }
+    }
+
+    /// Moves the mark over packets whose transmission begins by `now`, and integrates the queue on the way.
+    fn advance(&mut self, now: Instant) {
+        while let Some(next) = self.ring.get(self.begun).filter(|queued| queued.begin <= now) {
+            let (begin, bytes) = (next.begin, next.bytes);
+            self.integrate(begin);
+            self.waiting_bytes -= u64::from(bytes);
+            self.begin_service(bytes);
+        }
+        self.integrate(now);
+    }
+
+    fn begin_service(&mut self, bytes: u32) {
+        self.begun += 1;
+        self.counters.sent_packets += 1;
+        self.counters.sent_bytes += u64::from(bytes);
+    }
+
+    fn integrate(&mut self, until: Instant) {
+        let time = u128::from(until.since(self.integrated).as_nanos());
+        self.counters.waiting_packet_nanos += time * u128::from(self.waiting());
+        self.counters.waiting_byte_nanos += time * u128::from(self.waiting_bytes);
+        self.integrated = until;
+    }
+
+    fn time_of(&mut self, bytes: u32) -> Duration {
+        if self.last_size.0 != bytes {
+            self.last_size = (bytes, serialisation(bytes, self.rate));
+        }
+        self.last_size.1
+    }
+}
+
+/// Time that `bytes` take at `rate`, rounded to the nearest nanosecond, half up.
+pub(crate) fn serialisation(bytes: u32, rate: Rate) -> Duration {
+    let bits = u128::from(bytes) * 8 * 1_000_000_000;
+    let rate = u128::from(rate.as_bits());
+    Duration::from_nanos(u64::try_from((bits + rate / 2) / rate).unwrap_or(u64::MAX))
+}

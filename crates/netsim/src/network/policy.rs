@@ -1,0 +1,38 @@
+//! A link's queueing discipline with its random stream; drop tail, by far the most frequent, without either.
+
+use headwater_proto::queue::{Discipline, DropReason, Limit, Occupancy, Offered, Verdict};
+use headwater_proto::rng::Stream;
+use headwater_proto::{Instant, Rate};
+
+#[derive(Debug)]
+pub(crate) enum Policy {
+    DropTail(Limit),
+    Random(Box<(Discipline, Stream)>),
+}
+
+impl Policy {
+    /// The policy of a discipline; `stream` makes its random stream if it needs one.
+    pub(crate) fn new(discipline: Discipline, stream: impl FnOnce() -> Stream) -> Self {
+        match discipline {
+            Discipline::DropTail(limit) => Self::DropTail(limit),
+            random => Self::Random(Box::new((random, stream()))),
+        }
+    }
+
+    pub(crate) fn admit(&mut self, now: Instant, occupancy: Occupancy, offered: Offered) -> Verdict {
+        match self {
+            Self::DropTail(limit) if limit.refuses(occupancy, offered) => Verdict::Drop(DropReason::Full),
+            Self::DropTail(_) => Verdict::Enqueue,
+            Self::Random(random) => {
+                let (discipline, stream) = &mut **random;
+                discipline.admit(now, occupancy, offered, stream)
+            }
+        }
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Rate) {
+        if let Self::Random(random) = self {
+            random.0.set_rate(rate);
+        }
+    }
+}

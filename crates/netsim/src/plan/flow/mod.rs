@@ -1,0 +1,343 @@
+//! The flows of a plan: TCP, constant and on-off traffic, short connections, sessions of Headwater's protocols.
+//!
+//! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; what puts it to work is in `run/deploy.rs`.
+
+mod room;
+mod session;
+mod tcp;
+mod udp;
+
+use std::collections::BTreeSet;
+
+use headwater_proto::Duration;
+
+pub use session::{Code, FixedSession};
+pub(crate) use tcp::check_common as check_tcp;
+pub use tcp::{ShortTcp, Tcp};
+pub use udp::{Cbr, OnOff, Period};
+
+use room::Room;
+
+use super::names;
+use super::problem::Span;
+use super::section::Section;
+use super::topology::{self, Topology, named};
+use super::tree::{Entry, Node, Value};
+
+/// Most flows of a plan, each instance counted.
+pub const FLOWS_MAX: u64 = 100_000;
+
+/// Keys that every flow has.
+const COMMON_KEYS: &[&str] =
+    &["kind", "from", "to", "receivers", "count", "start", "stop", "join", "leave", "member"];
+
+/// What reads a kind of flow, and the keys that it has beside the common ones.
+type Kind = (&'static str, &'static [&'static [&'static str]], ReadKind);
+
+/// Reads a flow from the plan (for `[tcp]`) and its own table.
+type ReadKind = fn(&Section<'_>, &Section<'_>) -> Option<FlowKind>;
+
+const KINDS: &[Kind] = &[
+    ("tcp", &[tcp::SWITCHES, tcp::KEYS], tcp::read),
+    ("short-tcp", &[tcp::SWITCHES, tcp::SHORT_KEYS], tcp::read_short),
+    ("cbr", &[udp::CBR_KEYS], udp::read_cbr),
+    ("on-off", &[udp::CBR_KEYS, udp::ON_OFF_KEYS], udp::read_on_off),
+    ("fixed", &[session::KEYS], session::read),
+];
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name in results: that of the plan, with `-1`, `-2`.. behind it when there are several.
+    pub name: String,
+    /// Its name in the plan: flows of one group are summed up together.
+    pub group: String,
+    /// What it sends.
+    pub kind: FlowKind,
+    /// The node that sends, an index into the scenario's nodes.
+    pub from: usize,
+    /// Who receives.
+    pub to: Receivers,
+    /// When it starts.
+    pub start: Duration,
+    /// When it stops, if before the end of the run.
+    pub stop: Option<Duration>,
+}
+
+/// What a flow is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlowKind {
+    /// One TCP connection.
+    Tcp(Tcp),
+    /// Short TCP connections that come at random.
+    ShortTcp(ShortTcp),
+    /// Packets at a constant rate.
+    Cbr(Cbr),
+    /// Packets at a constant rate, in bursts.
+    OnOff(OnOff),
+    /// File delivery at a fixed rate.
+    Fixed(FixedSession),
+}
+
+impl FlowKind {
+    /// Its name in plans and results.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "tcp",
+            Self::ShortTcp(_) => "short-tcp",
+            Self::Cbr(_) => "cbr",
+            Self::OnOff(_) => "on-off",
+            Self::Fixed(_) => "fixed",
+        }
+    }
+
+    /// Whether it may have a group of receivers, and whether it must.
+    fn casts(&self) -> (bool, bool) {
+        match self {
+            Self::Tcp(_) | Self::ShortTcp(_) => (false, false),
+            Self::Cbr(_) | Self::OnOff(_) => (true, false),
+            Self::Fixed(_) => (true, true),
+        }
+    }
+}
+
+/// Who receives a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Receivers {
+    /// One node.
+    Node(usize),
+    /// A multicast group.
+    Group(Vec<Member>),
+}
+
+/// A receiver of a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Member {
+    /// Its node.
+    pub node: usize,
+    /// When it comes.
+    pub join: Duration,
+    /// When it goes.
+    pub leave: Option<Duration>,
+}
+
+/// Reads `[flow.*]`, with `[tcp]` as what TCP flows have in common.
+pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<Flow> {
+    let reader = Reader { plan, topology };
+    let mut flows: Vec<Flow> = Vec::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    let mut room = Room::new(topology);
+    for (group, entry) in named(plan, "flow") {
+        for flow in reader.group(group, entry, FLOWS_MAX.saturating_sub(flows.len() as u64)) {
+            if taken.insert(flow.name.clone()) {
+                if let Err(message) = room.take(&flow) {
+                    plan.problem(&entry.key, message);
+                }
+                flows.push(flow);
+            } else {
+                let message = format!("two flows would be called '{}'; choose another name", flow.name);
+                plan.problem(&entry.key, message);
+            }
+        }
+    }
+    if flows.is_empty() && plan.context.problems.is_empty() {
+        plan.problem(&plan.span, "the plan has no flows: give it [flow.NAME] tables");
+    }
+    flows
+}
+
+struct Reader<'a, 'b> {
+    plan: &'a Section<'b>,
+    topology: &'a Topology,
+}
+
+impl Reader<'_, '_> {
+    /// The flows of one `[flow.NAME]`.
+    fn group(&self, group: &str, entry: &Entry, room: u64) -> Vec<Flow> {
+        let Some((keys, read)) = self.kind(group, entry) else { return Vec::new() };
+        let section = |name: &str| {
+            Section::of_node(self.plan.context, &entry.node, &entry.key, format!("flow.{name}"), &keys)
+        };
+        let Some(first) = section(group) else { return Vec::new() };
+        let count = match first.node("count") {
+            None => return self.flow(&first, group, group, None, read).into_iter().collect(),
+            Some(_) => first.within("count", &(1..=FLOWS_MAX)).unwrap_or(0),
+        };
+        if count > room {
+            first.problem_at("count", format!("a plan has at most {FLOWS_MAX} flows"));
+            return Vec::new();
+        }
+        let instance = |number: u64| {
+            let name = format!("{group}-{number}");
+            self.flow(&section(&name)?, &name, group, Some(number), read)
+        };
+        (1..=count).filter_map(instance).collect()
+    }
+
+    fn kind(&self, group: &str, entry: &Entry) -> Option<(Vec<&'static str>, ReadKind)> {
+        let Value::Table(table) = &entry.node.value else {
+            let kind = entry.node.value.kind();
+            self.plan.problem(&entry.node.span, format!("'flow.{group}' must be a table, not {kind}"));
+            return None;
+        };
+        let names = || KINDS.iter().map(|(name, ..)| *name);
+        let Some(written) = table.entries.get("kind") else {
+            let message =
+                format!("'kind' is missing; it is one of {}", names().collect::<Vec<_>>().join(", "));
+            self.plan.problem(&entry.key, message);
+            return None;
+        };
+        let word = match &written.node.value {
+            Value::Text(word) => word.as_str(),
+            _ => "",
+        };
+        let Some((_, keys, read)) = KINDS.iter().find(|(name, ..)| *name == word) else {
+            let hint = names::hint(word, names());
+            self.plan.problem(&written.node.span, format!("'{word}' is no kind of flow{hint}"));
+            return None;
+        };
+        Some(([COMMON_KEYS, &keys.concat()].concat(), *read))
+    }
+
+    fn flow(
+        &self,
+        section: &Section<'_>,
+        name: &str,
+        group: &str,
+        number: Option<u64>,
+        read: ReadKind,
+    ) -> Option<Flow> {
+        let kind = read(self.plan, section);
+        let start = section.or("start", Duration::ZERO);
+        let stop: Option<Duration> = section.get("stop");
+        if stop.is_some_and(|stop| stop <= start) {
+            section.problem_at("stop", "a flow must stop after it starts");
+        }
+        section.need::<String>("from")?;
+        let from = self.end(section, "from", number);
+        let kind = kind?;
+        let to = self.receivers(section, &kind, number);
+        let (from, to) = (from?, to?);
+        self.check_ends(section, from, &to);
+        Some(Flow { name: name.into(), group: group.into(), kind, from, to, start, stop })
+    }
+
+    /// The node under `key`, in which `{i}` stands for the number of the instance.
+    fn end(&self, section: &Section<'_>, key: &'static str, number: Option<u64>) -> Option<usize> {
+        let (written, span) = section.texts(key).into_iter().next()?;
+        match number {
+            Some(number) => {
+                let name = written.replace("{i}", &number.to_string());
+                topology::node(section.context, self.topology, &name, &span)
+            }
+            None if written.contains("{i}") => {
+                section.problem(&span, "'{i}' numbers the flows of a count; write count = 1 or leave it out");
+                None
+            }
+            None => topology::node(section.context, self.topology, written, &span),
+        }
+    }
+
+    fn receivers(&self, section: &Section<'_>, kind: &FlowKind, number: Option<u64>) -> Option<Receivers> {
+        let (may_cast, must_cast) = kind.casts();
+        match (section.node("to"), section.node("receivers")) {
+            (Some(_), None) if !must_cast => {
+                for key in ["join", "leave", "member"] {
+                    if section.node(key).is_some() {
+                        section.problem_at(key, format!("'{key}' is for flows with 'receivers'"));
+                    }
+                }
+                self.end(section, "to", number).map(Receivers::Node)
+            }
+            (None, Some(_)) if may_cast => Some(Receivers::Group(self.members(section)?)),
+            _ => {
+                let wanted = match (may_cast, must_cast) {
+                    (false, _) => "one node in 'to'",
+                    (true, true) => "nodes in 'receivers', such as [\"leaf-*\"]",
+                    (true, false) => "either one node in 'to' or a multicast group in 'receivers'",
+                };
+                section.problem(&section.span, format!("a flow of kind {} has {wanted}", kind.name()));
+                None
+            }
+        }
+    }
+
+    fn members(&self, section: &Section<'_>) -> Option<Vec<Member>> {
+        let mut nodes: Vec<usize> = Vec::new();
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
+        for (pattern, span) in section.texts("receivers") {
+            let found = self.matching(section, pattern, &span)?;
+            nodes.extend(found.into_iter().filter(|node| seen.insert(*node)));
+        }
+        if nodes.is_empty() {
+            section.problem_at("receivers", "a group needs a receiver");
+        }
+        if let Some(own) = section.node("member") {
+            self.check_members(section, own, &seen);
+        }
+        nodes.into_iter().map(|node| self.member(section, node)).collect()
+    }
+
+    /// The nodes of a pattern, in the order of the topology.
+    fn matching(&self, section: &Section<'_>, pattern: &str, span: &Span) -> Option<Vec<usize>> {
+        if !pattern.contains('*') {
+            return topology::node(section.context, self.topology, pattern, span).map(|node| vec![node]);
+        }
+        let nodes = self.topology.nodes.iter().enumerate();
+        let found: Vec<usize> =
+            nodes.filter(|(_, name)| names::matches(pattern, name)).map(|(node, _)| node).collect();
+        if found.is_empty() {
+            section.problem(span, format!("no node is called like '{pattern}'"));
+        }
+        Some(found)
+    }
+
+    /// When one receiver comes and goes: its own `[flow.NAME.member.NODE]`, else what the flow says for all.
+    fn member(&self, section: &Section<'_>, node: usize) -> Option<Member> {
+        let name = &self.topology.nodes[node];
+        let path = format!("{}.member.{name}", section.path);
+        let own = match section.node("member").map(|own| &own.value) {
+            Some(Value::Table(table)) => table.entries.get(name.as_str()),
+            _ => None,
+        };
+        let keys = ["join", "leave"];
+        // Under the receiver's own path, so that what is drawn for all is drawn for each.
+        let common = section.under(&path);
+        let own = match own {
+            Some(entry) => Some(Section::of_node(section.context, &entry.node, &entry.key, &*path, &keys)?),
+            None => None,
+        };
+        let time = |key| own.as_ref().and_then(|own| own.get(key)).or_else(|| common.get::<Duration>(key));
+        let (join, leave) = (time("join").unwrap_or(Duration::ZERO), time("leave"));
+        if leave.is_some_and(|leave| leave <= join) {
+            own.as_ref()
+                .unwrap_or(section)
+                .problem_at("leave", format!("'{name}' must leave after it joins"));
+        }
+        Some(Member { node, join, leave })
+    }
+
+    fn check_members(&self, section: &Section<'_>, own: &Node, members: &BTreeSet<usize>) {
+        let Value::Table(table) = &own.value else {
+            section.problem(&own.span, format!("write [{}.member.NODE] for each", section.path));
+            return;
+        };
+        for (name, entry) in table.in_order() {
+            if !self.topology.node(name).is_some_and(|node| members.contains(&node)) {
+                let receivers = members.iter().map(|node| self.topology.nodes[*node].as_str());
+                let hint = names::hint(name, receivers);
+                section.problem(&entry.key, format!("'{name}' is no receiver of this flow{hint}"));
+            }
+        }
+    }
+
+    fn check_ends(&self, section: &Section<'_>, from: usize, to: &Receivers) {
+        let is_sender = match to {
+            Receivers::Node(node) => *node == from,
+            Receivers::Group(members) => members.iter().any(|member| member.node == from),
+        };
+        if is_sender {
+            section.problem_at("from", format!("'{}' would send to itself", self.topology.nodes[from]));
+        }
+    }
+}

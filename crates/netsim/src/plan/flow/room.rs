@@ -1,0 +1,57 @@
+//! What all flows of a plan may take together.
+
+use super::{Flow, FlowKind, Receivers};
+use crate::engine::core::Core;
+use crate::plan::topology::Topology;
+
+/// Most content of all sessions in bytes, counted once for the sender and once for each receiver that holds it.
+const CONTENT_BYTES_MAX: u64 = 4 << 30;
+
+/// What the flows so far have taken.
+pub(super) struct Room<'a> {
+    topology: &'a Topology,
+    /// By node: the ends of flows there.
+    ends: Vec<usize>,
+    content_bytes: u64,
+}
+
+impl<'a> Room<'a> {
+    pub fn new(topology: &'a Topology) -> Self {
+        Self { topology, ends: vec![0; topology.nodes.len()], content_bytes: 0 }
+    }
+
+    /// Takes up a flow, or says why there is no room for it.
+    pub fn take(&mut self, flow: &Flow) -> Result<(), String> {
+        self.end(flow.from)?;
+        match &flow.to {
+            Receivers::Node(node) => self.end(*node)?,
+            Receivers::Group(members) => members.iter().try_for_each(|member| self.end(member.node))?,
+        }
+        self.content_bytes = self.content_bytes.saturating_add(content_bytes(flow));
+        if self.content_bytes > CONTENT_BYTES_MAX {
+            return Err(format!(
+                "sessions hold at most {CONTENT_BYTES_MAX} bytes of content together, once at the sender and, with \
+                 decode = true, once at each receiver"
+            ));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, node: usize) -> Result<(), String> {
+        self.ends[node] += 1;
+        if self.ends[node] > Core::PORTS {
+            let name = &self.topology.nodes[node];
+            return Err(format!("more than {} flows begin or end at '{name}'; use more nodes", Core::PORTS));
+        }
+        Ok(())
+    }
+}
+
+fn content_bytes(flow: &Flow) -> u64 {
+    let FlowKind::Fixed(session) = &flow.kind else { return 0 };
+    let holders = match &flow.to {
+        Receivers::Group(members) if session.decodes => members.len() as u64 + 1,
+        _ => 1,
+    };
+    session.size.saturating_mul(holders)
+}

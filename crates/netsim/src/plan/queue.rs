@@ -1,0 +1,262 @@
+//! The queues and loss models of a plan.
+
+use headwater_proto::queue::loss::GilbertElliott;
+use headwater_proto::queue::{Limit, LossConfig, ParameterError, QueueConfig, RedConfig, Thresholds, Weight};
+use headwater_proto::{Duration, Rate, Size};
+
+use super::section::Section;
+use super::tree::Value;
+use super::value::Probability;
+use crate::network::{Impairments, LossFilter};
+
+/// Packets that a queue holds where a plan says nothing (the default of ns-2).
+const PACKETS_DEFAULT: u32 = 50;
+/// Most packet numbers in a loss script.
+const SCRIPT_PACKETS_MAX: usize = 100_000;
+
+const DROP_TAIL_KEYS: &[&str] = &["kind", "packets", "bytes"];
+const RED_KEYS: &[&str] = &[
+    "kind",
+    "packets",
+    "bytes",
+    "preset",
+    "th-min",
+    "th-max",
+    "th-time",
+    "weight",
+    "max-p",
+    "gentle",
+    "wait",
+    "average-in-bytes",
+    "draw-by-bytes",
+    "mean-packet",
+    "ecn",
+    "mark-p",
+    "hard-drop",
+];
+
+const LOSS_KEYS: &[&str] = &[
+    "kind",
+    "p",
+    "rate",
+    "burst",
+    "good-to-bad",
+    "bad-to-good",
+    "loss-good",
+    "loss-bad",
+    "packets",
+    "filter",
+    "direction",
+];
+
+/// Random or scripted loss behind a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// Which packets.
+    pub model: LossConfig,
+    /// Of these.
+    pub filter: LossFilter,
+}
+
+impl Loss {
+    /// Packets that a script names.
+    pub(crate) fn scripted(&self) -> usize {
+        match &self.model {
+            LossConfig::Script(numbers) => numbers.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// The queue under `queue`, for a link of this rate and delay.
+pub(crate) fn queue(link: &Section<'_>, rate: Rate, delay: Duration) -> Option<QueueConfig> {
+    let Some(either) = link.section("queue", RED_KEYS) else {
+        return Some(QueueConfig::drop_tail(PACKETS_DEFAULT));
+    };
+    let kind = match either.node("kind") {
+        None => "drop-tail",
+        Some(_) => either.word("kind", &["drop-tail", "red"])?,
+    };
+    let (section, config) = if kind == "red" {
+        let config = red(&either)?;
+        (either, QueueConfig::Red(config))
+    } else {
+        let section = link.section("queue", DROP_TAIL_KEYS)?;
+        let config = QueueConfig::DropTail(limit(&section)?);
+        (section, config)
+    };
+    if let Err(error) = config.discipline(rate, delay) {
+        let ParameterError { parameter, value, requirement } = error;
+        let parameter = if parameter == "packet_bytes_mean" { "mean-packet" } else { parameter };
+        let message = format!("'{parameter}' is {value}; it must be {requirement}").replace('_', "-");
+        section.problem(&section.span, message);
+        return None;
+    }
+    Some(config)
+}
+
+fn limit(queue: &Section<'_>) -> Option<Limit> {
+    let packets = queue.within("packets", &(0..=u64::from(u32::MAX)));
+    match (packets, queue.get::<Size>("bytes")) {
+        (Some(_), Some(_)) => {
+            queue.problem(&queue.span, "a queue is limited by 'packets' or by 'bytes', not by both");
+            None
+        }
+        (None, Some(Size(bytes))) => Some(Limit::Bytes(bytes)),
+        (packets, None) => Some(Limit::Packets(
+            packets.and_then(|packets| u32::try_from(packets).ok()).unwrap_or(PACKETS_DEFAULT),
+        )),
+    }
+}
+
+fn red(queue: &Section<'_>) -> Option<RedConfig> {
+    let preset = match queue.node("preset") {
+        None => "ns1999",
+        Some(_) => queue.word("preset", &["ns1999", "after-2001"])?,
+    };
+    let base = if preset == "ns1999" { RedConfig::ns1999(0) } else { RedConfig::after_2001(0) };
+    let mean = queue.get::<Size>("mean-packet").map(|Size(bytes)| u32::try_from(bytes).unwrap_or(u32::MAX));
+    Some(RedConfig {
+        limit: limit(queue)?,
+        thresholds: thresholds(queue, base.thresholds)?,
+        weight: weight(queue, base.weight)?,
+        max_p: queue.or("max-p", base.max_p),
+        gentle: queue.or("gentle", base.gentle),
+        wait: queue.or("wait", base.wait),
+        average_in_bytes: queue.or("average-in-bytes", base.average_in_bytes),
+        draw_by_bytes: queue.or("draw-by-bytes", base.draw_by_bytes),
+        packet_bytes_mean: mean.unwrap_or(base.packet_bytes_mean),
+        ecn: queue.or("ecn", base.ecn),
+        mark_p: queue.or("mark-p", base.mark_p),
+        hard_drop: queue.or("hard-drop", base.hard_drop),
+    })
+}
+
+fn thresholds(queue: &Section<'_>, preset: Thresholds) -> Option<Thresholds> {
+    match (queue.get::<f64>("th-min"), queue.get::<f64>("th-max"), queue.get::<Duration>("th-time")) {
+        (Some(min), Some(max), None) => Some(Thresholds::Fixed { min, max }),
+        (None, None, Some(time)) => Some(Thresholds::Automatic(time)),
+        (None, None, None) => Some(preset),
+        _ => {
+            let message = "thresholds are given by 'th-min' and 'th-max' together, or by 'th-time' alone";
+            queue.problem(&queue.span, message);
+            None
+        }
+    }
+}
+
+fn weight(queue: &Section<'_>, preset: Weight) -> Option<Weight> {
+    match queue.node("weight").map(|node| &node.value) {
+        None => Some(preset),
+        Some(Value::Text(text)) if text == "auto" => Some(Weight::Automatic),
+        Some(Value::Text(text)) => {
+            queue
+                .problem_at("weight", format!("'{text}' is no weight; write for example 0.002, or \"auto\""));
+            None
+        }
+        Some(_) => queue.get("weight").map(Weight::Fixed),
+    }
+}
+
+/// Which directions of a link something is meant for: forward, back.
+pub(crate) type Sides = [bool; 2];
+
+/// What `direction` says; forward where it says nothing.
+pub(crate) fn sides(section: &Section<'_>) -> Sides {
+    match section.word("direction", &["forward", "back", "both"]) {
+        Some("both") => [true, true],
+        Some("back") => [false, true],
+        _ => [true, false],
+    }
+}
+
+/// The loss under `loss`, and the directions it is meant for.
+pub(crate) fn loss(link: &Section<'_>) -> Option<(Loss, Sides)> {
+    let either = link.section("loss", LOSS_KEYS)?;
+    either.need::<String>("kind")?;
+    let kind = either.word("kind", &["none", "bernoulli", "gilbert", "script"])?;
+    let own: &[&'static str] = match kind {
+        "bernoulli" => &["p"],
+        "gilbert" => &["rate", "burst", "good-to-bad", "bad-to-good", "loss-good", "loss-bad"],
+        "script" => &["packets"],
+        _ => &[],
+    };
+    let loss = link.section("loss", &[&["kind", "filter", "direction"], own].concat())?;
+    let model = match kind {
+        "none" => LossConfig::None,
+        "bernoulli" => LossConfig::Bernoulli(loss.need::<Probability>("p")?.0),
+        "gilbert" => LossConfig::GilbertElliott(gilbert(&loss)?),
+        _ => LossConfig::Script(script(&loss)?),
+    };
+    if let Err(error) = model.model() {
+        loss.problem(&loss.span, format!("this loss makes no sense: {error}"));
+        return None;
+    }
+    let filter = match loss.word("filter", &["data", "all"]) {
+        Some("data") => LossFilter::Data,
+        _ => LossFilter::All,
+    };
+    Some((Loss { model, filter }, sides(&loss)))
+}
+
+/// By `rate` and `burst` (Gilbert's simple chain), or by its four probabilities.
+fn gilbert(loss: &Section<'_>) -> Option<GilbertElliott> {
+    if loss.node("rate").is_some() || loss.node("burst").is_some() {
+        let rate = loss.need::<Probability>("rate")?.0;
+        let burst = loss.need::<f64>("burst")?;
+        if rate >= 1.0 || burst < 1.0 {
+            loss.problem(
+                &loss.span,
+                "'rate' must be below 1, and 'burst', the mean run of losses, at least 1 packet",
+            );
+            return None;
+        }
+        return Some(GilbertElliott::simple(rate, burst));
+    }
+    let chance = |key| loss.need::<Probability>(key).map(|p| p.0);
+    Some(GilbertElliott {
+        good_to_bad: chance("good-to-bad")?,
+        bad_to_good: chance("bad-to-good")?,
+        loss_good: loss.or("loss-good", Probability(0.0)).0,
+        loss_bad: loss.or("loss-bad", Probability(1.0)).0,
+    })
+}
+
+fn script(loss: &Section<'_>) -> Option<Vec<u64>> {
+    let Some(Value::Array(items)) = loss.node("packets").map(|node| &node.value) else {
+        loss.problem_at("packets", "a script lists the packets to drop, numbered from 1: packets = [3, 17]");
+        return None;
+    };
+    if items.len() > SCRIPT_PACKETS_MAX {
+        loss.problem_at("packets", format!("a script lists at most {SCRIPT_PACKETS_MAX} packets"));
+        return None;
+    }
+    let mut numbers = Vec::new();
+    for item in items {
+        match &item.value {
+            Value::Integer(number) if *number > 0 => numbers.push(number.unsigned_abs()),
+            _ => {
+                loss.problem(&item.span, "packets are numbered from 1");
+                return None;
+            }
+        }
+    }
+    Some(numbers)
+}
+
+/// The faults under `impair`, and the directions they are meant for.
+pub(crate) fn impairments(link: &Section<'_>) -> Option<(Impairments, Sides)> {
+    const KEYS: &[&str] = &["reordered", "reordered-by", "duplicated", "corrupted", "damaged", "direction"];
+    let impair = link.section("impair", KEYS)?;
+    let chance = |key| impair.or(key, Probability(0.0)).0;
+    let reordered = chance("reordered");
+    let reordered_by = if reordered > 0.0 { impair.need("reordered-by")? } else { Duration::ZERO };
+    let impairments = Impairments {
+        reordered,
+        reordered_by,
+        duplicated: chance("duplicated"),
+        corrupted: chance("corrupted"),
+        damaged: chance("damaged"),
+    };
+    Some((impairments, sides(&impair)))
+}

@@ -1,0 +1,259 @@
+//! From a flow of a plan to agents at nodes, and from these to its counters. Each kind of flow has its place here.
+
+use headwater_proto::{ChannelId, Duration};
+
+use super::RunError;
+use super::assemble::Site;
+use super::outcome::{SessionOutcome, TcpOutcome};
+use super::session;
+use crate::agent::{
+    Cbr, OnOff, Period, Shape, ShortFlows, ShortFlowsConfig, Sink, SizeOf, TcpConnection, TcpSink, TcpSource,
+};
+use crate::engine::{Destination, Run};
+use crate::network::{AgentCounters, AgentId, FlowId, Session};
+use crate::plan::flow::{self, Flow, FlowKind, Receivers};
+use crate::tcp::SenderCounters;
+
+/// Short connections open at once; further ones wait.
+const SHORT_OPEN_MAX: u32 = 256;
+
+/// A flow at work.
+pub(super) struct Deployed {
+    flow: FlowId,
+    receivers: Vec<AgentId>,
+    /// Its groups, if its receivers are one.
+    session: Option<Session>,
+    ends: Ends,
+}
+
+/// Where counters beside those of packets are read.
+enum Ends {
+    /// Nowhere: all payload that arrives is new.
+    Traffic,
+    Tcp(TcpConnection),
+    Short(AgentId),
+    Session(session::Ends),
+}
+
+/// Counters of a flow at one instant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counted {
+    /// Wire bytes offered by the sender.
+    pub sent_bytes: u64,
+    /// Wire bytes delivered to receivers.
+    pub delivered_bytes: u64,
+    /// Packets delivered to receivers.
+    pub delivered: u64,
+    /// New payload bytes at receivers.
+    pub good_bytes: u64,
+    /// Copies dropped or lost.
+    pub dropped: u64,
+    /// Joins of groups.
+    pub joins: u64,
+    /// Leaves of groups.
+    pub leaves: u64,
+    /// Of a TCP sender.
+    pub tcp: Option<SenderCounters>,
+    /// Wire bytes offered to each group, those delivered to its members together, and its members now.
+    pub groups: Vec<[u64; 3]>,
+    /// Symbols that receivers of a session had already.
+    pub duplicates: u64,
+}
+
+impl Counted {
+    /// What TCP counted since `before`.
+    pub fn tcp_since(&self, before: &Self) -> Option<TcpOutcome> {
+        let (before, after) = (before.tcp?, self.tcp?);
+        let of = |counter: fn(&SenderCounters) -> u64| counter(&after).saturating_sub(counter(&before));
+        let mean = |sum: fn(&SenderCounters) -> Duration, count: u64| {
+            (count > 0).then(|| (sum(&after).as_secs_f64() - sum(&before).as_secs_f64()) / count as f64)
+        };
+        Some(TcpOutcome {
+            segments: of(|tcp| tcp.segments_sent),
+            retransmissions: of(|tcp| tcp.segments_retransmitted),
+            fast_retransmits: of(|tcp| tcp.fast_retransmits),
+            timeouts: of(|tcp| tcp.timeouts),
+            ecn_cuts: of(|tcp| tcp.ecn_cuts),
+            mean_rtt: mean(|tcp| tcp.rtt_sum, of(|tcp| tcp.rtt_samples)),
+            mean_first_timeout: mean(|tcp| tcp.first_timeouts_sum, of(|tcp| tcp.first_timeouts)),
+        })
+    }
+}
+
+impl Deployed {
+    /// Number of receivers.
+    pub fn receivers(&self) -> usize {
+        self.receivers.len()
+    }
+
+    /// Whether they are a multicast group.
+    pub fn is_group(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Its counters now.
+    pub fn count(&self, run: &Run) -> Counted {
+        let flow = run.flow_counters(self.flow);
+        let memberships = |count: fn(&AgentCounters) -> u64| {
+            self.receivers.iter().map(|receiver| count(&run.agent_counters(*receiver))).sum()
+        };
+        let mut counted = Counted {
+            sent_bytes: flow.sent_wire_bytes,
+            delivered_bytes: flow.delivered_wire_bytes,
+            delivered: flow.delivered_packets,
+            good_bytes: flow.delivered_payload_bytes,
+            dropped: flow.dropped_packets,
+            joins: memberships(|agent| agent.joins),
+            leaves: memberships(|agent| agent.leaves),
+            tcp: None,
+            groups: Vec::new(),
+            duplicates: 0,
+        };
+        for group in self.session.into_iter().flat_map(Session::groups) {
+            let carried = run.group_counters(group);
+            let members = run.group_members(group).into();
+            counted.groups.push([carried.sent_wire_bytes, carried.delivered_wire_bytes, members]);
+        }
+        match &self.ends {
+            Ends::Traffic => {}
+            Ends::Tcp(connection) => {
+                let sink = run.agent::<TcpSink>(connection.sink);
+                counted.good_bytes = sink.map_or(0, |sink| sink.sink().counters().payload_bytes_in_order);
+                counted.tcp =
+                    run.agent::<TcpSource>(connection.source).map(|source| *source.sender().counters());
+            }
+            Ends::Short(source) => {
+                let source = run.agent::<ShortFlows>(*source);
+                counted.good_bytes = source.map_or(0, |source| source.totals().finished_bytes);
+            }
+            Ends::Session(ends) => {
+                counted.good_bytes = ends.good_bytes(run, &self.receivers);
+                counted.duplicates = ends.duplicates(run, &self.receivers);
+            }
+        }
+        counted
+    }
+
+    /// What is said of a group.
+    pub fn session(&self, run: &Run) -> SessionOutcome {
+        let outcome = SessionOutcome { receivers: self.receivers.len(), ..SessionOutcome::default() };
+        match &self.ends {
+            Ends::Session(ends) => ends.outcome(run, &self.receivers, outcome),
+            _ => outcome,
+        }
+    }
+}
+
+/// Puts a flow into the network.
+pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunError> {
+    match &flow.kind {
+        FlowKind::Tcp(tcp) => deploy_tcp(site, flow, tcp),
+        FlowKind::ShortTcp(short) => deploy_short(site, flow, short),
+        FlowKind::Cbr(cbr) => deploy_udp(site, flow, |site, id, destination| {
+            let agent = source(id, destination, cbr);
+            let noise = || site.stream(&format!("{}/noise", flow.name));
+            Box::new(if cbr.noise { agent.with_noise(noise()) } else { agent })
+        }),
+        FlowKind::OnOff(on_off) => deploy_udp(site, flow, |site, id, destination| {
+            let period = |mean| match on_off.period {
+                flow::Period::Exponential => Period::Exponential(mean),
+                flow::Period::Pareto(shape) => Period::Pareto(mean, shape),
+            };
+            let periods = site.stream(&format!("{}/periods", flow.name));
+            let pace = (on_off.cbr.rate, shape(&on_off.cbr));
+            Box::new(OnOff::new(id, destination, pace, (period(on_off.on), period(on_off.off)), periods))
+        }),
+        FlowKind::Fixed(fixed) => {
+            let (ports, receivers, ends) = session::deploy(site, flow, fixed)?;
+            Ok(Deployed {
+                flow: ports.flow,
+                receivers,
+                session: Some(ports.session),
+                ends: Ends::Session(ends),
+            })
+        }
+    }
+}
+
+fn deploy_tcp(site: &mut Site<'_>, flow: &Flow, tcp: &flow::Tcp) -> Result<Deployed, RunError> {
+    let to = one_receiver(flow)?;
+    let overhead = site.stream(&format!("{}/overhead", flow.name));
+    let nodes = (site.nodes[flow.from], site.nodes[to]);
+    let declared = TcpConnection::declare(site.network, &flow.name, nodes, &tcp.config, tcp.data, overhead);
+    let connection = declared.map_err(|error| RunError::flow(flow, &error))?;
+    site.add(flow.from, connection.source);
+    site.add(to, connection.sink);
+    site.runs(connection.source, flow);
+    let receivers = vec![connection.sink];
+    Ok(Deployed { flow: connection.flow, receivers, session: None, ends: Ends::Tcp(connection) })
+}
+
+fn deploy_short(site: &mut Site<'_>, flow: &Flow, short: &flow::ShortTcp) -> Result<Deployed, RunError> {
+    let to = one_receiver(flow)?;
+    let mean = short.mean_bytes as f64;
+    let config = ShortFlowsConfig {
+        mean_gap: short.interval,
+        size: short.shape.map_or(SizeOf::Exponential(mean), |shape| SizeOf::Pareto(mean, shape)),
+        open_max: SHORT_OPEN_MAX,
+        tcp: short.config.clone(),
+    };
+    let nodes = (site.nodes[flow.from], site.nodes[to]);
+    let (seed, run) = (site.seed, site.run);
+    let stream = |name: &str| seed.stream(name, run);
+    let declared = ShortFlows::declare(site.network, &flow.name, nodes, config, stream);
+    let (id, source) = declared.map_err(|error| RunError::flow(flow, &error))?;
+    site.add(flow.from, source);
+    let sink = site.network.names().agent(&format!("{}/sink", flow.name));
+    let receivers: Vec<AgentId> = sink.into_iter().collect();
+    receivers.iter().for_each(|sink| site.add(to, *sink));
+    site.runs(source, flow);
+    Ok(Deployed { flow: id, receivers, session: None, ends: Ends::Short(source) })
+}
+
+/// Packets to one node, or to a group of nodes that listen.
+fn deploy_udp(
+    site: &mut Site<'_>,
+    flow: &Flow,
+    agent: impl FnOnce(&Site<'_>, FlowId, Destination) -> Box<dyn crate::agent::Agent>,
+) -> Result<Deployed, RunError> {
+    let id = site.network.flow(&flow.name);
+    let mut groups = None;
+    let (destination, receivers) = match &flow.to {
+        Receivers::Node(node) => {
+            let sink = site.network.agent(&format!("{}/sink", flow.name), site.nodes[*node], Sink::new());
+            site.add(*node, sink);
+            (site.network.destination(sink), vec![sink])
+        }
+        Receivers::Group(members) => {
+            let session = site.network.session(&flow.name, site.nodes[flow.from], 1);
+            let group =
+                session.group(ChannelId::BASE).ok_or_else(|| RunError::flow(flow, &"it has no group"))?;
+            groups = Some(session);
+            let listen = |member| site.member(flow, member, Sink::of_groups(vec![group]));
+            (Destination::Group(group), members.iter().map(listen).collect())
+        }
+    };
+    let agent = agent(site, id, destination);
+    let source = site.network.boxed_agent(&format!("{}/source", flow.name), site.nodes[flow.from], agent);
+    site.add(flow.from, source);
+    site.runs(source, flow);
+    Ok(Deployed { flow: id, receivers, session: groups, ends: Ends::Traffic })
+}
+
+fn source(id: FlowId, destination: Destination, cbr: &flow::Cbr) -> Cbr {
+    let Shape { wire_bytes, header_bytes } = shape(cbr);
+    Cbr::new(id, destination, cbr.rate, wire_bytes, header_bytes)
+}
+
+fn shape(cbr: &flow::Cbr) -> Shape {
+    Shape { wire_bytes: cbr.payload_bytes + cbr.header_bytes, header_bytes: cbr.header_bytes }
+}
+
+fn one_receiver(flow: &Flow) -> Result<usize, RunError> {
+    match flow.to {
+        Receivers::Node(node) => Ok(node),
+        Receivers::Group(_) => {
+            Err(RunError::flow(flow, &"it has a group of receivers, and can have one only"))
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What a run came to: one object of results, by the definitions of [`crate::measure`].
+
+use std::collections::BTreeMap;
+
+use headwater_proto::Duration;
+use serde::Serialize;
+
+use super::assemble::Assembly;
+use super::deploy::Counted;
+use super::reading::Reading;
+use super::series::Series;
+use crate::measure::jain;
+use crate::network::LinkCounters;
+use crate::plan::Scenario;
+
+/// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; all but `trace`, `hops`, `packets_peak` and what is said
+/// of sessions are of the window after the warm-up.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// What the run is called for good: see [`crate::plan::Key`].
+    pub key: String,
+    /// Name of the plan.
+    pub plan: String,
+    /// The swept paths and their values.
+    pub cell: BTreeMap<String, serde_json::Value>,
+    /// The seed.
+    pub seed: u64,
+    /// The number of the run, from 1.
+    pub run: u64,
+    /// When measuring began and ended.
+    pub window: Window,
+    /// As in the plan.
+    pub flows: Vec<FlowOutcome>,
+    /// Directions of the links that are reported: the link's name forward, with `/back` behind it for the other.
+    pub links: Vec<LinkOutcome>,
+    /// Jain's index of the goodputs in each group of two or more flows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub jain: BTreeMap<String, f64>,
+    /// Delta-fair convergence time in seconds since the time that the plan gives; `None` if the flows did not converge,
+    /// or were not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub convergence: Option<f64>,
+    /// Over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+    /// Packets that crossed a link.
+    pub hops: u64,
+    /// Most packets ever under way at once, copies of one counted once.
+    pub packets_peak: usize,
+    /// Digest of all that happened.
+    pub trace: String,
+}
+
+/// The time that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Window {
+    /// Seconds since the start.
+    pub from: f64,
+    /// Seconds since the start.
+    pub to: f64,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its name in the plan.
+    pub group: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Wire bit/s offered.
+    pub send_rate: f64,
+    /// Wire bit/s delivered; of a multicast group, the mean over its receivers.
+    pub throughput: f64,
+    /// New payload bit/s; of a multicast group, the mean over its receivers.
+    pub goodput: f64,
+    /// Packets dropped or lost on the way, over those that met their end (of a group, copies); `None` without any.
+    pub loss: Option<f64>,
+    /// Of TCP.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpOutcome>,
+    /// Of a multicast group.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionOutcome>,
+}
+
+/// What TCP counts beside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TcpOutcome {
+    /// Data segments sent.
+    pub segments: u64,
+    /// Data segments sent again.
+    pub retransmissions: u64,
+    /// Entries into fast recovery.
+    pub fast_retransmits: u64,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u64,
+    /// Window cuts that answered an ECN echo.
+    pub ecn_cuts: u64,
+    /// Mean round-trip time in seconds, of the samples that the sender took.
+    pub mean_rtt: Option<f64>,
+    /// Mean timeout that ran out first in its series, in seconds: T_0 of the equations.
+    pub mean_first_timeout: Option<f64>,
+}
+
+/// What a multicast group counts beside, over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SessionOutcome {
+    /// Receivers.
+    pub receivers: usize,
+    /// Joins of groups, in the window.
+    pub joins: u64,
+    /// Leaves of groups, in the window.
+    pub leaves: u64,
+    /// Receivers that have all content, verified; `None` for a group that carries none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub complete: Option<usize>,
+    /// Seconds from a receiver's coming until it had all content: the mean over those that have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_completion: Option<f64>,
+    /// The same of the slowest one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_completion: Option<f64>,
+    /// Symbols that receivers had already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<u64>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkOutcome {
+    /// Its name.
+    pub name: String,
+    /// Packets that arrived at the queue.
+    pub arrivals: u64,
+    /// Packets that the queue dropped.
+    pub drops: u64,
+    /// `drops / arrivals`; `None` without arrivals.
+    pub loss: Option<f64>,
+    /// Packets lost behind the queue.
+    pub lost: u64,
+    /// Packets marked.
+    pub marks: u64,
+    /// Wire bit/s that were sent.
+    pub throughput: f64,
+    /// Waiting packets, averaged over time.
+    pub mean_queue: f64,
+    /// Waiting bytes, averaged over time.
+    pub mean_queue_bytes: f64,
+}
+
+/// What happened between two readings.
+pub(super) fn outcome(
+    scenario: &Scenario,
+    assembly: &Assembly,
+    before: &Reading,
+    after: &Reading,
+) -> Outcome {
+    let window = Duration::from_nanos(scenario.duration.as_nanos() - scenario.warm_up.as_nanos());
+    let flows: Vec<FlowOutcome> = scenario
+        .flows
+        .iter()
+        .zip(&assembly.flows)
+        .zip(before.flows.iter().zip(&after.flows))
+        .map(|((planned, deployed), (before, after))| {
+            let receivers = deployed.receivers() as f64;
+            let of = |counter: fn(&Counted) -> u64| counter(after).saturating_sub(counter(before));
+            let (dropped, delivered) = (of(|flow| flow.dropped), of(|flow| flow.delivered));
+            let session = || SessionOutcome {
+                joins: of(|flow| flow.joins),
+                leaves: of(|flow| flow.leaves),
+                ..deployed.session(&assembly.run)
+            };
+            FlowOutcome {
+                name: planned.name.clone(),
+                group: planned.group.clone(),
+                kind: planned.kind.name(),
+                send_rate: rate(of(|flow| flow.sent_bytes), window),
+                throughput: rate(of(|flow| flow.delivered_bytes), window) / receivers,
+                goodput: rate(of(|flow| flow.good_bytes), window) / receivers,
+                loss: share(dropped, dropped + delivered),
+                tcp: after.tcp_since(before),
+                session: deployed.is_group().then(session),
+            }
+        })
+        .collect();
+    let links = assembly.links.iter().zip(before.links.iter().zip(&after.links)).flat_map(
+        |((link, _), (before, after))| {
+            let name = &scenario.topology.links[*link].name;
+            let names = [name.clone(), format!("{name}/back")];
+            let sides = names.into_iter().zip(before).zip(after);
+            sides.map(|((name, before), after)| direction(name, before, after, window)).collect::<Vec<_>>()
+        },
+    );
+    let trace = assembly.run.digest().unwrap_or_default();
+    Outcome {
+        key: String::new(),
+        plan: String::new(),
+        cell: BTreeMap::new(),
+        seed: scenario.seed.0,
+        run: scenario.run,
+        window: Window { from: scenario.warm_up.as_secs_f64(), to: scenario.duration.as_secs_f64() },
+        links: links.collect(),
+        jain: fairness(&flows),
+        flows,
+        convergence: None,
+        series: None,
+        hops: assembly.run.usage().packet_hops,
+        packets_peak: assembly.run.usage().packets_peak,
+        trace: trace.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+fn direction(name: String, before: &LinkCounters, after: &LinkCounters, window: Duration) -> LinkOutcome {
+    let of = |counter: fn(&LinkCounters) -> u64| counter(after).saturating_sub(counter(before));
+    let mean = |counter: fn(&LinkCounters) -> u128| {
+        counter(after).saturating_sub(counter(before)) as f64 / window.as_nanos() as f64
+    };
+    let (arrivals, drops) = (of(|link| link.offered_packets), of(LinkCounters::queue_drops));
+    LinkOutcome {
+        name,
+        arrivals,
+        drops,
+        loss: share(drops, arrivals),
+        lost: of(|link| link.lost + link.corrupted + link.dropped_down),
+        marks: of(|link| link.marked),
+        throughput: rate(of(|link| link.sent_bytes), window),
+        mean_queue: mean(|link| link.waiting_packet_nanos),
+        mean_queue_bytes: mean(|link| link.waiting_byte_nanos),
+    }
+}
+
+fn fairness(flows: &[FlowOutcome]) -> BTreeMap<String, f64> {
+    let mut groups: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for flow in flows {
+        groups.entry(&flow.group).or_default().push(flow.goodput);
+    }
+    let several = groups.into_iter().filter(|(_, goodputs)| goodputs.len() > 1);
+    several.filter_map(|(group, goodputs)| Some((group.to_owned(), jain(&goodputs)?))).collect()
+}
+
+fn rate(bytes: u64, window: Duration) -> f64 {
+    8.0 * bytes as f64 / window.as_secs_f64()
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}

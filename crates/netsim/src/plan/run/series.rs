@@ -1,0 +1,163 @@
+//! Series over time: readings at the edges of bins, and the rates between them.
+
+use headwater_proto::{Duration, Instant};
+use serde::Serialize;
+
+use super::assemble::Assembly;
+use super::reading::Reading;
+use crate::plan::Scenario;
+
+/// Rates over time. Bin i of each series is from `i * bin` to `(i + 1) * bin`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// Width of a bin in seconds.
+    pub bin: f64,
+    /// As the outcome's flows.
+    pub flows: Vec<FlowSeries>,
+    /// As the outcome's links.
+    pub links: Vec<LinkSeries>,
+}
+
+/// One flow over time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowSeries {
+    /// Its name.
+    pub name: String,
+    /// Wire bit/s offered.
+    pub send_rate: Vec<f64>,
+    /// Wire bit/s delivered; of a group, the mean over its receivers.
+    pub throughput: Vec<f64>,
+    /// New payload bit/s; of a group, the mean over its receivers.
+    pub goodput: Vec<f64>,
+    /// Packets dropped or lost on the way; of a group, copies.
+    pub dropped: Vec<u64>,
+    /// Its groups by channel, if its receivers are one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupSeries>,
+    /// Symbols that receivers of a session had already.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub duplicates: Vec<u64>,
+    /// Joins of groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub joins: Vec<u64>,
+    /// Leaves of groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leaves: Vec<u64>,
+}
+
+/// One group over time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupSeries {
+    /// Wire bit/s offered.
+    pub send_rate: Vec<f64>,
+    /// Wire bit/s delivered, the mean over all receivers of the flow, members or not.
+    pub throughput: Vec<f64>,
+    /// Part of the flow's receivers that are members at the end of each bin.
+    pub held: Vec<f64>,
+}
+
+/// One direction of a link over time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkSeries {
+    /// Its name.
+    pub name: String,
+    /// Waiting packets, averaged over each bin.
+    pub mean_queue: Vec<f64>,
+    /// Packets dropped by the queue or lost behind it.
+    pub dropped: Vec<u64>,
+}
+
+/// Takes a reading at the edge of each bin.
+pub(super) struct Recorder {
+    bin: Duration,
+    from: Instant,
+    readings: Vec<Reading>,
+}
+
+impl Recorder {
+    pub fn new(bin: Duration, from: Instant) -> Self {
+        Self { bin, from, readings: Vec::new() }
+    }
+
+    /// When the next reading is due.
+    pub fn next(&self) -> Instant {
+        self.from + self.bin.saturating_mul(self.readings.len() as u64)
+    }
+
+    pub fn record(&mut self, now: Instant, assembly: &mut Assembly) {
+        if now >= self.next() {
+            self.readings.push(Reading::take(assembly));
+        }
+    }
+
+    /// Goodput of `flows` in each bin.
+    pub fn shares(&self, flows: &[usize]) -> Vec<Vec<f64>> {
+        flows.iter().map(|flow| self.rates(|reading| reading.flows[*flow].good_bytes)).collect()
+    }
+
+    pub fn finish(&self, scenario: &Scenario, assembly: &Assembly) -> Series {
+        let flows =
+            scenario.flows.iter().zip(&assembly.flows).enumerate().map(|(flow, (planned, deployed))| {
+                let receivers = deployed.receivers() as f64;
+                let per_receiver = |rates: Vec<f64>| -> Vec<f64> {
+                    rates.into_iter().map(|rate| rate / receivers).collect()
+                };
+                let groups = self.readings.first().map_or(0, |reading| reading.flows[flow].groups.len());
+                let group = |group: usize| {
+                    let rates = |way: usize| self.rates(|reading| reading.flows[flow].groups[group][way]);
+                    let members = self.readings.iter().skip(1);
+                    let held = members.map(|reading| reading.flows[flow].groups[group][2] as f64 / receivers);
+                    let held = held.collect();
+                    GroupSeries { send_rate: rates(0), throughput: per_receiver(rates(1)), held }
+                };
+                let moves = |count: fn(&super::deploy::Counted) -> u64| {
+                    if deployed.is_group() {
+                        self.counts(|reading| count(&reading.flows[flow]))
+                    } else {
+                        Vec::new()
+                    }
+                };
+                FlowSeries {
+                    name: planned.name.clone(),
+                    send_rate: self.rates(|reading| reading.flows[flow].sent_bytes),
+                    throughput: per_receiver(self.rates(|reading| reading.flows[flow].delivered_bytes)),
+                    goodput: per_receiver(self.rates(|reading| reading.flows[flow].good_bytes)),
+                    dropped: self.counts(|reading| reading.flows[flow].dropped),
+                    groups: (0..groups).map(group).collect(),
+                    duplicates: moves(|counted| counted.duplicates),
+                    joins: moves(|counted| counted.joins),
+                    leaves: moves(|counted| counted.leaves),
+                }
+            });
+        let links = assembly.links.iter().enumerate().flat_map(|(index, (link, _))| {
+            let name = &scenario.topology.links[*link].name;
+            [(0, name.clone()), (1, format!("{name}/back"))].map(|(side, name)| self.link(index, side, name))
+        });
+        Series { bin: self.bin.as_secs_f64(), flows: flows.collect(), links: links.collect() }
+    }
+
+    fn link(&self, index: usize, side: usize, name: String) -> LinkSeries {
+        let nanos = self.bin.as_nanos() as f64;
+        let pairs =
+            self.readings.windows(2).map(|pair| (&pair[0].links[index][side], &pair[1].links[index][side]));
+        let mean_queue = pairs.map(|(a, b)| (b.waiting_packet_nanos - a.waiting_packet_nanos) as f64 / nanos);
+        LinkSeries {
+            name,
+            mean_queue: mean_queue.collect(),
+            dropped: self.counts(|reading| {
+                let link = &reading.links[index][side];
+                link.queue_drops() + link.lost + link.corrupted + link.dropped_down
+            }),
+        }
+    }
+
+    /// bit/s in each bin, of a counter of bytes.
+    fn rates(&self, bytes: impl Fn(&Reading) -> u64) -> Vec<f64> {
+        let seconds = self.bin.as_secs_f64();
+        self.counts(bytes).into_iter().map(|bytes| 8.0 * bytes as f64 / seconds).collect()
+    }
+
+    fn counts(&self, counter: impl Fn(&Reading) -> u64) -> Vec<u64> {
+        self.readings.windows(2).map(|pair| counter(&pair[1]).saturating_sub(counter(&pair[0]))).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! What one cell of a plan asks for in one run: checked, complete, and free of any simulator's terms.
+
+use headwater_proto::{Duration, Seed};
+
+use super::flow::{self, Flow};
+use super::section::Section;
+use super::timetable::{self, Change};
+use super::topology::{self, Topology};
+use super::wanted::{self, Measure};
+
+pub(crate) const PLAN_KEYS: &[&str] = &[
+    "name", "title", "seed", "runs", "duration", "warm-up", "tcp", "network", "topology", "link", "flow",
+    "at", "measure", "sweep",
+];
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Where all chance comes from.
+    pub seed: Seed,
+    /// The number of the run, from 1: runs differ in their chance only.
+    pub run: u64,
+    /// How long it lasts.
+    pub duration: Duration,
+    /// What comes before is not measured.
+    pub warm_up: Duration,
+    /// How long a join takes at each hop, beside the link's delay.
+    pub graft_delay: Duration,
+    /// How long the last router goes on sending after a leave.
+    pub leave_latency: Duration,
+    /// Nodes and links.
+    pub topology: Topology,
+    /// Flows, in the order of the plan.
+    pub flows: Vec<Flow>,
+    /// Changes, in order of time.
+    pub timetable: Vec<Change>,
+    /// What is measured.
+    pub measure: Measure,
+}
+
+/// Reads a plan without its sweeps. `None`: what is wrong has been told.
+pub(crate) fn read(plan: &Section<'_>) -> Option<Scenario> {
+    let duration = plan.need("duration");
+    if duration == Some(Duration::ZERO) {
+        plan.problem_at("duration", "a run must last longer than 0");
+    }
+    let warm_up = plan.or("warm-up", Duration::ZERO);
+    if duration.is_some_and(|duration| warm_up >= duration) {
+        plan.problem_at("warm-up", "the warm-up must be shorter than the run: nothing would be measured");
+    }
+    let network = plan.section("network", &["graft-delay", "leave-latency"]);
+    let of_network = |key| network.as_ref().and_then(|network| network.get(key)).unwrap_or(Duration::ZERO);
+    flow::check_tcp(plan);
+    let topology = topology::read(plan)?;
+    let flows = flow::read(plan, &topology);
+    let timetable = timetable::read(plan, &topology);
+    let duration = duration?;
+    let measure = wanted::read(plan, &topology, &flows, duration);
+    Some(Scenario {
+        seed: plan.context.seed,
+        run: plan.context.run,
+        duration,
+        warm_up,
+        graft_delay: of_network("graft-delay"),
+        leave_latency: of_network("leave-latency"),
+        topology,
+        flows,
+        timetable,
+        measure,
+    })
+}

@@ -1,0 +1,143 @@
+//! What happens at a time that the plan gives: links change, go down and come back, nodes pause, clocks step.
+
+use headwater_proto::{Duration, Rate};
+
+use super::names;
+use super::queue::{self, Loss, Sides};
+use super::section::Section;
+use super::topology::{self, Topology};
+use super::tree::Value;
+
+/// Most entries of a timetable.
+const CHANGES_MAX: usize = 100_000;
+
+const LINK_KEYS: &[&str] = &["time", "link", "direction", "rate", "state", "loss"];
+const NODE_KEYS: &[&str] = &["time", "node", "state", "clock-step"];
+
+/// A change at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// When.
+    pub time: Duration,
+    /// What.
+    pub what: What,
+}
+
+/// What changes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A link's rate; the packet being sent ends at the old one.
+    Rate {
+        /// Index of the link.
+        link: usize,
+        /// Which of its directions.
+        sides: Sides,
+        /// The new rate.
+        rate: Rate,
+    },
+    /// A link goes down, or comes back. What arrives at a link that is down is lost.
+    Up {
+        /// Index of the link.
+        link: usize,
+        /// Which of its directions.
+        sides: Sides,
+        /// Whether it is up.
+        up: bool,
+    },
+    /// A link loses packets in another way.
+    Loss {
+        /// Index of the link.
+        link: usize,
+        /// Which of its directions.
+        sides: Sides,
+        /// The new loss.
+        loss: Loss,
+    },
+    /// A node stands still, or goes on: nothing reaches it, and its timers are late.
+    Running {
+        /// Index of the node.
+        node: usize,
+        /// Whether it runs.
+        running: bool,
+    },
+    /// A node's clock steps forward.
+    ClockStep {
+        /// Index of the node.
+        node: usize,
+        /// By how much.
+        step: Duration,
+    },
+}
+
+/// Reads `[[at]]`, in order of time.
+pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<Change> {
+    let Some(node) = plan.node("at") else { return Vec::new() };
+    let Value::Array(items) = &node.value else {
+        plan.problem(&node.span, "write [[at]] for each change of the timetable");
+        return Vec::new();
+    };
+    if items.len() > CHANGES_MAX {
+        plan.problem(&node.span, format!("a timetable has at most {CHANGES_MAX} entries"));
+        return Vec::new();
+    }
+    let mut changes: Vec<Change> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let is_node = matches!(&item.value, Value::Table(table) if table.entries.contains_key("node"));
+        let keys = if is_node { NODE_KEYS } else { LINK_KEYS };
+        let Some(section) = Section::of_node(plan.context, item, &item.span, format!("at.{index}"), keys)
+        else {
+            continue;
+        };
+        let Some(time) = section.need("time") else { continue };
+        let whats = if is_node { node_changes(&section, topology) } else { link_changes(&section, topology) };
+        changes.extend(whats.unwrap_or_default().into_iter().map(|what| Change { time, what }));
+    }
+    changes.sort_by_key(|change| change.time);
+    changes
+}
+
+fn link_changes(section: &Section<'_>, topology: &Topology) -> Option<Vec<What>> {
+    section.need::<String>("link")?;
+    let (name, span) = section.texts("link").into_iter().next()?;
+    let Some(link) = topology.link(name) else {
+        let hint = names::hint(name, topology.links.iter().map(|link| link.name.as_str()));
+        section.problem(&span, format!("there is no link '{name}'{hint}"));
+        return None;
+    };
+    let sides = match section.node("direction") {
+        None => [true, true],
+        Some(_) => queue::sides(section),
+    };
+    let mut whats = Vec::new();
+    whats.extend(section.get("rate").map(|rate| What::Rate { link, sides, rate }));
+    if section.node("state").is_some() {
+        let up = section.word("state", &["up", "down"])? == "up";
+        whats.push(What::Up { link, sides, up });
+    }
+    whats.extend(queue::loss(section).map(|(loss, own)| {
+        // The loss's own direction, if it is written, else the entry's.
+        let is_said = matches!(section.node("loss").map(|node| &node.value), Some(Value::Table(loss)) if loss.entries.contains_key("direction"));
+        let sides = if is_said || section.node("direction").is_none() { own } else { sides };
+        What::Loss { link, sides, loss }
+    }));
+    expect_some(section, whats, "'rate', 'state' (up, down) or 'loss'")
+}
+
+fn node_changes(section: &Section<'_>, topology: &Topology) -> Option<Vec<What>> {
+    let (name, span) = section.texts("node").into_iter().next()?;
+    let node = topology::node(section.context, topology, name, &span)?;
+    let mut whats = Vec::new();
+    if section.node("state").is_some() {
+        let running = section.word("state", &["running", "paused"])? == "running";
+        whats.push(What::Running { node, running });
+    }
+    whats.extend(section.get("clock-step").map(|step| What::ClockStep { node, step }));
+    expect_some(section, whats, "'state' (running, paused) or 'clock-step'")
+}
+
+fn expect_some(section: &Section<'_>, whats: Vec<What>, wanted: &str) -> Option<Vec<What>> {
+    if whats.is_empty() && section.context.problems.is_empty() {
+        section.problem(&section.span, format!("nothing changes here; write {wanted}"));
+    }
+    Some(whats)
+}

@@ -1,0 +1,131 @@
+//! What a plan wants measured beside the totals of each flow.
+
+use headwater_proto::Duration;
+
+use super::flow::Flow;
+use super::names;
+use super::section::Section;
+use super::topology::Topology;
+
+/// Links that are reported when a plan does not say which: all of them, in a topology of no more.
+const LINKS_DEFAULT_MAX: usize = 32;
+/// Most bins of a series, so that a result stays readable.
+const BINS_MAX: u64 = 100_000;
+/// Most readings of a flow or a link in a series, over all of them: each takes some 400 bytes while a run is under way.
+const READINGS_MAX: u64 = 2_000_000;
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// Links reported, as indices into the scenario's links.
+    pub links: Vec<usize>,
+    /// Width of the bins of series over time; no series without it.
+    pub bin: Option<Duration>,
+    /// How long flows take to share evenly.
+    pub convergence: Option<Convergence>,
+}
+
+/// When flows have come to share evenly; the definition is that of [`crate::measure::convergence`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Convergence {
+    /// The flows that share, as indices into the scenario's flows.
+    pub flows: Vec<usize>,
+    /// The time counts from here.
+    pub from: Duration,
+    /// How near to the even share.
+    pub delta: f64,
+    /// Over which time a rate is taken.
+    pub bin: Duration,
+    /// For how long it must hold.
+    pub hold: Duration,
+}
+
+/// Reads `[measure]`.
+pub(crate) fn read(plan: &Section<'_>, topology: &Topology, flows: &[Flow], duration: Duration) -> Measure {
+    const KEYS: &[&str] = &["links", "bin", "convergence"];
+    let all = || {
+        if topology.links.len() <= LINKS_DEFAULT_MAX {
+            (0..topology.links.len()).collect()
+        } else {
+            Vec::new()
+        }
+    };
+    let Some(section) = plan.section("measure", KEYS) else {
+        return Measure { links: all(), bin: None, convergence: None };
+    };
+    let links = if section.node("links").is_some() { links(&section, topology) } else { all() };
+    let series = Bins { duration, read: flows.len() + links.len() };
+    let bin = section.get("bin").filter(|bin| series.check(&section, *bin));
+    let convergence = convergence(&section, flows, &series);
+    Measure { links, bin, convergence }
+}
+
+fn links(section: &Section<'_>, topology: &Topology) -> Vec<usize> {
+    let mut chosen = Vec::new();
+    for (pattern, span) in section.texts("links") {
+        let before = chosen.len();
+        let links = topology.links.iter().enumerate();
+        chosen.extend(links.filter(|(_, link)| names::matches(pattern, &link.name)).map(|(index, _)| index));
+        if chosen.len() == before {
+            let hint = names::hint(pattern, topology.links.iter().map(|link| link.name.as_str()));
+            section.problem(&span, format!("there is no link '{pattern}'{hint}"));
+        }
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+/// What a series is made of.
+struct Bins {
+    duration: Duration,
+    /// Flows and links that are read at the edge of each bin.
+    read: usize,
+}
+
+impl Bins {
+    /// Whether bins of this width are few enough.
+    fn check(&self, section: &Section<'_>, bin: Duration) -> bool {
+        let most = BINS_MAX.min(READINGS_MAX / self.read.max(1) as u64);
+        let is_right = bin > Duration::ZERO && self.duration.as_nanos() / bin.as_nanos().max(1) <= most;
+        if !is_right {
+            let message = format!(
+                "bins must be longer than 0, and at most {most} in a run with {} flows and links",
+                self.read
+            );
+            section.problem_at("bin", message);
+        }
+        is_right
+    }
+}
+
+fn convergence(measure: &Section<'_>, flows: &[Flow], bins: &Bins) -> Option<Convergence> {
+    let section = measure.section("convergence", &["flows", "from", "delta", "bin", "hold"])?;
+    let mut chosen = Vec::new();
+    for (pattern, span) in section.texts("flows") {
+        let before = chosen.len();
+        let found = flows
+            .iter()
+            .enumerate()
+            .filter(|(_, flow)| names::matches(pattern, &flow.name) || flow.group == pattern);
+        chosen.extend(found.map(|(index, _)| index));
+        if chosen.len() == before {
+            let hint = names::hint(pattern, flows.iter().map(|flow| flow.name.as_str()));
+            section.problem(&span, format!("there is no flow '{pattern}'{hint}"));
+        }
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    if chosen.is_empty() {
+        section.problem_at("flows", "name the flows that share: flows = [\"tcp\"]");
+    }
+    let delta = section.or("delta", 0.1);
+    if !(0.0..1.0).contains(&delta) || delta == 0.0 {
+        section.problem_at("delta", "'delta' must be above 0 and below 1");
+    }
+    let bin = section.or("bin", Duration::from_secs(1));
+    bins.check(&section, bin);
+    let hold = section.or("hold", Duration::from_secs(5));
+    let from = section.or("from", Duration::ZERO);
+    Some(Convergence { flows: chosen, from, delta, bin, hold })
+}

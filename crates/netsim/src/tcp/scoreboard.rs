@@ -1,0 +1,217 @@
+//! What is known of every outstanding segment, and how many are in the network.
+
+use std::collections::VecDeque;
+
+use headwater_proto::Instant;
+
+use super::{Block, DUP_THRESH, SackBlocks};
+
+/// One outstanding segment.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// When it was last sent.
+    at: Instant,
+    /// Selectively acknowledged.
+    sacked: bool,
+    /// Taken for lost.
+    lost: bool,
+    /// Sent again since it was taken for lost.
+    resent: bool,
+}
+
+impl Sent {
+    /// What it contributes to the pipe (RFC 6675, `SetPipe`).
+    fn in_network(&self) -> u32 {
+        if self.sacked { 0 } else { u32::from(!self.lost) + u32::from(self.resent) }
+    }
+}
+
+/// The outstanding segments, `una()..end()`: at most the window and what Limited Transmit adds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scoreboard {
+    una: u32,
+    sent: VecDeque<Sent>,
+    pipe: u32,
+    /// Segments known to have arrived since the start.
+    delivered: u64,
+    last_option: SackBlocks,
+    /// The segment after the highest one selectively acknowledged; `una` or less for none.
+    sacked_end: u32,
+    /// All not acknowledged below this are taken for lost: where `take_losses` goes on.
+    lost_end: u32,
+    /// Nothing below this is to be sent again: where the search for holes goes on.
+    resend_from: u32,
+}
+
+impl Scoreboard {
+    /// The lowest segment not acknowledged: SND.UNA.
+    pub(super) fn una(&self) -> u32 {
+        self.una
+    }
+
+    /// The segment after the highest one sent: SND.MAX.
+    #[expect(clippy::cast_possible_truncation, reason = "bounded by the window, a u32")]
+    pub(super) fn end(&self) -> u32 {
+        self.una + self.sent.len() as u32
+    }
+
+    /// Segments sent and not acknowledged cumulatively.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.end() - self.una
+    }
+
+    /// Segments thought to be in the network.
+    pub(super) fn pipe(&self) -> u32 {
+        self.pipe
+    }
+
+    /// Segments that acknowledgements of either kind have told of since the start.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Records that segment `end()` went out.
+    pub(super) fn send_new(&mut self, now: Instant) {
+        self.sent.push_back(Sent { at: now, sacked: false, lost: false, resent: false });
+        self.pipe += 1;
+    }
+
+    /// Records that outstanding segment `sequence` went out again.
+    pub(super) fn resend(&mut self, sequence: u32, now: Instant) {
+        self.change(sequence, |sent| *sent = Sent { at: now, resent: true, ..*sent });
+    }
+
+    /// Records what a SACK option says; gives the segments that it acknowledges for the first time.
+    pub(super) fn sack(&mut self, option: SackBlocks) -> u32 {
+        let mut new = 0;
+        for block in option.as_slice() {
+            // Most of a block was in the last option already: only what it grew by is looked at.
+            let inside = |known: &&Block| block.start <= known.start && known.end <= block.end;
+            let known = self.last_option.as_slice().iter().find(inside);
+            let known = known.copied().unwrap_or(Block { start: block.end, end: block.end });
+            new += self.sack_range(block.start, known.start) + self.sack_range(known.end, block.end);
+        }
+        self.last_option = option;
+        new
+    }
+
+    fn sack_range(&mut self, start: u32, end: u32) -> u32 {
+        let mut new = 0;
+        for sequence in start.max(self.una)..end.min(self.end()) {
+            self.change(sequence, |sent| {
+                new += u32::from(!sent.sacked);
+                sent.sacked = true;
+            });
+            self.sacked_end = self.sacked_end.max(sequence + 1);
+        }
+        self.delivered += u64::from(new);
+        new
+    }
+
+    /// Takes for lost what [`DUP_THRESH`] selectively acknowledged segments lie above (RFC 6675, `IsLost`).
+    pub(super) fn take_losses(&mut self) {
+        let mut above = 0;
+        let mut sequence = self.sacked_end;
+        let from = self.lost_end.max(self.una);
+        while above < DUP_THRESH && sequence > from {
+            sequence -= 1;
+            above += u32::from(self.entry(sequence).sacked);
+        }
+        if above == DUP_THRESH {
+            for below in from..sequence {
+                self.take_lost(below);
+            }
+            self.lost_end = self.lost_end.max(sequence);
+        }
+    }
+
+    /// Takes segment `sequence` for lost.
+    pub(super) fn take_lost(&mut self, sequence: u32) {
+        self.change(sequence, |sent| sent.lost |= !sent.sacked);
+    }
+
+    /// Whether the first outstanding segment is taken for lost and not sent again yet.
+    pub(super) fn first_is_lost(&self) -> bool {
+        self.sent.front().is_some_and(|sent| sent.lost && !sent.resent)
+    }
+
+    /// A timeout: takes all for lost that is not selectively acknowledged, or all if that is to be forgotten.
+    pub(super) fn take_all_lost(&mut self, keep_sacked: bool) {
+        self.pipe = 0;
+        for sent in &mut self.sent {
+            *sent = Sent { sacked: sent.sacked && keep_sacked, lost: true, resent: false, ..*sent };
+        }
+        if !keep_sacked {
+            self.sacked_end = self.una;
+            self.last_option = SackBlocks::default();
+        }
+        self.lost_end = self.end();
+        self.resend_from = self.una;
+    }
+
+    /// Forgets what was selectively acknowledged.
+    pub(super) fn forget_sacked(&mut self) {
+        for sequence in self.una..self.sacked_end.max(self.una) {
+            self.change(sequence, |sent| sent.sacked = false);
+        }
+        self.sacked_end = self.una;
+        self.last_option = SackBlocks::default();
+    }
+
+    /// Begins a recovery: the search for holes starts at the first segment.
+    pub(super) fn begin_recovery(&mut self) {
+        self.resend_from = self.una;
+    }
+
+    /// Removes what `ack`, at most `end()`, acknowledges; gives how many segments, and when the first was last sent.
+    pub(super) fn advance(&mut self, ack: u32) -> Option<(u32, Instant)> {
+        let acked = ack.checked_sub(self.una).filter(|acked| *acked > 0)?;
+        let first_sent = self.sent.front()?.at;
+        for sent in self.sent.drain(..acked as usize) {
+            self.pipe -= sent.in_network();
+            self.delivered += u64::from(!sent.sacked);
+        }
+        self.una = ack;
+        Some((acked, first_sent))
+    }
+
+    /// The lowest segment that is taken for lost and was not sent again since.
+    pub(super) fn next_lost(&mut self) -> Option<u32> {
+        self.next_to_resend(self.lost_end, |sent| sent.lost && !sent.resent)
+    }
+
+    /// The lowest segment not sent again that a selectively acknowledged one lies above, lost or not.
+    pub(super) fn next_hole(&mut self) -> Option<u32> {
+        self.next_to_resend(self.sacked_end, |sent| !sent.resent)
+    }
+
+    /// The highest segment not selectively acknowledged, if it was not sent again.
+    pub(super) fn last_hole(&self) -> Option<u32> {
+        let last = (self.una..self.end()).rev().find(|sequence| !self.entry(*sequence).sacked)?;
+        (!self.entry(last).resent).then_some(last)
+    }
+
+    /// The first segment from `resend_from` below `end` that is not acknowledged and `wanted`. What is passed over is
+    /// acknowledged or sent again, and never looked at again in this recovery.
+    fn next_to_resend(&mut self, end: u32, wanted: impl Fn(&Sent) -> bool) -> Option<u32> {
+        let from = self.resend_from.max(self.una);
+        let found = (from..end).find(|sequence| {
+            let sent = self.entry(*sequence);
+            !sent.sacked && wanted(sent)
+        });
+        self.resend_from = found.unwrap_or(end.max(from));
+        found
+    }
+
+    fn entry(&self, sequence: u32) -> &Sent {
+        &self.sent[(sequence - self.una) as usize]
+    }
+
+    /// Changes what is known of a segment and keeps the pipe in step.
+    fn change(&mut self, sequence: u32, change: impl FnOnce(&mut Sent)) {
+        let sent = &mut self.sent[(sequence - self.una) as usize];
+        let before = sent.in_network();
+        change(sent);
+        self.pipe = self.pipe + sent.in_network() - before;
+    }
+}

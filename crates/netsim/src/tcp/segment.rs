@@ -1,0 +1,71 @@
+//! What TCP ends exchange: typed, never serialised.
+
+use headwater_proto::Ecn;
+
+/// SACK blocks in one acknowledgement: what fits beside the timestamp option (RFC 2018, section 3).
+pub const SACK_BLOCKS: usize = 3;
+
+/// Segments `start..end` that were received out of order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// First segment of the block.
+    pub start: u32,
+    /// The segment after its last.
+    pub end: u32,
+}
+
+/// The SACK option: up to [`SACK_BLOCKS`] blocks, the most recently changed one first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SackBlocks {
+    blocks: [Block; SACK_BLOCKS],
+    count: u8,
+}
+
+impl SackBlocks {
+    /// The first [`SACK_BLOCKS`] of `blocks`.
+    pub fn first_of(blocks: &[Block]) -> Self {
+        let mut sack = Self::default();
+        for (slot, block) in sack.blocks.iter_mut().zip(blocks) {
+            *slot = *block;
+            sack.count += 1;
+        }
+        sack
+    }
+
+    /// The blocks, the most recently changed one first.
+    pub fn as_slice(&self) -> &[Block] {
+        &self.blocks[..usize::from(self.count)]
+    }
+}
+
+/// One TCP segment. On the wire it takes [`Config::wire_bytes`](super::Config::wire_bytes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Which of the connections between two hosts; what port numbers are for. The ends leave it alone.
+    pub connection: u32,
+    /// Number of this data segment, from 0; meaningless without payload.
+    pub sequence: u32,
+    /// The segment expected next by who sends this; meaningless unless `acknowledges`.
+    pub ack: u32,
+    /// SACK option.
+    pub sack: SackBlocks,
+    /// Payload in bytes; 0 for SYN and for pure acknowledgements.
+    pub payload_bytes: u16,
+    /// SYN flag: opens the connection, and answers it.
+    pub syn: bool,
+    /// ACK flag.
+    pub acknowledges: bool,
+    /// ECN-Echo flag (RFC 3168, section 6.1.3).
+    pub echo: bool,
+    /// Congestion Window Reduced flag (RFC 3168, section 6.1.2).
+    pub cwr: bool,
+}
+
+/// A segment to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The segment.
+    pub segment: Segment,
+    /// The ECN field of the packet that carries it.
+    pub ecn: Ecn,
+}

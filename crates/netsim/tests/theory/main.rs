@@ -1,0 +1,13 @@
+//! The engine against what queueing theory and statistics say it must do (simulator.md, 7.1, 7.2 and 7.5).
+//!
+//! Quick forms run with all tests. Long ones make the numbers of `docs/netsim-validation.md`:
+//! `cargo test --release -p headwater-netsim --test theory -- --ignored --nocapture`
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod ecn;
+mod loss;
+mod queueing;
+mod red;
+mod sources;
+mod statistics;

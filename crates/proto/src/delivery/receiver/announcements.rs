@@ -1,0 +1,208 @@
+//! What the FDT says, and what is made of it.
+
+use headwater_wire::fdt::{FdtError, File, Instance};
+use headwater_wire::{Fti, PayloadId, alc};
+
+use super::block::{Block, BlockState};
+use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
+use super::{Receiver, ReceiverEvent};
+use crate::control::ReceiverControl;
+use crate::delivery::fdt::{Assembly, Progress};
+use crate::delivery::store::{HeldBlock, ObjectIndex, Store};
+use crate::time::Instant;
+
+/// FDT instances put together at the same time.
+const ASSEMBLIES_MAX: usize = 2;
+/// Versions of FLUTE that are read: RFC 3926 and RFC 6726.
+const FDT_VERSIONS: core::ops::RangeInclusive<u8> = 1..=2;
+/// FDT instances remembered as known.
+const INSTANCES_MAX: usize = 16;
+
+impl<C: ReceiverControl, S: Store> Receiver<C, S> {
+    pub(super) fn on_fdt(&mut self, now: Instant, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
+        let known = header.extensions.fdt.filter(|fdt| FDT_VERSIONS.contains(&fdt.version));
+        let (Some(extension), Some(fti)) = (known, header.extensions.fti) else {
+            self.stats.dropped.bad_fdt += 1;
+            return;
+        };
+        self.stats.fdt_packets += 1;
+        if self.instances.contains(&extension.instance_id) {
+            return;
+        }
+        let Some(index) = self.assembly(extension.instance_id, fti, header) else {
+            self.stats.dropped.bad_fdt += 1;
+            return;
+        };
+        match self.assemblies[index].put(id, payload) {
+            Progress::Useless => {}
+            Progress::Needed => self.stats.last_progress = now,
+            Progress::Whole(xml) => {
+                self.assemblies.remove(index);
+                match Instance::parse(&xml) {
+                    Ok(instance) => {
+                        self.stats.last_progress = now;
+                        self.remember(extension.instance_id);
+                        self.on_instance(now, &instance);
+                    }
+                    // Not remembered: a corrupt symbol may have spoiled it, and it will come again.
+                    Err(_) => self.stats.dropped.bad_fdt += 1,
+                }
+            }
+            Progress::Broken => {
+                self.assemblies.remove(index);
+                self.stats.dropped.bad_fdt += 1;
+            }
+        }
+    }
+
+    /// The assembly of an instance, begun if there is none; the oldest one makes room.
+    fn assembly(&mut self, instance_id: u32, fti: Fti, header: &alc::Repr) -> Option<usize> {
+        if let Some(index) = self.assemblies.iter().position(|one| one.is_of(instance_id, &fti)) {
+            return Some(index);
+        }
+        let assembly = Assembly::new(instance_id, fti, header.extensions.content_encoding)?;
+        if self.assemblies.len() == ASSEMBLIES_MAX {
+            self.assemblies.pop_front();
+        }
+        self.assemblies.push_back(assembly);
+        Some(self.assemblies.len() - 1)
+    }
+
+    fn remember(&mut self, instance_id: u32) {
+        if self.instances.len() == INSTANCES_MAX {
+            self.instances.pop_front();
+        }
+        self.instances.push_back(instance_id);
+    }
+
+    fn on_instance(&mut self, now: Instant, instance: &Instance) {
+        for entry in &instance.files {
+            let fti = instance.fti(entry);
+            if !self.catalogue.agrees(entry, fti.clone().ok()) {
+                self.stats.dropped.contradiction += 1;
+                continue;
+            }
+            let tells_something = match self.catalogue.look_up(entry.toi) {
+                None if self.catalogue.is_full() => {
+                    self.refuse_beyond(entry);
+                    false
+                }
+                None => true,
+                Some(Announced::AwaitsFti(_)) => fti.is_ok(),
+                Some(Announced::Object(_) | Announced::Refused) => false,
+            };
+            if tells_something
+                && let Err(refusal) = self.announce(now, entry, instance.content_encoding(entry), fti)
+            {
+                self.refuse(entry, refusal.to_string());
+            }
+        }
+        self.complete |= instance.complete;
+        if self.complete {
+            // Nothing more will be described.
+            if !self.catalogue.is_awaiting_fti() {
+                self.pending.clear();
+            }
+            for file in self.catalogue.with_holes() {
+                self.refused += 1;
+                let location = self.catalogue.files[file.0].spec.path.to_string();
+                let reason = "not all of its segments are described".to_owned();
+                self.event(ReceiverEvent::FileRefused { location, reason });
+                self.end_file(file, FileOutcome::Refused);
+            }
+        }
+    }
+
+    /// Refuses an entry beyond those that are kept account of: told once, counted always.
+    fn refuse_beyond(&mut self, entry: &File) {
+        self.stats.dropped.refused += 1;
+        if !core::mem::replace(&mut self.overflowed, true) {
+            self.refused += 1;
+            let location = entry.content_location.clone();
+            let reason = Refusal::TooManyObjects.to_string();
+            self.event(ReceiverEvent::FileRefused { location, reason });
+        }
+    }
+
+    /// Takes in an entry that is new, or that tells the coding of one that is not.
+    fn announce(
+        &mut self,
+        now: Instant,
+        entry: &File,
+        content_encoding: Option<&str>,
+        fti: Result<Fti, FdtError>,
+    ) -> Result<(), Refusal> {
+        self.catalogue.take_names(entry)?;
+        if let Some(encoding) = content_encoding {
+            return Err(Refusal::ContentEncoding(encoding.to_owned()));
+        }
+        match (fti, self.pending.fti(entry.toi)) {
+            (Ok(fti), _) | (Err(FdtError::Missing(_)), Some(fti)) => self.admit(now, entry, fti),
+            // EXT_FTI of its packets will tell.
+            (Err(FdtError::Missing(_)), None) => self.catalogue.await_fti(entry),
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn admit(&mut self, now: Instant, entry: &File, fti: Fti) -> Result<(), Refusal> {
+        let Admitted { object, object_spec, new_file } = self.catalogue.admit(entry, fti, &mut self.room)?;
+        let file = object_spec.file;
+        if let Some(file) = new_file {
+            let spec = &self.catalogue.files[file.0].spec;
+            let event = ReceiverEvent::FileAnnounced { file, path: spec.path.clone(), bytes: spec.bytes };
+            let held = match self.store.create_file(file, spec) {
+                Ok(held) => held,
+                Err(error) => {
+                    self.catalogue.forget(object, &mut self.room);
+                    return Err(Refusal::Store(error));
+                }
+            };
+            self.open_files += 1;
+            self.event(event);
+            if held.is_whole {
+                // Its blocks count as waiting until its objects end, below.
+                self.open_blocks += u64::from(object_spec.partition.blocks());
+                self.end_file(file, FileOutcome::Done);
+            }
+        }
+        if !self.catalogue.is_open(file) {
+            let _never_counted = self.catalogue.end_object(object, &mut self.room);
+            return Ok(());
+        }
+        self.open_blocks += u64::from(object_spec.partition.blocks());
+        for held in self.store.create_object(object, &object_spec) {
+            self.resume_block(object, &held);
+        }
+        self.finish_file_if_whole(file);
+        // Packets that came before the FDT.
+        for (packet, payload) in self.pending.take(entry.toi).iter() {
+            self.put_packet(now, object, packet, payload);
+        }
+        Ok(())
+    }
+
+    /// Goes on with a block where an earlier session stopped.
+    fn resume_block(&mut self, index: ObjectIndex, held: &HeldBlock) {
+        let object = &mut self.catalogue.objects[index.0];
+        let Some(spec) = object.partition.block(held.sbn) else { return };
+        let block = BlockState::resumed(spec.symbols, object.codec.esi_end(spec.symbols), held);
+        if !self.room.take((index, held.sbn), block.bytes()) {
+            // It is received anew when there is room.
+            return;
+        }
+        let (count, is_ready) = (u64::from(block.count()), block.is_ready());
+        object.blocks[held.sbn as usize] = Block::Open(Box::new(block));
+        self.catalogue.files[object.file.0].symbols_held += count;
+        self.stats.resumed += count;
+        if is_ready {
+            self.queue_block((index, held.sbn));
+        }
+    }
+
+    pub(super) fn refuse(&mut self, entry: &File, reason: String) {
+        self.refused += 1;
+        self.catalogue.refuse(entry.toi);
+        let _dropped = self.pending.take(entry.toi);
+        self.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
+    }
+}

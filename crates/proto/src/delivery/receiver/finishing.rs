@@ -1,0 +1,164 @@
+//! Blocks and files on their way to their end: handed to the store, reported back, verified.
+
+use super::block::BlockState;
+use super::catalogue::FileOutcome;
+use super::room::BlockId;
+use super::{Receiver, ReceiverEvent};
+use crate::control::ReceiverControl;
+use crate::delivery::digest::{file_digest, short};
+use crate::delivery::store::{
+    BlockJob, BlockVerdict, FileIndex, ObjectIndex, Store, StoreError, StoreReport,
+};
+use crate::time::Instant;
+
+/// A block that was whole and wrong so often will never be right: the promise or the sender is wrong.
+const STRIKES_MAX: u8 = 8;
+/// Work that the store is given at a time: enough for its threads. Each block of it takes 4 bytes per symbol missing.
+const JOBS_MAX: usize = 8;
+
+impl<C: ReceiverControl, S: Store> Receiver<C, S> {
+    /// A block has enough symbols: the store gets it in its turn.
+    pub(super) fn queue_block(&mut self, block: BlockId) {
+        let Some(state) = self.under_way(block) else { return };
+        state.wait();
+        self.open_blocks -= 1;
+        self.ready.push_back(block);
+        self.hand_over();
+    }
+
+    /// Hands blocks over as long as the store has not too many: what it needs to know of each takes memory.
+    pub(super) fn hand_over(&mut self) {
+        while self.jobs < JOBS_MAX
+            && let Some(block) = self.ready.pop_front()
+        {
+            // Its file may have ended meanwhile.
+            let Some(state) = self.under_way(block) else { continue };
+            let (missing, repairs) = state.start_finishing();
+            self.jobs += 1;
+            self.store.finish_block(BlockJob { object: block.0, sbn: block.1, missing, repairs });
+        }
+    }
+
+    fn under_way(&mut self, (object, sbn): BlockId) -> Option<&mut BlockState> {
+        self.catalogue.objects[object.0].blocks[sbn as usize].under_way()
+    }
+
+    pub(super) fn on_report(&mut self, now: Instant, report: StoreReport) {
+        self.jobs = self.jobs.saturating_sub(1);
+        self.stats.last_progress = now;
+        match report {
+            StoreReport::BlockDone { object, sbn, digest } => {
+                let state = &mut self.catalogue.objects[object.0];
+                state.digests[sbn as usize] = digest;
+                if state.promised.get(sbn as usize).is_none_or(|promised| *promised == short(&digest)) {
+                    self.block_done(object, sbn);
+                } else {
+                    self.block_mismatched((object, sbn));
+                }
+            }
+            StoreReport::BlockNeedsMore { object, sbn, more } => self.block_needs_more((object, sbn), more),
+            StoreReport::FileDone(file) => self.end_file(file, FileOutcome::Done),
+            StoreReport::FileMismatch(file) => self.end_file(file, FileOutcome::Mismatch),
+            StoreReport::Failed(error) => self.fail(error),
+        }
+        self.hand_over();
+    }
+
+    fn block_done(&mut self, object: ObjectIndex, sbn: u32) {
+        let file = self.catalogue.objects[object.0].file;
+        if !self.catalogue.is_open(file) {
+            return;
+        }
+        self.room.ended((object, sbn), self.catalogue.objects[object.0].blocks[sbn as usize].end());
+        self.catalogue.files[file.0].left -= 1;
+        self.judge_block(object, sbn, BlockVerdict::Right);
+        self.finish_file_if_whole(file);
+    }
+
+    fn block_needs_more(&mut self, block: BlockId, more: u32) {
+        let Some(state) = self.under_way(block) else { return };
+        let may_go_on = state.needs_more(more);
+        let is_ready = state.is_ready();
+        self.open_blocks += 1;
+        if is_ready {
+            self.queue_block(block);
+        } else if !may_go_on {
+            // No sender that codes as it should comes here.
+            self.drop_symbols(block);
+        }
+    }
+
+    fn block_mismatched(&mut self, block: BlockId) {
+        self.stats.blocks_discarded += 1;
+        if self.under_way(block).is_some() {
+            self.open_blocks += 1;
+            self.drop_symbols(block);
+        }
+    }
+
+    /// Gives up what of a block may be wrong, or its file when that was done too often.
+    fn drop_symbols(&mut self, block: BlockId) {
+        let (object, sbn) = block;
+        let Some(state) = self.under_way(block) else { return };
+        let (symbols, bytes) = state.mismatched();
+        let strikes = state.strikes();
+        let verdict =
+            if state.count() == 0 { BlockVerdict::AllDropped } else { BlockVerdict::RepairsDropped };
+        self.room.give_back(bytes);
+        let file = self.catalogue.objects[object.0].file;
+        self.catalogue.files[file.0].symbols_held -= u64::from(symbols);
+        self.judge_block(object, sbn, verdict);
+        if strikes >= STRIKES_MAX {
+            self.end_file(file, FileOutcome::Mismatch);
+        }
+    }
+
+    fn judge_block(&mut self, object: ObjectIndex, sbn: u32, verdict: BlockVerdict) {
+        if let Err(error) = self.store.judge_block(object, sbn, verdict) {
+            self.fail(error);
+        }
+    }
+
+    pub(super) fn finish_file_if_whole(&mut self, index: FileIndex) {
+        let file = &self.catalogue.files[index.0];
+        if file.left > 0 {
+            return;
+        }
+        let matches =
+            file.spec.digest.is_none_or(|digest| digest == file_digest(self.catalogue.block_digests(index)));
+        if matches {
+            self.jobs += 1;
+            self.store.finish_file(index);
+        } else {
+            self.end_file(index, FileOutcome::Mismatch);
+        }
+    }
+
+    pub(super) fn end_file(&mut self, file: FileIndex, outcome: FileOutcome) {
+        if !self.catalogue.is_open(file) {
+            return;
+        }
+        self.open_blocks -= self.catalogue.end_file(file, outcome, &mut self.room);
+        self.open_files -= 1;
+        if outcome != FileOutcome::Done
+            && let Err(error) = self.store.discard_file(file)
+        {
+            self.fail(error);
+        }
+        match outcome {
+            FileOutcome::Done => {
+                let digest = self.catalogue.files[file.0].spec.digest;
+                self.event(ReceiverEvent::FileCompleted { file, digest });
+            }
+            FileOutcome::Mismatch => self.event(ReceiverEvent::FileMismatch { file }),
+            // Told with the reason by whoever refused it.
+            FileOutcome::Refused => {}
+        }
+    }
+
+    pub(super) fn fail(&mut self, error: StoreError) {
+        if !self.ended {
+            self.end(ReceiverEvent::StoreFailed(error));
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Dynamic channels: which wave is at which level, and when each of its packets leaves.
+//!
+//! Waves are numbered by their end: wave w goes quiescent at the end of sub-slot w, counted from the session's start, and
+//! is at level `w - K s + 1` in slot s. So x, the sub-slots left to a wave, is exact in integers, and two levels in two slots
+//! that stand at the same x have the same rate to the last bit.
+//!
+//! A wave's packets are told by closed forms only: packet j, counted from the last one, leaves when the integral of what
+//! is left of the wave is j and a part. So any question about any time costs the same.
+
+use super::Layering;
+use super::config::{DynamicConfig, DynamicConfigError};
+use super::wave::{Curve, Fed, Shape};
+use crate::machine::ChannelId;
+use crate::time::{Duration, Instant};
+
+/// Most channels of a session, the base included: what the short CCI can name (RFC 3738, section 5).
+const CHANNELS_MAX: u64 = 256;
+/// 2^64 over the golden ratio.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A time slot, counted from the session's start.
+pub type Slot = u64;
+
+/// The channels of an M2C or WEBRC session from its start on. Copied freely; no state.
+#[derive(Clone, Copy, Debug)]
+pub struct DynamicChannels {
+    curve: Curve,
+    start: Instant,
+    slot: Duration,
+    per_slot: u64,
+    /// N or Nd: dynamic levels above the base.
+    dynamic: u64,
+    /// T: dynamic channels, used cyclically.
+    cycle: u64,
+    quiescent: u64,
+    /// The total rate to keep in packets/s, if it is constant.
+    total: Option<f64>,
+    is_staggered: bool,
+}
+
+/// One use of a dynamic channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wave {
+    /// Its number: the sub-slot at whose end it goes quiescent.
+    pub number: u64,
+    /// When its level is first within the session's.
+    pub begins: Instant,
+    /// When it goes quiescent.
+    pub ends: Instant,
+    /// Packets that it sends.
+    pub packets: u64,
+    /// What is left after the last packet, in packets: in [0, 1).
+    rest: f64,
+    /// x when it begins, and when its fed stretch ends.
+    from: f64,
+    until: f64,
+}
+
+impl DynamicChannels {
+    /// The channels of a session whose first slot begins at `start`.
+    ///
+    /// # Errors
+    /// When the numbers do not fit together.
+    pub fn new(config: DynamicConfig, start: Instant) -> Result<Self, DynamicConfigError> {
+        if !(0.1..=0.99).contains(&config.ratio) {
+            return Err(DynamicConfigError::Ratio(config.ratio));
+        }
+        if config.packet_bytes == 0 {
+            return Err(DynamicConfigError::PacketBytes);
+        }
+        if config.shape == Shape::Webrc && config.per_slot != 1 {
+            return Err(DynamicConfigError::WebrcChannels(config.per_slot));
+        }
+        let slot_is_sound = (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(&config.slot)
+            && config.per_slot > 0
+            && config.slot.as_nanos().is_multiple_of(config.per_slot.into());
+        if !slot_is_sound {
+            return Err(DynamicConfigError::Slot { slot: config.slot, per_slot: config.per_slot });
+        }
+        let per_slot = u64::from(config.per_slot);
+        let log = -libm::log(config.ratio);
+        let base = config.base_rate.map_or(1.0, |rate| config.packets(rate));
+        let max = config.packets(config.max_rate);
+        let dynamic = dynamic_levels(config.shape, max / base, config.ratio);
+        // Above the waves of the last slot there must be one that begins.
+        if dynamic <= per_slot {
+            let levels = f64::from(config.per_slot) + 1.0;
+            let least = base * libm::exp(log * (levels + 1.0)) / config.ratio;
+            return Err(DynamicConfigError::Rates { base, max, least });
+        }
+        let cycle = dynamic.div_ceil(per_slot) * per_slot + per_slot * u64::from(config.quiescent_slots);
+        if cycle >= CHANNELS_MAX {
+            return Err(DynamicConfigError::Channels { channels: cycle + 1, max: CHANNELS_MAX });
+        }
+        let sub_slot = config.slot.as_secs_f64() / f64::from(config.per_slot);
+        Ok(Self {
+            curve: Curve { shape: config.shape, base, log, sub_slot },
+            start,
+            slot: config.slot,
+            per_slot,
+            dynamic,
+            cycle,
+            quiescent: config.quiescent_slots.into(),
+            total: config.is_constant.then_some(max),
+            is_staggered: config.is_staggered,
+        })
+    }
+
+    /// T: dynamic channels. In the CCI they are numbered from 0, and the base channel has this number (RFC 3738,
+    /// section 2.2); everywhere else the base is [`ChannelId::BASE`], and the dynamic ones follow.
+    pub fn dynamic_channels(&self) -> u16 {
+        u16::try_from(self.cycle).expect("checked to be below the channels of a session")
+    }
+
+    /// Q: slots of quiescence.
+    pub fn quiescent_slots(&self) -> u64 {
+        self.quiescent
+    }
+
+    /// K: waves that end in each slot.
+    pub fn channels_per_slot(&self) -> u64 {
+        self.per_slot
+    }
+
+    /// CTSI of a slot: it counts modulo the slots after which channels are used again.
+    pub fn slot_index(&self, slot: Slot) -> u16 {
+        u16::try_from(slot % self.slots_per_cycle()).expect("below the number of channels")
+    }
+
+    /// Slots after which channels are used again: CTSI counts modulo this.
+    pub fn slots_per_cycle(&self) -> u64 {
+        self.cycle / self.per_slot
+    }
+
+    /// Half of TSD.
+    pub fn half_slot(&self) -> Duration {
+        Duration::from_nanos(self.slot.as_nanos() / 2)
+    }
+
+    /// The slot of an instant; the first one before the session's start.
+    pub fn slot_at(&self, at: Instant) -> Slot {
+        at.since(self.start).as_nanos() / self.slot.as_nanos()
+    }
+
+    /// When a slot begins.
+    pub fn slot_start(&self, slot: Slot) -> Instant {
+        self.start + self.slot.saturating_mul(slot)
+    }
+
+    /// The wave at a level of a slot, from level 1 up.
+    pub fn wave_at(&self, level: u16, slot: Slot) -> Wave {
+        self.wave(slot * self.per_slot + u64::from(level).saturating_sub(1))
+    }
+
+    /// A wave by its number.
+    pub fn wave(&self, number: u64) -> Wave {
+        // The first slot in which its level is at most the highest one.
+        let first = (number + 1).saturating_sub(self.dynamic).div_ceil(self.per_slot);
+        let begins = self.slot_start(first);
+        let ends = self.start + self.sub_slot().saturating_mul(number + 1);
+        let from = self.sub_slots(ends.since(begins));
+        let is_fed = self.total.is_some() && number + 1 == first * self.per_slot + self.dynamic;
+        #[expect(clippy::cast_precision_loss, reason = "channels per slot are below 2^16")]
+        let until = if is_fed { from - self.per_slot as f64 } else { from };
+        let mut wave = Wave { number, begins, ends, packets: 0, rest: 0.0, from, until };
+        let all = self.remaining(&wave, from);
+        wave.rest = if self.is_staggered { golden(self.channel_number(number) + 1) } else { all.fract() };
+        // Those that leave when the wave begins do not count: their part of a packet is not full yet.
+        wave.packets = integer(libm::ceil(all - wave.rest));
+        wave
+    }
+
+    /// A wave's channel.
+    pub fn channel_of(&self, wave: u64) -> ChannelId {
+        ChannelId(self.channel_number(wave) + 1)
+    }
+
+    /// CN of a wave: what the CCI calls its channel.
+    pub fn channel_number(&self, wave: u64) -> u16 {
+        u16::try_from(wave % self.cycle).expect("below the number of channels")
+    }
+
+    /// When a wave's packet leaves; `left` packets follow it.
+    pub fn wave_departure(&self, wave: &Wave, left: u64) -> Instant {
+        #[expect(clippy::cast_precision_loss, reason = "a wave has far fewer than 2^53 packets")]
+        let x = self.x_of(wave, left as f64 + wave.rest);
+        // The last packet belongs to the wave, not to what comes after it.
+        wave.ends - Duration::from_nanos(integer(x * self.sub_slot_nanos()).max(1))
+    }
+
+    /// Packets of a wave that leave at an instant or later.
+    pub fn wave_left(&self, wave: &Wave, at: Instant) -> u64 {
+        if at <= wave.begins {
+            return wave.packets;
+        }
+        let x = self.sub_slots(wave.ends.since(at));
+        let mut left = integer(self.remaining(wave, x) - wave.rest + 1.0).min(wave.packets);
+        // The closed form and its inverse differ in the last bit: the inverse, which is what is sent by, decides.
+        while left < wave.packets && self.wave_departure(wave, left) >= at {
+            left += 1;
+        }
+        while left > 0 && self.wave_departure(wave, left - 1) < at {
+            left -= 1;
+        }
+        left
+    }
+
+    /// Packets of the base channel that leave before an instant.
+    pub fn base_before(&self, at: Instant) -> u64 {
+        let slot = self.slot_at(at);
+        let origin = self.slot_start(slot);
+        let sub_slots = self.sub_slots(at.since(origin));
+        let packets = match self.curve.shape {
+            Shape::Geometric => sub_slots,
+            Shape::Webrc => -libm::expm1(-self.curve.log * sub_slots) / self.curve.log,
+        };
+        let per_slot = self.base_per_slot();
+        let mut count = integer(self.curve.base * self.curve.sub_slot * packets).min(per_slot);
+        while count < per_slot && origin + self.base_phase(count) < at {
+            count += 1;
+        }
+        while count > 0 && origin + self.base_phase(count - 1) >= at {
+            count -= 1;
+        }
+        slot * per_slot + count
+    }
+
+    /// When packet `number` of the base channel leaves, counted from the session's start.
+    pub fn base_departure(&self, number: u64) -> Instant {
+        let per_slot = self.base_per_slot();
+        self.slot_start(number / per_slot) + self.base_phase(number % per_slot)
+    }
+
+    /// L: packets of the base channel in a slot. RFC 3738, section 2.2: `ceil(BCR_P TSD (P-1)/ln P)`.
+    pub fn base_per_slot(&self) -> u64 {
+        let slot = self.slot.as_secs_f64();
+        let packets = match self.curve.shape {
+            Shape::Geometric => self.curve.base * slot,
+            Shape::Webrc => -libm::expm1(-self.curve.log) * self.curve.base * slot / self.curve.log,
+        };
+        integer(libm::ceil(packets - 1e-9)).max(1)
+    }
+
+    /// How long after the beginning of a slot packet k of the base channel leaves, k below L.
+    pub fn base_phase(&self, k: u64) -> Duration {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
+        let packets = k as f64 / self.curve.base;
+        let seconds = match self.curve.shape {
+            Shape::Geometric => packets,
+            Shape::Webrc => {
+                let fallen = packets * self.curve.log / self.curve.sub_slot;
+                -libm::log1p(-fallen) * self.curve.sub_slot / self.curve.log
+            }
+        };
+        Duration::from_nanos(integer(libm::ceil(seconds * 1e9)))
+    }
+
+    /// How the rates fall.
+    pub fn shape(&self) -> Shape {
+        self.curve.shape
+    }
+
+    /// P.
+    pub fn ratio(&self) -> f64 {
+        self.curve.growth(-1.0)
+    }
+
+    /// Length of a sub-slot in seconds.
+    pub fn sub_slot_seconds(&self) -> f64 {
+        self.curve.sub_slot
+    }
+
+    /// The mean of a rate that falls from 1 to P: (1 - P)/ln(1/P).
+    pub fn mean_of_decay(&self) -> f64 {
+        -libm::expm1(-self.curve.log) / self.curve.log
+    }
+
+    /// R0: rate of the base channel in packets/s, at the beginning of a slot.
+    pub fn base_rate(&self) -> f64 {
+        self.curve.base
+    }
+
+    fn remaining(&self, wave: &Wave, x: f64) -> f64 {
+        if x <= wave.until {
+            return self.curve.remaining(x);
+        }
+        self.curve.remaining(wave.until) + self.curve.fed(&self.fed(wave), x)
+    }
+
+    fn x_of(&self, wave: &Wave, packets: f64) -> f64 {
+        let curve = self.curve.remaining(wave.until);
+        if packets <= curve {
+            return self.curve.at(packets).min(wave.until);
+        }
+        self.curve.fed_at(&self.fed(wave), packets - curve)
+    }
+
+    fn fed(&self, wave: &Wave) -> Fed {
+        Fed {
+            until: wave.until,
+            from: wave.from,
+            total: self.total.unwrap_or(0.0),
+            below: self.below(wave.from),
+        }
+    }
+
+    /// What `P^-x` of the highest wave, at x = `from` when its slot begins, is multiplied by to give the rate of all below.
+    fn below(&self, from: f64) -> f64 {
+        match self.curve.shape {
+            Shape::Geometric => self.curve.base * self.curve.growth(-1.0),
+            // Base and the waves below fall together, by P in a slot.
+            Shape::Webrc => self.curve.base * self.powers(from) / self.curve.growth(from),
+        }
+    }
+
+    /// `1 + 1/P + .. + (1/P)^(terms-1)`.
+    fn powers(&self, terms: f64) -> f64 {
+        libm::expm1(self.curve.log * terms) / libm::expm1(self.curve.log)
+    }
+
+    /// The rate of levels 0..=level at an instant that belongs to `slot`, its end included.
+    fn cumulative(&self, level: u16, at: Instant, slot: Slot) -> f64 {
+        if let Some(total) = self.total
+            && u64::from(level) == self.dynamic
+        {
+            return total;
+        }
+        let phase = at.since(self.slot_start(slot));
+        match self.curve.shape {
+            Shape::Geometric => {
+                let ahead = self.sub_slot().saturating_mul(level.into());
+                let x = Duration::from_nanos(ahead.as_nanos().saturating_sub(phase.as_nanos()));
+                self.curve.base * self.curve.growth(self.sub_slots(x))
+            }
+            Shape::Webrc => {
+                let fallen = self.curve.growth(-self.sub_slots(phase));
+                self.curve.base * fallen * self.powers(f64::from(level) + 1.0)
+            }
+        }
+    }
+
+    fn sub_slot(&self) -> Duration {
+        Duration::from_nanos(self.slot.as_nanos() / self.per_slot)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "an hour of nanoseconds is below 2^53")]
+    fn sub_slot_nanos(&self) -> f64 {
+        self.sub_slot().as_nanos() as f64
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a wave's life is below 2^53 ns")]
+    fn sub_slots(&self, time: Duration) -> f64 {
+        time.as_nanos() as f64 / self.sub_slot_nanos()
+    }
+}
+
+/// N or Nd for a maximum rate of `factor` times the base: m2c-webrc.md 1.3 and 2.3.
+fn dynamic_levels(shape: Shape, factor: f64, ratio: f64) -> u64 {
+    let log = -libm::log(ratio);
+    let levels = match shape {
+        Shape::Geometric => libm::ceil(libm::log(factor) / log - 1e-9),
+        Shape::Webrc => libm::floor(libm::log1p(factor * (1.0 / ratio - 1.0)) / log + 1e-9) - 1.0,
+    };
+    integer(levels)
+}
+
+/// A part of a packet for each channel: fractions of the golden ratio are spread evenly, however many are taken.
+fn golden(channel: u16) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are left")]
+    let part = (u64::from(channel).wrapping_mul(GOLDEN) >> 11) as f64;
+    part / (1_u64 << 53) as f64
+}
+
+/// The integer part; 0 for what is negative or no number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, which is meant")]
+fn integer(value: f64) -> u64 {
+    value as u64
+}
+
+impl Layering for DynamicChannels {
+    fn levels(&self) -> u16 {
+        u16::try_from(self.dynamic + 1).expect("checked to be below the channels of a session")
+    }
+
+    fn next_boundary(&self, after: Instant) -> Option<Instant> {
+        let sub_slot = self.sub_slot();
+        let number = after.since(self.start).as_nanos() / sub_slot.as_nanos();
+        let next = if after < self.start { 0 } else { number + 1 };
+        Some(self.start + sub_slot.saturating_mul(next))
+    }
+
+    fn channel(&self, level: u16, at: Instant) -> ChannelId {
+        match level {
+            0 => ChannelId::BASE,
+            _ => self.channel_of(self.slot_at(at) * self.per_slot + u64::from(level) - 1),
+        }
+    }
+
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64 {
+        if level == 0 {
+            return self.base_before(to).saturating_sub(self.base_before(from));
+        }
+        let wave = self.wave_at(level, self.slot_at(from));
+        self.wave_left(&wave, from).saturating_sub(self.wave_left(&wave, to))
+    }
+
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant {
+        if level == 0 {
+            return self.base_departure(self.base_before(from) + n);
+        }
+        let wave = self.wave_at(level, self.slot_at(from));
+        match self.wave_left(&wave, from).checked_sub(n + 1) {
+            Some(left) => self.wave_departure(&wave, left),
+            None => self.next_boundary(from).unwrap_or(wave.ends),
+        }
+    }
+
+    fn cumulative_rate(&self, level: u16, at: Instant) -> f64 {
+        self.cumulative(level, at, self.slot_at(at))
+    }
+
+    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64 {
+        self.cumulative(level, at, self.slot_at(at - Duration::from_nanos(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! From a packet's CCI to its place in the schedule: which wave it belongs to, and when it left.
+
+use headwater_wire::cci::WebrcCci;
+
+use super::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot, Wave};
+use crate::time::{Duration, Instant};
+
+/// Sequence numbers of the short CCI are modulo this.
+const SEQUENCES: u64 = 1 << 16;
+/// A receiver may come long after a session began, right after its own clock did: by this its time is later.
+const AHEAD: Duration = Duration::from_nanos(1 << 60);
+
+/// The sender's schedule on a receiver's clock, from the first packet of the base channel on: as if that had taken no time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) channels: DynamicChannels,
+}
+
+/// Where a packet belongs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) slot: Slot,
+    /// `None` on the base channel.
+    pub(crate) wave: Option<Wave>,
+    /// Sequence number on its channel.
+    pub(crate) sequence: u16,
+    /// When it left by the schedule.
+    pub(crate) left: Instant,
+}
+
+/// An instant of the driver as one of the schedule.
+pub(crate) fn shifted(now: Instant) -> Instant {
+    now + AHEAD
+}
+
+/// And back.
+pub(crate) fn unshifted(at: Instant) -> Instant {
+    at - AHEAD
+}
+
+/// Relative one-way delay in nanoseconds of a packet that left at `left`.
+pub(crate) fn delay(now: Instant, left: Instant) -> i64 {
+    let signed = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    signed(now.since(left)) - signed(left.since(now))
+}
+
+impl Clock {
+    /// Starts the clock by a packet of the base channel; `None` when it is of another one, or makes no sense.
+    pub(crate) fn start(
+        config: DynamicConfig,
+        now: Instant,
+        cci: WebrcCci,
+    ) -> Result<Option<Self>, DynamicConfigError> {
+        let probe = DynamicChannels::new(config, Instant::ZERO)?;
+        let slots = probe.slots_per_cycle();
+        if cci.channel != probe.dynamic_channels() || u64::from(cci.slot) >= slots {
+            return Ok(None);
+        }
+        let phase = probe.base_phase(u64::from(cci.sequence) % probe.base_per_slot());
+        // A full cycle before the first slot seen, so that none before it is ever named.
+        let slot_start = probe.slot_start(u64::from(cci.slot) + slots).since(Instant::ZERO);
+        let start = (shifted(now) - phase) - slot_start;
+        Ok(Some(Self { channels: DynamicChannels::new(config, start)? }))
+    }
+
+    /// Where a packet belongs that came while `slot` was the newest seen. `None` when no such packet is ever sent.
+    pub(crate) fn place(&self, slot: Slot, cci: WebrcCci) -> Option<Place> {
+        let channels = &self.channels;
+        let slot = self.slot(slot, cci.slot)?;
+        let sequence = u16::try_from(cci.sequence).ok()?;
+        if cci.channel == channels.dynamic_channels() {
+            let phase = channels.base_phase(u64::from(sequence) % channels.base_per_slot());
+            let left = channels.slot_start(slot) + phase;
+            return Some(Place { slot, wave: None, sequence, left });
+        }
+        let cycle = u64::from(channels.dynamic_channels());
+        let first = slot * channels.channels_per_slot();
+        let ahead = (u64::from(cci.channel) + cycle - first % cycle) % cycle;
+        if u64::from(cci.channel) >= cycle || ahead + 1 >= u64::from(channels.levels()) {
+            return None;
+        }
+        let wave = channels.wave(first + ahead);
+        let left = self.left(&wave, slot, sequence)?;
+        Some(Place { slot, wave: Some(wave), sequence, left: channels.wave_departure(&wave, left) })
+    }
+
+    /// The slot with this index that is nearest to `newest`; RFC 3738's test keeps what is a cycle old out.
+    fn slot(&self, newest: Slot, index: u16) -> Option<Slot> {
+        let slots = self.channels.slots_per_cycle();
+        let ahead = (u64::from(index) + slots - newest % slots) % slots;
+        if u64::from(index) >= slots {
+            None
+        } else if ahead <= slots - self.channels.quiescent_slots() / 2 {
+            Some(newest + ahead)
+        } else {
+            newest.checked_sub(slots - ahead)
+        }
+    }
+
+    /// How many packets of the wave follow: the number with these low 16 bits that a packet of this slot can have.
+    fn left(&self, wave: &Wave, slot: Slot, sequence: u16) -> Option<u64> {
+        let low = SEQUENCES - 1 - u64::from(sequence);
+        let middle = self.channels.slot_start(slot) + self.channels.half_slot();
+        let near = self.channels.wave_left(wave, middle);
+        let base = near - near % SEQUENCES + low;
+        let candidates = [base.checked_sub(SEQUENCES), Some(base), Some(base + SEQUENCES)];
+        let nearest = candidates.into_iter().flatten().min_by_key(|left| left.abs_diff(near))?;
+        (nearest < wave.packets).then_some(nearest)
+    }
+}

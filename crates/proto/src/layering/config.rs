@@ -1,0 +1,155 @@
+//! The numbers that make dynamic channels, checked once.
+
+use super::wave::Shape;
+use crate::rate::Rate;
+use crate::time::Duration;
+
+/// Configuration of [`super::DynamicChannels`].
+///
+/// Defaults are those of RFC 3738 where it has one: P = 0.75, slots of 10 s, 300 s of quiescence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DynamicConfig {
+    pub(super) shape: Shape,
+    pub(super) packet_bytes: u16,
+    pub(super) base_rate: Option<Rate>,
+    pub(super) max_rate: Rate,
+    pub(super) ratio: f64,
+    pub(super) slot: Duration,
+    pub(super) per_slot: u16,
+    pub(super) quiescent_slots: u16,
+    pub(super) is_constant: bool,
+    pub(super) is_staggered: bool,
+}
+
+/// Why numbers make no dynamic channels.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DynamicConfigError {
+    /// P is not inside (0, 1), or so near to 1 that there would be thousands of levels.
+    #[error("rate ratio {0}: it must be from 0.1 to 0.99")]
+    Ratio(f64),
+    /// Packets without bytes.
+    #[error("packets of 0 bytes")]
+    PacketBytes,
+    /// A slot must be a whole number of nanoseconds for each of its channels, and at least a second.
+    #[error(
+        "slots of {slot} with {per_slot} channels each: a slot must be 1 s to 1 h, and a multiple of its channels"
+    )]
+    Slot {
+        /// Its length.
+        slot: Duration,
+        /// Channels that begin in each slot.
+        per_slot: u16,
+    },
+    /// The base rate leaves no room for a level above it.
+    #[error(
+        "base rate {base:.3} packets/s and maximum rate {max:.3} packets/s: the maximum must be at least {least:.3}"
+    )]
+    Rates {
+        /// Base rate in packets/s.
+        base: f64,
+        /// Maximum rate in packets/s.
+        max: f64,
+        /// Least maximum rate in packets/s.
+        least: f64,
+    },
+    /// The WEBRC shape is defined for one channel a slot.
+    #[error("{0} channels a slot: the WEBRC shape has one")]
+    WebrcChannels(u16),
+    /// More channels than a session has room for.
+    #[error("{channels} channels: at most {max}; shorten the quiescent time or lengthen the slots")]
+    Channels {
+        /// Channels needed.
+        channels: u64,
+        /// Most that there can be.
+        max: u64,
+    },
+}
+
+impl DynamicConfig {
+    /// Channels of packets of `packet_bytes` of UDP payload, up to `max_rate` in all, in the geometric shape.
+    pub fn new(packet_bytes: u16, max_rate: Rate) -> Self {
+        Self {
+            shape: Shape::Geometric,
+            packet_bytes,
+            base_rate: None,
+            max_rate,
+            ratio: 0.75,
+            slot: Duration::from_secs(10),
+            per_slot: 1,
+            quiescent_slots: 30,
+            is_constant: false,
+            is_staggered: true,
+        }
+    }
+
+    /// The shape of the rates. Default: geometric.
+    #[must_use]
+    pub fn with_shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// R0 or `BCR_P`: the rate of the base channel. Default: one packet a second, as RFC 3738 has it.
+    #[must_use]
+    pub fn with_base_rate(mut self, rate: Rate) -> Self {
+        self.base_rate = Some(rate);
+        self
+    }
+
+    /// P: what a rate falls by in a slot, or in one of its sub-slots. Default: 0.75, as RFC 3738 has it.
+    #[must_use]
+    pub fn with_ratio(mut self, ratio: f64) -> Self {
+        self.ratio = ratio;
+        self
+    }
+
+    /// TSD: length of a slot. Default: 10 s, as RFC 3738 has it.
+    #[must_use]
+    pub fn with_slot(mut self, slot: Duration) -> Self {
+        self.slot = slot;
+        self
+    }
+
+    /// K: channels that go quiescent, and begin, at each slot. Default: 1, the WEBRC way.
+    #[must_use]
+    pub fn with_channels_per_slot(mut self, channels: u16) -> Self {
+        self.per_slot = channels;
+        self
+    }
+
+    /// Q: slots that a channel is silent before it is used again, so that slow leaves have taken effect. Default: 30,
+    /// which is RFC 3738's 300 s.
+    #[must_use]
+    pub fn with_quiescent_slots(mut self, slots: u16) -> Self {
+        self.quiescent_slots = slots;
+        self
+    }
+
+    /// Whether the newest wave is fed in its first slot so that the total is the maximum rate all the time (RFC 3738,
+    /// section 2). Default: no.
+    #[must_use]
+    pub fn with_constant_rate(mut self, constant: bool) -> Self {
+        self.is_constant = constant;
+        self
+    }
+
+    /// Whether each wave begins with another part of a packet to its credit, so that waves do not send together.
+    /// Default: yes.
+    #[must_use]
+    pub fn with_stagger(mut self, stagger: bool) -> Self {
+        self.is_staggered = stagger;
+        self
+    }
+
+    /// The rate of all channels together.
+    pub(crate) fn max_rate(&self) -> Rate {
+        self.max_rate
+    }
+
+    /// `packets/s` of a rate.
+    pub(crate) fn packets(&self, rate: Rate) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+        let bits = rate.as_bits() as f64;
+        bits / (8.0 * f64::from(self.packet_bytes))
+    }
+}

@@ -1,0 +1,144 @@
+//! Layers: which channel sends how much when, and which part of a buffer goes out where.
+//!
+//! * [`DynamicChannels`] is the source of M2C and WEBRC: channels whose rates fall, so that a receiver slows down by doing
+//!   nothing;
+//! * [`DynamicSender`] sends on them, one packet after the other;
+//! * [`Layering`] is what a [`sequencer`] asks of it, or of any other set of layers: it knows channels, never bytes.
+//!
+//! Intervals of time are half-open: a packet that leaves at `to` is not in `from..to`.
+
+mod channels;
+pub(crate) mod clock;
+mod config;
+#[cfg(test)]
+pub(crate) mod path;
+mod sender;
+pub mod sequencer;
+mod wave;
+
+pub use self::channels::{DynamicChannels, Slot, Wave};
+pub use self::config::{DynamicConfig, DynamicConfigError};
+pub use self::sender::DynamicSender;
+pub use self::wave::Shape;
+
+use crate::machine::ChannelId;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// The layers of a session over time, as a sequencer sees them.
+///
+/// Level 0 is the base; a receiver of level n holds 0..=n. Between two boundaries each level is one channel, and its
+/// cumulative rate never rises.
+pub trait Layering {
+    /// Number of levels, the base included.
+    fn levels(&self) -> u16;
+
+    /// The first boundary after an instant: where levels change channels, or rates jump. `None` for never.
+    fn next_boundary(&self, after: Instant) -> Option<Instant>;
+
+    /// The channel that is at a level.
+    fn channel(&self, level: u16, at: Instant) -> ChannelId;
+
+    /// How many packets a level sends in `from..to`, exact to the packet. No boundary lies inside.
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64;
+
+    /// When a level sends its `n`th packet, from 0, at or after `from`; the next boundary or later when it does not send
+    /// so many before that.
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant;
+
+    /// Packets per second of levels 0..=`level` from an instant on.
+    fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
+
+    /// The same just before an instant: what the rate has fallen to when a boundary comes.
+    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
+}
+
+/// Layers of constant rate, one channel each: channel n is level n.
+#[derive(Clone, Debug)]
+pub struct StaticLayers {
+    /// Packets that each layer sends in [`StaticLayers::period`].
+    periods: Vec<Period>,
+    start: Instant,
+}
+
+/// The time between two packets of a layer is `bits / rate` seconds.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    bits: u64,
+    rate: Rate,
+    /// Of all layers up to this one, in bit/s.
+    cumulative: u64,
+}
+
+impl StaticLayers {
+    /// Layers with these rates, of packets of `packet_bytes`, from `start` on. Layer i's packets are early by i parts of as
+    /// many as there are layers, so that they do not leave together.
+    ///
+    /// # Panics
+    /// When there is no layer, or more than 65 536, or packets are empty.
+    pub fn new(rates: &[Rate], packet_bytes: u16, start: Instant) -> Self {
+        assert!(!rates.is_empty() && rates.len() <= 1 << 16, "{} layers", rates.len());
+        assert!(packet_bytes > 0, "packets have bytes");
+        let bits = u64::from(packet_bytes) * 8;
+        let mut cumulative = 0_u64;
+        let periods = rates
+            .iter()
+            .map(|rate| {
+                cumulative = cumulative.saturating_add(rate.as_bits());
+                Period { bits, rate: *rate, cumulative }
+            })
+            .collect();
+        Self { periods, start }
+    }
+
+    /// Packets of a level that leave before an instant. Packet k leaves at `(k + level/levels) * bits / rate`.
+    fn before(&self, level: u16, at: Instant) -> u64 {
+        let Period { bits, rate, .. } = self.periods[usize::from(level)];
+        let elapsed = u128::from(at.since(self.start).as_nanos());
+        // The number of k with (k + level/levels) * bits * 10^9 / rate < elapsed.
+        let levels = self.periods.len() as u128;
+        let unit = u128::from(bits) * 1_000_000_000;
+        let position = elapsed * u128::from(rate.as_bits()) * levels;
+        let phase = u128::from(level) * unit;
+        u64::try_from(position.saturating_sub(phase).div_ceil(unit * levels)).unwrap_or(u64::MAX)
+    }
+}
+
+impl Layering for StaticLayers {
+    fn levels(&self) -> u16 {
+        u16::try_from(self.periods.len()).unwrap_or(u16::MAX)
+    }
+
+    fn next_boundary(&self, _after: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn channel(&self, level: u16, _at: Instant) -> ChannelId {
+        ChannelId(level)
+    }
+
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64 {
+        self.before(level, to).saturating_sub(self.before(level, from))
+    }
+
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant {
+        let Period { bits, rate, .. } = self.periods[usize::from(level)];
+        let levels = self.periods.len() as u128;
+        let number = u128::from(self.before(level, from)) + u128::from(n);
+        let position = (number * levels + u128::from(level)) * u128::from(bits) * 1_000_000_000;
+        // A packet that `before` does not count yet at t leaves at t or later.
+        let nanos = position / (u128::from(rate.as_bits()) * levels);
+        self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn cumulative_rate(&self, level: u16, _at: Instant) -> f64 {
+        let Period { bits, cumulative, .. } = self.periods[usize::from(level)];
+        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+        let rate = cumulative as f64 / bits as f64;
+        rate
+    }
+
+    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64 {
+        self.cumulative_rate(level, at)
+    }
+}

@@ -1,0 +1,145 @@
+//! A receiver and its sender over a path that is one drop-tail queue: for the tests of receivers.
+
+use core::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::{DynamicChannels, DynamicConfig, DynamicSender};
+use crate::control::{Arrival, Departure, Membership, ReceiverControl, SenderControl};
+use crate::machine::ChannelId;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// UDP payload of a packet.
+pub(crate) const BYTES: u16 = 1_480;
+
+pub(crate) fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// A path: joins and leaves take effect at its far end, then a queue of 25 packets and a link, then propagation.
+pub(crate) struct Path {
+    rate: Rate,
+    delay: Duration,
+    pub(crate) join: Duration,
+    /// When each channel begins and ends to be forwarded.
+    pub(crate) joined: Vec<Option<Instant>>,
+    /// When those in the queue begin to be sent.
+    waiting: VecDeque<Instant>,
+    free: Instant,
+    dropped: u64,
+}
+
+impl Path {
+    fn new(rate: u64, delay: u64, join: u64, channels: u16) -> Self {
+        Self {
+            rate: Rate::from_kilobits(rate),
+            delay: Duration::from_millis(delay),
+            join: Duration::from_millis(join),
+            joined: vec![None; channels.into()],
+            waiting: VecDeque::new(),
+            free: Instant::ZERO,
+            dropped: 0,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, now: Instant, receiver: &mut impl ReceiverControl) {
+        while let Some(membership) = receiver.poll_membership() {
+            match membership {
+                Membership::Join(ChannelId(channel)) => {
+                    let joined = &mut self.joined[usize::from(channel)];
+                    assert!(joined.is_none(), "channel {channel} is held already");
+                    *joined = Some(now + self.join);
+                }
+                Membership::Leave(ChannelId(channel)) => {
+                    assert!(self.joined[usize::from(channel)].take().is_some(), "{channel} is not held");
+                }
+            }
+        }
+    }
+
+    /// When a packet arrives, if it is forwarded and finds room.
+    fn carry(&mut self, now: Instant, channel: ChannelId) -> Option<Instant> {
+        self.joined[usize::from(channel.0)].filter(|since| *since <= now)?;
+        while self.waiting.front().is_some_and(|start| *start <= now) {
+            self.waiting.pop_front();
+        }
+        if self.waiting.len() >= 25 {
+            self.dropped += 1;
+            return None;
+        }
+        let start = self.free.max(now);
+        if start > now {
+            self.waiting.push_back(start);
+        }
+        self.free = start + self.rate.time_of(u64::from(BYTES) + 34);
+        Some(self.free + self.delay)
+    }
+}
+
+pub(crate) struct Run<R> {
+    pub(crate) sender: DynamicSender,
+    pub(crate) receiver: R,
+    pub(crate) path: Path,
+    on_wire: BinaryHeap<Reverse<(Instant, u64)>>,
+    carried: Vec<Departure>,
+    pub(crate) now: Instant,
+}
+
+impl<R: ReceiverControl> Run<R> {
+    /// A link of `rate` kbit/s and propagation and join times in milliseconds.
+    pub(crate) fn new(layers: DynamicConfig, receiver: R, rate: u64, delay: u64, join: u64) -> Self {
+        let sender = DynamicSender::new(DynamicChannels::new(layers, Instant::ZERO).unwrap());
+        let path = Path::new(rate, delay, join, sender.channels().dynamic_channels() + 1);
+        Self { sender, receiver, path, on_wire: BinaryHeap::new(), carried: Vec::new(), now: Instant::ZERO }
+    }
+
+    /// The receiver begins.
+    pub(crate) fn start(&mut self) {
+        self.receiver.start(self.now);
+        self.path.apply(self.now, &mut self.receiver);
+    }
+
+    pub(crate) fn until(&mut self, end: Instant) {
+        loop {
+            let departure = self.sender.next_departure().unwrap();
+            let arrival = self.on_wire.peek().map(|Reverse((at, _))| *at);
+            let timeout = self.receiver.poll_timeout();
+            let next = arrival.into_iter().chain(timeout).fold(departure, Instant::min);
+            if next >= end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            if arrival == Some(next) {
+                let Reverse((_, index)) = self.on_wire.pop().unwrap();
+                let Departure { channel, cci, ecn, .. } = self.carried[usize::try_from(index).unwrap()];
+                self.receiver.arrived(self.now, &Arrival { channel, cci: &cci, ecn, bytes: BYTES.into() });
+            } else if departure == next {
+                let departure = self.sender.departure(self.now).unwrap();
+                self.sender.departed(self.now, BYTES.into());
+                if let Some(arrives) = self.path.carry(self.now, departure.channel) {
+                    self.on_wire.push(Reverse((arrives, self.carried.len() as u64)));
+                    self.carried.push(departure);
+                }
+            } else {
+                self.receiver.timeout(self.now);
+            }
+            self.path.apply(self.now, &mut self.receiver);
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.path.joined.iter().flatten().count()
+    }
+}
+
+/// kbit/s of UDP payload over `from..to`, and the part that was lost.
+pub(crate) fn measure<R: ReceiverControl>(run: &mut Run<R>, from: u64, to: u64) -> (f64, f64) {
+    run.until(at(from * 1_000));
+    let before = run.receiver.reception();
+    run.until(at(to * 1_000));
+    let after = run.receiver.reception();
+    let packets = (after.packets - before.packets) as f64;
+    let lost = (after.lost - before.lost) as f64;
+    (packets * f64::from(BYTES) * 8.0 / 1_000.0 / (to - from) as f64, lost / (packets + lost))
+}

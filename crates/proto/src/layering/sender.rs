@@ -1,0 +1,289 @@
+//! The sending control of M2C and WEBRC: all waves and the base, one packet after the other.
+
+use headwater_wire::Cci;
+use headwater_wire::cci::WebrcCci;
+
+use super::Layering;
+use super::channels::{DynamicChannels, Slot, Wave};
+use crate::control::{BURST, Departure, SenderControl};
+use crate::machine::{ChannelId, Ecn};
+use crate::time::{Duration, Instant};
+
+/// By how much the sender may be faster than the channels' rates together, where packets of several waves fall together:
+/// the room that smooths them out.
+const HEADROOM: f64 = 1.25;
+/// A sender that is later than this gives up what it missed.
+const LAG_MAX: Duration = Duration::from_secs(1);
+/// Sequence numbers of the short CCI are modulo this.
+const SEQUENCES: u64 = 1 << 16;
+
+/// Sends on [`DynamicChannels`] as their schedule says, and never faster than 1.25 times their total rate.
+///
+/// A packet carries the slot index, channel number and sequence number of its place in the schedule, even if it leaves
+/// some packets later. Time per packet: O(levels).
+#[derive(Clone, Debug)]
+pub struct DynamicSender {
+    channels: DynamicChannels,
+    slot: Slot,
+    base: Base,
+    waves: Vec<Active>,
+    /// Which one is next: an index into `waves`, or the base.
+    next: Option<usize>,
+    /// No packet leaves before this.
+    spaced: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    number: u64,
+    at: Instant,
+}
+
+/// A wave that has packets left.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    wave: Wave,
+    /// Packets that follow the next one.
+    left: u64,
+    at: Instant,
+}
+
+impl DynamicSender {
+    /// A sender whose first slot begins when that of `channels` does.
+    pub fn new(channels: DynamicChannels) -> Self {
+        let mut sender = Self {
+            channels,
+            slot: 0,
+            base: Base { number: 0, at: channels.base_departure(0) },
+            waves: Vec::new(),
+            next: None,
+            spaced: Instant::ZERO,
+        };
+        for level in 1..channels.levels() {
+            sender.begin(channels.wave_at(level, 0));
+        }
+        sender.choose();
+        sender
+    }
+
+    /// The channels, to ask what they will send.
+    pub fn channels(&self) -> &DynamicChannels {
+        &self.channels
+    }
+
+    fn begin(&mut self, wave: Wave) {
+        if let Some(left) = wave.packets.checked_sub(1) {
+            self.waves.push(Active { wave, left, at: self.channels.wave_departure(&wave, left) });
+        }
+    }
+
+    /// The schedule's next packet.
+    fn due(&self) -> Instant {
+        match self.next {
+            Some(index) => self.waves[index].at,
+            None => self.base.at,
+        }
+    }
+
+    /// Chooses the next packet; new waves begin when a packet of their slot could be the next.
+    fn choose(&mut self) {
+        loop {
+            let earliest = (0..self.waves.len()).min_by_key(|index| self.waves[*index].at);
+            self.next = earliest.filter(|index| self.waves[*index].at < self.base.at);
+            let slot = self.channels.slot_at(self.due());
+            if slot <= self.slot {
+                return;
+            }
+            self.slot += 1;
+            let top = self.channels.levels() - 1;
+            let news = u16::try_from(self.channels.channels_per_slot()).unwrap_or(top);
+            for level in top - news + 1..=top {
+                self.begin(self.channels.wave_at(level, self.slot));
+            }
+        }
+    }
+
+    /// Takes the next packet off the schedule.
+    fn advance(&mut self) {
+        match self.next {
+            None => {
+                self.base.number += 1;
+                self.base.at = self.channels.base_departure(self.base.number);
+            }
+            Some(index) => {
+                let active = &mut self.waves[index];
+                match active.left.checked_sub(1) {
+                    None => drop(self.waves.swap_remove(index)),
+                    Some(left) => {
+                        active.left = left;
+                        active.at = self.channels.wave_departure(&active.wave, left);
+                    }
+                }
+            }
+        }
+        self.choose();
+    }
+
+    fn gap(&self, at: Instant) -> Duration {
+        let rate = self.channels.cumulative_rate(self.channels.levels() - 1, at);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let nanos = (1e9 / (HEADROOM * rate)) as u64;
+        Duration::from_nanos(nanos)
+    }
+
+    fn cci(&self) -> Cci {
+        let (channel, sequence, at) = match self.next {
+            None => {
+                // Receivers learn the phase of the slot from the sequence number modulo L.
+                let per_slot = self.channels.base_per_slot();
+                let modulus = SEQUENCES - SEQUENCES % per_slot;
+                (self.channels.dynamic_channels(), self.base.number % modulus, self.base.at)
+            }
+            Some(index) => {
+                let Active { wave, left, at } = self.waves[index];
+                (self.channels.channel_number(wave.number), SEQUENCES - 1 - left % SEQUENCES, at)
+            }
+        };
+        let slot = self.channels.slot_index(self.channels.slot_at(at));
+        let sequence = u32::try_from(sequence).expect("below 2^16");
+        WebrcCci { slot, channel, sequence }.short().expect("channels and slots are below 2^8")
+    }
+}
+
+impl SenderControl for DynamicSender {
+    fn channels(&self) -> u16 {
+        self.channels.dynamic_channels() + 1
+    }
+
+    fn levels(&self) -> u16 {
+        self.channels.levels()
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        Some(self.due().max(self.spaced))
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        if self.due().max(self.spaced) > now {
+            return None;
+        }
+        let at = self.due();
+        let (channel, level) = match self.next {
+            None => (ChannelId::BASE, 0),
+            Some(index) => {
+                let wave = self.waves[index].wave.number;
+                let first = self.channels.slot_at(at) * self.channels.channels_per_slot();
+                let level = u16::try_from(wave + 1 - first).expect("below the number of levels");
+                (self.channels.channel_of(wave), level)
+            }
+        };
+        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable })
+    }
+
+    fn departed(&mut self, now: Instant, _bytes: usize) {
+        let left = self.due().max(self.spaced).max(now - BURST);
+        self.spaced = left + self.gap(self.due());
+        self.advance();
+        while self.due() + LAG_MAX < now {
+            self.advance();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layering::{DynamicConfig, Shape};
+    use crate::rate::Rate;
+
+    fn channels(shape: Shape, per_slot: u16) -> DynamicChannels {
+        let config = DynamicConfig::new(1_000, Rate::from_kilobits(4_000))
+            .with_shape(shape)
+            .with_channels_per_slot(per_slot)
+            .with_quiescent_slots(5);
+        DynamicChannels::new(config, Instant::ZERO).unwrap()
+    }
+
+    /// Departures until `end`, taken when they are due.
+    fn departures(channels: DynamicChannels, end: Instant) -> Vec<(Instant, Departure)> {
+        let mut sender = DynamicSender::new(channels);
+        let mut all = Vec::new();
+        while let Some(now) = sender.next_departure().filter(|at| *at < end) {
+            let departure = sender.departure(now).expect("due");
+            all.push((now, departure));
+            sender.departed(now, 1_000);
+        }
+        all
+    }
+
+    #[test]
+    fn every_channel_sends_what_the_schedule_counts() {
+        for (shape, per_slot) in [(Shape::Geometric, 1), (Shape::Geometric, 2), (Shape::Webrc, 1)] {
+            let channels = channels(shape, per_slot);
+            let all = departures(channels, Instant::ZERO + Duration::from_secs(45));
+            let mut from = Instant::ZERO;
+            while from < Instant::ZERO + Duration::from_secs(40) {
+                let to = channels.next_boundary(from).unwrap();
+                for level in 0..channels.levels() {
+                    let sent: Vec<&Departure> = all
+                        .iter()
+                        .map(|(_, departure)| departure)
+                        .filter(|departure| departure.level == level && (from..to).contains(&departure.at))
+                        .collect();
+                    assert_eq!(sent.len() as u64, channels.packets(level, from, to), "level {level}");
+                    let channel = channels.channel(level, from);
+                    assert!(sent.iter().all(|departure| departure.channel == channel));
+                    let slot = channels.slot_index(channels.slot_at(from));
+                    assert!(sent.iter().all(|departure| departure.cci.webrc().unwrap().slot == slot));
+                }
+                from = to;
+            }
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_count_up_to_the_end_of_a_wave() {
+        let channels = channels(Shape::Geometric, 1);
+        let wave = channels.wave_at(3, 0);
+        let all = departures(channels, wave.ends + Duration::from_secs(1));
+        let numbers: Vec<u32> = all
+            .iter()
+            .filter(|(_, departure)| departure.channel == channels.channel_of(wave.number))
+            .map(|(_, departure)| departure.cci.webrc().unwrap().sequence)
+            .collect();
+        assert_eq!(numbers.len() as u64, wave.packets);
+        assert_eq!(numbers.last(), Some(&0xFFFF));
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1));
+    }
+
+    #[test]
+    fn packets_of_many_waves_do_not_leave_together() {
+        let channels = channels(Shape::Geometric, 2);
+        let all = departures(channels, Instant::ZERO + Duration::from_secs(30));
+        let top = channels.levels() - 1;
+        for pair in all.windows(2) {
+            let gap = pair[1].0.since(pair[0].0).as_secs_f64();
+            let fair = 1.0 / channels.cumulative_rate(top, pair[0].1.at);
+            assert!(gap >= 0.79 * fair, "{gap} s where the rate gives {fair} s");
+        }
+        // What smoothing costs is little: no packet waits for more than one of each wave.
+        for (now, departure) in &all {
+            let fair = 1.0 / channels.cumulative_rate(top, departure.at);
+            assert!(now.since(departure.at).as_secs_f64() <= f64::from(top) * fair);
+        }
+    }
+
+    #[test]
+    fn a_driver_that_was_away_gives_up_what_it_missed() {
+        let mut sender = DynamicSender::new(channels(Shape::Geometric, 1));
+        let now = Instant::ZERO + Duration::from_secs(25);
+        let mut sent = 0;
+        while let Some(departure) = sender.departure(now) {
+            sent += 1;
+            assert!(sent == 1 || departure.at + LAG_MAX >= now);
+            sender.departed(now, 1_000);
+        }
+        // 10 ms of catching up at 1.25 times some 500 packets/s.
+        assert!((2..20).contains(&sent), "{sent} packets at once");
+    }
+}

@@ -1,0 +1,199 @@
+//! The rate of a wave over its life, its integral, and the inverse of that: all in closed form.
+//!
+//! A wave is one use of a dynamic channel, from when it appears until it goes quiescent. Its life is told by
+//! x, the sub-slots that are left to its end: x falls by 1 in each sub-slot, across slots too, and both shapes are functions
+//! of x alone. Rates are packets per second, integrals packets.
+
+use libm::{exp, expm1, log1p};
+
+/// How the rates of a session's channels fall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Geometric in the *cumulative* rate: level n at phase φ brings the total to `R0 P^-(n-φ)`. Tiles of the sequencer
+    /// fit without a gap (Lucas et al. 2010).
+    Geometric,
+    /// WEBRC's (RFC 3738): each wave falls by P in a slot, and so does the base channel, which jumps back.
+    Webrc,
+}
+
+/// The common curve of all waves of a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Curve {
+    pub(super) shape: Shape,
+    /// R0 or BCR_P, packets/s.
+    pub(super) base: f64,
+    /// ln(1/P).
+    pub(super) log: f64,
+    /// Length of a sub-slot in seconds.
+    pub(super) sub_slot: f64,
+}
+
+/// The stretch at the top of a wave that keeps the session's total rate constant, in place of the curve.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fed {
+    /// x at its end, where the curve begins.
+    pub(super) until: f64,
+    /// x at its beginning.
+    pub(super) from: f64,
+    /// Total rate to keep, packets/s.
+    pub(super) total: f64,
+    /// The rate of all lower levels is this times `P^-x`.
+    pub(super) below: f64,
+}
+
+/// Steps of Newton's method; both functions are convex or concave and converge from one side, within ten in practice.
+const STEPS_MAX: usize = 60;
+
+impl Curve {
+    /// `P^-x`.
+    pub(super) fn growth(&self, x: f64) -> f64 {
+        exp(self.log * x)
+    }
+
+    /// Packets from x to the end of the wave.
+    pub(super) fn remaining(&self, x: f64) -> f64 {
+        if x <= 0.0 {
+            return 0.0;
+        }
+        let packets = match self.shape {
+            Shape::Webrc => expm1(self.log * x) / self.log,
+            Shape::Geometric if x <= 1.0 => expm1(self.log * x) / self.log - x,
+            Shape::Geometric => self.last_sub_slot() + self.steady() * (self.growth(x) - self.growth(1.0)),
+        };
+        self.base * self.sub_slot * packets
+    }
+
+    /// x at which so many packets are left: the inverse of [`Curve::remaining`].
+    pub(super) fn at(&self, packets: f64) -> f64 {
+        let scaled = packets / (self.base * self.sub_slot);
+        match self.shape {
+            Shape::Webrc => log1p(scaled * self.log) / self.log,
+            Shape::Geometric if scaled > self.last_sub_slot() => {
+                let growth = self.growth(1.0) + (scaled - self.last_sub_slot()) / self.steady();
+                libm::log(growth) / self.log
+            }
+            Shape::Geometric => self.at_in_last_sub_slot(scaled),
+        }
+    }
+
+    /// The geometric shape's packets of the last sub-slot, over `R0 tau`.
+    fn last_sub_slot(&self) -> f64 {
+        expm1(self.log) / self.log - 1.0
+    }
+
+    /// The geometric shape's packets above x = 1, over `R0 tau` and the difference in `P^-x`: (1 - P)/ln(1/P).
+    fn steady(&self) -> f64 {
+        -expm1(-self.log) / self.log
+    }
+
+    /// Solves `(P^-x - 1)/ln(1/P) - x = scaled` for x in [0, 1]. The left side is convex and at least `ln(1/P) x^2 / 2`, so
+    /// Newton's method comes down from there.
+    fn at_in_last_sub_slot(&self, scaled: f64) -> f64 {
+        let mut x = libm::sqrt(2.0 * scaled / self.log);
+        for _ in 0..STEPS_MAX {
+            let slope = expm1(self.log * x);
+            if slope <= 0.0 {
+                return 0.0;
+            }
+            let next = x - (slope / self.log - x - scaled) / slope;
+            if next >= x {
+                break;
+            }
+            x = next;
+        }
+        x.max(0.0)
+    }
+
+    /// Packets from x, inside the fed stretch, to its end.
+    pub(super) fn fed(&self, fed: &Fed, x: f64) -> f64 {
+        let below = fed.below * (self.growth(x) - self.growth(fed.until)) / self.log;
+        self.sub_slot * (fed.total * (x - fed.until) - below)
+    }
+
+    /// x inside the fed stretch from which so many packets come to its end. Concave, so Newton's method comes up from
+    /// below.
+    pub(super) fn fed_at(&self, fed: &Fed, packets: f64) -> f64 {
+        let mut x = fed.until;
+        for _ in 0..STEPS_MAX {
+            let slope = self.sub_slot * (fed.total - fed.below * self.growth(x));
+            if slope <= 0.0 {
+                return fed.from;
+            }
+            let next = x + (packets - self.fed(fed, x)) / slope;
+            if next <= x {
+                break;
+            }
+            x = next;
+        }
+        x.min(fed.from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(shape: Shape, ratio: f64) -> Curve {
+        Curve { shape, base: 3.0, log: -libm::log(ratio), sub_slot: 10.0 }
+    }
+
+    /// The wave's rate at x > 0, by its definition.
+    fn rate(curve: &Curve, x: f64) -> f64 {
+        match curve.shape {
+            Shape::Webrc => curve.base * curve.growth(x),
+            Shape::Geometric => curve.base * (curve.growth(x) - curve.growth((x - 1.0).max(0.0))),
+        }
+    }
+
+    /// Simpson's rule: an independent integral of the rate.
+    fn integral(rate: impl Fn(f64) -> f64, from: f64, to: f64) -> f64 {
+        let steps = 2_000;
+        let width = (to - from) / f64::from(steps);
+        let weight = |i| if i == 0 || i == steps { 1.0 } else { f64::from(2 + 2 * (i % 2)) };
+        (0..=steps).map(|i| weight(i) * rate(from + f64::from(i) * width)).sum::<f64>() * width / 3.0
+    }
+
+    #[test]
+    fn packets_are_the_integral_of_the_rate() {
+        for shape in [Shape::Geometric, Shape::Webrc] {
+            for ratio in [0.5, 0.75, 0.9] {
+                let curve = curve(shape, ratio);
+                for x in [0.2, 1.0, 1.3, 7.0] {
+                    // The geometric rate has a bend at 1.
+                    let bend = 1.0_f64.min(x);
+                    let packets = curve.sub_slot
+                        * (integral(|y| rate(&curve, y), 1e-12, bend)
+                            + integral(|y| rate(&curve, y), bend, x));
+                    let found = curve.remaining(x);
+                    assert!((packets / found - 1.0).abs() < 1e-6, "{shape:?} {ratio} {x}: {found} {packets}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_inverse_is_one() {
+        for shape in [Shape::Geometric, Shape::Webrc] {
+            for ratio in [0.5, 0.75, 0.95] {
+                let curve = curve(shape, ratio);
+                for x in [0.001, 0.1, 0.5, 0.999, 1.0, 1.001, 5.0, 25.0] {
+                    let back = curve.at(curve.remaining(x));
+                    assert!((back - x).abs() < 1e-9, "{shape:?} {ratio}: {x} came back as {back}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_fed_stretch_completes_the_total() {
+        let curve = curve(Shape::Geometric, 0.75);
+        let below = curve.base * 0.75;
+        let fed = Fed { until: 7.0, from: 8.0, total: curve.base * curve.growth(7.6), below };
+        for x in [7.0, 7.2, 7.9, 8.0] {
+            let packets = curve.fed(&fed, x);
+            let rate = |y| fed.total - below * curve.growth(y);
+            assert!((packets - curve.sub_slot * integral(rate, 7.0, x)).abs() < 1e-6);
+            assert!((curve.fed_at(&fed, packets) - x).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The receiver against its sender over a path that is one drop-tail queue.
+
+use super::*;
+use crate::control::{Arrival, ReceiverControl};
+use crate::layering::path::{BYTES, Run, at, measure};
+use crate::layering::{DynamicConfig, Layering};
+use crate::machine::ChannelId;
+use crate::rate::Rate;
+use crate::time::Duration;
+
+/// Layers from 96 kbit/s to a maximum in kbit/s.
+fn layers(max: u64) -> DynamicConfig {
+    DynamicConfig::new(BYTES, Rate::from_kilobits(max))
+        .with_base_rate(Rate::from_kilobits(96))
+        .with_quiescent_slots(5)
+}
+
+fn run(max: u64, config: ReceiverConfig, rate: u64) -> Run<Receiver> {
+    Run::new(layers(max), Receiver::new(layers(max), config).unwrap(), rate, 4, 5)
+}
+
+#[test]
+fn a_receiver_alone_fills_its_link() {
+    for (link, max) in [(1_000, 4_000), (4_000, 16_000), (256, 4_000)] {
+        let mut run = run(max, ReceiverConfig::new(), link);
+        run.start();
+        let (rate, loss) = measure(&mut run, 60, 400);
+        let share = rate / link as f64;
+        assert!(share > 0.85, "{share:.3} of {link} kbit/s, loss {loss:.3}");
+        assert!(loss < 0.15, "loss {loss:.3} at {link} kbit/s");
+    }
+}
+
+#[test]
+fn fast_start_is_fast() {
+    let mut run = run(16_000, ReceiverConfig::new(), 4_000);
+    run.start();
+    let (rate, _) = measure(&mut run, 5, 10);
+    assert!(rate > 2_000.0, "{rate:.0} kbit/s after five seconds");
+}
+
+#[test]
+fn a_cap_is_kept() {
+    let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
+    let mut run = run(4_000, config, 4_000);
+    run.start();
+    let (rate, loss) = measure(&mut run, 30, 130);
+    assert!((350.0..=500.0).contains(&rate), "{rate:.0} kbit/s");
+    assert_eq!(loss, 0.0);
+}
+
+#[test]
+fn a_receiver_may_come_at_any_time_and_go() {
+    let mut run = run(4_000, ReceiverConfig::new(), 1_000);
+    run.until(at(123_456));
+    run.start();
+    let (rate, _) = measure(&mut run, 150, 200);
+    assert!(rate > 700.0, "{rate:.0} kbit/s");
+    assert!(run.held() > 5);
+    run.receiver.stop(run.now);
+    run.path.apply(run.now, &mut run.receiver);
+    assert_eq!(run.held(), 0, "all is left");
+}
+
+#[test]
+fn a_channel_that_never_comes_is_given_up() {
+    let mut run = run(4_000, ReceiverConfig::new(), 1_000);
+    run.start();
+    run.until(at(2_000));
+    // From now on joins lead nowhere.
+    run.path.join = Duration::from_secs(1_000_000);
+    run.until(at(60_000));
+    let held = run.path.joined.iter().flatten().filter(|since| **since <= run.now).count();
+    assert!(held >= 1, "the base is still there");
+    let pending = run.held() - held;
+    assert!(pending <= 1, "{pending} joins wait");
+    let packets = run.receiver.reception().packets;
+    run.until(at(70_000));
+    assert!(run.receiver.reception().packets > packets);
+}
+
+#[test]
+fn what_makes_no_sense_is_ignored() {
+    use headwater_wire::cci::WebrcCci;
+    let mut run = run(4_000, ReceiverConfig::new(), 1_000);
+    run.start();
+    run.until(at(3_000));
+    let levels = run.sender.channels().levels();
+    for (slot, channel, sequence) in [(255, 0, 0), (0, 255, 0), (0, 20, 0), (3, 200, 7), (0, levels, 65_535)]
+    {
+        let cci = WebrcCci { slot, channel, sequence }.short().unwrap();
+        let arrival =
+            Arrival { channel: ChannelId(1), cci: &cci, ecn: crate::machine::Ecn::NotCapable, bytes: 1 };
+        run.receiver.arrived(run.now, &arrival);
+        run.path.apply(run.now, &mut run.receiver);
+    }
+    let (rate, _) = measure(&mut run, 30, 60);
+    assert!(rate > 700.0, "{rate:.0} kbit/s");
+}

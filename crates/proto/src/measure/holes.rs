@@ -1,0 +1,134 @@
+//! Loss on one channel, as soon as it is certain enough: a hole counts once three later packets have come.
+
+/// Later packets of the channel after which a hole is a loss (RFC 5348, section 5.1, as TCP).
+const LATER: u8 = 3;
+/// Holes watched at a time. More at once are losses at once.
+const OPEN_MAX: usize = 16;
+
+/// Holes in the 16-bit sequence numbers of one channel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Holes {
+    highest: Option<u16>,
+    open: [Hole; OPEN_MAX],
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Hole {
+    sequence: u16,
+    later: u8,
+}
+
+/// What a packet told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Whether it is the first with its number.
+    pub is_new: bool,
+    /// Packets that are lost, as is clear now.
+    pub lost: u64,
+}
+
+impl Holes {
+    /// A packet with this number arrived.
+    pub fn record(&mut self, sequence: u16) -> Found {
+        let Some(highest) = self.highest else {
+            self.highest = Some(sequence);
+            return Found { is_new: true, lost: 0 };
+        };
+        let ahead = sequence.wrapping_sub(highest);
+        if ahead == 0 || ahead >= 1 << 15 {
+            return Found { is_new: self.fill(sequence), lost: 0 };
+        }
+        self.highest = Some(sequence);
+        let mut lost = self.age();
+        for missing in 1..ahead {
+            if self.count == OPEN_MAX {
+                // So many holes are no reordering.
+                lost += u64::from(ahead - missing) + self.close();
+                break;
+            }
+            self.open[self.count] = Hole { sequence: highest.wrapping_add(missing), later: 1 };
+            self.count += 1;
+        }
+        Found { is_new: true, lost }
+    }
+
+    /// A packet came late: its hole is none.
+    fn fill(&mut self, sequence: u16) -> bool {
+        let Some(index) = self.open[..self.count].iter().position(|hole| hole.sequence == sequence) else {
+            return false;
+        };
+        self.open.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+        true
+    }
+
+    /// One more packet came after every hole; the number of those that are losses by that.
+    fn age(&mut self) -> u64 {
+        for hole in &mut self.open[..self.count] {
+            hole.later += 1;
+        }
+        // Older holes come first, and have seen at least as many packets.
+        let lost = self.open[..self.count].iter().take_while(|hole| hole.later >= LATER).count();
+        self.open.copy_within(lost..self.count, 0);
+        self.count -= lost;
+        lost as u64
+    }
+
+    /// Nothing more will come on the channel: what is missing is lost.
+    pub fn close(&mut self) -> u64 {
+        core::mem::take(&mut self.count) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lost(sequences: &[u16]) -> Vec<u64> {
+        let mut holes = Holes::default();
+        sequences.iter().map(|sequence| holes.record(*sequence).lost).collect()
+    }
+
+    #[test]
+    fn a_hole_is_a_loss_after_three_later_packets() {
+        assert_eq!(lost(&[65_534, 0, 1, 2, 3]), [0, 0, 0, 1, 0]);
+        assert_eq!(lost(&[10, 13, 14, 15]), [0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn simple_reordering_is_no_loss() {
+        assert_eq!(lost(&[1, 3, 4, 2, 5, 6, 7]), [0; 7]);
+    }
+
+    #[test]
+    fn a_duplicate_is_not_new() {
+        let mut holes = Holes::default();
+        assert!(holes.record(5).is_new && holes.record(7).is_new && holes.record(6).is_new);
+        assert!(!holes.record(6).is_new && !holes.record(7).is_new);
+    }
+
+    #[test]
+    fn a_long_gap_is_counted_at_once() {
+        assert_eq!(lost(&[0, 1_001])[1], 1_000);
+    }
+
+    proptest! {
+        /// Whatever comes in order is received or lost, each once.
+        #[test]
+        fn nothing_is_counted_twice(steps in prop::collection::vec(1_u16..40, 1..200), first: u16) {
+            let mut holes = Holes::default();
+            let mut sequence = first;
+            let mut found = holes.record(sequence).lost;
+            for step in &steps {
+                sequence = sequence.wrapping_add(*step);
+                found += holes.record(sequence).lost;
+            }
+            found += holes.close();
+            let missing: u64 = steps.iter().map(|step| u64::from(*step) - 1).sum();
+            prop_assert_eq!(found, missing);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The TCP throughput equation and the loss intervals it is fed with (RFC 5348).
+
+/// Intervals that count (RFC 5348, section 5.4: n = 8).
+const INTERVALS: usize = 8;
+/// Their weights, the newest first.
+const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
+
+/// Packets per second of a TCP at a round-trip time in seconds and a loss event rate: RFC 5348, section 3.1, with b = 1
+/// and `t_RTO` = 4 R. Infinite without loss.
+pub fn throughput(rtt: f64, loss: f64) -> f64 {
+    if loss <= 0.0 {
+        return f64::INFINITY;
+    }
+    let root = libm::sqrt(2.0 * loss / 3.0);
+    let timeouts = 12.0 * libm::sqrt(3.0 * loss / 8.0) * loss * (1.0 + 32.0 * loss * loss);
+    1.0 / (rtt * (root + timeouts))
+}
+
+/// The last eight loss intervals, in packets, and the open one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LossIntervals {
+    /// The newest first.
+    closed: [f64; INTERVALS],
+    count: usize,
+    open: f64,
+}
+
+impl LossIntervals {
+    /// Packets that were received or lost since the last loss event.
+    pub fn advance(&mut self, packets: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
+        let packets = packets as f64;
+        self.open += packets;
+    }
+
+    /// A loss event ends the open interval.
+    pub fn event(&mut self) {
+        self.closed.copy_within(..INTERVALS - 1, 1);
+        self.closed[0] = self.open.max(1.0);
+        self.count = (self.count + 1).min(INTERVALS);
+        self.open = 0.0;
+    }
+
+    /// Forgets all, and begins as if loss events came each `packets`.
+    pub fn reset(&mut self, packets: f64) {
+        *self = Self { count: 1, ..Self::default() };
+        self.closed[0] = packets.max(1.0);
+    }
+
+    /// The open interval in packets.
+    pub fn open(&self) -> f64 {
+        self.open
+    }
+
+    /// Weighted mean of the closed intervals; `None` before the first.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| weighted(&self.closed[..self.count]))
+    }
+
+    /// p, the loss event rate (section 5.4): the open interval counts when that makes it smaller. `None` before the first event.
+    pub fn rate(&self) -> Option<f64> {
+        let closed = self.mean()?;
+        let mut with_open = [0.0; INTERVALS];
+        with_open[0] = self.open;
+        let rest = self.count.min(INTERVALS - 1);
+        with_open[1..=rest].copy_from_slice(&self.closed[..rest]);
+        Some(1.0 / closed.max(weighted(&with_open[..=rest])).max(1.0))
+    }
+}
+
+fn weighted(intervals: &[f64]) -> f64 {
+    let sum: f64 = intervals.iter().zip(WEIGHTS).map(|(interval, weight)| interval * weight).sum();
+    sum / WEIGHTS[..intervals.len()].iter().sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// m2c-webrc.md 1.4: "112.4 at R=.1, p=.01".
+    #[test]
+    fn the_equation_gives_the_published_number() {
+        assert!((throughput(0.1, 0.01) - 112.4).abs() < 0.1);
+        assert_eq!(throughput(0.1, 0.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn steady_intervals_give_their_rate() {
+        let mut intervals = LossIntervals::default();
+        assert_eq!(intervals.rate(), None);
+        for _ in 0..20 {
+            intervals.advance(50);
+            intervals.event();
+        }
+        assert!((intervals.rate().unwrap() - 0.02).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_open_interval_counts_only_when_it_is_long() {
+        let mut intervals = LossIntervals::default();
+        for _ in 0..8 {
+            intervals.advance(50);
+            intervals.event();
+        }
+        intervals.advance(10);
+        assert!((intervals.rate().unwrap() - 0.02).abs() < 1e-12);
+        intervals.advance(990);
+        // (1000 + 50 (1+1+1+.8+.6+.4+.2)) / 6
+        assert!((intervals.rate().unwrap() - 6.0 / 1_250.0).abs() < 1e-12);
+    }
+}

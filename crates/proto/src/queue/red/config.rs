@@ -1,0 +1,142 @@
+//! RED's parameters by name, the defaults of two eras, and what of them depends on the link.
+
+use crate::queue::{Limit, ParameterError, require};
+use crate::rate::Rate;
+use crate::time::Duration;
+
+/// The parameters of RED. There is no "default RED": name all of them, or start from a preset and say which.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RedConfig {
+    /// How much may wait, whatever the average. With a limit below `th_max` the tail drop dominates.
+    pub limit: Limit,
+    /// Between which averages packets are drawn.
+    pub thresholds: Thresholds,
+    /// Weight of one arrival in the average (`w_q`).
+    pub weight: Weight,
+    /// Probability of a draw as the average reaches `th_max`, before it is spread out (`max_p`; ns-2 says
+    /// `linterm_` = 1 / `max_p`).
+    pub max_p: f64,
+    /// Beyond `th_max` the probability rises to 1 at twice `th_max`, instead of at once.
+    pub gentle: bool,
+    /// Wait 1/p packets between draws, and 2/p at most: fewer draws in a row.
+    pub wait: bool,
+    /// The average is of bytes; thresholds stay in packets of `packet_bytes_mean` (ns-2: `queue_in_bytes_`).
+    pub average_in_bytes: bool,
+    /// A packet is drawn in proportion to its size (ns-2: `bytes_`).
+    pub draw_by_bytes: bool,
+    /// Bytes on the wire of a typical packet: the unit of the above, and of the packets that an idle link could have
+    /// sent. The idle correction is wrong when this is.
+    pub packet_bytes_mean: u32,
+    /// Mark a drawn packet instead of dropping it, if it is ECN-capable (RFC 3168; ns-2: `setbit_`).
+    pub ecn: bool,
+    /// Drop all the same where the probability is above this (ns-2: `mark_p_`). 1 always marks.
+    pub mark_p: f64,
+    /// Beyond all draws, an ECN-capable packet is dropped as well. Off, it is marked (Linux without `harddrop`).
+    pub hard_drop: bool,
+}
+
+/// The averages between which packets are drawn, in packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Thresholds {
+    /// `th_min` and `th_max`.
+    Fixed {
+        /// No draws below this average (`th_min`).
+        min: f64,
+        /// The average at which the probability is `max_p` (`th_max`).
+        max: f64,
+    },
+    /// `th_min` is half of what the link sends in this time, at least 5; `th_max` is three times that.
+    Automatic(Duration),
+}
+
+/// The weight of one arrival in the average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weight {
+    /// This, in (0, 1].
+    Fixed(f64),
+    /// A time constant of ten round-trip times, taken as 100 ms or three times the link's delay and one packet's
+    /// sending time, if that is longer: 1 - exp(-1 / (10 RTT C)).
+    Automatic,
+}
+
+impl RedConfig {
+    /// ns-2 as in 1999, with a limit in packets (its own default is 50). No ECN.
+    pub const fn ns1999(limit_packets: u32) -> Self {
+        Self {
+            limit: Limit::Packets(limit_packets),
+            thresholds: Thresholds::Fixed { min: 5.0, max: 15.0 },
+            weight: Weight::Fixed(0.002),
+            max_p: 0.1,
+            gentle: false,
+            wait: true,
+            average_in_bytes: false,
+            draw_by_bytes: false,
+            packet_bytes_mean: 500,
+            ecn: false,
+            mark_p: 0.1,
+            hard_drop: true,
+        }
+    }
+
+    /// ns-2 since 2001: gentle, in bytes, thresholds for 5 ms and weight from the link. No ECN.
+    pub const fn after_2001(limit_packets: u32) -> Self {
+        Self {
+            thresholds: Thresholds::Automatic(Duration::from_millis(5)),
+            weight: Weight::Automatic,
+            gentle: true,
+            average_in_bytes: true,
+            draw_by_bytes: true,
+            ..Self::ns1999(limit_packets)
+        }
+    }
+
+    /// The same, marking ECN-capable packets.
+    #[must_use]
+    pub const fn with_ecn(self) -> Self {
+        Self { ecn: true, ..self }
+    }
+
+    /// Refuses what makes no sense, by name.
+    pub(super) fn check(&self) -> Result<(), ParameterError> {
+        let unit = 0.0..=1.0;
+        require(self.packet_bytes_mean > 0, "packet_bytes_mean", self.packet_bytes_mean.into(), "above 0")?;
+        require(self.max_p > 0.0 && unit.contains(&self.max_p), "max_p", self.max_p, "in (0, 1]")?;
+        require(unit.contains(&self.mark_p), "mark_p", self.mark_p, "in [0, 1]")?;
+        if let Weight::Fixed(weight) = self.weight {
+            require(weight > 0.0 && unit.contains(&weight), "weight", weight, "in (0, 1]")?;
+        }
+        if let Thresholds::Fixed { min, max } = self.thresholds {
+            require(min >= 0.0 && min.is_finite(), "th_min", min, "0 or more packets")?;
+            require(max > min && max.is_finite(), "th_max", max, "above th_min")?;
+        }
+        Ok(())
+    }
+
+    /// `th_min` and `th_max` in packets on a link of this rate.
+    pub(super) fn thresholds(&self, rate: Rate) -> (f64, f64) {
+        match self.thresholds {
+            Thresholds::Fixed { min, max } => (min, max),
+            Thresholds::Automatic(target) => {
+                let min = (target.as_secs_f64() * self.packets_per_second(rate) / 2.0).max(5.0);
+                (min, 3.0 * min)
+            }
+        }
+    }
+
+    /// The weight on a link of this rate and one-way delay.
+    pub(super) fn weight(&self, rate: Rate, delay: Duration) -> f64 {
+        match self.weight {
+            Weight::Fixed(weight) => weight,
+            Weight::Automatic => {
+                let capacity = self.packets_per_second(rate);
+                let rtt = (3.0 * (delay.as_secs_f64() + 1.0 / capacity)).max(0.1);
+                -libm::expm1(-1.0 / (10.0 * rtt * capacity))
+            }
+        }
+    }
+
+    /// C: mean packets per second.
+    fn packets_per_second(&self, rate: Rate) -> f64 {
+        rate.as_bits() as f64 / (8.0 * f64::from(self.packet_bytes_mean))
+    }
+}

@@ -1,0 +1,178 @@
+//! Random early detection: Floyd and Jacobson, *Random Early Detection Gateways for Congestion Avoidance* (1993), as
+//! ns-2 has it, in its variants of 1999 and after 2001.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use rand::Rng;
+
+use super::chance::unit;
+use super::{DropReason, Occupancy, Offered, ParameterError, Verdict};
+use crate::Ecn;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+pub use config::{RedConfig, Thresholds, Weight};
+
+/// RED at work: the average, and how long ago a packet was last drawn.
+#[derive(Clone, Debug)]
+pub struct Red {
+    config: RedConfig,
+    rate: Rate,
+    /// `w_q`.
+    weight: f64,
+    /// Thresholds in the unit of the average: packets or bytes.
+    th_min: f64,
+    th_max: f64,
+    /// `avg`, over arrivals.
+    average: f64,
+    /// The average was above `th_min` at the last arrival: draws have begun.
+    above: bool,
+    /// Arrivals since the last drop or mark, the present one included, and their bytes.
+    count: u64,
+    count_bytes: u64,
+}
+
+impl Red {
+    /// RED on a link of this rate and one-way delay. The average starts at 0.
+    ///
+    /// # Errors
+    ///
+    /// A parameter makes no sense: the error names it and says what would be right.
+    pub fn new(config: RedConfig, rate: Rate, delay: Duration) -> Result<Self, ParameterError> {
+        config.check()?;
+        let (min, max) = config.thresholds(rate);
+        let unit = if config.average_in_bytes { f64::from(config.packet_bytes_mean) } else { 1.0 };
+        Ok(Self {
+            rate,
+            weight: config.weight(rate, delay),
+            th_min: min * unit,
+            th_max: max * unit,
+            config,
+            average: 0.0,
+            above: false,
+            count: 0,
+            count_bytes: 0,
+        })
+    }
+
+    /// The average queue: packets, or bytes if [`RedConfig::average_in_bytes`].
+    pub fn average(&self) -> f64 {
+        self.average
+    }
+
+    /// The link's rate changed. Thresholds and weight stay; idle time counts at the new rate.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+    }
+
+    /// What becomes of a packet that arrives.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        occupancy: Occupancy,
+        offered: Offered,
+        draw: &mut impl Rng,
+    ) -> Verdict {
+        let length =
+            if self.config.average_in_bytes { occupancy.bytes as f64 } else { occupancy.packets.into() };
+        self.update_average(now, occupancy.idle_since, length);
+        self.count += 1;
+        self.count_bytes += u64::from(offered.bytes);
+        let mut verdict = self.test(length, offered, draw);
+        if self.config.limit.refuses(occupancy, offered) {
+            verdict = Verdict::Drop(DropReason::Full);
+        }
+        if verdict != Verdict::Enqueue {
+            self.count = 0;
+            self.count_bytes = 0;
+        }
+        verdict
+    }
+
+    /// One arrival in the average, after as many empty ones as the idle link could have sent packets.
+    fn update_average(&mut self, now: Instant, idle_since: Option<Instant>, length: f64) {
+        let missed = idle_since.map_or(0, |since| self.packets_in(now.since(since)));
+        self.average =
+            self.average * power(1.0 - self.weight, missed.saturating_add(1)) + self.weight * length;
+    }
+
+    /// m: whole mean packets that the link sends in `time`.
+    fn packets_in(&self, time: Duration) -> u64 {
+        self.rate.bytes_in(time) / u64::from(self.config.packet_bytes_mean)
+    }
+
+    /// The test of the average, whatever the limit.
+    fn test(&mut self, length: f64, offered: Offered, draw: &mut impl Rng) -> Verdict {
+        if self.average < self.th_min || length <= 1.0 {
+            self.above = false;
+            return Verdict::Enqueue;
+        }
+        let Some(probability) = self.base_probability() else {
+            return self.signal(offered, !self.config.hard_drop, DropReason::Forced);
+        };
+        if !self.above {
+            self.above = true;
+            self.count = 1;
+            self.count_bytes = offered.bytes.into();
+            return Verdict::Enqueue;
+        }
+        if unit(draw) < self.spread(probability, offered.bytes) {
+            return self.signal(offered, probability <= self.config.mark_p, DropReason::Early);
+        }
+        Verdict::Enqueue
+    }
+
+    /// `p_b`, by the average alone; `None` where every packet is dropped.
+    fn base_probability(&self) -> Option<f64> {
+        let max_p = self.config.max_p;
+        if self.average < self.th_max {
+            Some(max_p * (self.average - self.th_min) / (self.th_max - self.th_min))
+        } else if self.config.gentle && self.average < 2.0 * self.th_max {
+            Some(max_p + (1.0 - max_p) * (self.average - self.th_max) / self.th_max)
+        } else {
+            None
+        }
+    }
+
+    /// `p_a`: makes the gaps between draws uniform rather than geometric. In bytes, whole mean packets are counted.
+    fn spread(&self, base: f64, bytes: u32) -> f64 {
+        let mean = self.config.packet_bytes_mean;
+        let count = if self.config.draw_by_bytes { self.count_bytes / u64::from(mean) } else { self.count };
+        let expected = count as f64 * base;
+        let spread = match (self.config.wait, expected) {
+            (true, ..1.0) => 0.0,
+            (true, ..2.0) => base / (2.0 - expected),
+            (false, ..1.0) => base / (1.0 - expected),
+            _ => 1.0,
+        };
+        if self.config.draw_by_bytes && spread < 1.0 {
+            spread * f64::from(bytes) / f64::from(mean)
+        } else {
+            spread
+        }
+    }
+
+    /// Congestion shown to a packet: a mark if it can carry one and `may_mark`, else a drop.
+    fn signal(&self, offered: Offered, may_mark: bool, reason: DropReason) -> Verdict {
+        if self.config.ecn && may_mark && offered.ecn != Ecn::NotCapable {
+            Verdict::Mark
+        } else {
+            Verdict::Drop(reason)
+        }
+    }
+}
+
+/// `base^exponent` by squaring: multiplications only, so the same on every machine.
+fn power(mut base: f64, mut exponent: u64) -> f64 {
+    let mut result = 1.0;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        exponent >>= 1;
+    }
+    result
+}

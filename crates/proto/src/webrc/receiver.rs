@@ -1,0 +1,503 @@
+//! The receiver: RFC 3738, sections 4.2 to 4.11, in their words.
+
+use std::collections::VecDeque;
+
+use super::loss::{LossEstimator, equation, loss_for};
+use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::layering::clock::{Clock, Place, shifted, unshifted};
+use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Shape, Slot};
+use crate::machine::{ChannelId, Ecn};
+use crate::measure::Holes;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// Epochs in a slot: EL = TSD/20.
+const EPOCHS: u64 = 20;
+/// Alpha: smoothing of the multicast round-trip time.
+const ALPHA: f64 = 0.25;
+
+/// Configuration of a [`Receiver`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReceiverConfig {
+    max_rate: Option<Rate>,
+}
+
+impl ReceiverConfig {
+    /// Defaults: no cap.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `MRR`: most that the receiver takes, in bit/s of UDP payload. Default: what the path carries.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Rate) -> Self {
+        self.max_rate = Some(rate);
+        self
+    }
+}
+
+/// What a receiver shows; rates in packets per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Status {
+    /// `NWC`: waves held.
+    pub waves: u16,
+    /// `TRR`: what comes.
+    pub rate: f64,
+    /// `TRATE`: what the equation, or start-up, allows.
+    pub target: f64,
+    /// `ARTT` in seconds.
+    pub rtt: f64,
+    /// `LOSSP`.
+    pub loss: f64,
+    /// Whether it is starting up.
+    pub is_starting: bool,
+}
+
+/// The receiving control of WEBRC.
+///
+/// Memory: 80 bytes for each channel held.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    layers: DynamicConfig,
+    /// `MRR_P`: the least of the receiver's own and the session's.
+    rate_max: f64,
+    joined_base: Option<Instant>,
+    wishes: Wishes,
+    base: Holes,
+    session: Option<Session>,
+    reception: Reception,
+}
+
+/// What is known once a packet of the base channel has come. Names are the RFC's.
+#[derive(Clone, Debug)]
+struct Session {
+    clock: Clock,
+    rate_max: f64,
+    slot: Slot,
+    waves: VecDeque<Held>,
+    joining: Option<Joining>,
+    /// First packet of the last wave, and its First-Join.
+    first: Instant,
+    first_join: Option<f64>,
+    epoch_ends: Instant,
+    received: u64,
+    lost: u64,
+    loss: LossEstimator,
+    loss_event_ends: Option<Instant>,
+    artt: f64,
+    v: f64,
+    /// Index of the sample of `artt`.
+    samples: f64,
+    trr: f64,
+    arr: f64,
+    rr_max: f64,
+    /// `SSR_P`; `None` in start-up.
+    ssr: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    number: u64,
+    holes: Holes,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Joining {
+    since: Instant,
+    until: Instant,
+}
+
+impl Receiver {
+    /// A receiver of a session with these layers.
+    ///
+    /// # Errors
+    /// When the numbers of the layers do not fit together.
+    pub fn new(layers: DynamicConfig, config: ReceiverConfig) -> Result<Self, DynamicConfigError> {
+        let layers = layers.with_shape(Shape::Webrc);
+        DynamicChannels::new(layers, Instant::ZERO)?;
+        let session = layers.packets(layers.max_rate());
+        Ok(Self {
+            rate_max: config.max_rate.map_or(session, |rate| layers.packets(rate).min(session)),
+            layers,
+            joined_base: None,
+            wishes: Wishes::default(),
+            base: Holes::default(),
+            session: None,
+            reception: Reception::default(),
+        })
+    }
+
+    /// What to show; `None` until a packet of the base channel has come.
+    pub fn status(&self) -> Option<Status> {
+        let session = self.session.as_ref()?;
+        Some(Status {
+            waves: session.nwc(),
+            rate: session.trr,
+            target: session.target(),
+            rtt: session.artt,
+            loss: session.loss.rate(),
+            is_starting: session.ssr.is_none(),
+        })
+    }
+
+    fn arrive(&mut self, now: Instant, place: Place) {
+        let left = match self.session.as_mut() {
+            Some(session) => session.turn(place.slot),
+            None => return,
+        };
+        for (channel, lost) in left {
+            self.reception.lost += lost;
+            self.wishes.push(Membership::Leave(channel));
+        }
+        let Some(session) = self.session.as_mut() else { return };
+        let held = match place.wave {
+            None => Some(&mut self.base),
+            Some(wave) => {
+                session.joined(now, wave.number);
+                session.waves.iter_mut().find(|held| held.number == wave.number).map(|held| &mut held.holes)
+            }
+        };
+        let Some(holes) = held else { return };
+        let found = holes.record(place.sequence);
+        self.reception.lost += found.lost;
+        session.count(now, found.lost);
+    }
+
+    /// What the clock brings: the end of an epoch, a join that was not answered.
+    fn tick(&mut self, now: Instant) {
+        let Some(session) = self.session.as_mut() else { return };
+        if let Some(channel) = session.give_up_join(now) {
+            self.wishes.push(Membership::Leave(channel));
+        }
+        let Some(session) = self.session.as_mut() else { return };
+        // A driver that slept through several ends them once: what came is of all of them.
+        if now < session.epoch_ends {
+            return;
+        }
+        let rr = session.end_epoch(now);
+        if session.may_join(now) {
+            if session.has_decayed(rr) {
+                let channel = session.join(now);
+                self.wishes.push(Membership::Join(channel));
+            } else {
+                session.hold_back();
+            }
+        }
+    }
+}
+
+impl Session {
+    fn new(clock: Clock, rate_max: f64, joined: Instant, now: Instant, sequence: u32) -> Self {
+        let channels = &clock.channels;
+        let log = libm::log(channels.ratio());
+        let k = u64::from(sequence) % channels.base_per_slot();
+        #[expect(clippy::cast_precision_loss, reason = "below 2^16")]
+        let start = channels.base_rate() + k as f64 * log / channels.sub_slot_seconds();
+        let artt = now.since(joined).as_secs_f64().max(1e-3);
+        let epoch = Duration::from_nanos(channels.half_slot().as_nanos() * 2 / EPOCHS);
+        Self {
+            rate_max,
+            slot: channels.slot_at(now),
+            waves: VecDeque::new(),
+            joining: None,
+            first: now,
+            first_join: None,
+            epoch_ends: now + epoch,
+            received: 0,
+            lost: 0,
+            loss: LossEstimator::new(loss_for(artt, start)),
+            loss_event_ends: None,
+            artt,
+            v: artt * artt,
+            samples: 0.0,
+            trr: start,
+            arr: start,
+            rr_max: 0.0,
+            ssr: None,
+            clock,
+        }
+    }
+
+    /// `NWC`, the wave being joined included.
+    fn nwc(&self) -> u16 {
+        u16::try_from(self.waves.len()).unwrap_or(u16::MAX)
+    }
+
+    fn epoch(&self) -> Duration {
+        Duration::from_nanos(self.clock.channels.half_slot().as_nanos() * 2 / EPOCHS)
+    }
+
+    fn epoch_seconds(&self) -> f64 {
+        self.epoch().as_secs_f64()
+    }
+
+    /// `((1/P)^n - 1)`.
+    fn power(&self, n: u16) -> f64 {
+        libm::pow(self.clock.channels.ratio(), -f64::from(n)) - 1.0
+    }
+
+    fn ssmin(&self) -> f64 {
+        let inverse = 1.0 / self.clock.channels.ratio();
+        self.clock.channels.base_rate() * (1.0 + inverse + inverse * inverse)
+    }
+
+    /// `TRATE`.
+    fn target(&self) -> f64 {
+        let target = match self.ssr {
+            None => 4.0 * self.trr,
+            Some(ssr) => ssr.max(equation(self.artt, self.loss.rate())),
+        };
+        target.min(self.rate_max)
+    }
+
+    /// A packet came, and others are lost.
+    fn count(&mut self, now: Instant, lost: u64) {
+        self.received += 1;
+        self.lost += lost;
+        self.loss.packets(1 + lost);
+        if lost > 0 {
+            self.lose(now);
+        }
+    }
+
+    /// Losses within `ARTT` are one event.
+    fn lose(&mut self, now: Instant) {
+        if self.loss_event_ends.is_some_and(|end| now < end) {
+            return;
+        }
+        self.loss_event_ends = Some(now + seconds(self.artt));
+        self.loss.event();
+        let ssr = self.ssmin().max(self.clock.channels.ratio() * self.trr);
+        if self.ssr.is_none() {
+            self.end_start_up(ssr);
+        } else {
+            self.ssr = Some(ssr);
+        }
+    }
+
+    fn end_start_up(&mut self, ssr: f64) {
+        self.ssr = Some(ssr);
+        self.loss = LossEstimator::new(loss_for(self.artt, self.trr));
+    }
+
+    /// A new slot: the waves that ended are left. Their channels, and what was lost on each at the last.
+    fn turn(&mut self, slot: Slot) -> Vec<(ChannelId, u64)> {
+        let mut left = Vec::new();
+        while self.slot < slot {
+            self.slot += 1;
+            if self.waves.front().is_none_or(|wave| wave.number >= self.slot) {
+                continue;
+            }
+            let Some(mut wave) = self.waves.pop_front() else { continue };
+            let lost = wave.holes.close();
+            left.push((self.clock.channels.channel_of(wave.number), lost));
+            let base = self.clock.channels.base_rate();
+            self.arr =
+                (self.arr - self.clock.channels.ratio() * base).max(base * self.clock.channels.ratio());
+            if self.waves.is_empty() {
+                self.joining = None;
+            }
+        }
+        left
+    }
+
+    /// If this is the first packet of the wave being joined, the join is over: a sample of the multicast round-trip time.
+    fn joined(&mut self, now: Instant, wave: u64) {
+        let is_joining = self.waves.back().is_some_and(|last| last.number == wave);
+        let Some(joining) = self.joining.filter(|_| is_joining) else { return };
+        self.joining = None;
+        self.first = now;
+        let channels = &self.clock.channels;
+        let (ratio, log) = (channels.ratio(), -libm::log(channels.ratio()));
+        let first_join = now.since(joining.since).as_secs_f64();
+        let waiting =
+            log / (2.0 * (1.0 - ratio) * channels.base_rate()) * libm::pow(ratio, self.nwc().into());
+        let sample = first_join - waiting;
+        self.samples += 1.0;
+        let omega = ALPHA * self.artt * self.artt / self.v;
+        let rho = (omega / (1.0 - libm::pow(1.0 - omega, self.samples + 1.0))).clamp(0.0, 1.0);
+        self.v = (1.0 - rho) * self.v + rho * sample * sample;
+        self.artt = (ratio * self.artt).max((1.0 - rho) * self.artt + rho * sample);
+        // End of start-up, test (b): a queue grows.
+        let slack = (1.0 - libm::pow(ratio, f64::from(self.nwc()) + 1.0)) / (ratio * log) / self.arr;
+        let has_grown = self.first_join.is_some_and(|before| first_join > before + slack);
+        self.first_join = Some(first_join);
+        if self.ssr.is_none() && has_grown {
+            let ssr = self.ssmin().max(ratio * self.trr);
+            self.end_start_up(ssr);
+        }
+    }
+
+    /// `RR_P` of the epoch that ends.
+    fn end_epoch(&mut self, now: Instant) -> f64 {
+        let epochs = now.since(self.epoch_ends).as_secs_f64() / self.epoch_seconds() + 1.0;
+        self.epoch_ends = now + self.epoch();
+        self.loss.epoch();
+        #[expect(clippy::cast_precision_loss, reason = "packets of an epoch")]
+        let per_second = |packets: u64| packets as f64 / (epochs * self.epoch_seconds());
+        let (rr, irr) = (per_second(self.received), per_second(self.received + self.lost));
+        (self.received, self.lost) = (0, 0);
+        self.average(rr, irr);
+        self.rr_max = self.rr_max.max(rr);
+        if self.loss_event_ends.is_some_and(|end| end <= now) {
+            self.loss_event_ends = None;
+        }
+        if self.ssr.is_none() && self.joining.is_none() {
+            self.check_start_up(now);
+        }
+        rr
+    }
+
+    /// `TRR_P` and `ARR_P`.
+    fn average(&mut self, rr: f64, irr: f64) {
+        let channels = &self.clock.channels;
+        let ratio = channels.ratio();
+        let (beta, zeta) = if self.ssr.is_none() {
+            let root = libm::sqrt(ratio);
+            ((1.0 - libm::pow(ratio, 0.25)) / 2.0, root / (1.0 + root))
+        } else {
+            let slot = channels.sub_slot_seconds();
+            let part = self.epoch_seconds() / slot;
+            (1.0 - libm::pow(ratio / (1.0 + ratio), part), 2.0 * self.epoch_seconds() / (4.0 + slot))
+        };
+        self.trr = (1.0 - zeta) * self.trr + zeta * rr;
+        let fallen = libm::pow(ratio, self.epoch_seconds() / channels.sub_slot_seconds());
+        let most = self.power(self.nwc() + 1) / self.power(1) * channels.base_rate();
+        self.arr = (fallen * (1.0 - beta) * self.arr + beta * irr).min(most);
+    }
+
+    /// End of start-up, tests (c) and (d).
+    fn check_start_up(&mut self, now: Instant) {
+        let is_top = self.nwc() + 1 >= self.clock.channels.levels() || self.next_rate() > self.rate_max;
+        let is_settled = now.since(self.first) >= self.epoch();
+        // Without a wave there is nothing that could have brought less than its rate.
+        let has_waves = !self.waves.is_empty();
+        if is_top || (is_settled && has_waves && self.trr < self.least_of_start_up()) {
+            let ssr = self.ssmin().max(self.trr);
+            self.end_start_up(ssr);
+        }
+    }
+
+    /// `c ARR_P - 2/EL`: less than this says that a wave did not bring its rate.
+    fn least_of_start_up(&self) -> f64 {
+        let ratio = self.clock.channels.ratio();
+        let root = libm::sqrt(ratio);
+        let zeta = root / (1.0 + root);
+        let growth = libm::pow(ratio, -self.epoch_seconds() / self.clock.channels.sub_slot_seconds());
+        let g = self.power(self.nwc() + 1) / self.power(self.nwc());
+        let c = zeta + (1.0 - zeta) * growth * (zeta + (1.0 - zeta) * root * growth) / g;
+        c * self.arr - 2.0 / self.epoch_seconds()
+    }
+
+    /// The rate with one wave more: the right side of rule 3.
+    fn next_rate(&self) -> f64 {
+        self.arr * self.power(self.nwc() + 2) / self.power(self.nwc() + 1)
+    }
+
+    /// Rules 1 to 3 of section 4.10; [`Session::has_decayed`] is rule 4.
+    fn may_join(&self, now: Instant) -> bool {
+        let is_settled = now.since(self.first) >= self.epoch();
+        let may = self.joining.is_none()
+            && self.loss_event_ends.is_none()
+            && self.nwc() + 1 < self.clock.channels.levels()
+            && (self.ssr.is_some() || is_settled || self.waves.is_empty());
+        may && self.target() >= self.next_rate()
+    }
+
+    /// Rule 4, recommended in normal operation: what the wave joined last brought has decayed.
+    fn has_decayed(&self, rr: f64) -> bool {
+        let most = (self.rr_max - 2.0 / self.epoch_seconds()).max(self.clock.channels.ratio() * self.rr_max);
+        self.ssr.is_none() || rr <= most
+    }
+
+    /// If only rule 4 keeps from joining, the equation shall give just what the join needs.
+    fn hold_back(&mut self) {
+        self.loss = LossEstimator::new(loss_for(self.artt, self.next_rate()));
+    }
+
+    fn join(&mut self, now: Instant) -> ChannelId {
+        let wave = self.clock.channels.wave_at(self.nwc() + 1, self.slot);
+        self.arr *= self.power(self.nwc() + 2) / self.power(self.nwc() + 1);
+        self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
+        self.rr_max = 0.0;
+        let patience = (2.0 * self.v / self.artt).max(10.0 * self.artt);
+        self.joining = Some(Joining { since: now, until: now + seconds(patience) });
+        self.clock.channels.channel_of(wave.number)
+    }
+
+    /// A join that was not answered in time is undone.
+    fn give_up_join(&mut self, now: Instant) -> Option<ChannelId> {
+        self.joining.filter(|joining| joining.until <= now)?;
+        self.joining = None;
+        let wave = self.waves.pop_back()?;
+        self.arr *= self.power(self.nwc() + 1) / self.power(self.nwc() + 2);
+        Some(self.clock.channels.channel_of(wave.number))
+    }
+}
+
+impl ReceiverControl for Receiver {
+    fn start(&mut self, now: Instant) {
+        if self.joined_base.is_none() {
+            self.joined_base = Some(shifted(now));
+            self.wishes.push(Membership::Join(ChannelId::BASE));
+        }
+    }
+
+    fn stop(&mut self, _now: Instant) {
+        if self.joined_base.take().is_none() {
+            return;
+        }
+        if let Some(session) = self.session.take() {
+            for wave in &session.waves {
+                self.wishes.push(Membership::Leave(session.clock.channels.channel_of(wave.number)));
+            }
+        }
+        self.base = Holes::default();
+        self.wishes.push(Membership::Leave(ChannelId::BASE));
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        self.reception.packets += 1;
+        self.reception.marked += u64::from(arrival.ecn == Ecn::CongestionExperienced);
+        let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
+        let at = shifted(now);
+        if self.session.is_none() {
+            // The configuration was found sound when the receiver was made.
+            let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
+            self.session = Some(Session::new(clock, self.rate_max, joined, at, cci.sequence));
+        }
+        let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));
+        if let Some(place) = place {
+            self.arrive(at, place);
+        }
+        self.tick(at);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.wishes.pop()
+    }
+
+    fn reception(&self) -> Reception {
+        self.reception
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let session = self.session.as_ref()?;
+        let joining = session.joining.map(|joining| joining.until);
+        Some(unshifted(joining.into_iter().fold(session.epoch_ends, Instant::min)))
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.tick(shifted(now));
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, which is meant"
+    )]
+    let nanos = (seconds * 1e9) as u64;
+    Duration::from_nanos(nanos)
+}

@@ -1,0 +1,116 @@
+//! What a receiver makes of other sessions on its group, and of a sender that is started again.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bench;
+
+use bench::{Bench, close, complete, fdt, file, symbol};
+use headwater_proto::delivery::{OTHERS_MAX, ReceiverEvent, SILENCE};
+use headwater_wire::fdt::Headwater;
+
+const ELSEWHERE: &str = "192.0.2.99:4000";
+
+/// The receiver has one of the two symbols of its file.
+fn under_way() -> Bench {
+    let mut bench = Bench::new();
+    bench.give(&fdt(0, &complete(vec![file(1, "a", 10, 5)])));
+    bench.give(&symbol(1, 0, b"01234"));
+    bench
+}
+
+fn told(bench: &Bench, is_told: impl Fn(&ReceiverEvent) -> bool) -> usize {
+    bench.events.iter().filter(|event| is_told(event)).count()
+}
+
+fn others(bench: &Bench) -> usize {
+    told(bench, |event| matches!(event, ReceiverEvent::OtherSession { .. }))
+}
+
+fn superseded(bench: &Bench) -> usize {
+    told(bench, |event| matches!(event, ReceiverEvent::Superseded { .. }))
+}
+
+fn silence_ms() -> u64 {
+    SILENCE.as_nanos() / 1_000_000
+}
+
+#[test]
+fn another_session_is_told_of_once_and_does_not_disturb() {
+    let mut bench = under_way();
+    for _ in 0..50 {
+        bench.give_from(ELSEWHERE, &symbol(1, 1, b"wrong"));
+        bench.wait(silence_ms() / 2);
+        bench.give(&symbol(1, 0, b"01234"));
+    }
+    assert_eq!((others(&bench), superseded(&bench)), (1, 0));
+    bench.give(&symbol(1, 1, b"56789"));
+    assert_eq!(bench.received(), [("a", b"0123456789".as_slice())]);
+}
+
+#[test]
+fn a_silent_session_makes_way_for_another_one() {
+    let mut bench = under_way();
+    bench.give_from(ELSEWHERE, &symbol(1, 1, b"56789"));
+    bench.wait(silence_ms() - 100);
+    bench.give_from(ELSEWHERE, &symbol(1, 1, b"56789"));
+    assert!(!bench.receiver.is_ended() && bench.holds, "it has not been silent for long enough");
+    bench.wait(200);
+    assert!(!bench.receiver.is_ended(), "silence alone ends nothing");
+    bench.give_from(ELSEWHERE, &symbol(1, 1, b"56789"));
+    assert!(bench.receiver.is_ended() && !bench.holds);
+    assert_eq!(
+        bench.events.last(),
+        Some(&ReceiverEvent::Superseded { tsi: 1, source: ELSEWHERE.parse().unwrap() })
+    );
+    assert!(bench.received().is_empty(), "nothing of the other session was taken");
+}
+
+#[test]
+fn what_is_whole_makes_way_for_nobody() {
+    let mut bench = under_way();
+    bench.give(&symbol(1, 1, b"56789"));
+    bench.wait(2 * silence_ms());
+    bench.give_from(ELSEWHERE, &symbol(1, 1, b"56789"));
+    assert_eq!(superseded(&bench), 0);
+    assert!(matches!(bench.events.last(), Some(ReceiverEvent::SessionCompleted { refused: 0 })));
+}
+
+#[test]
+fn before_a_session_is_found_there_is_none_to_replace() {
+    let mut bench = Bench::new();
+    bench.wait(2 * silence_ms());
+    bench.give_from(ELSEWHERE, &close());
+    assert_eq!((others(&bench), superseded(&bench)), (0, 0));
+    assert_eq!(told(&bench, |event| matches!(event, ReceiverEvent::SessionFound { .. })), 1);
+}
+
+#[test]
+fn only_the_first_others_are_told_of() {
+    let mut bench = under_way();
+    for host in 0..=255 {
+        bench.give_from(&format!("198.51.100.{host}:4000"), &close());
+    }
+    assert_eq!((others(&bench), bench.dropped().foreign), (OTHERS_MAX, 256));
+}
+
+/// Our own sender numbers instances by the time of day; others begin with 0 each time. The new description is not even
+/// read, so that only the digest stands between two contents.
+#[test]
+fn a_restart_that_uses_an_instance_again_for_other_content_never_makes_a_wrong_file() {
+    let mut bench = Bench::new();
+    let described = |digest| {
+        let mut file = file(1, "a", 10, 5);
+        file.headwater = Headwater { block_digests: vec![digest], ..Headwater::default() };
+        fdt(0, &complete(vec![file]))
+    };
+    bench.give(&described([7; 16]));
+    bench.give(&symbol(1, 0, b"old.."));
+    bench.give(&described([8; 16]));
+    for _ in 0..100 {
+        for esi in 0..2 {
+            bench.give(&symbol(1, esi, b"new.."));
+        }
+    }
+    assert_eq!(told(&bench, |event| matches!(event, ReceiverEvent::FileMismatch { .. })), 1);
+    assert_eq!((bench.received().len(), bench.refusals()), (0, 0));
+    assert!(bench.receiver.is_ended(), "it does not go on for ever");
+}
