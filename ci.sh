@@ -27,6 +27,7 @@ usage: ./ci.sh [STEP...]
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
   interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, run-time faults
+  explore  the property tests with SEEDS (default 10) seeds of their own; not part of all, whose seed is fixed
   all      all of these in this order (also without any argument)
 
 Exit code: 0 all passed, 2 unknown step, otherwise that of the step that failed.
@@ -82,6 +83,15 @@ step_test() {
     # Debug and release must put the same bytes on the wire, and the simulator must do the same in both.
     cargo test --locked --release -p headwater-proto --test trace 2>&1 | tee -a "$tests_log"
     cargo test --locked --release -p headwater-netsim --test engine traces 2>&1 | tee -a "$tests_log"
+}
+
+# A failure prints its seed: run it again with PROPTEST_RNG_SEED in front of the command that is shown.
+step_explore() {
+    local seed
+    for seed in $(shuf -i 1-4294967295 -n "${SEEDS:-10}"); do
+        say "explore: PROPTEST_RNG_SEED=$seed cargo test --locked --workspace --lib --tests"
+        PROPTEST_RNG_SEED=$seed cargo test --locked --workspace --lib --tests
+    done
 }
 
 step_deny() {
@@ -217,6 +227,7 @@ main() {
             exit 0
             ;;
         all) wanted+=("${STEPS[@]}") ;;
+        explore) wanted+=(explore) ;;
         *)
             [[ " ${STEPS[*]} " == *" $name "* ]] || {
                 echo "ci: unknown step '$name'" >&2
