@@ -14,6 +14,7 @@ mod config;
 pub(crate) mod path;
 mod sender;
 pub mod sequencer;
+pub(crate) mod spacing;
 mod wave;
 
 pub use self::channels::{DynamicChannels, Slot, Wave};
@@ -91,8 +92,18 @@ impl StaticLayers {
         Self { periods, start }
     }
 
+    /// When a level's packet leaves, counted from the start.
+    pub(crate) fn nth(&self, level: u16, number: u64) -> Instant {
+        let Period { bits, rate, .. } = self.periods[usize::from(level)];
+        let levels = self.periods.len() as u128;
+        let position = (u128::from(number) * levels + u128::from(level)) * u128::from(bits) * 1_000_000_000;
+        // A packet that `before` does not count yet at t leaves at t or later.
+        let nanos = position / (u128::from(rate.as_bits()) * levels);
+        self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
     /// Packets of a level that leave before an instant. Packet k leaves at `(k + level/levels) * bits / rate`.
-    fn before(&self, level: u16, at: Instant) -> u64 {
+    pub(crate) fn before(&self, level: u16, at: Instant) -> u64 {
         let Period { bits, rate, .. } = self.periods[usize::from(level)];
         let elapsed = u128::from(at.since(self.start).as_nanos());
         // The number of k with (k + level/levels) * bits * 10^9 / rate < elapsed.
@@ -122,13 +133,7 @@ impl Layering for StaticLayers {
     }
 
     fn departure(&self, level: u16, from: Instant, n: u64) -> Instant {
-        let Period { bits, rate, .. } = self.periods[usize::from(level)];
-        let levels = self.periods.len() as u128;
-        let number = u128::from(self.before(level, from)) + u128::from(n);
-        let position = (number * levels + u128::from(level)) * u128::from(bits) * 1_000_000_000;
-        // A packet that `before` does not count yet at t leaves at t or later.
-        let nanos = position / (u128::from(rate.as_bits()) * levels);
-        self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        self.nth(level, self.before(level, from).saturating_add(n))
     }
 
     fn cumulative_rate(&self, level: u16, _at: Instant) -> f64 {

@@ -76,8 +76,8 @@ impl Path {
     }
 }
 
-pub(crate) struct Run<R> {
-    pub(crate) sender: DynamicSender,
+pub(crate) struct Run<R, S = DynamicSender> {
+    pub(crate) sender: S,
     pub(crate) receiver: R,
     pub(crate) path: Path,
     on_wire: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -89,7 +89,14 @@ impl<R: ReceiverControl> Run<R> {
     /// A link of `rate` kbit/s and propagation and join times in milliseconds.
     pub(crate) fn new(layers: DynamicConfig, receiver: R, rate: u64, delay: u64, join: u64) -> Self {
         let sender = DynamicSender::new(DynamicChannels::new(layers, Instant::ZERO).unwrap());
-        let path = Path::new(rate, delay, join, sender.channels().dynamic_channels() + 1);
+        Self::over(sender, receiver, rate, delay, join)
+    }
+}
+
+impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
+    /// The same for any sender.
+    pub(crate) fn over(sender: S, receiver: R, rate: u64, delay: u64, join: u64) -> Self {
+        let path = Path::new(rate, delay, join, sender.channels());
         Self { sender, receiver, path, on_wire: BinaryHeap::new(), carried: Vec::new(), now: Instant::ZERO }
     }
 
@@ -134,7 +141,11 @@ impl<R: ReceiverControl> Run<R> {
 }
 
 /// kbit/s of UDP payload over `from..to`, and the part that was lost.
-pub(crate) fn measure<R: ReceiverControl>(run: &mut Run<R>, from: u64, to: u64) -> (f64, f64) {
+pub(crate) fn measure<R: ReceiverControl, S: SenderControl>(
+    run: &mut Run<R, S>,
+    from: u64,
+    to: u64,
+) -> (f64, f64) {
     run.until(at(from * 1_000));
     let before = run.receiver.reception();
     run.until(at(to * 1_000));

@@ -5,15 +5,11 @@ use headwater_wire::cci::WebrcCci;
 
 use super::Layering;
 use super::channels::{DynamicChannels, Slot, Wave};
-use crate::control::{BURST, Departure, SenderControl};
+use super::spacing::Spacing;
+use crate::control::{Departure, SenderControl};
 use crate::machine::{ChannelId, Ecn};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
-/// By how much the sender may be faster than the channels' rates together, where packets of several waves fall together:
-/// the room that smooths them out.
-const HEADROOM: f64 = 1.25;
-/// A sender that is later than this gives up what it missed.
-const LAG_MAX: Duration = Duration::from_secs(1);
 /// Sequence numbers of the short CCI are modulo this.
 const SEQUENCES: u64 = 1 << 16;
 
@@ -29,8 +25,7 @@ pub struct DynamicSender {
     waves: Vec<Active>,
     /// Which one is next: an index into `waves`, or the base.
     next: Option<usize>,
-    /// No packet leaves before this.
-    spaced: Instant,
+    spacing: Spacing,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +52,7 @@ impl DynamicSender {
             base: Base { number: 0, at: channels.base_departure(0) },
             waves: Vec::new(),
             next: None,
-            spaced: Instant::ZERO,
+            spacing: Spacing::default(),
         };
         for level in 1..channels.levels() {
             sender.begin(channels.wave_at(level, 0));
@@ -124,13 +119,6 @@ impl DynamicSender {
         self.choose();
     }
 
-    fn gap(&self, at: Instant) -> Duration {
-        let rate = self.channels.cumulative_rate(self.channels.levels() - 1, at);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-        let nanos = (1e9 / (HEADROOM * rate)) as u64;
-        Duration::from_nanos(nanos)
-    }
-
     fn cci(&self) -> Cci {
         let (channel, sequence, at) = match self.next {
             None => {
@@ -160,11 +148,11 @@ impl SenderControl for DynamicSender {
     }
 
     fn next_departure(&self) -> Option<Instant> {
-        Some(self.due().max(self.spaced))
+        Some(self.spacing.due(self.due()))
     }
 
     fn departure(&self, now: Instant) -> Option<Departure> {
-        if self.due().max(self.spaced) > now {
+        if self.spacing.due(self.due()) > now {
             return None;
         }
         let at = self.due();
@@ -181,10 +169,10 @@ impl SenderControl for DynamicSender {
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {
-        let left = self.due().max(self.spaced).max(now - BURST);
-        self.spaced = left + self.gap(self.due());
+        let rate = self.channels.cumulative_rate(self.channels.levels() - 1, self.due());
+        self.spacing.sent(now, self.due(), rate);
         self.advance();
-        while self.due() + LAG_MAX < now {
+        while self.due() < Spacing::given_up_before(now) {
             self.advance();
         }
     }
@@ -195,6 +183,7 @@ mod tests {
     use super::*;
     use crate::layering::{DynamicConfig, Shape};
     use crate::rate::Rate;
+    use crate::time::Duration;
 
     fn channels(shape: Shape, per_slot: u16) -> DynamicChannels {
         let config = DynamicConfig::new(1_000, Rate::from_kilobits(4_000))
@@ -280,7 +269,7 @@ mod tests {
         let mut sent = 0;
         while let Some(departure) = sender.departure(now) {
             sent += 1;
-            assert!(sent == 1 || departure.at + LAG_MAX >= now);
+            assert!(sent == 1 || departure.at >= Spacing::given_up_before(now));
             sender.departed(now, 1_000);
         }
         // 10 ms of catching up at 1.25 times some 500 packets/s.

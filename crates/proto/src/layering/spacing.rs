@@ -1,0 +1,36 @@
+//! Packets of many layers leave one after the other, not together: the same rules for every sender of layers.
+
+use crate::control::BURST;
+use crate::time::{Duration, Instant};
+
+/// By how much a sender may be faster than its layers' rates together, where packets of several layers fall together: the
+/// room that smooths them out.
+const HEADROOM: f64 = 1.25;
+/// A sender that is later than this gives up what it missed.
+const LAG_MAX: Duration = Duration::from_secs(1);
+
+/// Keeps packets apart, at 1.25 times the total rate at most. A late driver catches up for [`BURST`] at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spacing {
+    /// No packet leaves before this.
+    earliest: Instant,
+}
+
+impl Spacing {
+    /// When a packet may leave that the schedule has leave at `at`.
+    pub(crate) fn due(&self, at: Instant) -> Instant {
+        at.max(self.earliest)
+    }
+
+    /// It left, while all layers together send `rate` packets a second.
+    pub(crate) fn sent(&mut self, now: Instant, at: Instant, rate: f64) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let gap = (1e9 / (HEADROOM * rate)) as u64;
+        self.earliest = self.due(at).max(now - BURST) + Duration::from_nanos(gap);
+    }
+
+    /// What the schedule has leave before this is given up.
+    pub(crate) fn given_up_before(now: Instant) -> Instant {
+        now - LAG_MAX
+    }
+}
