@@ -1,11 +1,12 @@
 //! What every congestion control is to the rest: a schedule of departures at the sender, a set of memberships at
 //! the receiver. It knows rates, losses and channels, never files.
 
+use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use headwater_wire::Cci;
 
-use crate::machine::{ChannelId, Datagram, Ecn};
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::time::{Duration, Instant};
 
 /// A packet that a sender may send now.
@@ -43,6 +44,12 @@ pub trait SenderControl {
     /// A datagram from a receiver. Controls that take no feedback ignore it.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
 
+    /// The next datagram to a receiver that is due at `now`, written at the start of `buffer`, which has room for
+    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above. It is no departure.
+    fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {
+        None
+    }
+
     /// The next timeout that is not a departure (a rate to adapt, a slot to end).
     fn poll_timeout(&self) -> Option<Instant> {
         None
@@ -55,6 +62,8 @@ pub trait SenderControl {
 /// A packet that arrived, as a congestion control sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
+    /// Who sent it: where a receiver's questions to its sender go.
+    pub source: SocketAddr,
     /// The channel it was sent to.
     pub channel: ChannelId,
     /// Congestion control information of the LCT header.
@@ -119,6 +128,17 @@ pub trait ReceiverControl {
 
     /// A packet of the session arrived on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
+
+    /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its sender is.
+    fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {
+        false
+    }
+
+    /// The next datagram to the sender that is due at `now`, written at the start of `buffer`, which has room for
+    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above.
+    fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {
+        None
+    }
 
     /// The next membership to change; polled until `None` after every call above.
     fn poll_membership(&mut self) -> Option<Membership>;

@@ -36,6 +36,7 @@
 //! | [`control`] | what every congestion control is to the rest; [`fixed`] is the plainest |
 //! | [`layering`] | which channel sends how much when; the sequencer |
 //! | [`m2c`], [`webrc`] | their receivers |
+//! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
@@ -55,6 +56,7 @@ pub mod pacing;
 pub mod queue;
 pub mod rate;
 pub mod rng;
+pub mod rtt;
 pub mod time;
 pub mod timers;
 pub mod webrc;

@@ -6,6 +6,7 @@ use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed, m2c, webrc};
 
 const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
 const PACKET_BYTES: usize = 1_440;
+const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
 
 /// The departures of a sender that is driven `late` behind each due time.
 fn departures(
@@ -69,6 +70,7 @@ fn check_receiver<S: SenderControl, R: ReceiverControl>(mut sender: S, mut recei
         receiver.timeout(now);
         if apply(&mut receiver)[usize::from(departure.channel.0)] {
             let arrival = Arrival {
+                source: SENDER.into(),
                 channel: departure.channel,
                 cci: &departure.cci,
                 ecn: departure.ecn,

@@ -10,6 +10,7 @@
 //! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
+//! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
 //!
 //! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of them, and
 //! can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry for the hot path.
@@ -26,6 +27,7 @@ pub mod fti;
 pub mod lct;
 pub mod payload_id;
 pub mod probe;
+pub mod rtt;
 
 pub use cci::Cci;
 pub use extensions::Extensions;

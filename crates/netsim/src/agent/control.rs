@@ -49,6 +49,9 @@ impl<C: SenderControl> Machine for ControlSender<C> {
     }
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Silence>> {
+        if let Some(transmit) = self.control.poll_transmit(now, buffer) {
+            return Some(Output::Transmit(transmit));
+        }
         let departure = self.control.departure(now)?;
         let bytes = usize::from(self.payload_bytes);
         let cci = departure.cci.as_bytes();
@@ -85,18 +88,22 @@ impl<C: ReceiverControl> Machine for ControlReceiver<C> {
             self.control.start(now);
         }
         let Input::Datagram(datagram) = input else { return self.control.timeout(now) };
+        if datagram.channel.is_none() && self.control.answered(now, &datagram) {
+            return;
+        }
         let cci = datagram.payload.get(..4).map(Cci::new);
         if let (Some(channel), Some(Ok(cci))) = (datagram.channel, cci) {
-            let (ecn, bytes) = (datagram.ecn, datagram.payload.len());
-            self.control.arrived(now, &Arrival { channel, cci: &cci, ecn, bytes });
+            let (source, ecn, bytes) = (datagram.source, datagram.ecn, datagram.payload.len());
+            self.control.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes });
         }
     }
 
-    fn poll_output(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Output<Silence>> {
-        Some(match self.control.poll_membership()? {
-            Membership::Join(channel) => Output::Join(channel),
-            Membership::Leave(channel) => Output::Leave(channel),
-        })
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Silence>> {
+        match self.control.poll_membership() {
+            Some(Membership::Join(channel)) => Some(Output::Join(channel)),
+            Some(Membership::Leave(channel)) => Some(Output::Leave(channel)),
+            None => self.control.poll_transmit(now, buffer).map(Output::Transmit),
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -5,10 +5,11 @@ use headwater_netsim::agent::{
 };
 use headwater_netsim::engine::Run;
 use headwater_netsim::measure::jain;
-use headwater_netsim::network::{Builder, FlowId, LinkConfig, NodeId};
+use headwater_netsim::network::{AgentId, Builder, FlowId, LinkConfig, NodeId};
 use headwater_netsim::tcp::{Data, Profile};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use headwater_proto::queue::QueueConfig;
+use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Duration, Instant, Rate, Seed, m2c};
 
 /// UDP payload of a full datagram of the paper's: 1480 bytes of IP payload.
@@ -71,6 +72,10 @@ impl Bed {
     }
 
     fn m2c(&mut self, name: &str, start: Duration) -> FlowId {
+        self.m2c_as(name, start, m2c::ReceiverConfig::new()).0
+    }
+
+    fn m2c_as(&mut self, name: &str, start: Duration, config: m2c::ReceiverConfig) -> (FlowId, AgentId) {
         let (from, to) =
             (self.host(&format!("{name}-from"), self.left), self.host(&format!("{name}-to"), self.right));
         let flow = self.network.flow(name);
@@ -79,14 +84,14 @@ impl Bed {
         let ports = Ports { flow, session, header_bytes: UDP_HEADER_BYTES };
         let sender = ControlSender::new(DynamicSender::new(channels), PAYLOAD);
         self.network.agent(&format!("{name}/sender"), from, Hosted::new(sender, ports));
-        let control = m2c::Receiver::new(self.layers, m2c::ReceiverConfig::new()).expect("sound");
+        let control = m2c::Receiver::new(self.layers, config).expect("sound");
         let receiver = self.network.agent(
             &format!("{name}/receiver"),
             to,
             Hosted::new(ControlReceiver::new(control), ports),
         );
         self.network.start_at(receiver, Instant::ZERO + start);
-        flow
+        (flow, receiver)
     }
 }
 
@@ -140,4 +145,19 @@ fn two_sessions_share() {
         // Sessions share loosely, as the paper says of its own; neither may starve the other.
         assert!(index > 0.70, "Jain's index {index:.3} at {kbps} kbit/s");
     }
+}
+
+#[test]
+fn questions_find_the_round_trip_that_joins_hide() {
+    let mut bed = Bed::new(1, 4_000, Duration::from_millis(40), Duration::from_millis(500));
+    let asking = m2c::ReceiverConfig::new().with_prober(ProberConfig::new(Seed(1)));
+    let (_, asking) = bed.m2c_as("asking", Duration::ZERO, asking);
+    let mut run = bed.network.build(Seed(1), 0).expect("sound");
+    run.run_until(at(5));
+    let rtt = |agent| {
+        let receiver: &Hosted<ControlReceiver<m2c::Receiver>> = run.agent(agent).expect("a receiver");
+        receiver.machine().control().status(run.now()).expect("it has begun").rtt
+    };
+    // 40 ms, and the queue of 25 packets, which is 75 ms.
+    assert!((0.04..0.13).contains(&rtt(asking)), "{}", rtt(asking));
 }

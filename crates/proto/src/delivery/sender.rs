@@ -357,6 +357,9 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
             if let Some(event) = self.events.pop_front() {
                 return Some(Output::Event(event));
             }
+            if let Some(transmit) = self.control.poll_transmit(now, buffer) {
+                return Some(Output::Transmit(transmit));
+            }
             let departure = self.control.departure(now)?;
             let next = self.next(now, &departure)?;
             // Content that failed leaves an event behind and its departure to the packets that close the session.

@@ -27,6 +27,11 @@ fn a_departure_is_due_no_sooner_than_said() {
     assert!(sender.departure(Instant::from_nanos(1_000_000)).is_some());
 }
 
+fn arrival(cci: &headwater_wire::Cci) -> Arrival<'_> {
+    let source = ([192, 0, 2, 1], 4_242).into();
+    Arrival { source, channel: ChannelId::BASE, cci, ecn: Ecn::NotCapable, bytes: 1 }
+}
+
 #[test]
 fn the_receiver_counts_holes() {
     let mut receiver = Receiver::new();
@@ -34,8 +39,7 @@ fn the_receiver_counts_holes() {
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId::BASE)));
     for sequence in [65_534, 65_535, 2, 1, 5] {
         let cci = WebrcCci { slot: 0, channel: 0, sequence }.short().unwrap();
-        let arrival = Arrival { channel: ChannelId::BASE, cci: &cci, ecn: Ecn::NotCapable, bytes: 1 };
-        receiver.arrived(Instant::ZERO, &arrival);
+        receiver.arrived(Instant::ZERO, &arrival(&cci));
     }
     let reception = receiver.reception();
     assert_eq!((reception.packets, reception.lost), (5, 3), "0, 3 and 4 are missing");
@@ -46,8 +50,7 @@ fn time_away_is_no_loss() {
     let mut receiver = Receiver::new();
     let arrive = |receiver: &mut Receiver, sequence| {
         let cci = WebrcCci { slot: 0, channel: 0, sequence }.short().unwrap();
-        let arrival = Arrival { channel: ChannelId::BASE, cci: &cci, ecn: Ecn::NotCapable, bytes: 1 };
-        receiver.arrived(Instant::ZERO, &arrival);
+        receiver.arrived(Instant::ZERO, &arrival(&cci));
     };
     receiver.start(Instant::ZERO);
     arrive(&mut receiver, 10);

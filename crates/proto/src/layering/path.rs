@@ -11,6 +11,8 @@ use crate::time::{Duration, Instant};
 
 /// UDP payload of a packet.
 pub(crate) const BYTES: u16 = 1_480;
+/// Where it comes from.
+pub(crate) const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
 
 pub(crate) fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
@@ -120,7 +122,8 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
             if arrival == Some(next) {
                 let Reverse((_, index)) = self.on_wire.pop().unwrap();
                 let Departure { channel, cci, ecn, .. } = self.carried[usize::try_from(index).unwrap()];
-                self.receiver.arrived(self.now, &Arrival { channel, cci: &cci, ecn, bytes: BYTES.into() });
+                let (source, bytes) = (SENDER.into(), BYTES.into());
+                self.receiver.arrived(self.now, &Arrival { source, channel, cci: &cci, ecn, bytes });
             } else if departure == next {
                 let departure = self.sender.departure(self.now).unwrap();
                 self.sender.departed(self.now, BYTES.into());

@@ -7,7 +7,8 @@ use super::Layering;
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
 use crate::control::{Departure, SenderControl};
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::rtt::Answers;
 use crate::time::Instant;
 
 /// Sequence numbers of the short CCI are modulo this.
@@ -26,6 +27,7 @@ pub struct DynamicSender {
     /// Which one is next: an index into `waves`, or the base.
     next: Option<usize>,
     spacing: Spacing,
+    answers: Answers,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +55,20 @@ impl DynamicSender {
             waves: Vec::new(),
             next: None,
             spacing: Spacing::default(),
+            answers: Answers::default(),
         };
         for level in 1..channels.levels() {
             sender.begin(channels.wave_at(level, 0));
         }
         sender.choose();
         sender
+    }
+
+    /// How many of the receivers' round-trip questions are answered in a second. Default: [`Answers::PER_SECOND`].
+    #[must_use]
+    pub fn with_answers_per_second(mut self, answers: u32) -> Self {
+        self.answers = Answers::new(answers);
+        self
     }
 
     /// The channels, to ask what they will send.
@@ -175,6 +185,14 @@ impl SenderControl for DynamicSender {
         while self.due() < Spacing::given_up_before(now) {
             self.advance();
         }
+    }
+
+    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        self.answers.asked(now, datagram);
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.answers.poll_transmit(buffer)
     }
 }
 

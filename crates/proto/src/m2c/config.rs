@@ -1,6 +1,7 @@
 //! What a receiver may be told.
 
 use crate::rate::Rate;
+use crate::rtt::ProberConfig;
 use crate::time::Duration;
 
 /// Configuration of a [`super::Receiver`].
@@ -8,10 +9,11 @@ use crate::time::Duration;
 pub struct ReceiverConfig {
     pub(super) max_rate: Option<Rate>,
     pub(super) rtt_hint: Option<Duration>,
+    pub(super) prober: Option<ProberConfig>,
 }
 
 impl ReceiverConfig {
-    /// Defaults: no cap, no hint.
+    /// Defaults: no cap, no hint, no questions.
     pub fn new() -> Self {
         Self::default()
     }
@@ -28,6 +30,13 @@ impl ReceiverConfig {
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Duration) -> Self {
         self.rtt_hint = Some(rtt);
+        self
+    }
+
+    /// Asks the sender for that time now and then, by unicast. Default: no.
+    #[must_use]
+    pub fn with_prober(mut self, prober: ProberConfig) -> Self {
+        self.prober = Some(prober);
         self
     }
 }

@@ -6,8 +6,9 @@ use super::config::ReceiverConfig;
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, delay, shifted, unshifted};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot};
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::measure::{Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, throughput};
+use crate::rtt::Prober;
 use crate::time::{Duration, Instant};
 
 /// Least time between the first packet of a channel and the next join.
@@ -71,6 +72,7 @@ pub struct Receiver {
     base: Holes,
     session: Option<Session>,
     reception: Reception,
+    prober: Option<Prober>,
 }
 
 /// What is known once a packet of the base channel has come.
@@ -94,6 +96,8 @@ struct Session {
     meter: RateMeter,
     delay: OneWayDelay,
     joins: JoinLatency,
+    /// Least round-trip time that the sender's answers took.
+    asked: Option<f64>,
     /// What the join before took, for fast start.
     last_join: Option<f64>,
     intervals: LossIntervals,
@@ -139,17 +143,19 @@ impl Receiver {
             base: Holes::default(),
             session: None,
             reception: Reception::default(),
+            prober: config.prober.map(Prober::new),
         })
     }
 
     /// What to show; `None` until a packet of the base channel has come.
-    pub fn status(&mut self, now: Instant) -> Option<Status> {
-        let session = self.session.as_mut()?;
+    pub fn status(&self, now: Instant) -> Option<Status> {
+        let session = self.session.as_ref()?;
+        let mut meter = session.meter;
         let rtt = session.rtt();
         Some(Status {
             mode: session.mode,
             levels: session.level(),
-            rate: session.meter.rate(shifted(now)),
+            rate: meter.rate(shifted(now)),
             fair_rate: session.window / rtt,
             rtt,
             join_latency: session.joins.mean(),
@@ -241,6 +247,7 @@ impl Session {
             meter: RateMeter::new(now),
             delay: OneWayDelay::default(),
             joins: JoinLatency::default(),
+            asked: None,
             last_join: None,
             intervals: LossIntervals::default(),
         }
@@ -260,12 +267,9 @@ impl Session {
 
     /// `RTTc`: the floor, and the queueing of the last 30 s.
     fn rtt(&self) -> f64 {
-        let floor = match (self.joins.floor(), self.limits.hint) {
-            (Some(floor), Some(hint)) => floor.min(hint),
-            (Some(floor), None) => floor,
-            (None, hint) => hint.unwrap_or(RTT_INITIAL),
-        };
-        floor + self.delay.queueing_max()
+        let known = [self.joins.floor(), self.limits.hint, self.asked];
+        let floor = known.into_iter().flatten().reduce(f64::min);
+        floor.unwrap_or(RTT_INITIAL) + self.delay.queueing_max()
     }
 
     /// If this is the first packet of the channel being joined, the join is over.
@@ -422,6 +426,7 @@ impl ReceiverControl for Receiver {
         if !core::mem::take(&mut self.held) {
             return;
         }
+        self.prober.iter_mut().for_each(Prober::stop);
         let session = self.session.take();
         for wave in session.iter().flat_map(|session| &session.waves) {
             let channel = session.as_ref().map(|session| session.clock.channels.channel_of(wave.number));
@@ -438,6 +443,7 @@ impl ReceiverControl for Receiver {
             return;
         }
         let at = shifted(now);
+        self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
             // The configuration was found sound when the receiver was made.
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
@@ -462,9 +468,23 @@ impl ReceiverControl for Receiver {
         self.reception
     }
 
+    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        let Some(prober) = self.prober.as_mut() else { return false };
+        let is_answer = prober.answered(now, datagram);
+        if let Some(session) = self.session.as_mut() {
+            session.asked = prober.rtt();
+        }
+        is_answer
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.prober.as_mut()?.poll_transmit(now, buffer)
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
-        let joining = self.session.as_ref()?.joining?;
-        Some(unshifted(joining.until))
+        let joining = self.session.as_ref().and_then(|session| session.joining);
+        let question = self.prober.as_ref().and_then(Prober::poll_timeout);
+        joining.map(|joining| unshifted(joining.until)).into_iter().chain(question).min()
     }
 
     fn timeout(&mut self, now: Instant) {

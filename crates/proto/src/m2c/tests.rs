@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::control::{Arrival, ReceiverControl};
-use crate::layering::path::{BYTES, Run, at, measure};
+use crate::layering::path::{BYTES, Run, SENDER, at, measure};
 use crate::layering::{DynamicConfig, Layering};
-use crate::machine::ChannelId;
+use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
 use crate::time::Duration;
 
@@ -89,8 +89,8 @@ fn what_makes_no_sense_is_ignored() {
     for (slot, channel, sequence) in [(255, 0, 0), (0, 255, 0), (0, 20, 0), (3, 200, 7), (0, levels, 65_535)]
     {
         let cci = WebrcCci { slot, channel, sequence }.short().unwrap();
-        let arrival =
-            Arrival { channel: ChannelId(1), cci: &cci, ecn: crate::machine::Ecn::NotCapable, bytes: 1 };
+        let (source, channel) = (SENDER.into(), ChannelId(1));
+        let arrival = Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: 1 };
         run.receiver.arrived(run.now, &arrival);
         run.path.apply(run.now, &mut run.receiver);
     }

@@ -7,3 +7,4 @@ mod hex;
 mod lct;
 mod probe;
 mod properties;
+mod rtt;

@@ -195,6 +195,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        if datagram.channel.is_none() && self.control.answered(now, datagram) {
+            return;
+        }
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
         let Ok((header, payload)) = alc::parse(datagram.payload) else {
@@ -208,7 +211,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
         let bytes = datagram.payload.len();
-        self.control.arrived(now, &Arrival { channel, cci: &header.cci, ecn: datagram.ecn, bytes });
+        let (source, ecn) = (datagram.source, datagram.ecn);
+        self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
         self.closed |= header.close_session;
         self.last_heard = now;
         match (header.toi, header.payload_id) {
@@ -315,8 +319,9 @@ impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
         self.settle(now);
     }
 
-    fn poll_output(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
-        self.outputs.pop_front()
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
+        let waiting = self.outputs.pop_front();
+        waiting.or_else(|| self.control.poll_transmit(now, buffer).map(Output::Transmit))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
