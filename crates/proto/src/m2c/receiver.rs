@@ -267,9 +267,9 @@ impl Session {
 
     /// `RTTc`: the floor, and the queueing of the last 30 s.
     fn rtt(&self) -> f64 {
-        let known = [self.joins.floor(), self.limits.hint, self.asked];
-        let floor = known.into_iter().flatten().reduce(f64::min);
-        floor.unwrap_or(RTT_INITIAL) + self.delay.queueing_max()
+        let told = [self.limits.hint, self.asked].into_iter().flatten().reduce(f64::min);
+        let floor = self.joins.floor(told.unwrap_or(RTT_INITIAL));
+        told.map_or(floor, |told| told.min(floor)) + self.delay.queueing_max()
     }
 
     /// If this is the first packet of the channel being joined, the join is over.
@@ -285,7 +285,7 @@ impl Session {
         let level = self.level();
         let rate = self.rate_of(level, now) - self.rate_of(level - 1, now);
         let queueing = self.delay.queueing(delay(now, place.left));
-        self.joins.record(latency, 0.5 / rate + queueing);
+        self.joins.record(latency, queueing, 1.0 / rate);
         // WEBRC's test (b): First-Join grew, so a queue does.
         let log = -libm::log(self.clock.channels.ratio());
         let ratio = self.clock.channels.ratio();

@@ -68,7 +68,8 @@ impl OneWayDelay {
 /// How long joins take.
 #[derive(Clone, Debug)]
 pub struct JoinLatency {
-    samples: VecDeque<f64>,
+    /// At least and at most what a join took without queueing.
+    samples: VecDeque<(f64, f64)>,
     smoothed: Option<(f64, f64)>,
 }
 
@@ -84,13 +85,14 @@ impl Default for JoinLatency {
 }
 
 impl JoinLatency {
-    /// A join was answered after so many seconds, of which `others` are known to be no round trip: half the packets'
-    /// distance, and queueing.
-    pub fn record(&mut self, latency: f64, others: f64) {
+    /// A join was answered after so many seconds, `queueing` of which its first packet waited in queues. Packets are `gap`
+    /// apart, so the join took effect up to that long before.
+    pub fn record(&mut self, latency: f64, queueing: f64, gap: f64) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back((latency - others).max(FLOOR));
+        let most = (latency - queueing).max(FLOOR);
+        self.samples.push_back(((most - gap).max(FLOOR), most));
         // RFC 6298's gains.
         self.smoothed = Some(match self.smoothed {
             None => (latency, latency / 2.0),
@@ -101,9 +103,11 @@ impl JoinLatency {
         });
     }
 
-    /// The least of the last 16 samples, in seconds; `None` before the first.
-    pub fn floor(&self) -> Option<f64> {
-        self.samples.iter().copied().reduce(f64::min)
+    /// The least that one of the last 16 joins took at most, in seconds; or `guess`, where it may have taken as little as that.
+    pub fn floor(&self, guess: f64) -> f64 {
+        let tightest =
+            self.samples.iter().copied().reduce(|one, other| if other.1 < one.1 { other } else { one });
+        tightest.map_or(guess, |(least, most)| guess.clamp(least, most))
     }
 
     /// Mean join latency in seconds.
@@ -157,15 +161,28 @@ mod tests {
     }
 
     #[test]
+    fn packets_far_apart_do_not_make_a_join_short() {
+        let mut joins = JoinLatency::default();
+        // Three seconds apart, the packet came early or late by chance: that tells next to nothing.
+        joins.record(0.3, 0.0, 3.0);
+        assert!((joins.floor(0.1) - 0.1).abs() < 1e-12);
+        joins.record(1.9, 0.0, 3.0);
+        assert!((joins.floor(0.1) - 0.1).abs() < 1e-12);
+        joins.record(0.22, 0.0, 0.02);
+        assert!((joins.floor(0.1) - 0.2).abs() < 1e-12, "at least this long");
+    }
+
+    #[test]
     fn the_floor_is_the_least_of_sixteen() {
         let mut joins = JoinLatency::default();
-        joins.record(0.010, 0.004);
+        assert_eq!(joins.floor(0.1), 0.1);
+        joins.record(0.010, 0.004, 0.001);
         for _ in 0..15 {
-            joins.record(0.050, 0.0);
+            joins.record(0.050, 0.0, 0.001);
         }
-        assert!((joins.floor().unwrap() - 0.006).abs() < 1e-12);
-        joins.record(0.050, 0.0);
-        assert!((joins.floor().unwrap() - 0.050).abs() < 1e-12);
+        assert!((joins.floor(0.1) - 0.006).abs() < 1e-12);
+        joins.record(0.050, 0.0, 0.001);
+        assert!((joins.floor(0.1) - 0.050).abs() < 1e-12);
         assert!(joins.bound().unwrap() > joins.mean().unwrap());
     }
 }
