@@ -36,6 +36,7 @@
 //! | [`control`] | what every congestion control is to the rest; [`fixed`] is the plainest |
 //! | [`layering`] | which channel sends how much when; the sequencer |
 //! | [`m2c`], [`webrc`] | their receivers |
+//! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
@@ -48,6 +49,7 @@ pub mod control;
 pub mod delivery;
 pub mod eventlog;
 pub mod fixed;
+pub mod flid;
 pub mod layering;
 pub mod m2c;
 pub mod machine;

@@ -11,12 +11,14 @@ mod counter;
 use allocated::calls;
 use counter::Counter;
 use headwater_fec::{Order, Scheme};
+use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use headwater_proto::delivery::{
     FileToSend, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig, SessionPlan,
     Source, SourceError,
 };
 use headwater_proto::{
-    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, Machine, Output, Rate, fixed,
+    flid,
 };
 
 /// Content that is all zeros.
@@ -125,5 +127,49 @@ fn repair_symbols_are_sent_without_an_allocation() {
         }
         assert!(sender.stats().symbols > 2 * symbols, "repair symbols went out");
         assert!(during <= 1, "{order:?}: {during} allocations");
+    }
+}
+
+/// Levels go up and down in each slot; the queues of it are there after the first minute.
+#[test]
+fn flid_changes_levels_without_an_allocation() {
+    let rate = Rate::from_kilobits(8_000);
+    for config in [flid::Config::static_layers(1_440, rate), flid::Config::dynamic_layers(1_440, rate)] {
+        let mut sender = flid::Sender::new(flid::Layers::new(&config, Instant::ZERO).unwrap());
+        let mut receiver = flid::Receiver::new(config, flid::ReceiverConfig::new()).unwrap();
+        let mut held = vec![false; sender.channels().into()];
+        let (warm, end) =
+            (Instant::ZERO + Duration::from_secs(240), Instant::ZERO + Duration::from_secs(480));
+        let (mut packets, mut changes, mut before) = (0_u64, 0_u64, None);
+        receiver.start(Instant::ZERO);
+        while let Some(now) = sender.next_departure().filter(|at| *at < end) {
+            if now >= warm && before.is_none() {
+                (before, changes) = (Some(calls()), 0);
+            }
+            let departure = sender.departure(now).unwrap();
+            sender.departed(now, 1_440);
+            packets += 1;
+            receiver.timeout(now);
+            // One packet in a thousand is lost.
+            if held[usize::from(departure.channel.0)] && !packets.is_multiple_of(1_000) {
+                let arrival = Arrival {
+                    source: ([192, 0, 2, 1], 4_242).into(),
+                    channel: departure.channel,
+                    cci: &departure.cci,
+                    ecn: Ecn::NotCapable,
+                    bytes: 1_440,
+                };
+                receiver.arrived(now, &arrival);
+            }
+            while let Some(membership) = receiver.poll_membership() {
+                changes += 1;
+                match membership {
+                    Membership::Join(channel) => held[usize::from(channel.0)] = true,
+                    Membership::Leave(channel) => held[usize::from(channel.0)] = false,
+                }
+            }
+        }
+        assert!(changes > 10, "{:?}: {changes} joins and leaves", config.kind());
+        assert_eq!(calls() - before.unwrap(), 0, "{:?}", config.kind());
     }
 }

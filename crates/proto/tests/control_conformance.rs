@@ -2,7 +2,7 @@
 
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed, m2c, webrc};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed, flid, m2c, webrc};
 
 const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
 const PACKET_BYTES: usize = 1_440;
@@ -126,4 +126,15 @@ fn fixed() {
     let sender = || fixed::Sender::new(Rate::from_kilobits(3_000), Instant::ZERO);
     check_sender(sender);
     check_receiver(sender(), fixed::Receiver::new());
+}
+
+#[test]
+fn flid() {
+    let rate = Rate::from_kilobits(3_000);
+    for config in [flid::Config::static_layers(1_440, rate), flid::Config::dynamic_layers(1_440, rate)] {
+        let sender = || flid::Sender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"));
+        check_sender(sender);
+        let receiver = flid::Receiver::new(config, flid::ReceiverConfig::new());
+        check_receiver(sender(), receiver.expect("sound numbers"));
+    }
 }

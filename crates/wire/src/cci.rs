@@ -50,14 +50,15 @@ pub struct RlcCci {
     pub sequence: u16,
 }
 
-/// FLID-SL's shape, as in the MCL library: increase trigger (1), time slot index (7), group (8), sequence (16).
+/// FLID-SL's shape, as in the MCL library: increase trigger (1), time slot index (7), group (8), sequence (16). FLID-DL uses it
+/// too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlidSlCci {
     /// Whether receivers of this group may join the next one.
     pub increase_trigger: bool,
     /// Time slot index, 7 bits.
     pub slot: u8,
-    /// The group, that is, the layer.
+    /// The group: with FLID-SL that is the layer, with FLID-DL the layer follows from group and slot.
     pub group: u8,
     /// The packet's number within its group.
     pub sequence: u16,

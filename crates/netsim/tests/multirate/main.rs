@@ -1,4 +1,6 @@
-//! M2C beside TCP and beside itself, on one drop-tail bottleneck.
+//! M2C and FLID beside TCP and beside themselves, on one drop-tail bottleneck.
+
+mod flid;
 
 use headwater_netsim::agent::{
     ControlReceiver, ControlSender, Hosted, Ports, TcpConnection, UDP_HEADER_BYTES,
@@ -7,6 +9,7 @@ use headwater_netsim::engine::Run;
 use headwater_netsim::measure::jain;
 use headwater_netsim::network::{AgentId, Builder, FlowId, LinkConfig, NodeId};
 use headwater_netsim::tcp::{Data, Profile};
+use headwater_proto::control::{ReceiverControl, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use headwater_proto::queue::QueueConfig;
 use headwater_proto::rtt::ProberConfig;
@@ -76,19 +79,28 @@ impl Bed {
     }
 
     fn m2c_as(&mut self, name: &str, start: Duration, config: m2c::ReceiverConfig) -> (FlowId, AgentId) {
+        let channels = DynamicChannels::new(self.layers, Instant::ZERO).expect("sound");
+        let control = m2c::Receiver::new(self.layers, config).expect("sound");
+        self.session(name, DynamicSender::new(channels), control, start)
+    }
+
+    /// A session with one receiver, which comes at `start`.
+    fn session<S, R>(&mut self, name: &str, sender: S, receiver: R, start: Duration) -> (FlowId, AgentId)
+    where
+        S: SenderControl + Send + 'static,
+        R: ReceiverControl + Send + 'static,
+    {
         let (from, to) =
             (self.host(&format!("{name}-from"), self.left), self.host(&format!("{name}-to"), self.right));
         let flow = self.network.flow(name);
-        let channels = DynamicChannels::new(self.layers, Instant::ZERO).expect("sound");
-        let session = self.network.session(name, from, channels.dynamic_channels() + 1);
+        let session = self.network.session(name, from, sender.channels());
         let ports = Ports { flow, session, header_bytes: UDP_HEADER_BYTES };
-        let sender = ControlSender::new(DynamicSender::new(channels), PAYLOAD);
+        let sender = ControlSender::new(sender, PAYLOAD);
         self.network.agent(&format!("{name}/sender"), from, Hosted::new(sender, ports));
-        let control = m2c::Receiver::new(self.layers, config).expect("sound");
         let receiver = self.network.agent(
             &format!("{name}/receiver"),
             to,
-            Hosted::new(ControlReceiver::new(control), ports),
+            Hosted::new(ControlReceiver::new(receiver), ports),
         );
         self.network.start_at(receiver, Instant::ZERO + start);
         (flow, receiver)

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::flid;
 use crate::layering::{DynamicChannels, DynamicConfig, Shape, StaticLayers};
 use crate::rate::Rate;
 
@@ -140,6 +141,7 @@ fn nothing_goes_out_outside_the_buffers_time() {
 enum AnyLayers {
     Dynamic(DynamicConfig),
     Static(Vec<Rate>),
+    Flid(flid::Config),
 }
 
 fn layers() -> impl Strategy<Value = AnyLayers> {
@@ -157,7 +159,14 @@ fn layers() -> impl Strategy<Value = AnyLayers> {
         });
     let fixed = prop::collection::vec(1_000..50_000_u64, 1..8)
         .prop_map(|rates| AnyLayers::Static(rates.into_iter().map(rate).collect()));
-    prop_oneof![3 => dynamic, 1 => fixed]
+    let flid = (1.1..2.0_f64, 200_u64..3_000, 30_000..600_000_u64, prop::bool::ANY).prop_map(
+        |(ratio, slot, max, is_dynamic)| {
+            let new = if is_dynamic { flid::Config::dynamic_layers } else { flid::Config::static_layers };
+            let config = new(1_000, rate(max)).with_ratio(ratio).with_slot(Duration::from_millis(slot));
+            AnyLayers::Flid(config)
+        },
+    );
+    prop_oneof![3 => dynamic, 1 => fixed, 2 => flid]
 }
 
 /// The optimality of the sequencer on one set of layers.
@@ -220,6 +229,7 @@ proptest! {
         let time = Duration::from_millis(time);
         match layers {
             AnyLayers::Dynamic(config) => check(&DynamicChannels::new(config, START).unwrap(), from, time)?,
+            AnyLayers::Flid(config) => check(&flid::Layers::new(&config, START).unwrap(), from, time)?,
             AnyLayers::Static(rates) => check(&StaticLayers::new(&rates, 1_000, START), from, time)?,
         }
     }

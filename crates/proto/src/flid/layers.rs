@@ -1,0 +1,189 @@
+//! Levels of a FLID session: their rates, their channels, and when they may be risen from.
+
+use super::INDICES;
+use super::config::{Config, ConfigError, Kind};
+use crate::layering::{Layering, StaticLayers};
+use crate::machine::ChannelId;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// Triggers come as often as lets a rate rise by `TRIGGERS * (ratio - 1)` packets a second in a second, which is 6.
+const TRIGGERS: f64 = 20.0;
+
+/// The layers of a FLID session from its start on.
+///
+/// A level sends at a constant rate, whichever channel it is on. Dynamic channel i (from 1) is at level l in the slots s with
+/// `s + l = i modulo T`; T is the least power of two that has room for all levels and the leave latency, so that the slot
+/// modulo 128 that packets carry tells the level of a channel.
+#[derive(Clone, Debug)]
+pub struct Layers {
+    levels: StaticLayers,
+    /// Cumulative rates in packets/s.
+    rates: Vec<f64>,
+    slot: Duration,
+    start: Instant,
+    /// T; 0 with static layers.
+    cycle: u64,
+}
+
+impl Layers {
+    /// The layers of a session whose first slot begins at `start`.
+    ///
+    /// # Errors
+    /// When the numbers do not fit together.
+    pub fn new(config: &Config, start: Instant) -> Result<Self, ConfigError> {
+        check(config)?;
+        let cumulative = cumulative(config);
+        let dynamic = cumulative.len() as u64 - 1;
+        let quiescent = match config.kind {
+            Kind::Static => 0,
+            Kind::Dynamic => config.leave.as_nanos().div_ceil(config.slot.as_nanos()),
+        };
+        let channels = dynamic.saturating_add(quiescent);
+        if channels > INDICES {
+            return Err(ConfigError::Channels { channels, most: INDICES });
+        }
+        let cycle = match config.kind {
+            Kind::Static => 0,
+            Kind::Dynamic => channels.next_power_of_two(),
+        };
+        let mut below = 0;
+        let rates: Vec<Rate> = cumulative
+            .iter()
+            .filter_map(|bits| Rate::from_bits(bits - core::mem::replace(&mut below, *bits)))
+            .collect();
+        let levels = StaticLayers::new(&rates, config.packet_bytes, start);
+        let rates = (0..levels.levels()).map(|level| levels.cumulative_rate(level, start)).collect();
+        Ok(Self { levels, rates, slot: config.slot, start, cycle })
+    }
+
+    /// Channels of the session, the base included.
+    pub fn channels(&self) -> u16 {
+        if self.is_dynamic() { narrow(self.cycle) + 1 } else { self.levels.levels() }
+    }
+
+    /// Packets per second of all levels.
+    pub fn rate_max(&self) -> f64 {
+        self.rate(self.levels.levels() - 1)
+    }
+
+    /// Packets per second of levels 0..=`level`.
+    pub fn rate(&self, level: u16) -> f64 {
+        self.rates[usize::from(level)]
+    }
+
+    /// Whether channels go down by a level in each slot.
+    pub fn is_dynamic(&self) -> bool {
+        self.cycle > 0
+    }
+
+    /// The slot of an instant; the first one before the session's start.
+    pub fn slot_at(&self, at: Instant) -> u64 {
+        at.since(self.start).as_nanos() / self.slot.as_nanos()
+    }
+
+    /// Whether a level's packets carry the trigger in a slot: those who hold it as their highest may rise. What is set on a level
+    /// is set on all below it.
+    pub fn is_trigger(&self, level: u16, slot: u64) -> bool {
+        if level + 1 >= self.levels.levels() {
+            return false;
+        }
+        // The bits of the slot's number in reverse, as a fraction: of any 2^k slots in a row one is below 2^-k.
+        #[expect(clippy::cast_precision_loss, reason = "the first 53 bits of a fraction")]
+        let fraction = slot.reverse_bits() as f64 / 18_446_744_073_709_551_616.0;
+        fraction <= TRIGGERS * self.slot.as_secs_f64() / self.rate(level)
+    }
+
+    /// TSD.
+    pub(super) fn slot(&self) -> Duration {
+        self.slot
+    }
+
+    /// The channel at a level in a slot.
+    pub(super) fn channel_in(&self, level: u16, slot: u64) -> ChannelId {
+        match u64::from(level).checked_sub(1) {
+            Some(above) if self.is_dynamic() => ChannelId(1 + narrow((slot + above) % self.cycle)),
+            _ => ChannelId(level),
+        }
+    }
+
+    /// When a level's packet leaves, counted from the start.
+    pub(super) fn nth(&self, level: u16, number: u64) -> Instant {
+        self.levels.nth(level, number)
+    }
+
+    /// Packets of a level that leave before an instant.
+    pub(super) fn before(&self, level: u16, at: Instant) -> u64 {
+        self.levels.before(level, at)
+    }
+}
+
+impl Layering for Layers {
+    fn levels(&self) -> u16 {
+        self.levels.levels()
+    }
+
+    fn next_boundary(&self, after: Instant) -> Option<Instant> {
+        self.is_dynamic().then(|| {
+            let slot = if after < self.start { 0 } else { self.slot_at(after) + 1 };
+            self.start + self.slot.saturating_mul(slot)
+        })
+    }
+
+    fn channel(&self, level: u16, at: Instant) -> ChannelId {
+        self.channel_in(level, self.slot_at(at))
+    }
+
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64 {
+        self.levels.packets(level, from, to)
+    }
+
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant {
+        self.levels.departure(level, from, n)
+    }
+
+    fn cumulative_rate(&self, level: u16, _at: Instant) -> f64 {
+        self.rate(level)
+    }
+
+    fn cumulative_rate_before(&self, level: u16, _at: Instant) -> f64 {
+        self.rate(level)
+    }
+}
+
+fn check(config: &Config) -> Result<(), ConfigError> {
+    if !(1.05..=4.0).contains(&config.ratio) {
+        return Err(ConfigError::Ratio(config.ratio));
+    }
+    if config.packet_bytes == 0 {
+        return Err(ConfigError::PacketBytes);
+    }
+    if !(Duration::from_millis(50)..=Duration::from_secs(60)).contains(&config.slot) {
+        return Err(ConfigError::Slot(config.slot));
+    }
+    let (base, max) = (config.packets(config.base_rate()), config.packets(config.max_rate));
+    let least = 1.0 / config.slot.as_secs_f64();
+    if base < least {
+        return Err(ConfigError::BaseRate { base, least });
+    }
+    if max <= base {
+        return Err(ConfigError::Rates { base, max });
+    }
+    Ok(())
+}
+
+/// Cumulative rates in bit/s: the base rate times powers of the ratio, rising, and last the maximum.
+fn cumulative(config: &Config) -> Vec<u64> {
+    let max = config.max_rate.as_bits();
+    #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+    let base = config.base_rate().as_bits() as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    let power = |level: u32| libm::round(base * libm::pow(config.ratio, f64::from(level))) as u64;
+    let mut rates: Vec<u64> = (0..).map(power).take_while(|rate| *rate < max).collect();
+    rates.push(max);
+    rates
+}
+
+fn narrow(channel: u64) -> u16 {
+    u16::try_from(channel).expect("checked to be at most 128")
+}

@@ -1,0 +1,389 @@
+//! The receiver: once a slot, a level more, a level less, or the same.
+
+use std::collections::VecDeque;
+
+use headwater_wire::cci::FlidSlCci;
+
+use super::config::{Config, ConfigError, ReceiverConfig};
+use super::layers::Layers;
+use super::slots::{Slots, Told};
+use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::layering::Layering;
+use crate::machine::{ChannelId, Ecn};
+use crate::measure::{Holes, JoinLatency, RateMeter};
+use crate::time::{Duration, Instant};
+
+/// Least time that a join is waited for.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a receiver shows; rates in packets per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Status {
+    /// Levels held above the base, those being joined included.
+    pub levels: u16,
+    /// What came over the last half second.
+    pub rate: f64,
+    /// What the levels held bring together: what is fair.
+    pub fair_rate: f64,
+    /// Mean join latency in seconds, once there was a join.
+    pub join_latency: Option<f64>,
+    /// Whether it waits for its last leave to take effect: slots decide nothing.
+    pub is_deaf: bool,
+}
+
+/// The receiving control of FLID-SL and FLID-DL.
+///
+/// A slot has a loss when a packet of it is missing, late, a duplicate, or carries ECN's mark. A hole between two packets of a
+/// channel counts for the slot of the first, so that one burst of losses is answered once.
+///
+/// What becomes of it when the sender is started anew, or slots jump: with dynamic layers it goes on from the base, with static
+/// ones from the levels it has. When the base channel is lost it goes on with the others. After a stall of any length it holds
+/// what is still alive of its channels. Joins that nothing comes of are given up after two seconds or so.
+///
+/// Memory: 120 bytes for each channel held, 128 at most.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    layers: Layers,
+    /// The highest level that the receiver may hold.
+    highest: u16,
+    deaf_slots: u64,
+    is_held: bool,
+    wishes: Wishes,
+    base: Track,
+    session: Option<Session>,
+    joins: JoinLatency,
+    reception: Reception,
+}
+
+/// What is known once a packet of the base channel has come.
+#[derive(Clone, Debug)]
+struct Session {
+    slots: Slots,
+    /// Channels held above the base, from level 1 up.
+    held: VecDeque<Held>,
+    meter: RateMeter,
+    /// What came of the newest slot.
+    current: Current,
+    /// Losses of slots before this one have been answered.
+    answered: u64,
+    /// Slots before this one decide nothing.
+    deaf_until: u64,
+}
+
+/// What a slot has brought so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Current {
+    is_lossy: bool,
+    /// The highest level that a packet came from.
+    heard: u16,
+    /// The highest level that a trigger came from.
+    trigger: Option<u16>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    channel: ChannelId,
+    /// With dynamic layers the last slot in which it is at a level.
+    until: u64,
+    joined: Instant,
+    /// When the join is given up; `None` once a packet has come.
+    patience: Option<Instant>,
+    track: Track,
+}
+
+/// Loss on one channel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Track {
+    holes: Holes,
+    /// The sequence number after the highest so far, and the slot of that one.
+    next: Option<(u16, u64)>,
+}
+
+impl Receiver {
+    /// A receiver of a session with these layers.
+    ///
+    /// # Errors
+    /// When their numbers do not fit together.
+    pub fn new(layers: Config, config: ReceiverConfig) -> Result<Self, ConfigError> {
+        let numbers = Layers::new(&layers, Instant::ZERO)?;
+        let most = config.max_rate.map_or(f64::INFINITY, |rate| layers.packets(rate));
+        let within = (1..numbers.levels()).take_while(|level| numbers.rate(*level) <= most).count();
+        Ok(Self {
+            highest: u16::try_from(within).unwrap_or(u16::MAX),
+            layers: numbers,
+            deaf_slots: layers.deaf_slots.into(),
+            is_held: false,
+            wishes: Wishes::default(),
+            base: Track::default(),
+            session: None,
+            joins: JoinLatency::default(),
+            reception: Reception::default(),
+        })
+    }
+
+    /// What to show; `None` until a packet of the base channel has come.
+    pub fn status(&mut self, now: Instant) -> Option<Status> {
+        let session = self.session.as_mut()?;
+        let levels = session.level();
+        Some(Status {
+            levels,
+            rate: session.meter.rate(now),
+            fair_rate: self.layers.rate(levels),
+            join_latency: self.joins.mean(),
+            is_deaf: session.slots.newest() < session.deaf_until,
+        })
+    }
+
+    /// A packet came that may make sense.
+    fn arrive(&mut self, now: Instant, cci: FlidSlCci, is_marked: bool) {
+        let Some(session) = self.session.as_mut() else { return };
+        let slot = match session.slots.tell(now, cci.slot) {
+            Told::Slot(slot) => slot,
+            Told::Nonsense => return,
+            Told::Restart => {
+                self.begin_again();
+                return self.arrive(now, cci, is_marked);
+            }
+        };
+        session.meter.record(now, 1);
+        let channel = ChannelId(cci.group.into());
+        let track = match session.held.iter_mut().find(|held| held.channel == channel) {
+            _ if channel == ChannelId::BASE => &mut self.base,
+            Some(held) => {
+                if held.patience.take().is_some() {
+                    self.joins.record(now.since(held.joined).as_secs_f64(), 0.0);
+                }
+                &mut held.track
+            }
+            // A channel that is being left: it came, and means nothing.
+            None => return,
+        };
+        let (lost, loss) = track.record(cci.sequence, slot);
+        self.reception.lost += lost;
+        session.current.is_lossy |= is_marked || loss.is_some_and(|slot| slot >= session.answered);
+        if slot > session.slots.newest() {
+            self.turn(now, slot);
+        }
+        self.hear(channel, slot, cci.increase_trigger);
+    }
+
+    /// Notes what a packet of the newest slot says of rising.
+    fn hear(&mut self, channel: ChannelId, slot: u64, is_trigger: bool) {
+        let Some(session) = self.session.as_mut().filter(|session| slot == session.slots.newest()) else {
+            return;
+        };
+        let level = match session.held.iter().position(|held| held.channel == channel) {
+            _ if channel == ChannelId::BASE => 0,
+            Some(index) => narrow(index + 1),
+            None => return,
+        };
+        let current = &mut session.current;
+        current.heard = current.heard.max(level);
+        if is_trigger {
+            current.trigger = current.trigger.max(Some(level));
+        }
+    }
+
+    /// A new slot has begun: what the one before has brought decides.
+    fn turn(&mut self, now: Instant, slot: u64) {
+        let Some(session) = self.session.as_mut() else { return };
+        let ended = session.slots.newest();
+        let level = session.level();
+        let current = core::mem::take(&mut session.current);
+        session.slots.advance(now, slot);
+        if current.is_lossy {
+            session.answered = slot;
+        }
+        let target = if self.layers.is_dynamic() {
+            // A join that takes longer than a slot is not heard at the highest level: what is heard rises.
+            let may_rise = current.trigger.is_some_and(|trigger| trigger >= current.heard);
+            self.shift(slot);
+            let held = self.level();
+            held + if current.is_lossy { 0 } else { level.min(1) + u16::from(may_rise) }
+        } else if ended < session.deaf_until {
+            // Its own leave may be what still overloads the path: it cannot tell what a rise would do.
+            level
+        } else if current.is_lossy && level > 0 {
+            session.deaf_until = slot + self.deaf_slots;
+            level - 1
+        } else {
+            level + u16::from(!current.is_lossy && current.trigger.is_some_and(|trigger| trigger >= level))
+        };
+        self.set(now, target);
+    }
+
+    /// With dynamic layers, leaves what has gone below the lowest level.
+    fn shift(&mut self, slot: u64) {
+        while let Some(session) = self.session.as_mut()
+            && session.held.front().is_some_and(|held| held.until < slot)
+        {
+            if let Some(held) = session.held.pop_front() {
+                self.leave(held);
+            }
+        }
+    }
+
+    /// Joins or leaves the highest channels until so many levels are held, or as many as may be.
+    fn set(&mut self, now: Instant, target: u16) {
+        let target = target.min(self.highest);
+        while let Some(session) = self.session.as_mut().filter(|session| session.level() > target) {
+            if let Some(held) = session.held.pop_back() {
+                self.leave(held);
+            }
+        }
+        // Any channel's next packet is due within this.
+        let pause = 2.0 / (self.layers.rate(1) - self.layers.rate(0));
+        let patience = JOIN_TIMEOUT.max(nanos(self.joins.bound().unwrap_or(0.0))) + nanos(pause);
+        while let Some(session) = self.session.as_mut().filter(|session| session.level() < target) {
+            let slot = session.slots.newest();
+            let level = session.level() + 1;
+            let channel = self.layers.channel_in(level, slot);
+            session.held.push_back(Held {
+                channel,
+                until: slot + u64::from(level) - 1,
+                joined: now,
+                patience: Some(now + patience),
+                track: Track::default(),
+            });
+            self.wishes.push(Membership::Join(channel));
+        }
+    }
+
+    fn leave(&mut self, mut held: Held) {
+        self.reception.lost += held.track.holes.close();
+        self.wishes.push(Membership::Leave(held.channel));
+    }
+
+    /// The sender was started anew: its sequence numbers begin again, and dynamic channels are elsewhere.
+    fn begin_again(&mut self) {
+        let is_dynamic = self.layers.is_dynamic();
+        while let Some(session) = self.session.as_mut().filter(|_| is_dynamic)
+            && let Some(held) = session.held.pop_back()
+        {
+            self.leave(held);
+        }
+        self.reception.lost += self.base.holes.close();
+        self.base = Track::default();
+        let Some(session) = self.session.as_mut() else { return };
+        for held in &mut session.held {
+            self.reception.lost += held.track.holes.close();
+            held.track = Track::default();
+        }
+        session.current = Current::default();
+        (session.answered, session.deaf_until) = (0, 0);
+    }
+
+    fn level(&self) -> u16 {
+        self.session.as_ref().map_or(0, Session::level)
+    }
+
+    /// A join that nothing came of in time is undone, and all above it.
+    fn give_up_joins(&mut self, now: Instant) {
+        let Some(session) = self.session.as_ref() else { return };
+        let overdue = |held: &Held| held.patience.is_some_and(|until| until <= now);
+        if let Some(index) = session.held.iter().position(overdue) {
+            self.set(now, narrow(index));
+        }
+    }
+}
+
+impl Session {
+    fn new(now: Instant, slot: Duration, index: u8) -> Self {
+        Self {
+            slots: Slots::new(now, slot, index),
+            held: VecDeque::new(),
+            meter: RateMeter::new(now),
+            current: Current::default(),
+            answered: 0,
+            deaf_until: 0,
+        }
+    }
+
+    fn level(&self) -> u16 {
+        narrow(self.held.len())
+    }
+}
+
+impl Track {
+    /// A packet of a slot came: how many are lost for certain, and in which slot there was a loss, if it looks like one.
+    fn record(&mut self, sequence: u16, slot: u64) -> (u64, Option<u64>) {
+        let lost = self.holes.record(sequence).lost;
+        let Some((next, before)) = self.next else {
+            self.next = Some((sequence.wrapping_add(1), slot));
+            return (lost, None);
+        };
+        let ahead = sequence.wrapping_sub(next);
+        if ahead >= 1 << 15 {
+            return (lost, Some(slot));
+        }
+        self.next = Some((sequence.wrapping_add(1), slot));
+        (lost, (ahead > 0).then_some(before))
+    }
+}
+
+impl ReceiverControl for Receiver {
+    fn start(&mut self, _now: Instant) {
+        if !self.is_held {
+            self.is_held = true;
+            self.wishes.push(Membership::Join(ChannelId::BASE));
+        }
+    }
+
+    fn stop(&mut self, now: Instant) {
+        if !core::mem::take(&mut self.is_held) {
+            return;
+        }
+        self.set(now, 0);
+        self.session = None;
+        self.base = Track::default();
+        self.wishes.push(Membership::Leave(ChannelId::BASE));
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        self.reception.packets += 1;
+        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
+        self.reception.marked += u64::from(is_marked);
+        let Ok(cci) = arrival.cci.flid_sl() else { return };
+        if !self.is_held {
+            return;
+        }
+        if self.session.is_none() {
+            if ChannelId(cci.group.into()) != ChannelId::BASE {
+                return;
+            }
+            self.session = Some(Session::new(now, self.layers.slot(), cci.slot));
+        }
+        self.arrive(now, cci, is_marked);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.wishes.pop()
+    }
+
+    fn reception(&self) -> Reception {
+        self.reception
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.session.as_ref()?.held.iter().filter_map(|held| held.patience).min()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.give_up_joins(now);
+    }
+}
+
+/// Levels are at most 128.
+fn narrow(levels: usize) -> u16 {
+    u16::try_from(levels).unwrap_or(u16::MAX)
+}
+
+fn nanos(seconds: f64) -> Duration {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates, which is meant"
+    )]
+    let nanos = (seconds * 1e9) as u64;
+    Duration::from_nanos(nanos)
+}
