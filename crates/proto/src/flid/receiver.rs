@@ -151,7 +151,7 @@ impl Receiver {
             _ if channel == ChannelId::BASE => &mut self.base,
             Some(held) => {
                 if held.patience.take().is_some() {
-                    self.joins.record(now.since(held.joined).as_secs_f64(), 0.0);
+                    self.joins.record(now.since(held.joined).as_secs_f64(), 0.0, 0.0);
                 }
                 &mut held.track
             }
