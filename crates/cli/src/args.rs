@@ -33,7 +33,8 @@ Exit codes:
 
 const SEND_EXAMPLES: &str = "\
 Examples:
-  headwater send --interface eth0 image.iso          send until interrupted
+  headwater send --interface eth0 image.iso          each receiver at its own rate, until interrupted
+  headwater send --max-rate 1G --duration 1h x.iso   the same, up to 1 Gbit/s, for an hour
   headwater send --passes 2 --rate 50M photos/       two passes over a folder
   headwater send --dry-run --rate 100M image.iso     show what would be sent, and how long it takes";
 
@@ -125,12 +126,18 @@ pub struct SendArgs {
     /// DiffServ code point of the packets, 0 to 63
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
     pub dscp: u8,
-    /// Sending rate of UDP payload in bit/s: 500k, 10M, 2.5G
-    #[arg(long, value_name = "RATE", default_value = "10M", value_parser = values::rate)]
-    pub rate: Rate,
-    /// How the sending rate is found
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = CongestionControl::Fixed)]
-    pub congestion_control: CongestionControl,
+    /// One rate for all receivers, in bit/s of UDP payload: 500k, 10M, 2.5G
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub rate: Option<Rate>,
+    /// How each receiver finds its rate [default: m2c; with --rate, fixed]
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub congestion_control: Option<CongestionControl>,
+    /// Most that a receiver can take, and what all channels together send [default: 100M]
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub max_rate: Option<Rate>,
+    /// Least that a receiver can take: the rate of the base channel [default: 120k]
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub base_rate: Option<Rate>,
     /// Erasure code that lets receivers repair losses
     #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
     pub fec: Fec,
@@ -182,6 +189,12 @@ pub struct ReceiveArgs {
     /// Give up when nothing that is needed came for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
+    /// Take no more than this, in bit/s; default: what the path fairly carries
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub max_rate: Option<Rate>,
+    /// Round-trip time to the sender on an idle path, if you know it, where routers are slow to join groups: 20ms
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub rtt: Option<Duration>,
     /// Drop each packet with this probability, 0 to 1: fault injection
     #[arg(long, value_name = "P", hide = true, value_parser = values::probability)]
     pub drop: Option<f64>,
@@ -332,9 +345,13 @@ pub struct OutputArgs {
     pub log_json: bool,
 }
 
-/// How the sending rate is found.
+/// How receivers find their rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CongestionControl {
+    /// Each receiver takes what its own path fairly carries beside TCP
+    M2c,
+    /// The same aim, by RFC 3738
+    Webrc,
     /// The rate of --rate, whatever happens
     Fixed,
 }
@@ -363,7 +380,7 @@ impl From<Fec> for headwater_fec::Scheme {
 /// The order of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Order {
-    /// By --rate: `window` from 1 Gbit/s on, else `spread`
+    /// `window` for a --rate of 1 Gbit/s or more, else `spread`
     Auto,
     /// All blocks take turns: receivers join at any time
     Spread,
@@ -404,8 +421,9 @@ mod tests {
         let Command::Send(send) = cli.command else { panic!("send was said") };
         assert_eq!(send.network.group.to_string(), GROUP_DEFAULT);
         assert_eq!((send.ttl, send.dscp, send.symbol_size), (1, 0, None));
-        assert_eq!(send.rate.as_bits(), 10_000_000);
-        assert_eq!((send.fec, send.congestion_control), (Fec::Raptorq, CongestionControl::Fixed));
+        assert_eq!((send.rate, send.congestion_control, send.fec), (None, None, Fec::Raptorq));
+        assert_eq!(headwater::MAX_RATE_DEFAULT.as_bits(), 100_000_000);
+        assert_eq!(headwater::BASE_RATE_DEFAULT.as_bits(), 120_000);
         assert_eq!(send.order, Order::Auto);
         assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());
     }

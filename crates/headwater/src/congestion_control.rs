@@ -1,9 +1,18 @@
 //! Which congestion control a session runs.
 
 use headwater_fec::Order;
-use headwater_proto::Rate;
+use headwater_proto::described::Description;
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Shape};
+use headwater_proto::{Instant, Rate};
 
 use crate::send::SendOrder;
+
+/// What [`LayerOptions`] sends on the base channel unless told otherwise: some ten full packets a second. A receiver knows
+/// a session after a second at most, and is at 10 Mbit/s fifteen joins later.
+pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
+/// What [`LayerOptions`] sends on all channels together unless told otherwise: 100 Mbit/s, which every wired network of
+/// today carries. What no receiver of a link has joined stays off it where switches and routers know memberships.
+pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
 
 /// The congestion control of a session, with what its sender must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +23,50 @@ pub enum CongestionControl {
         /// Bits of UDP payload per second.
         rate: Rate,
     },
+    /// M2C: each receiver takes what its own path fairly carries beside TCP.
+    M2c(LayerOptions),
+    /// WEBRC (RFC 3738): the same aim, by another rule.
+    Webrc(LayerOptions),
+}
+
+/// The channels of a session with many rates: a base channel and waves above it, which begin fast and fade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerOptions {
+    base_rate: Rate,
+    max_rate: Rate,
+}
+
+impl Default for LayerOptions {
+    fn default() -> Self {
+        Self { base_rate: BASE_RATE_DEFAULT, max_rate: MAX_RATE_DEFAULT }
+    }
+}
+
+impl LayerOptions {
+    /// [`BASE_RATE_DEFAULT`] and [`MAX_RATE_DEFAULT`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The rate of the base channel, the least that a receiver can take, in bit/s of UDP payload.
+    #[must_use]
+    pub fn with_base_rate(mut self, rate: Rate) -> Self {
+        self.base_rate = rate;
+        self
+    }
+
+    /// The rate of all channels together: what the sender sends all the time, and the most that a receiver can take, in
+    /// bit/s of UDP payload.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Rate) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// Slots, ratio and quiescence are those of RFC 3738.
+    fn config(&self, packet_bytes: u16, shape: Shape) -> DynamicConfig {
+        DynamicConfig::new(packet_bytes, self.max_rate).with_base_rate(self.base_rate).with_shape(shape)
+    }
 }
 
 impl CongestionControl {
@@ -21,13 +74,25 @@ impl CongestionControl {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fixed { .. } => "fixed",
+            Self::M2c(_) => "m2c",
+            Self::Webrc(_) => "webrc",
         }
     }
 
+    /// Whether each receiver has a rate of its own.
+    pub const fn is_multi_rate(&self) -> bool {
+        !matches!(self, Self::Fixed { .. })
+    }
+
     /// Channels of a session under it.
-    pub const fn channels(&self) -> u16 {
-        match self {
-            Self::Fixed { .. } => 1,
+    ///
+    /// # Errors
+    /// When the rates make no channels.
+    pub fn channels(&self) -> Result<u16, DynamicConfigError> {
+        // Rates are in bits, so how long packets are changes nothing but whether the base channel's can be counted.
+        match self.layers(u16::MAX) {
+            None => Ok(1),
+            Some(config) => Ok(DynamicChannels::new(config, Instant::ZERO)?.dynamic_channels() + 1),
         }
     }
 
@@ -35,6 +100,32 @@ impl CongestionControl {
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
+            Self::M2c(layers) | Self::Webrc(layers) => layers.max_rate,
+        }
+    }
+
+    /// The rate of the base channel.
+    pub const fn rate_base(&self) -> Rate {
+        match self {
+            Self::Fixed { rate } => *rate,
+            Self::M2c(layers) | Self::Webrc(layers) => layers.base_rate,
+        }
+    }
+
+    /// What its receivers must know, when full packets have so many bytes of UDP payload.
+    pub(crate) fn description(&self, packet_bytes: u16) -> Description {
+        match (self, self.layers(packet_bytes)) {
+            (Self::M2c(_), Some(config)) => Description::M2c(config),
+            (Self::Webrc(_), Some(config)) => Description::Webrc(config),
+            _ => Description::Fixed,
+        }
+    }
+
+    fn layers(&self, packet_bytes: u16) -> Option<DynamicConfig> {
+        match self {
+            Self::Fixed { .. } => None,
+            Self::M2c(layers) => Some(layers.config(packet_bytes, Shape::Geometric)),
+            Self::Webrc(layers) => Some(layers.config(packet_bytes, Shape::Webrc)),
         }
     }
 
@@ -45,7 +136,7 @@ impl CongestionControl {
         match wanted {
             Some(SendOrder::Spread) => Order::Spread { rate },
             Some(SendOrder::Window) => Order::Window,
-            None if self.channels() > 1 => Order::Spread { rate },
+            None if self.is_multi_rate() => Order::Spread { rate },
             None => Order::for_rate(rate),
         }
     }
@@ -55,13 +146,39 @@ impl CongestionControl {
 mod tests {
     use super::*;
 
+    fn rate(bits: u64) -> Rate {
+        Rate::from_bits(bits).unwrap()
+    }
+
     #[test]
     fn the_rate_chooses_the_order_unless_it_is_said() {
-        let order =
-            |rate, wanted| CongestionControl::Fixed { rate: Rate::from_bits(rate).unwrap() }.order(wanted);
+        let order = |bits, wanted| CongestionControl::Fixed { rate: rate(bits) }.order(wanted);
         assert_eq!(order(999_999_999, None), Order::Spread { rate: 999_999_999 });
         assert_eq!(order(1_000_000_000, None), Order::Window);
         assert_eq!(order(1_000_000_000, Some(SendOrder::Spread)), Order::Spread { rate: 1_000_000_000 });
         assert_eq!(order(1, Some(SendOrder::Window)), Order::Window);
+        let fast = LayerOptions::new().with_max_rate(rate(10_000_000_000));
+        assert_eq!(CongestionControl::M2c(fast).order(None), Order::Spread { rate: 10_000_000_000 });
+    }
+
+    #[test]
+    fn channels_are_those_of_the_description() {
+        for control in [CongestionControl::M2c, CongestionControl::Webrc] {
+            for max in [1_000_000, 100_000_000, 10_000_000_000] {
+                let control = control(LayerOptions::new().with_max_rate(rate(max)));
+                for packet_bytes in [80, 1_424] {
+                    let description = control.description(packet_bytes);
+                    let (Description::M2c(config) | Description::Webrc(config)) = description else {
+                        panic!("{description:?}")
+                    };
+                    let channels = DynamicChannels::new(config, Instant::ZERO).unwrap();
+                    assert_eq!(control.channels(), Ok(channels.dynamic_channels() + 1));
+                    assert_eq!(description.name(), control.name());
+                }
+            }
+        }
+        assert_eq!(CongestionControl::M2c(LayerOptions::new()).channels(), Ok(24 + 30 + 1));
+        let none = LayerOptions::new().with_max_rate(BASE_RATE_DEFAULT);
+        assert!(CongestionControl::M2c(none).channels().is_err());
     }
 }

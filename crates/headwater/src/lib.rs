@@ -6,15 +6,15 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use headwater::proto::Rate;
-//! use headwater::{CongestionControl, ReceiveOptions, ReceiveSession, SendOptions, SendSession, prepare};
+//! use headwater::{CongestionControl, LayerOptions, ReceiveOptions, ReceiveSession};
+//! use headwater::{SendOptions, SendSession, prepare};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let group = "239.255.72.87:7287".parse()?;
 //!
 //! // On one machine:
 //! let files = prepare(["images/", "notes.txt"])?;
-//! let options = SendOptions::new(group, CongestionControl::Fixed { rate: Rate::from_kilobits(10_000) });
+//! let options = SendOptions::new(group, CongestionControl::M2c(LayerOptions::new()));
 //! let mut session = SendSession::open(files, options)?;
 //! let stop = session.stop_handle(); // for another thread, or a signal handler
 //! let summary = session.run(&mut |update| println!("{update:?}"))?;
@@ -53,7 +53,7 @@ mod store;
 mod trace;
 mod workers;
 
-pub use congestion_control::CongestionControl;
+pub use congestion_control::{BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT};
 pub use driver::DriverError;
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use headwater::proto::Rate;
 use headwater::{
-    CongestionControl, Direction, IncompleteReason, Loss, ReceiveOptions, ReceiveOutcome, ReceiveSession,
-    ReceiveSummary, ReceiveUpdate, RepairPlace, Scheme, SendEnd, SendError, SendOptions, SendOrder,
-    SendOutcome, SendSession, SendUpdate, StopHandle, prepare,
+    CongestionControl, Direction, IncompleteReason, LayerOptions, Loss, ReceiveOptions, ReceiveOutcome,
+    ReceiveSession, ReceiveSummary, ReceiveUpdate, RepairPlace, Scheme, SendEnd, SendError, SendOptions,
+    SendOrder, SendOutcome, SendSession, SendUpdate, StopHandle, prepare,
 };
 use headwater_wire::cci::WebrcCci;
 use headwater_wire::extensions::{Extensions, FdtExtension};
@@ -609,4 +609,82 @@ fn at_high_rates_a_call_sends_many_datagrams() {
     // 18 in 200 us; a turn that comes late sends more. A kernel that does not segment takes them one by one.
     let least = if segmentation { 8 } else { 1 };
     assert!(sent.progress.packets >= least * sent.calls, "{sent:?}");
+}
+
+/// A session in which each receiver has its own rate: no option, no number but the group at the receivers.
+fn multi_rate(control: fn(LayerOptions) -> CongestionControl) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(3_000_000, 7), 0o600);
+    let group = group();
+    let layers = LayerOptions::new().with_max_rate("40M".parse().unwrap());
+    let options = SendOptions::new(group, control(layers)).with_interface(Some("lo".into()));
+    let sending = Sending::start(&file, options);
+    let (free, capped) = (folder.path().join("free"), folder.path().join("capped"));
+    let cap = receive_options(group, &capped).with_max_rate(Some("2M".parse().unwrap()));
+    let slow = thread::spawn(move || receive(cap));
+    let quick = receive(receive_options(group, &free));
+    let slow = slow.join().unwrap();
+    sending.stop();
+    for (summary, out) in [(&quick, &free), (&slow, &capped)] {
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed);
+        assert_eq!(fs::read(out.join("file")).unwrap(), fs::read(&file).unwrap());
+        assert_eq!(summary.progress.control.name, control(layers).name());
+        assert!(summary.progress.control.join_latency.is_some());
+        let (useful, packets) = (summary.progress.stats.useful, summary.progress.stats.packets);
+        assert!(packets < useful + useful / 5 + 100, "{useful} of {packets} packets were needed");
+    }
+    // 3 MB at 2 Mbit/s take 12 s; the other one is not held back by that.
+    assert!(slow.progress.elapsed > Duration::from_secs(9), "{:?}", slow.progress.elapsed);
+    assert!(quick.progress.elapsed < slow.progress.elapsed * 3 / 4, "{:?}", quick.progress.elapsed);
+}
+
+#[test]
+fn each_receiver_has_its_own_rate_by_m2c() {
+    multi_rate(CongestionControl::M2c);
+}
+
+#[test]
+fn each_receiver_has_its_own_rate_by_webrc() {
+    multi_rate(CongestionControl::Webrc);
+}
+
+#[test]
+fn a_session_of_many_rates_is_described_and_closed_for_those_on_the_base_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(50_000_000, 8), 0o600);
+    let group = group();
+    let layers = LayerOptions::new().with_base_rate("1M".parse().unwrap());
+    let options = SendOptions::new(group, CongestionControl::M2c(layers)).with_interface(Some("lo".into()));
+    let cap = Some("1M".parse().unwrap());
+    let receiving = receive_ahead(receive_options(group, &folder.path().join("out")).with_max_rate(cap));
+    let sending = Sending::start(&file, options.with_end(SendEnd::After(Duration::from_secs(2))));
+    let sent = sending.thread.join().unwrap().unwrap();
+    assert_eq!(sent.outcome, SendOutcome::Completed);
+    let summary = receiving.join().unwrap();
+    assert_eq!(summary.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
+    // Packets of 2 s at 1 Mbit/s, and those of the end: no other channel's.
+    let packets = summary.progress.stats.packets;
+    assert!((100..400).contains(&packets), "{packets} packets");
+}
+
+#[test]
+fn contradictions_of_a_session_of_many_rates_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, b"x", 0o600);
+    let refused = |layers: LayerOptions, change: fn(SendOptions) -> SendOptions| {
+        let options = SendOptions::new(group(), CongestionControl::M2c(layers));
+        let options = change(options.with_interface(Some("lo".into())));
+        SendSession::open(prepare([&file]).unwrap(), options).unwrap_err()
+    };
+    let low = LayerOptions::new().with_max_rate("500k".parse().unwrap());
+    let error = refused(low, |options| options);
+    assert!(matches!(error, SendError::Rates { .. }));
+    assert!(error.to_string().contains("at least 600 kbit/s"), "{error}");
+    let windows = refused(LayerOptions::new(), |options| options.with_order(Some(SendOrder::Window)));
+    assert!(matches!(windows, SendError::NoWindows));
+    let passes = refused(LayerOptions::new(), |options| options.with_end(SendEnd::Passes(1)));
+    assert!(matches!(passes, SendError::NoPasses));
 }

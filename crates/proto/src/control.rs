@@ -4,9 +4,11 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use headwater_wire::Cci;
+use headwater_wire::{Cci, fdt};
 
+use crate::described::DescriptionError;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 /// A packet that a sender may send now.
@@ -31,6 +33,11 @@ pub trait SenderControl {
 
     /// Number of levels; a departure's level is below it.
     fn levels(&self) -> u16;
+
+    /// What receivers must know of it, for the FDT: [`crate::described`]. Nothing where one channel is all there is.
+    fn description(&self) -> Option<fdt::Control> {
+        None
+    }
 
     /// When the next packet may leave; `None` while it may not send at all.
     fn next_departure(&self) -> Option<Instant>;
@@ -118,6 +125,25 @@ pub struct Reception {
     pub marked: u64,
 }
 
+/// What a receiving control shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Status {
+    /// Its name; `unknown` while the session has not described it, nothing where none is described.
+    pub name: &'static str,
+    /// Channels held, those being joined among them.
+    pub channels: u16,
+    /// What it holds to be fair, in bit/s of UDP payload.
+    pub fair_rate: Option<Rate>,
+    /// Its round-trip time, queueing included.
+    pub rtt: Option<Duration>,
+    /// From a join to the first packet: the mean of late. What packets of a slow channel are apart is in it.
+    pub join_latency: Option<Duration>,
+    /// The longest of those.
+    pub join_latency_max: Option<Duration>,
+    /// Loss events per packet of late.
+    pub loss_event_rate: Option<f64>,
+}
+
 /// The receiving side of a congestion control: which channels to hold.
 pub trait ReceiverControl {
     /// Begins, or begins again after [`ReceiverControl::stop`]: asks for the base channel.
@@ -140,11 +166,24 @@ pub trait ReceiverControl {
         None
     }
 
+    /// The session's FDT is there, and says this of its control. Only one that runs what sessions describe listens.
+    ///
+    /// # Errors
+    /// When the session cannot be received: what it says is unknown, or makes no sense.
+    fn describe(&mut self, _now: Instant, _control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
+        Ok(())
+    }
+
     /// The next membership to change; polled until `None` after every call above.
     fn poll_membership(&mut self) -> Option<Membership>;
 
     /// What was measured so far.
     fn reception(&self) -> Reception;
+
+    /// What to show of it.
+    fn status(&mut self, _now: Instant) -> Status {
+        Status::default()
+    }
 
     /// When to call [`ReceiverControl::timeout`].
     fn poll_timeout(&self) -> Option<Instant> {

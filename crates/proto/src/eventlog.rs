@@ -45,6 +45,9 @@ pub enum Event<'a> {
         /// Transport session identifier; absent at a receiver that takes any.
         #[serde(skip_serializing_if = "Option::is_none")]
         tsi: Option<u64>,
+        /// The congestion control, at a sender.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        control: Option<Control>,
     },
     /// `session:planned`: what a dry run found; nothing is sent.
     SessionPlanned(Plan<'a>),
@@ -184,8 +187,45 @@ pub enum Event<'a> {
     },
 }
 
+/// How a session is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Control {
+    /// Its name: `fixed`, `m2c` and so on.
+    pub name: &'static str,
+    /// Channels, each a multicast group.
+    pub channels: u16,
+    /// bit/s of UDP payload of all of them.
+    pub rate_max: u64,
+}
+
+/// What a receiver's congestion control shows, and what is left to receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Reception {
+    /// Its name; `unknown` until the session has told.
+    pub control: &'static str,
+    /// What it holds to be fair, in bit/s of UDP payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_rate: Option<u64>,
+    /// Channels held.
+    pub channels: u16,
+    /// Its round-trip time, queueing included, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<f64>,
+    /// From a join to the first packet, the mean of late, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_latency: Option<f64>,
+    /// The longest of those.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_latency_max: Option<f64>,
+    /// Symbols still needed, as far as files are announced.
+    pub missing: u64,
+    /// How long that takes at the rate of the last second, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_left: Option<u64>,
+}
+
 /// Counters of one end since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Progress {
     /// Datagrams sent or received.
     pub packets: u64,
@@ -209,6 +249,9 @@ pub struct Progress {
     pub unsent: u64,
     /// Datagrams that a receiver dropped for a fault of their own.
     pub dropped: u64,
+    /// A receiver's alone.
+    #[serde(flatten)]
+    pub reception: Option<Reception>,
 }
 
 /// A session that could be sent.
@@ -221,7 +264,11 @@ pub struct Plan<'a> {
     /// Transport session identifier, if it is settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tsi: Option<u64>,
-    /// bit/s of UDP payload.
+    /// The congestion control: `fixed`, `m2c` and so on.
+    pub control: &'static str,
+    /// Channels, each a multicast group.
+    pub channels: u16,
+    /// bit/s of UDP payload of all channels.
     pub rate: u64,
     /// The order of sending: `spread` or `window`.
     pub order: &'static str,

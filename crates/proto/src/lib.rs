@@ -38,6 +38,7 @@
 //! | [`m2c`], [`webrc`] | their receivers |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rtt`] | round-trip questions between receivers and sender |
+//! | [`described`] | the control that a session names in its FDT |
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
@@ -47,6 +48,7 @@
 
 pub mod control;
 pub mod delivery;
+pub mod described;
 pub mod eventlog;
 pub mod fixed;
 pub mod flid;

@@ -119,7 +119,7 @@ fn play(
         args,
         folder,
         tsi: session.started().tsi,
-        facts: send::Facts { symbols: session.plan().symbols(), rate },
+        facts: send::Facts { symbols: session.plan().symbols() },
         stage,
         reports,
         shutdown,

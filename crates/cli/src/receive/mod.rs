@@ -10,8 +10,9 @@ use headwater::{
     IncompleteReason, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
     ReceiveUpdate,
 };
+use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
-use headwater_proto::eventlog::{Event, Progress, Role};
+use headwater_proto::eventlog::{Event, Progress, Reception, Role};
 
 use crate::args::ReceiveArgs;
 use crate::capture::Capture;
@@ -54,6 +55,8 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
         .with_interface(args.network.interface.clone())
         .with_tsi(args.tsi)
         .with_timeout(args.timeout)
+        .with_max_rate(args.max_rate)
+        .with_rtt(args.rtt)
         .with_loss(args.drop.map(|probability| Loss { probability, seed: args.seed }))
         .with_trace(capture.map(Capture::hook));
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
@@ -98,6 +101,7 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
             group: started.group.to_string(),
             interface: Some(&started.interface),
             tsi: None,
+            control: None,
         },
         ReceiveUpdate::Joined(channel) => {
             Event::ChannelJoined { channel: channel.0, group: channel_group(group, channel.0) }
@@ -127,6 +131,9 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },
         ReceiveUpdate::SessionClosed => Event::SessionClosed {},
         ReceiveUpdate::Progress(received) => Event::SessionProgress(progress(received)),
+        ReceiveUpdate::ControlRefused { reason } => {
+            return events.emit(end, &Event::SessionFailed { reason });
+        }
         ReceiveUpdate::StoreFailed(error) => {
             return events.emit(end, &Event::SessionFailed { reason: &error.0 });
         }
@@ -156,7 +163,28 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         duplicates: received.stats.duplicates,
         unsent: 0,
         dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
+        reception: Some(reception(received)),
     }
+}
+
+fn reception(received: &ReceiveProgress) -> Reception {
+    let control = &received.control;
+    Reception {
+        control: control.name,
+        fair_rate: control.fair_rate.map(Rate::as_bits),
+        channels: control.channels,
+        rtt: control.rtt.map(millis),
+        join_latency: control.join_latency.map(millis),
+        join_latency_max: control.join_latency_max.map(millis),
+        missing: received.symbols.saturating_sub(received.symbols_held),
+        time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
+    }
+}
+
+/// Milliseconds, to the microsecond.
+#[expect(clippy::cast_precision_loss, reason = "times of a session, in microseconds, are below 2^53")]
+fn millis(time: headwater_proto::Duration) -> f64 {
+    (time.as_nanos() / 1_000) as f64 / 1e3
 }
 
 /// One word for the event log.
@@ -166,6 +194,7 @@ pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
         ReceiveOutcome::NothingReceived => "nothing-received",
         ReceiveOutcome::Incomplete(_) => "incomplete",
         ReceiveOutcome::VerificationFailed => "verification-failed",
+        ReceiveOutcome::ControlRefused(_) => "control-refused",
         ReceiveOutcome::StoreFailed(_) => "store-failed",
         ReceiveOutcome::Interrupted => "interrupted",
     }
@@ -189,6 +218,7 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
             "a file is not what its sender promised and was discarded; receive it again, and suspect the sender's \
              storage if it happens again",
         ),
+        ReceiveOutcome::ControlRefused(reason) => Failure::new(Exit::Other, reason),
         ReceiveOutcome::StoreFailed(error) => Failure::of(
             Exit::Disk,
             anyhow::Error::from(error.clone()).context(format!("cannot write to '{}'", out.display())),

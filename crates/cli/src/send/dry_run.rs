@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use headwater::{CongestionControl, RepairPlace, SendSession, SendStarted};
+use headwater::{RepairPlace, SendSession, SendStarted};
 use headwater_fec::Order;
 use headwater_proto::delivery::SessionPlan;
 use headwater_proto::eventlog::{Event, Plan};
@@ -25,7 +25,7 @@ pub fn show(args: &SendArgs, session: &SendSession, events: &mut Events) -> io::
         return Ok(());
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    let written = text(args, session, &plan, &mut out).and_then(|()| out.flush());
+    let written = text(args, session, &started, &plan, &mut out).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
@@ -35,12 +35,15 @@ pub fn show(args: &SendArgs, session: &SendSession, events: &mut Events) -> io::
 fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted) -> Plan<'a> {
     let plan = session.plan();
     let packet_bytes = u64::from(started.symbol_size) + HEADER_BYTES;
-    let pass: Duration = args.rate.time_of(plan.pass_symbols().saturating_mul(packet_bytes));
+    let rate = started.congestion_control.rate_max();
+    let pass: Duration = rate.time_of(plan.pass_symbols().saturating_mul(packet_bytes));
     Plan {
         group: args.network.group.to_string(),
         interface: &started.interface,
         tsi: args.tsi.map(u64::from),
-        rate: CongestionControl::Fixed { rate: args.rate }.rate_max().as_bits(),
+        control: started.congestion_control.name(),
+        channels: started.channels,
+        rate: rate.as_bits(),
         order: order(plan.order()).0,
         files: plan.files().len(),
         bytes: session.files().bytes(),
@@ -57,7 +60,13 @@ fn blocks(plan: &SessionPlan, is_of: impl Fn(usize) -> bool) -> u64 {
     objects.map(|object| u64::from(object.partition.blocks())).sum()
 }
 
-fn text(args: &SendArgs, session: &SendSession, plan: &Plan<'_>, out: &mut impl Write) -> io::Result<()> {
+fn text(
+    args: &SendArgs,
+    session: &SendSession,
+    started: &SendStarted,
+    plan: &Plan<'_>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     writeln!(out, "{:>12} {:>8} {:>8} {:>10}  file", "bytes", "objects", "blocks", "symbols")?;
     let session_plan = session.plan();
     for (index, file) in session_plan.files().iter().enumerate() {
@@ -77,10 +86,21 @@ fn text(args: &SendArgs, session: &SendSession, plan: &Plan<'_>, out: &mut impl 
     let (order, what) = order(session_plan.order());
     writeln!(out, "order      {order}: {what}")?;
     writeln!(out, "repair     {}", repair(session.repair_place()))?;
-    writeln!(out, "rate       {}, {}", args.rate, CongestionControl::Fixed { rate: args.rate }.name())?;
+    writeln!(out, "rate       {}", rates(started))?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
-    writeln!(out, "one pass   {pass} for {}", Size(*bytes))?;
+    let least = if started.congestion_control.is_multi_rate() { ", for the fastest receivers" } else { "" };
+    writeln!(out, "one pass   {pass} for {}{least}", Size(*bytes))?;
     writeln!(out, "Nothing was sent.")
+}
+
+/// `10 Mbit/s, fixed`; `m2c, 120 kbit/s to 100 Mbit/s for each receiver, on 55 groups`.
+pub fn rates(started: &SendStarted) -> String {
+    let control = started.congestion_control;
+    if !control.is_multi_rate() {
+        return format!("{}, {}", control.rate_max(), control.name());
+    }
+    let (base, max, channels) = (control.rate_base(), control.rate_max(), started.channels);
+    format!("{}, {base} to {max} for each receiver, on {channels} groups", control.name())
 }
 
 /// The name of an order, and what it is.

@@ -1,5 +1,6 @@
 //! `headwater send`.
 
+mod control;
 mod dry_run;
 mod view;
 
@@ -11,10 +12,9 @@ use headwater::{
     CongestionControl, FileSet, PrepareError, SendEnd, SendError, SendOptions, SendOutcome, SendProgress,
     SendSession, SendUpdate, prepare,
 };
-use headwater_proto::Rate;
-use headwater_proto::eventlog::{Event, Progress, Role};
+use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
-use crate::args::{self, SendArgs};
+use crate::args::SendArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
@@ -32,7 +32,8 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     keep_sources(&files, [&args.output.pcap, &args.output.events])?;
     // A dry run leaves no capture behind, not even an empty one.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
-    let session = open(args, files, capture.as_ref())?;
+    let control = control::chosen(args)?;
+    let session = open(args, control, files, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater send")?;
     if args.dry_run {
         dry_run::show(args, &session, &mut events).or_exit(Exit::Other, "cannot write to standard output")?;
@@ -56,10 +57,12 @@ fn keep_sources(files: &FileSet, targets: [&Option<PathBuf>; 2]) -> Result<(), F
     Ok(())
 }
 
-fn open(args: &SendArgs, files: FileSet, capture: Option<&Capture>) -> Result<SendSession, Failure> {
-    let control = match args.congestion_control {
-        args::CongestionControl::Fixed => CongestionControl::Fixed { rate: args.rate },
-    };
+fn open(
+    args: &SendArgs,
+    control: CongestionControl,
+    files: FileSet,
+    capture: Option<&Capture>,
+) -> Result<SendSession, Failure> {
     let end = match (args.passes, args.duration) {
         (Some(passes), _) => SendEnd::Passes(passes),
         (None, Some(duration)) => SendEnd::After(duration),
@@ -90,7 +93,7 @@ fn transfer(
 ) -> Result<Exit, Failure> {
     shutdown.watch(session.stop_handle());
     let mut view = View::new(args, screen, &session);
-    let facts = Facts { symbols: session.plan().symbols(), rate: args.rate };
+    let facts = Facts { symbols: session.plan().symbols() };
     let mut last = Progress::default();
     let result = session.run(&mut |update| {
         if let SendUpdate::Progress(sent) = &update {
@@ -117,8 +120,6 @@ fn transfer(
 pub struct Facts {
     /// Symbols that the content has.
     pub symbols: u64,
-    /// Rate of the base channel; `fixed` sets it once.
-    pub rate: Rate,
 }
 
 /// Tells the event log what a sender said.
@@ -130,9 +131,15 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
                 group: started.group.to_string(),
                 interface: Some(&started.interface),
                 tsi: Some(started.tsi.into()),
+                control: Some(Control {
+                    name: started.congestion_control.name(),
+                    channels: started.channels,
+                    rate_max: started.congestion_control.rate_max().as_bits(),
+                }),
             };
             events.emit(end, &event);
-            events.emit(end, &Event::RateUpdated { channel: 0, rate: facts.rate.as_bits() });
+            let rate = started.congestion_control.rate_base().as_bits();
+            events.emit(end, &Event::RateUpdated { channel: 0, rate });
         }
         SendUpdate::PassCompleted(pass) => events.emit(end, &Event::PassCompleted { pass: *pass }),
         SendUpdate::Progress(sent) => {
@@ -180,6 +187,10 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         SendError::Mtu { .. }
         | SendError::Channels(_)
         | SendError::Option { .. }
+        | SendError::Layers(_)
+        | SendError::Rates { .. }
+        | SendError::NoWindows
+        | SendError::NoPasses
         | SendError::Plan(_)
         | SendError::Fdt(_) => Exit::Usage,
         SendError::Source(_) | SendError::Space { .. } | SendError::Store { .. } => Exit::Disk,

@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use crate::args::SendArgs;
 use crate::receive::link_changed;
 use crate::screen::{Screen, count, rate, time};
+use crate::send::dry_run::rates;
 
 /// Steps of a bar.
 const STEPS: u64 = 10_000;
@@ -57,6 +58,7 @@ impl<'a> View<'a> {
         let SendStarted { tsi, group, interface, .. } = started;
         let what = format!("{}, {}", count(self.files, "file"), Size(self.bytes));
         self.screen.say(&format!("sending {what} to {group} on {interface}, session {tsi}"));
+        self.screen.say(&rates(started));
         if self.passes.is_none() && self.duration.is_none() {
             self.screen.say("until interrupted (Ctrl-C)");
         }

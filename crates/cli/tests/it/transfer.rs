@@ -216,7 +216,7 @@ fn a_log_that_nobody_reads_does_not_end_a_transfer() {
     let group = group();
     let mut command = headwater();
     command
-        .args(["send", "-v", "--interface", "lo", "--passes", "1", "--group", &group])
+        .args(["send", "-v", "--interface", "lo", "--rate", "10M", "--passes", "1", "--group", &group])
         .arg(&file)
         .stderr(full);
     assert_eq!(command.status().unwrap().code(), Some(0));

@@ -23,7 +23,18 @@ fn events_that_cannot_be_printed_are_a_failure() {
     fs::write(&file, [7; 100]).unwrap();
     let full = fs::File::create("/dev/full").unwrap();
     let output = crate::command::headwater()
-        .args(["send", "--interface", "lo", "--group", &crate::command::group(), "--json", "--passes", "1"])
+        .args([
+            "send",
+            "--interface",
+            "lo",
+            "--group",
+            &crate::command::group(),
+            "--json",
+            "--rate",
+            "10M",
+            "--passes",
+            "1",
+        ])
         .arg(&file)
         .stdout(full)
         .output()
@@ -140,7 +151,7 @@ fn a_log_or_capture_never_overwrites_what_is_sent() {
     let path = file.to_str().unwrap();
     for option in ["--pcap", "--events"] {
         fails(
-            &["send", "--interface", "lo", "--passes", "1", option, path, path],
+            &["send", "--interface", "lo", "--rate", "10M", "--passes", "1", option, path, path],
             2,
             &["among the files to send"],
         );

@@ -63,8 +63,8 @@ pub(crate) struct Hooks<'a> {
 
 /// What a machine is driven for.
 pub(crate) trait Application<M: Machine, P> {
-    /// Before the machine is drained: the chance to change it.
-    fn steer(&mut self, _machine: &mut M, _now: Instant) {}
+    /// Before the machine is drained: the chance to change it, or its port.
+    fn steer(&mut self, _machine: &mut M, _port: &mut P, _now: Instant) {}
 
     /// The machine said something.
     fn event(&mut self, event: M::Event);
@@ -76,7 +76,7 @@ pub(crate) trait Application<M: Machine, P> {
     fn link(&mut self, _change: LinkChange) {}
 
     /// After the machine was drained: when to come back at the latest, or `None` to end.
-    fn observe(&mut self, machine: &M, port: &P, unsent: u64, now: Instant) -> Option<Instant>;
+    fn observe(&mut self, machine: &mut M, port: &P, unsent: u64, now: Instant) -> Option<Instant>;
 }
 
 /// Drives `machine` on `port` until `application` ends it.
@@ -112,7 +112,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
         }
         let heard = turn.receive(machine, port, &mut batch)?;
         machine.handle(turn.now, Input::Timeout);
-        application.steer(machine, turn.now);
+        application.steer(machine, port, turn.now);
         turn.has_sent = false;
         let spoken = turn.drain(machine, port, application)?;
         let Some(latest) = application.observe(machine, port, turn.unsent, turn.now) else {

@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use headwater_proto::ChannelId;
 
+/// Most channels of a session: what the short congestion control information can name (RFC 3738, section 5).
+pub const CHANNELS_MAX: u16 = 256;
+
 /// The groups of a session: channel `i` is sent to the base address plus `i`, always to the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
@@ -53,6 +56,17 @@ impl Channels {
             Some(end) if same_block(base.ip(), end) => Ok(Self { base, count }),
             _ => Err(ChannelsError::OutOfRange { base: base.ip(), count }),
         }
+    }
+
+    /// As many channels as a session can have, [`CHANNELS_MAX`], or as there is room for above `base`: for whoever is yet
+    /// to learn how many there are.
+    ///
+    /// # Errors
+    /// When `base` is not multicast or has no port.
+    pub fn all_from(base: SocketAddr) -> Result<Self, ChannelsError> {
+        let one = Self::new(base, 1)?;
+        let fits = |count: u16| Self::new(base, count).ok();
+        Ok((2..=CHANNELS_MAX).rev().find_map(fits).unwrap_or(one))
     }
 
     /// Group and port of channel 0.
@@ -164,6 +178,15 @@ mod tests {
         let channels = channels("239.0.0.5:1", 4).unwrap();
         assert_eq!(channels.channel_of("239.0.0.4".parse().unwrap()), None);
         assert_eq!(channels.channel_of("ff15::5".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn all_are_as_many_as_fit() {
+        let all = |base: &str| Channels::all_from(base.parse().unwrap()).map(|channels| channels.count());
+        assert_eq!(all("239.1.2.3:1"), Ok(256));
+        assert_eq!(all("239.255.255.250:1"), Ok(6));
+        assert_eq!(all("231.255.255.255:1"), Ok(1));
+        assert_eq!(all("239.1.2.3:0"), Err(ChannelsError::NoPort));
     }
 
     #[test]

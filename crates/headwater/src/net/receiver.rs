@@ -100,11 +100,22 @@ pub struct ReceiverSocket {
     receive_buffer: BufferSize,
     /// At least one. Grows to what the most memberships held at once need and does not shrink.
     sockets: Vec<MemberSocket>,
-    /// By channel: the index in `sockets` of the one that has joined it.
-    memberships: Vec<Option<usize>>,
+    /// By channel.
+    memberships: Vec<Option<Membership>>,
+    /// Who sends the session, where that was not said but heard.
+    expected: Option<IpAddr>,
     /// Socket to read first, so that none starves the others.
     next: usize,
     counters: ReceiverCounters,
+}
+
+/// How a channel is joined.
+#[derive(Clone, Copy, Debug)]
+struct Membership {
+    /// Index in `sockets` of the one that has joined it.
+    socket: usize,
+    /// The only source.
+    source: Option<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -145,6 +156,7 @@ impl ReceiverSocket {
             receive_buffer,
             sockets: vec![socket],
             memberships: vec![None; usize::from(channels.count())],
+            expected: None,
             next: 0,
             counters: ReceiverCounters::default(),
         })
@@ -159,20 +171,21 @@ impl ReceiverSocket {
         if self.memberships[usize::from(channel.0)].is_some() {
             return Ok(());
         }
+        let source = self.source_of(channel);
         for index in 0..self.sockets.len() {
             if self.sockets[index].full {
                 continue;
             }
-            match self.join_on(&self.sockets[index].endpoint, group) {
+            match self.join_on(&self.sockets[index].endpoint, group, source) {
                 Ok(()) => {
-                    self.memberships[usize::from(channel.0)] = Some(index);
+                    self.memberships[usize::from(channel.0)] = Some(Membership { socket: index, source });
                     return Ok(());
                 }
                 Err(error) if is_exhausted(&error) => self.sockets[index].full = true,
                 Err(source) => return Err(self.refused("join", group, source)),
             }
         }
-        self.join_on_another(channel, group)
+        self.join_on_another(channel, group, source)
     }
 
     /// Leaves a channel; leaving one that is not joined changes nothing. What had arrived before may still be read.
@@ -181,12 +194,12 @@ impl ReceiverSocket {
     /// [`MembershipError`]. The channel then counts as left: its interface is gone.
     pub fn leave(&mut self, channel: ChannelId) -> Result<(), MembershipError> {
         let group = self.group(channel)?;
-        let Some(index) = self.memberships[usize::from(channel.0)].take() else {
+        let Some(Membership { socket, source }) = self.memberships[usize::from(channel.0)].take() else {
             return Ok(());
         };
-        self.sockets[index].full = false;
-        let socket = &self.sockets[index].endpoint.socket;
-        let result = match (group, self.options.source) {
+        self.sockets[socket].full = false;
+        let socket = &self.sockets[socket].endpoint.socket;
+        let result = match (group, source) {
             (_, Some(source)) => sys::leave_source(socket.as_fd(), self.interface.index, group, source),
             (IpAddr::V4(group), None) => {
                 socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(self.interface.index))
@@ -194,6 +207,13 @@ impl ReceiverSocket {
             (IpAddr::V6(group), None) => socket.leave_multicast_v6(&group, self.interface.index),
         };
         result.map_err(|source| self.refused("leave", group, source))
+    }
+
+    /// From here on channels other than the base are joined by this source (source-specific multicast), so that routers
+    /// build and prune the way from there alone; `None` for any. What is joined stays as it is. No effect where a source
+    /// was named.
+    pub fn expect_source(&mut self, source: Option<IpAddr>) {
+        self.expected = source;
     }
 
     /// Looks whether the interface is still there, and joins again what was joined on one that came back. Tells of a
@@ -273,9 +293,16 @@ impl ReceiverSocket {
             .ok_or(MembershipError::NoSuchChannel { channel: channel.0, count: self.channels.count() })
     }
 
-    fn join_on(&self, endpoint: &Endpoint, group: IpAddr) -> io::Result<()> {
+    /// The only source to join a channel by. On the base channel another session may come in the place of this one, so
+    /// what was heard there binds the other channels only.
+    fn source_of(&self, channel: ChannelId) -> Option<IpAddr> {
+        let expected = self.expected.filter(|_| channel != ChannelId::BASE);
+        self.options.source.or(expected)
+    }
+
+    fn join_on(&self, endpoint: &Endpoint, group: IpAddr, source: Option<IpAddr>) -> io::Result<()> {
         let (socket, index) = (&endpoint.socket, self.interface.index);
-        match (group, self.options.source) {
+        match (group, source) {
             (_, Some(source)) => sys::join_source(socket.as_fd(), index, group, source),
             (IpAddr::V4(group), None) => {
                 socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
@@ -284,16 +311,21 @@ impl ReceiverSocket {
         }
     }
 
-    fn join_on_another(&mut self, channel: ChannelId, group: IpAddr) -> Result<(), MembershipError> {
+    fn join_on_another(
+        &mut self,
+        channel: ChannelId,
+        group: IpAddr,
+        source: Option<IpAddr>,
+    ) -> Result<(), MembershipError> {
         let (socket, _) = MemberSocket::open(&self.channels, &self.options)?;
-        match self.join_on(&socket.endpoint, group) {
+        match self.join_on(&socket.endpoint, group, source) {
             Ok(()) => {}
             Err(source) if is_exhausted(&source) => {
                 return Err(MembershipError::Exhausted { group, source });
             }
             Err(source) => return Err(self.refused("join", group, source)),
         }
-        self.memberships[usize::from(channel.0)] = Some(self.sockets.len());
+        self.memberships[usize::from(channel.0)] = Some(Membership { socket: self.sockets.len(), source });
         self.sockets.push(socket);
         debug!(%group, sockets = self.sockets.len(), "opened another socket: those there were can join no more groups");
         Ok(())
@@ -313,7 +345,8 @@ impl ReceiverSocket {
             if let Err(error) = self.join(channel) {
                 debug!(%error, "cannot join again");
                 // Counts as joined, so that the next look tries again.
-                self.memberships[usize::from(channel.0)] = Some(0);
+                let source = self.source_of(channel);
+                self.memberships[usize::from(channel.0)] = Some(Membership { socket: 0, source });
                 all = false;
             }
         }

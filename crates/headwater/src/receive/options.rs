@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use headwater_proto::Rate;
+
 use crate::trace::TraceHook;
 
 /// How a session is received.
@@ -15,6 +17,8 @@ pub struct ReceiveOptions {
     pub(super) interface: Option<String>,
     pub(super) tsi: Option<u64>,
     pub(super) timeout: Option<Duration>,
+    pub(super) max_rate: Option<Rate>,
+    pub(super) rtt: Option<Duration>,
     pub(super) loss: Option<Loss>,
     pub(super) trace: Option<TraceHook>,
 }
@@ -38,6 +42,8 @@ impl ReceiveOptions {
             interface: None,
             tsi: None,
             timeout: None,
+            max_rate: None,
+            rtt: None,
             loss: None,
             trace: None,
         }
@@ -72,6 +78,22 @@ impl ReceiveOptions {
         self
     }
 
+    /// Most to take of a session in which each receiver has a rate of its own, in bit/s of UDP payload. Default: what the
+    /// path fairly carries.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast as a TCP would be
+    /// although its routers take long to join a group. Default: the least that a join took.
+    #[must_use]
+    pub fn with_rtt(mut self, rtt: Option<Duration>) -> Self {
+        self.rtt = rtt;
+        self
+    }
+
     /// Drop datagrams on purpose. Default: none.
     #[must_use]
     pub fn with_loss(mut self, loss: Option<Loss>) -> Self {
@@ -96,6 +118,8 @@ impl fmt::Debug for ReceiveOptions {
             .field("interface", &self.interface)
             .field("tsi", &self.tsi)
             .field("timeout", &self.timeout)
+            .field("max_rate", &self.max_rate)
+            .field("rtt", &self.rtt)
             .field("loss", &self.loss)
             .finish_non_exhaustive()
     }

@@ -1,8 +1,8 @@
 //! A session that receives files: opened, run, summed up.
 
-use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{Receiver, ReceiverConfig};
-use headwater_proto::{ChannelId, Seed, fixed};
+use headwater_proto::described;
+use headwater_proto::{ChannelId, Seed};
 
 use super::error::ReceiveError;
 use super::options::ReceiveOptions;
@@ -13,9 +13,6 @@ use crate::driver::{Hooks, drive};
 use crate::net::{Channels, Interface, OpenError, Poller, ReceiverOptions, ReceiverSocket};
 use crate::stop::StopHandle;
 use crate::store::DiskStore;
-
-/// Channels of a session, which a receiver must know before it hears of it: fixed rate has one.
-const CHANNELS: u16 = 1;
 
 /// A session that receives files.
 #[derive(Debug)]
@@ -39,7 +36,8 @@ impl ReceiveSession {
         {
             return Err(ReceiveError::Loss(loss.probability));
         }
-        let channels = Channels::new(options.group, CHANNELS)?;
+        // How many there are the session itself tells.
+        let channels = Channels::all_from(options.group)?;
         let interface = options.interface.as_deref().map(Interface::find).transpose()?;
         let socket = ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
         let socket = ReceiverSocket::open(&channels, &socket)?;
@@ -76,15 +74,9 @@ impl ReceiveSession {
     pub fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
         observer(ReceiveUpdate::Started(self.started()));
         // The one place where a receiver's control is made.
-        self.receive(fixed::Receiver::new, observer)
-    }
-
-    /// One machine after another, while sessions replace each other.
-    fn receive<C: ReceiverControl>(
-        &mut self,
-        control: impl Fn() -> C,
-        observer: &mut dyn FnMut(ReceiveUpdate),
-    ) -> Result<ReceiveSummary, ReceiveError> {
+        let control = described::ReceiverConfig::new()
+            .with_max_rate(self.options.max_rate)
+            .with_rtt_hint(self.options.rtt.map(Into::into));
         let config = ReceiverConfig::default().with_tsi(self.options.tsi).with_source(self.options.source);
         let clock = Clock::start();
         let mut watch = Watch::new(self.stop.clone(), observer, self.options.timeout, clock.now());
@@ -93,14 +85,15 @@ impl ReceiveSession {
                 Some(store) => store,
                 None => DiskStore::open(&self.options.out, self.poller.waker())?,
             };
-            let mut machine = Receiver::new(config, control(), store, clock.now());
+            let control = described::Receiver::new(control);
+            let mut machine = Receiver::new(config, control, store, clock.now());
             let loss = self.options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
             let hooks = Hooks { trace: self.options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
             let driven = drive(&mut machine, &mut self.socket, &mut self.poller, clock, hooks, &mut watch);
             if driven.is_ok() && watch.begins_anew(clock.now()) {
                 continue;
             }
-            let summary = watch.summary(&machine, &self.socket, clock.now());
+            let summary = watch.summary(&mut machine, &self.socket, clock.now());
             self.leave();
             driven.map_err(|source| ReceiveError::Network { group: self.options.group.ip(), source })?;
             return Ok(summary);
@@ -109,7 +102,7 @@ impl ReceiveSession {
 
     /// Gives up what is still joined after a session that did not come to its own end.
     fn leave(&mut self) {
-        for channel in (0..CHANNELS).map(ChannelId) {
+        for channel in (0..self.socket.channels().count()).map(ChannelId) {
             // It is left all the same: the interface is gone.
             let _refused = self.socket.leave(channel);
         }

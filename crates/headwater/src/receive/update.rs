@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_proto::ChannelId;
-use headwater_proto::control::Reception;
+use headwater_proto::control::{Reception, Status};
 use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError};
 
 use crate::net::{BufferSize, LinkChange};
@@ -44,6 +44,11 @@ pub enum ReceiveUpdate {
         tsi: u64,
         /// Who sends it.
         source: SocketAddr,
+    },
+    /// The session's congestion control cannot be followed, so the session is not received.
+    ControlRefused {
+        /// Why.
+        reason: String,
     },
     /// A file will be received.
     FileAnnounced {
@@ -89,7 +94,7 @@ pub enum ReceiveUpdate {
     /// The folder cannot take any more.
     StoreFailed(StoreError),
     /// How far it is; about ten times a second.
-    Progress(ReceiveProgress),
+    Progress(Box<ReceiveProgress>),
 }
 
 /// A receiving session as it starts.
@@ -116,6 +121,8 @@ pub struct ReceiveProgress {
     pub stats: ReceiverStats,
     /// Packets of the session received, and those missing in its sequence numbers.
     pub reception: Reception,
+    /// The congestion control: what it holds to be fair, channels, join latency.
+    pub control: Status,
     /// Datagrams that the kernel dropped, mostly because the receive buffer was full.
     pub kernel_drops: u64,
     /// Datagrams of other groups or sources.
@@ -165,6 +172,8 @@ pub enum ReceiveOutcome {
     Incomplete(IncompleteReason),
     /// A file was not what the sender promised, and was discarded.
     VerificationFailed,
+    /// The session's congestion control cannot be followed; why.
+    ControlRefused(String),
     /// The folder could not take the files.
     StoreFailed(StoreError),
     /// It was stopped.

@@ -40,6 +40,7 @@ enum End {
     Closed,
     /// Another session has come in its place.
     Superseded,
+    ControlRefused(String),
     StoreFailed(StoreError),
     TimedOut,
     Stopped,
@@ -84,12 +85,12 @@ impl<'a> Watch<'a> {
     /// The session in numbers, and how it ended.
     pub(super) fn summary<C: ReceiverControl>(
         mut self,
-        machine: &Receiver<C, DiskStore>,
+        machine: &mut Receiver<C, DiskStore>,
         socket: &ReceiverSocket,
         now: Instant,
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
-        (self.observer)(ReceiveUpdate::Progress(progress.clone()));
+        (self.observer)(ReceiveUpdate::Progress(Box::new(progress.clone())));
         ReceiveSummary {
             outcome: self.outcome(machine.store().out_of_space()),
             progress,
@@ -102,6 +103,7 @@ impl<'a> Watch<'a> {
 
     fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
         match (&self.end, out_of_space) {
+            (Some(End::ControlRefused(reason)), _) => ReceiveOutcome::ControlRefused(reason.clone()),
             (Some(End::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
             (Some(End::Stopped | End::Superseded) | None, _) => ReceiveOutcome::Interrupted,
             _ if self.mismatch => ReceiveOutcome::VerificationFailed,
@@ -118,7 +120,7 @@ impl<'a> Watch<'a> {
 
     fn snapshot<C: ReceiverControl>(
         &mut self,
-        machine: &Receiver<C, DiskStore>,
+        machine: &mut Receiver<C, DiskStore>,
         socket: &ReceiverSocket,
         now: Instant,
     ) -> ReceiveProgress {
@@ -141,6 +143,7 @@ impl<'a> Watch<'a> {
             rate_bits: self.progress.rate_bits(now, stats.bytes),
             stats,
             reception: machine.reception(),
+            control: machine.control_status(now),
             kernel_drops: counters.kernel_drops,
             foreign: counters.foreign_group + counters.foreign_source,
             symbols_held: wanted().map(|file| file.symbols_held.min(file.symbols)).sum(),
@@ -158,6 +161,11 @@ impl<'a> Watch<'a> {
 }
 
 impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for Watch<'_> {
+    fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut ReceiverSocket, _now: Instant) {
+        // The base channel stays open to whoever may send on it next; the others are this sender's.
+        socket.expect_source(machine.session().map(|(source, _)| source));
+    }
+
     fn event(&mut self, event: ReceiverEvent) {
         let update = match event {
             ReceiverEvent::SessionFound { tsi, source } => {
@@ -192,6 +200,10 @@ impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for
                 self.end = Some(End::Completed);
                 ReceiveUpdate::SessionCompleted { refused }
             }
+            ReceiverEvent::ControlRefused { reason } => {
+                self.end = Some(End::ControlRefused(reason.clone()));
+                ReceiveUpdate::ControlRefused { reason }
+            }
             ReceiverEvent::SessionClosed => {
                 self.end = Some(End::Closed);
                 ReceiveUpdate::SessionClosed
@@ -217,7 +229,7 @@ impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for
 
     fn observe(
         &mut self,
-        machine: &Receiver<C, DiskStore>,
+        machine: &mut Receiver<C, DiskStore>,
         socket: &ReceiverSocket,
         _unsent: u64,
         now: Instant,
@@ -236,7 +248,7 @@ impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for
         }
         if self.progress.is_due(now) {
             let progress = self.snapshot(machine, socket, now);
-            (self.observer)(ReceiveUpdate::Progress(progress));
+            (self.observer)(ReceiveUpdate::Progress(Box::new(progress)));
         }
         let next = self.progress.next();
         Some(gives_up.map_or(next, |at| at.min(next)))

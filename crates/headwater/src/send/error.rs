@@ -5,8 +5,9 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use headwater_proto::Size;
 use headwater_proto::delivery::{FdtTooLarge, NameError, PlanError, RelativePath, SourceError};
+use headwater_proto::layering::DynamicConfigError;
+use headwater_proto::{Rate, Size};
 
 use super::files::Skipped;
 use crate::driver::DriverError;
@@ -83,6 +84,30 @@ pub enum SendError {
     /// The group is no multicast address, or its channels do not fit above it.
     #[error(transparent)]
     Channels(#[from] ChannelsError),
+    /// The rates make no channels.
+    #[error(transparent)]
+    Layers(#[from] DynamicConfigError),
+    /// There is no room for channels between the base rate and the maximum.
+    #[error(
+        "a maximum of {max} is too low over a base rate of {base}: it must be at least {least}; or lower the base rate"
+    )]
+    Rates {
+        /// Of the base channel.
+        base: Rate,
+        /// Of all channels.
+        max: Rate,
+        /// The least maximum.
+        least: Rate,
+    },
+    /// Windows were asked for where each receiver has a rate of its own.
+    #[error("the order 'window' is for receivers of one rate: leave the order out, or send at a fixed rate")]
+    NoWindows,
+    /// Passes were asked for where each receiver has a rate of its own.
+    #[error(
+        "passes end a session of one rate; where each receiver has a rate of its own, slow ones would still miss most of it: \
+         say for how long to send, or send at a fixed rate"
+    )]
+    NoPasses,
     /// There is no interface to send on.
     #[error(transparent)]
     Interface(#[from] InterfaceError),

@@ -7,19 +7,20 @@ use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
 };
-use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, fixed};
+use headwater_proto::described::Description;
+use headwater_proto::layering::{DynamicChannels, DynamicSender};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed};
 
 use super::budget::{Budget, RepairPlace};
 use super::content::Content;
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::{Digests, hash};
-use super::options::{SendEnd, SendOptions};
+use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
 use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
 use crate::clock::{Clock, elapsed, ntp_now};
-use crate::congestion_control::CongestionControl;
 use crate::driver::{Application, Hooks, drive};
 use crate::net::{Channels, Interface, LinkChange, OpenError, Poller, SenderOptions, SenderSocket};
 use crate::progress::Progress;
@@ -28,9 +29,13 @@ use crate::workers::worker_count;
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
-/// Headers of a packet of content as long as identifiers fit in 16 bits: LCT, EXT_SEQ, FEC payload id.
+/// Headers of a packet of content as long as identifiers fit in 16 bits: LCT, FEC payload id.
+const CONTENT_HEADER_BYTES: u16 = 16;
+/// The same with EXT_SEQ.
 const HEADER_BYTES: u32 = 24;
 const UDP_BYTES: u32 = 8;
+/// Below this there are not two waves above the base, which both shapes of channels need.
+const MAX_OVER_BASE_MIN: u64 = 5;
 
 /// A session that sends files.
 #[derive(Debug)]
@@ -58,6 +63,11 @@ impl SendSession {
         let symbol_size = options.symbol_size.unwrap_or_else(fitting);
         if let Some(mtu) = socket.interface().mtu().filter(|mtu| packet_bytes(symbol_size, &options) > *mtu) {
             return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
+        }
+        if let Description::M2c(layers) | Description::Webrc(layers) =
+            options.congestion_control.description(symbol_size + CONTENT_HEADER_BYTES)
+        {
+            DynamicChannels::new(layers, Instant::ZERO)?;
         }
         let order = options.congestion_control.order(options.order);
         let config = PlanConfig { scheme: options.scheme, symbol_size, order };
@@ -99,7 +109,8 @@ impl SendSession {
         SendStarted {
             tsi: self.tsi,
             group: self.options.group,
-            channels: self.options.congestion_control.channels(),
+            channels: self.socket.channels().count(),
+            congestion_control: self.options.congestion_control,
             source: self.socket.local_addr(),
             interface: self.socket.interface().name.clone(),
             bytes: self.files.bytes(),
@@ -129,9 +140,17 @@ impl SendSession {
         let source = FileSource::new(content, &self.plan, &digests, &self.budget, store)?;
         observer(SendUpdate::Started(self.started()));
         // The one place where a sender's control is made.
-        match self.options.congestion_control {
-            CongestionControl::Fixed { rate } => {
+        let packet_bytes = self.symbol_size + CONTENT_HEADER_BYTES;
+        let description = self.options.congestion_control.description(packet_bytes);
+        match description {
+            Description::Fixed => {
+                let rate = self.options.congestion_control.rate_max();
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
+            }
+            Description::M2c(layers) | Description::Webrc(layers) => {
+                let channels = DynamicChannels::new(layers, Instant::ZERO)?;
+                let control = DynamicSender::new(channels).with_description(description.to_fdt());
+                self.send(control, source, &digests, observer)
             }
         }
     }
@@ -185,7 +204,7 @@ struct Watch<'a> {
 }
 
 impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Watch<'_> {
-    fn steer(&mut self, machine: &mut Sender<C, S>, _now: Instant) {
+    fn steer(&mut self, machine: &mut Sender<C, S>, _port: &mut SenderSocket, _now: Instant) {
         if self.stop.is_stopped() {
             machine.close();
         }
@@ -205,7 +224,7 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
 
     fn observe(
         &mut self,
-        machine: &Sender<C, S>,
+        machine: &mut Sender<C, S>,
         _port: &SenderSocket,
         unsent: u64,
         now: Instant,
@@ -249,6 +268,18 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     if options.tsi == Some(0) {
         return refuse("the TSI", 0, "from 1 to 4294967295");
     }
+    let is_multi_rate = options.congestion_control.is_multi_rate();
+    let (base, max) = (options.congestion_control.rate_base(), options.congestion_control.rate_max());
+    let least = Rate::from_bits(base.as_bits().saturating_mul(MAX_OVER_BASE_MIN)).unwrap_or(base);
+    if is_multi_rate && max < least {
+        return Err(SendError::Rates { base, max, least });
+    }
+    if is_multi_rate && options.order == Some(SendOrder::Window) {
+        return Err(SendError::NoWindows);
+    }
+    if is_multi_rate && matches!(options.end, SendEnd::Passes(_)) {
+        return Err(SendError::NoPasses);
+    }
     let symbol_max = DATAGRAM_BYTES_MAX - HEADER_BYTES_MAX;
     if let Some(size) = options.symbol_size.filter(|size| *size == 0 || usize::from(*size) > symbol_max) {
         return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
@@ -279,7 +310,7 @@ fn random_tsi() -> Result<u32, SendError> {
 }
 
 fn open_socket(options: &SendOptions) -> Result<SenderSocket, SendError> {
-    let channels = Channels::new(options.group, options.congestion_control.channels())?;
+    let channels = Channels::new(options.group, options.congestion_control.channels()?)?;
     let interface = options.interface.as_deref().map(Interface::find).transpose()?;
     let socket = SenderOptions {
         interface,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::congestion_control::CongestionControl;
 use crate::net::{BufferSize, LinkChange};
 
 /// What a sending session tells its observer, in order.
@@ -35,6 +36,8 @@ pub struct SendStarted {
     pub group: SocketAddr,
     /// Channels, counting up from the group.
     pub channels: u16,
+    /// How fast they are sent.
+    pub congestion_control: CongestionControl,
     /// Address and port it sends from.
     pub source: SocketAddr,
     /// The interface it sends on.

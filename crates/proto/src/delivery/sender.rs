@@ -109,6 +109,8 @@ pub struct Sender<C, S> {
     carousel: Carousel,
     fdt: FdtSchedule,
     phase: Phase,
+    /// Whether content could not be read: no more of it is sent.
+    has_failed: bool,
     events: VecDeque<SenderEvent>,
     stats: SenderStats,
 }
@@ -185,11 +187,9 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
         // No packet is longer than one of content: what fits the path fits it always.
         let symbol_size = symbol_size.saturating_sub(FDT_HEADER_BYTES).max(FDT_SYMBOL_BYTES_MIN);
-        let fdt = FdtSchedule::new(
-            plan.fdt(digests, expires(config, Instant::ZERO)),
-            config.ntp_at_zero & FDT_INSTANCE_ID_MAX,
-            symbol_size,
-        )?;
+        let mut instance = plan.fdt(digests, expires(config, Instant::ZERO));
+        instance.control = control.description();
+        let fdt = FdtSchedule::new(instance, config.ntp_at_zero & FDT_INSTANCE_ID_MAX, symbol_size)?;
         let levels = usize::from(control.levels());
         Ok(Self {
             config,
@@ -200,6 +200,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             carousel: Carousel::new(carousel, levels, plan.order()),
             fdt,
             phase: Phase::Sending,
+            has_failed: false,
             events: VecDeque::new(),
             stats: SenderStats::default(),
         })
@@ -246,12 +247,15 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         if self.phase == Phase::Sending && self.ended(now) {
             self.close();
         }
+        // What all receivers must hear goes where all of them listen.
+        let is_base = departure.channel == ChannelId::BASE;
         match self.phase {
             Phase::Finished => None,
-            Phase::Describing { .. } => Some(Next::Fdt),
-            Phase::Closing { .. } => Some(Next::Close),
-            Phase::Sending if departure.channel == ChannelId::BASE && self.fdt.is_due(now) => Some(Next::Fdt),
-            Phase::Sending => self.carousel.next(usize::from(departure.level)).map(Next::Symbol),
+            Phase::Describing { .. } if is_base => Some(Next::Fdt),
+            Phase::Closing { .. } if is_base => Some(Next::Close),
+            Phase::Sending if is_base && self.fdt.is_due(now) => Some(Next::Fdt),
+            _ if self.has_failed => None,
+            _ => self.carousel.next(usize::from(departure.level)).map(Next::Symbol),
         }
     }
 
@@ -293,6 +297,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.events.push_back(SenderEvent::SourceFailed(error));
+                self.has_failed = true;
                 self.close();
                 return None;
             }
@@ -361,7 +366,14 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 return Some(Output::Transmit(transmit));
             }
             let departure = self.control.departure(now)?;
-            let next = self.next(now, &departure)?;
+            let Some(next) = self.next(now, &departure) else {
+                if departure.channel == ChannelId::BASE || self.is_finished() {
+                    return None;
+                }
+                // Without content the other channels are silent, and the base goes on.
+                self.control.departed(now, 0);
+                continue;
+            };
             // Content that failed leaves an event behind and its departure to the packets that close the session.
             let Some(bytes) = self.write(now, &next, &departure, buffer) else { continue };
             self.control.departed(now, bytes);

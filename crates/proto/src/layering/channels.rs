@@ -15,6 +15,8 @@ use crate::time::{Duration, Instant};
 
 /// Most channels of a session, the base included: what the short CCI can name (RFC 3738, section 5).
 const CHANNELS_MAX: u64 = 256;
+/// Most packets of the base channel in a slot: the short CCI counts them by 16 bits (RFC 3738, section 2.2).
+const BASE_PACKETS_MAX: u64 = 1 << 16;
 /// 2^64 over the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -93,7 +95,7 @@ impl DynamicChannels {
             return Err(DynamicConfigError::Channels { channels: cycle + 1, max: CHANNELS_MAX });
         }
         let sub_slot = config.slot.as_secs_f64() / f64::from(config.per_slot);
-        Ok(Self {
+        let channels = Self {
             curve: Curve { shape: config.shape, base, log, sub_slot },
             start,
             slot: config.slot,
@@ -103,7 +105,11 @@ impl DynamicChannels {
             quiescent: config.quiescent_slots.into(),
             total: config.is_constant.then_some(max),
             is_staggered: config.is_staggered,
-        })
+        };
+        match channels.base_per_slot() {
+            packets if packets > BASE_PACKETS_MAX => Err(DynamicConfigError::BasePackets(packets)),
+            _ => Ok(channels),
+        }
     }
 
     /// T: dynamic channels. In the CCI they are numbered from 0, and the base channel has this number (RFC 3738,

@@ -52,6 +52,11 @@ pub enum DynamicConfigError {
         /// Least maximum rate in packets/s.
         least: f64,
     },
+    /// The base channel would send more packets in a slot than its sequence numbers count.
+    #[error(
+        "{0} packets of the base channel in a slot: at most 65536; lower the base rate or shorten the slots"
+    )]
+    BasePackets(u64),
     /// The WEBRC shape is defined for one channel a slot.
     #[error("{0} channels a slot: the WEBRC shape has one")]
     WebrcChannels(u16),
@@ -141,9 +146,50 @@ impl DynamicConfig {
         self
     }
 
+    /// UDP payload of a full packet in bytes.
+    pub fn packet_bytes(&self) -> u16 {
+        self.packet_bytes
+    }
+
+    /// R0 or `BCR_P`.
+    pub fn base_rate(&self) -> Rate {
+        let one_packet = Rate::from_bits(8 * u64::from(self.packet_bytes.max(1)));
+        self.base_rate.or(one_packet).expect("a packet has bits")
+    }
+
     /// The rate of all channels together.
-    pub(crate) fn max_rate(&self) -> Rate {
+    pub fn max_rate(&self) -> Rate {
         self.max_rate
+    }
+
+    /// P.
+    pub fn ratio(&self) -> f64 {
+        self.ratio
+    }
+
+    /// TSD.
+    pub fn slot(&self) -> Duration {
+        self.slot
+    }
+
+    /// K.
+    pub fn channels_per_slot(&self) -> u16 {
+        self.per_slot
+    }
+
+    /// Q.
+    pub fn quiescent_slots(&self) -> u16 {
+        self.quiescent_slots
+    }
+
+    /// Whether the total rate is constant.
+    pub fn is_constant(&self) -> bool {
+        self.is_constant
+    }
+
+    /// Whether each wave begins with another part of a packet to its credit.
+    pub fn is_staggered(&self) -> bool {
+        self.is_staggered
     }
 
     /// `packets/s` of a rate.

@@ -1,7 +1,7 @@
 //! The sending control of M2C and WEBRC: all waves and the base, one packet after the other.
 
-use headwater_wire::Cci;
 use headwater_wire::cci::WebrcCci;
+use headwater_wire::{Cci, fdt};
 
 use super::Layering;
 use super::channels::{DynamicChannels, Slot, Wave};
@@ -28,6 +28,7 @@ pub struct DynamicSender {
     next: Option<usize>,
     spacing: Spacing,
     answers: Answers,
+    description: Option<fdt::Control>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,7 @@ impl DynamicSender {
             next: None,
             spacing: Spacing::default(),
             answers: Answers::default(),
+            description: None,
         };
         for level in 1..channels.levels() {
             sender.begin(channels.wave_at(level, 0));
@@ -68,6 +70,13 @@ impl DynamicSender {
     #[must_use]
     pub fn with_answers_per_second(mut self, answers: u32) -> Self {
         self.answers = Answers::new(answers);
+        self
+    }
+
+    /// Tells receivers so of its channels: [`crate::described::Description::to_fdt`]. Default: nothing.
+    #[must_use]
+    pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
+        self.description = description;
         self
     }
 
@@ -155,6 +164,10 @@ impl SenderControl for DynamicSender {
 
     fn levels(&self) -> u16 {
         self.channels.levels()
+    }
+
+    fn description(&self) -> Option<fdt::Control> {
+        self.description.clone()
     }
 
     fn next_departure(&self) -> Option<Instant> {

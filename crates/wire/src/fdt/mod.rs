@@ -5,12 +5,14 @@
 //! type declaration is refused. [`Instance::to_xml`] gives the same bytes for the same value.
 //!
 //! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests and tie segments of one large file
-//! together ([`Headwater`]); other receivers skip them.
+//! together ([`Headwater`]), and tell how the session's channels are sent ([`Control`]); other receivers skip them.
+mod control;
 mod oti;
 mod parse;
 mod value;
 mod xml;
 
+pub use control::{CONTROL_PARAMETERS_MAX, CONTROL_WORD_LEN_MAX, Control, ControlError};
 pub use oti::OtiAttributes;
 
 /// Namespace of the elements that we write (RFC 6726 section 3.4.2).
@@ -46,6 +48,8 @@ pub struct Instance {
     pub content_encoding: Option<String>,
     /// FEC parameters of files that name none.
     pub oti: OtiAttributes,
+    /// `hw:Congestion-Control`: what a receiver must know of the session's channels; none for one channel of any rate.
+    pub control: Option<Control>,
     /// The files, each with a TOI of its own.
     pub files: Vec<File>,
 }

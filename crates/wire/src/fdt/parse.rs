@@ -123,7 +123,14 @@ fn known<'a>(reader: &NsReader<&[u8]>, attribute: Attribute<'a>) -> Option<Known
 fn root(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Instance, FdtError> {
     let (mut instance, mut expires) = (Instance::default(), None);
     for attribute in attributes(reader, element) {
-        let Known::Flute(name, value) = attribute? else { continue };
+        let (name, value) = match attribute? {
+            Known::Flute(name, value) => (name, value),
+            Known::Headwater("Congestion-Control", value) => {
+                instance.control = Some(value.control()?);
+                continue;
+            }
+            Known::Headwater(..) => continue,
+        };
         match name {
             "Expires" => expires = Some(value.number()?),
             "Complete" => instance.complete = value.boolean()?,

@@ -7,7 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 pub(super) fn instance(instance: &Instance) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<FDT-Instance");
     attribute(&mut out, "xmlns", FDT_NAMESPACE);
-    if instance.files.iter().any(|file| file.headwater != Headwater::default()) {
+    let has_own = instance.files.iter().any(|file| file.headwater != Headwater::default());
+    if has_own || instance.control.is_some() {
         attribute(&mut out, "xmlns:hw", HEADWATER_NAMESPACE);
     }
     attribute(&mut out, "Expires", &instance.expires.to_string());
@@ -15,6 +16,11 @@ pub(super) fn instance(instance: &Instance) -> String {
     optional(&mut out, "Content-Type", instance.content_type.as_deref());
     optional(&mut out, "Content-Encoding", instance.content_encoding.as_deref());
     oti(&mut out, &instance.oti);
+    optional(
+        &mut out,
+        "hw:Congestion-Control",
+        instance.control.as_ref().map(ToString::to_string).as_deref(),
+    );
     out.push_str(">\n");
     instance.files.iter().for_each(|entry| file(&mut out, entry));
     out.push_str("</FDT-Instance>\n");

@@ -66,6 +66,25 @@ fn ours() -> (Instance, &'static str) {
 }
 
 #[test]
+fn a_congestion_control_is_told_by_the_root() {
+    let control = "m2c packet-bytes=1424 base-rate=120000";
+    let root = |control: &str| {
+        let xml = format!(r#"<FDT-Instance xmlns:hw="urn:headwater:fdt:1" Expires="9" {control}/>"#);
+        parse(&xml).map(|instance| instance.control.map(|control| control.to_string()))
+    };
+    assert_eq!(root(""), Ok(None));
+    assert_eq!(root(&format!(r#"hw:Congestion-Control=" {control} ""#)), Ok(Some(control.into())));
+    // Without the namespace it is somebody else's attribute.
+    assert_eq!(root(&format!(r#"Congestion-Control="{control}""#)), Ok(None));
+    for wrong in ["", "M2C", "m2c rate", "m2c rate=-1", "m2c a=1 a=1"] {
+        let refusal = root(&format!(r#"hw:Congestion-Control="{wrong}""#));
+        assert!(matches!(refusal, Err(FdtError::Attribute { .. })), "{wrong}: {refusal:?}");
+    }
+    let instance = Instance { expires: 9, control: Some(control.parse().unwrap()), ..Instance::default() };
+    assert_eq!(parse(&instance.to_xml()).as_ref(), Ok(&instance));
+}
+
+#[test]
 fn our_own_form_both_ways() {
     let (instance, xml) = ours();
     assert_eq!(instance.to_xml(), xml);

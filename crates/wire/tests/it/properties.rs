@@ -1,7 +1,7 @@
 //! What is written is what is read, for any value; and no bytes make the parsers panic.
 use headwater_wire::alc::{self, Repr};
 use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Seq, Time};
-use headwater_wire::fdt::{File, Headwater, Instance, OtiAttributes, Segment};
+use headwater_wire::fdt::{Control, File, Headwater, Instance, OtiAttributes, Segment};
 use headwater_wire::fti::Ldpc;
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId, lct};
 use proptest::collection::vec;
@@ -174,18 +174,29 @@ prop_compose! {
     }
 }
 
+fn control() -> impl Strategy<Value = Control> {
+    ("[a-z0-9-]{1,32}", vec(("[a-z0-9-]{1,32}", any::<u64>()), 0..8)).prop_map(|(name, parameters)| {
+        let mut control = Control::new(&name).unwrap();
+        for (name, value) in parameters {
+            // One that comes twice is left out.
+            let _twice = control.put(&name, value);
+        }
+        control
+    })
+}
+
 prop_compose! {
     fn instance()(
         (expires, complete) in any::<(u32, bool)>(),
         (content_type, content_encoding) in (of(text()), of(text())),
-        oti in oti(),
+        (oti, control) in (oti(), of(control())),
         mut files in vec(file(), 0..5),
     ) -> Instance {
         for (number, file) in (1..).zip(&mut files) {
             // Distinct, and of any size.
             file.toi = file.toi >> 8 << 8 | number;
         }
-        Instance { expires, complete, content_type, content_encoding, oti, files }
+        Instance { expires, complete, content_type, content_encoding, oti, control, files }
     }
 }
 

@@ -76,6 +76,10 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
+        if let Err(error) = self.control.describe(now, instance.control.as_ref()) {
+            self.end(ReceiverEvent::ControlRefused { reason: error.to_string() });
+            return;
+        }
         for entry in &instance.files {
             let fti = instance.fti(entry);
             if !self.catalogue.agrees(entry, fti.clone().ok()) {

@@ -20,7 +20,7 @@ use self::pending::Pending;
 use self::room::{BlockId, Room};
 use super::fdt::Assembly;
 use super::store::Store;
-use crate::control::{Arrival, Membership, ReceiverControl, Reception};
+use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
@@ -160,6 +160,16 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     /// What the congestion control has measured.
     pub fn reception(&self) -> Reception {
         self.control.reception()
+    }
+
+    /// What the congestion control shows.
+    pub fn control_status(&mut self, now: Instant) -> Status {
+        self.control.status(now)
+    }
+
+    /// Who sends the session that is received, once a packet of it has come, and its identifier.
+    pub fn session(&self) -> Option<(IpAddr, u64)> {
+        self.session
     }
 
     /// Whether the session ended: all there is to receive was received, the sender is gone or another one has come in its

@@ -34,6 +34,11 @@ pub enum ReceiverEvent {
         /// Who sends it.
         source: SocketAddr,
     },
+    /// The FDT describes a congestion control that cannot be followed. Nothing more is received.
+    ControlRefused {
+        /// Why: what it names may be a peer's word.
+        reason: String,
+    },
     /// The FDT described a file.
     FileAnnounced {
         /// Its number; files are numbered from 0 in this order.

@@ -110,6 +110,8 @@ fn numbers_that_make_no_channels_are_refused() {
     assert!(matches!(refused(sound.with_channels_per_slot(0)), DynamicConfigError::Slot { .. }));
     assert!(matches!(refused(sound.with_channels_per_slot(7)), DynamicConfigError::Slot { .. }));
     assert!(matches!(refused(sound.with_quiescent_slots(300)), DynamicConfigError::Channels { .. }));
+    let busy = DynamicConfig::new(1_000, rate(100_000.0, 1_000)).with_base_rate(rate(6_554.0, 1_000));
+    assert_eq!(refused(busy), DynamicConfigError::BasePackets(65_540));
     let slow = DynamicConfig::new(1_000, rate(1.2, 1_000));
     let error = refused(slow);
     assert!(matches!(error, DynamicConfigError::Rates { least, .. } if least > 1.2), "{error}");

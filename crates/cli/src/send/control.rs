@@ -1,0 +1,67 @@
+//! From options to the congestion control of a session.
+
+use headwater::{CongestionControl, LayerOptions};
+
+use crate::args::{self, Order, SendArgs};
+use crate::exit::{Exit, Failure};
+
+/// The control that the options ask for: the one named; else a fixed rate where there is one, else M2C.
+pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
+    let wanted = args.congestion_control.unwrap_or(match args.rate {
+        Some(_) => args::CongestionControl::Fixed,
+        None => args::CongestionControl::M2c,
+    });
+    let control = match wanted {
+        args::CongestionControl::Fixed => return fixed(args),
+        args::CongestionControl::M2c => CongestionControl::M2c(layers(args)),
+        args::CongestionControl::Webrc => CongestionControl::Webrc(layers(args)),
+    };
+    let name = control.name();
+    if let Some(rate) = args.rate {
+        return Err(usage(format!(
+            "--rate {rate} is one rate for all, and with {name} each receiver has its own: say --max-rate for the most, or \
+             --congestion-control fixed"
+        )));
+    }
+    if args.passes.is_some() {
+        return Err(usage(format!(
+            "--passes counts packets of one rate, and with {name} each receiver has its own: say --duration, or --rate for one rate"
+        )));
+    }
+    if args.order == Order::Window {
+        return Err(usage(format!(
+            "--order window is for receivers of one rate, and with {name} each has its own: leave it out, or say --rate"
+        )));
+    }
+    Ok(control)
+}
+
+fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
+    for (option, rate) in [("--max-rate", args.max_rate), ("--base-rate", args.base_rate)] {
+        if rate.is_some() {
+            return Err(usage(format!(
+                "{option} bounds what receivers choose from, and at a fixed rate there is nothing to choose: leave out {option} or \
+                 --rate"
+            )));
+        }
+    }
+    match args.rate {
+        Some(rate) => Ok(CongestionControl::Fixed { rate }),
+        None => Err(usage("--congestion-control fixed needs a --rate, for example --rate 10M".to_owned())),
+    }
+}
+
+fn layers(args: &SendArgs) -> LayerOptions {
+    let mut layers = LayerOptions::new();
+    if let Some(rate) = args.base_rate {
+        layers = layers.with_base_rate(rate);
+    }
+    if let Some(rate) = args.max_rate {
+        layers = layers.with_max_rate(rate);
+    }
+    layers
+}
+
+fn usage(message: String) -> Failure {
+    Failure::new(Exit::Usage, message)
+}

@@ -1,0 +1,333 @@
+//! The receiving control of a session that describes its own.
+
+use core::net::SocketAddr;
+
+use headwater_wire::{Cci, fdt};
+
+use super::{Description, DescriptionError};
+use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::rate::Rate;
+use crate::rtt::ProberConfig;
+use crate::time::{Duration, Instant};
+use crate::{fixed, m2c, webrc};
+
+/// What a receiver may be told beside what the session says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReceiverConfig {
+    max_rate: Option<Rate>,
+    rtt_hint: Option<Duration>,
+    prober: Option<ProberConfig>,
+}
+
+impl ReceiverConfig {
+    /// Defaults: no cap, no hint.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Most that the receiver takes of a session with more than one rate, in bit/s of UDP payload; the base channel is
+    /// held in any case. Default: what the path carries.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// The round-trip time to the sender without queueing, where it is known; [`m2c::ReceiverConfig::with_rtt_hint`].
+    /// Default: the least that a join took.
+    #[must_use]
+    pub fn with_rtt_hint(mut self, rtt: Option<Duration>) -> Self {
+        self.rtt_hint = rtt;
+        self
+    }
+
+    /// Asks the sender for that time now and then, by unicast, where the control makes use of it. Default: no.
+    #[must_use]
+    pub fn with_prober(mut self, prober: Option<ProberConfig>) -> Self {
+        self.prober = prober;
+        self
+    }
+}
+
+/// Holds the base channel until the session is described, then runs the control that it names.
+///
+/// The last packet before that begins the control, so that no time is lost. A session's first description counts, later
+/// ones are passed over. Memory: that of the control.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    control: Control,
+    /// What came before the control began.
+    before: Reception,
+    started: Instant,
+    /// What the first packet took to come, from the join of the base channel on.
+    first_join: Option<Duration>,
+    last: Option<Last>,
+    channels: Channels,
+}
+
+#[derive(Clone, Debug)]
+enum Control {
+    /// Nothing is known yet, or there is nothing to control.
+    Fixed {
+        receiver: fixed::Receiver,
+        is_described: bool,
+    },
+    M2c {
+        receiver: Box<m2c::Receiver>,
+        packet_bytes: u16,
+    },
+    Webrc {
+        receiver: Box<webrc::Receiver>,
+        packet_bytes: u16,
+    },
+}
+
+/// The newest packet of the base channel.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: Instant,
+    source: SocketAddr,
+    cci: Cci,
+    ecn: Ecn,
+    bytes: usize,
+}
+
+impl Receiver {
+    /// A receiver that knows nothing of its session yet.
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config,
+            control: Control::Fixed { receiver: fixed::Receiver::new(), is_described: false },
+            before: Reception::default(),
+            started: Instant::ZERO,
+            first_join: None,
+            last: None,
+            channels: Channels::default(),
+        }
+    }
+
+    fn inner(&self) -> &dyn ReceiverControl {
+        match &self.control {
+            Control::Fixed { receiver, .. } => receiver,
+            Control::M2c { receiver, .. } => &**receiver,
+            Control::Webrc { receiver, .. } => &**receiver,
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn ReceiverControl {
+        match &mut self.control {
+            Control::Fixed { receiver, .. } => receiver,
+            Control::M2c { receiver, .. } => &mut **receiver,
+            Control::Webrc { receiver, .. } => &mut **receiver,
+        }
+    }
+
+    fn is_described(&self) -> bool {
+        !matches!(self.control, Control::Fixed { is_described: false, .. })
+    }
+
+    /// Puts a control in the place of the one that waited; the base channel stays joined.
+    fn begin(&mut self, now: Instant, control: Control) {
+        let is_held = self.channels.holds(ChannelId::BASE);
+        self.before = self.inner().reception();
+        self.control = control;
+        if !is_held {
+            return;
+        }
+        let first_join = self.first_join.unwrap_or(Duration::ZERO);
+        self.inner_mut().start(now - first_join);
+        // It asks for the base channel, and for nothing else yet.
+        let _base = self.inner_mut().poll_membership();
+        if let Some(Last { at, source, cci, ecn, bytes }) = self.last {
+            self.before.packets = self.before.packets.saturating_sub(1);
+            self.before.marked -= u64::from(ecn == Ecn::CongestionExperienced).min(self.before.marked);
+            let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes };
+            self.inner_mut().arrived(at, &arrival);
+        }
+    }
+}
+
+impl ReceiverControl for Receiver {
+    fn start(&mut self, now: Instant) {
+        self.started = now;
+        self.channels.now = now;
+        self.inner_mut().start(now);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().stop(now);
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        self.channels.arrived(now, arrival.channel);
+        if !self.is_described() {
+            self.first_join.get_or_insert(now.since(self.started));
+            let Arrival { source, cci, ecn, bytes, .. } = *arrival;
+            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes });
+        }
+        self.inner_mut().arrived(now, arrival);
+    }
+
+    fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
+        if self.is_described() {
+            return Ok(());
+        }
+        let description = Description::from_fdt(control)?;
+        let Self { config, .. } = *self;
+        match description {
+            Description::Fixed => {
+                if let Control::Fixed { is_described, .. } = &mut self.control {
+                    *is_described = true;
+                }
+            }
+            Description::M2c(layers) => {
+                let mut inner = m2c::ReceiverConfig::new();
+                if let Some(rate) = config.max_rate {
+                    inner = inner.with_max_rate(rate);
+                }
+                if let Some(rtt) = config.rtt_hint {
+                    inner = inner.with_rtt_hint(rtt);
+                }
+                if let Some(prober) = config.prober {
+                    inner = inner.with_prober(prober);
+                }
+                let receiver = Box::new(m2c::Receiver::new(layers, inner)?);
+                self.begin(now, Control::M2c { receiver, packet_bytes: layers.packet_bytes() });
+            }
+            Description::Webrc(layers) => {
+                let mut inner = webrc::ReceiverConfig::new();
+                if let Some(rate) = config.max_rate {
+                    inner = inner.with_max_rate(rate);
+                }
+                let receiver = Box::new(webrc::Receiver::new(layers, inner)?);
+                self.begin(now, Control::Webrc { receiver, packet_bytes: layers.packet_bytes() });
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        self.inner_mut().answered(now, datagram)
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.inner_mut().poll_transmit(now, buffer)
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        let membership = self.inner_mut().poll_membership()?;
+        self.channels.changed(membership);
+        Some(membership)
+    }
+
+    fn reception(&self) -> Reception {
+        let Reception { packets, lost, marked } = match &self.control {
+            Control::Fixed { receiver, .. } => return receiver.reception(),
+            _ => self.inner().reception(),
+        };
+        Reception {
+            packets: self.before.packets + packets,
+            lost: self.before.lost + lost,
+            marked: self.before.marked + marked,
+        }
+    }
+
+    fn status(&mut self, now: Instant) -> Status {
+        let mut status = Status {
+            name: if self.is_described() { "fixed" } else { "unknown" },
+            channels: self.channels.count(),
+            join_latency: self.channels.latency,
+            join_latency_max: self.channels.latency_max,
+            ..Status::default()
+        };
+        match &mut self.control {
+            Control::Fixed { .. } => {}
+            Control::M2c { receiver, packet_bytes } => {
+                status.name = "m2c";
+                if let Some(inner) = receiver.status(now) {
+                    status.fair_rate = bits(inner.fair_rate, *packet_bytes);
+                    status.rtt = seconds(inner.rtt);
+                    status.loss_event_rate = inner.loss_event_rate;
+                }
+            }
+            Control::Webrc { receiver, packet_bytes } => {
+                status.name = "webrc";
+                if let Some(inner) = receiver.status() {
+                    status.fair_rate = bits(inner.target, *packet_bytes);
+                    status.rtt = seconds(inner.rtt);
+                    status.loss_event_rate = Some(inner.loss);
+                }
+            }
+        }
+        status
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.inner().poll_timeout()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().timeout(now);
+    }
+}
+
+/// The channels held, and what it takes to join one. Grows to the channels of a session, 256, each once.
+#[derive(Clone, Debug, Default)]
+struct Channels {
+    now: Instant,
+    /// Since when a channel is waited for; `None` once its first packet has come.
+    held: Vec<(ChannelId, Option<Instant>)>,
+    /// Mean of late, by RFC 6298's gain.
+    latency: Option<Duration>,
+    latency_max: Option<Duration>,
+}
+
+impl Channels {
+    fn holds(&self, channel: ChannelId) -> bool {
+        self.held.iter().any(|(held, _)| *held == channel)
+    }
+
+    fn count(&self) -> u16 {
+        u16::try_from(self.held.len()).unwrap_or(u16::MAX)
+    }
+
+    fn changed(&mut self, membership: Membership) {
+        match membership {
+            Membership::Join(channel) if !self.holds(channel) => self.held.push((channel, Some(self.now))),
+            Membership::Join(_) => {}
+            Membership::Leave(channel) => self.held.retain(|(held, _)| *held != channel),
+        }
+    }
+
+    fn arrived(&mut self, now: Instant, channel: ChannelId) {
+        self.now = now;
+        let held = self.held.iter_mut().find(|(held, _)| *held == channel);
+        let Some(since) = held.and_then(|(_, since)| since.take()) else { return };
+        // The base channel's first packet may be far off, if its sender is not there yet.
+        if channel == ChannelId::BASE {
+            return;
+        }
+        let latency = now.since(since);
+        self.latency_max = self.latency_max.max(Some(latency));
+        self.latency = Some(self.latency.map_or(latency, |mean| {
+            Duration::from_nanos(mean.as_nanos() - mean.as_nanos() / 8 + latency.as_nanos() / 8)
+        }));
+    }
+}
+
+fn bits(packets: f64, packet_bytes: u16) -> Option<Rate> {
+    let bits = packets * 8.0 * f64::from(packet_bytes);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    let bits = bits as u64;
+    Rate::from_bits(bits)
+}
+
+fn seconds(seconds: f64) -> Option<Duration> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    let nanos = (seconds * 1e9) as u64;
+    Some(Duration::from_nanos(nanos))
+}
