@@ -43,7 +43,7 @@ pub enum Report {
     /// A receiver goes on.
     Receiver(usize, ReceiveUpdate),
     /// A receiver ended.
-    ReceiverEnded(usize, Result<ReceiveSummary, ReceiveError>),
+    ReceiverEnded(usize, Result<Box<ReceiveSummary>, ReceiveError>),
 }
 
 /// Where the demo takes place.
@@ -102,7 +102,7 @@ impl Stage {
         spawn(RECEIVERS[receiver], move || {
             // Nobody listens any more only when the demo has failed elsewhere.
             let result = session.run(&mut |update| drop(reports.send(Report::Receiver(receiver, update))));
-            drop(reports.send(Report::ReceiverEnded(receiver, result)));
+            drop(reports.send(Report::ReceiverEnded(receiver, result.map(Box::new))));
         })
     }
 }

@@ -185,7 +185,7 @@ impl Play<'_> {
             Report::ReceiverEnded(receiver, result) => {
                 let summary =
                     result.map_err(|error| receive::error_failure("cannot receive over loopback", error))?;
-                self.received(receiver, summary)
+                self.received(receiver, *summary)
             }
         }
     }

@@ -176,7 +176,7 @@ prop_compose! {
 
 fn control() -> impl Strategy<Value = Control> {
     ("[a-z0-9-]{1,32}", vec(("[a-z0-9-]{1,32}", any::<u64>()), 0..8)).prop_map(|(name, parameters)| {
-        let mut control = Control::new(&name).unwrap();
+        let mut control = Control::new(&name).expect("a word");
         for (name, value) in parameters {
             // One that comes twice is left out.
             let _twice = control.put(&name, value);
