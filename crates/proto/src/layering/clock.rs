@@ -22,7 +22,8 @@ pub(crate) struct Place {
     pub(crate) slot: Slot,
     /// `None` on the base channel.
     pub(crate) wave: Option<Wave>,
-    /// Sequence number on its channel.
+    /// Sequence number on its channel, modulo 2^16. That of the base is counted on where the sender's own wraps, which it does
+    /// at a multiple of L.
     pub(crate) sequence: u16,
     /// When it left by the schedule.
     pub(crate) left: Instant,
@@ -69,8 +70,10 @@ impl Clock {
         let slot = self.slot(slot, cci.slot)?;
         let sequence = u16::try_from(cci.sequence).ok()?;
         if cci.channel == channels.dynamic_channels() {
-            let phase = channels.base_phase(u64::from(sequence) % channels.base_per_slot());
-            let left = channels.slot_start(slot) + phase;
+            let packet = u64::from(sequence) % channels.base_per_slot();
+            let left = channels.slot_start(slot) + channels.base_phase(packet);
+            let number = slot * channels.base_per_slot() + packet;
+            let sequence = u16::try_from(number % SEQUENCES).ok()?;
             return Some(Place { slot, wave: None, sequence, left });
         }
         let cycle = u64::from(channels.dynamic_channels());
@@ -106,5 +109,43 @@ impl Clock {
         let candidates = [base.checked_sub(SEQUENCES), Some(base), Some(base + SEQUENCES)];
         let nearest = candidates.into_iter().flatten().min_by_key(|left| left.abs_diff(near))?;
         (nearest < wave.packets).then_some(nearest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::SenderControl;
+    use crate::layering::{DynamicSender, Shape};
+    use crate::machine::ChannelId;
+    use crate::rate::Rate;
+
+    /// L = 87 packets a slot: the sender's numbers wrap at 65 511, after two hours.
+    #[test]
+    fn numbers_of_the_base_follow_each_other_where_the_senders_wrap() {
+        let config = DynamicConfig::new(1_000, Rate::from_kilobits(400))
+            .with_base_rate(Rate::from_kilobits(80))
+            .with_shape(Shape::Webrc);
+        let mut sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
+        let (mut clock, mut slot, mut last, mut wraps) = (None::<Clock>, 0, None::<WebrcCci>, 0);
+        let mut expected = None::<u16>;
+        while let Some(now) = sender.next_departure().filter(|at| at.as_nanos() < 7_600_000_000_000) {
+            let departure = sender.departure(now).unwrap();
+            sender.departed(now, 1_000);
+            if departure.channel != ChannelId::BASE {
+                continue;
+            }
+            let cci = departure.cci.webrc().unwrap();
+            let clock = clock.get_or_insert_with(|| Clock::start(config, now, cci).unwrap().unwrap());
+            let place = clock
+                .place(if expected.is_none() { clock.channels.slot_at(shifted(now)) } else { slot }, cci);
+            let place = place.unwrap();
+            slot = place.slot;
+            assert!(expected.is_none_or(|expected| expected == place.sequence), "at {now:?}");
+            expected = Some(place.sequence.wrapping_add(1));
+            wraps += u32::from(last.is_some_and(|last| cci.sequence < last.sequence));
+            last = Some(cci);
+        }
+        assert_eq!(wraps, 1);
     }
 }

@@ -15,6 +15,10 @@ use crate::time::{Duration, Instant};
 const EPOCHS: u64 = 20;
 /// Alpha: smoothing of the multicast round-trip time.
 const ALPHA: f64 = 0.25;
+/// A session is given up when nothing came for so long, or for a slot if that is longer.
+const SILENCE: Duration = Duration::from_secs(10);
+/// And when its slot stayed the same for so long, or for two slots.
+const STANDSTILL: Duration = Duration::from_secs(20);
 
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +69,8 @@ pub struct Receiver {
     wishes: Wishes,
     base: Holes,
     session: Option<Session>,
+    /// `ARTT` of a session that was given up.
+    artt: Option<f64>,
     reception: Reception,
 }
 
@@ -74,6 +80,9 @@ struct Session {
     clock: Clock,
     rate_max: f64,
     slot: Slot,
+    /// When that began, and when the newest packet came.
+    turned: Instant,
+    heard: Instant,
     waves: VecDeque<Held>,
     joining: Option<Joining>,
     /// First packet of the last wave, and its First-Join.
@@ -123,6 +132,7 @@ impl Receiver {
             wishes: Wishes::default(),
             base: Holes::default(),
             session: None,
+            artt: None,
             reception: Reception::default(),
         })
     }
@@ -141,15 +151,13 @@ impl Receiver {
     }
 
     fn arrive(&mut self, now: Instant, place: Place) {
-        let left = match self.session.as_mut() {
-            Some(session) => session.turn(place.slot),
-            None => return,
-        };
-        for (channel, lost) in left {
+        let Some(session) = self.session.as_mut() else { return };
+        session.heard = now;
+        for (channel, lost) in session.turn(now, place.slot) {
             self.reception.lost += lost;
+            session.count_lost(now, lost);
             self.wishes.push(Membership::Leave(channel));
         }
-        let Some(session) = self.session.as_mut() else { return };
         let held = match place.wave {
             None => Some(&mut self.base),
             Some(wave) => {
@@ -165,6 +173,10 @@ impl Receiver {
 
     /// What the clock brings: the end of an epoch, a join that was not answered.
     fn tick(&mut self, now: Instant) {
+        if self.session.as_ref().is_some_and(|session| session.is_over(now)) {
+            self.artt = self.session.as_ref().map(|session| session.artt);
+            self.give_up_session();
+        }
         let Some(session) = self.session.as_mut() else { return };
         if let Some(channel) = session.give_up_join(now) {
             self.wishes.push(Membership::Leave(channel));
@@ -184,20 +196,33 @@ impl Receiver {
             }
         }
     }
+
+    /// Leaves all waves. The next packet of the base channel begins a session.
+    fn give_up_session(&mut self) {
+        let session = self.session.take();
+        for (session, wave) in
+            session.iter().flat_map(|session| session.waves.iter().map(move |wave| (session, wave)))
+        {
+            self.wishes.push(Membership::Leave(session.clock.channels.channel_of(wave.number)));
+        }
+        self.base = Holes::default();
+    }
 }
 
 impl Session {
-    fn new(clock: Clock, rate_max: f64, joined: Instant, now: Instant, sequence: u32) -> Self {
+    /// `artt` is the time that the base channel took to come, at first.
+    fn new(clock: Clock, rate_max: f64, artt: f64, now: Instant, sequence: u32) -> Self {
         let channels = &clock.channels;
         let log = libm::log(channels.ratio());
         let k = u64::from(sequence) % channels.base_per_slot();
         #[expect(clippy::cast_precision_loss, reason = "below 2^16")]
         let start = channels.base_rate() + k as f64 * log / channels.sub_slot_seconds();
-        let artt = now.since(joined).as_secs_f64().max(1e-3);
         let epoch = Duration::from_nanos(channels.half_slot().as_nanos() * 2 / EPOCHS);
         Self {
             rate_max,
             slot: channels.slot_at(now),
+            turned: now,
+            heard: now,
             waves: VecDeque::new(),
             joining: None,
             first: now,
@@ -250,11 +275,23 @@ impl Session {
         target.min(self.rate_max)
     }
 
+    /// Whether it has ended without a word, or is another one now.
+    fn is_over(&self, now: Instant) -> bool {
+        let slot = self.clock.channels.half_slot().saturating_mul(2);
+        now.since(self.heard) >= SILENCE.max(slot)
+            || now.since(self.turned) >= STANDSTILL.max(slot.saturating_mul(2))
+    }
+
     /// A packet came, and others are lost.
     fn count(&mut self, now: Instant, lost: u64) {
         self.received += 1;
+        self.loss.packets(1);
+        self.count_lost(now, lost);
+    }
+
+    fn count_lost(&mut self, now: Instant, lost: u64) {
         self.lost += lost;
-        self.loss.packets(1 + lost);
+        self.loss.packets(lost);
         if lost > 0 {
             self.lose(now);
         }
@@ -281,8 +318,11 @@ impl Session {
     }
 
     /// A new slot: the waves that ended are left. Their channels, and what was lost on each at the last.
-    fn turn(&mut self, slot: Slot) -> Vec<(ChannelId, u64)> {
+    fn turn(&mut self, now: Instant, slot: Slot) -> Vec<(ChannelId, u64)> {
         let mut left = Vec::new();
+        if slot > self.slot {
+            self.turned = now;
+        }
         while self.slot < slot {
             self.slot += 1;
             if self.waves.front().is_none_or(|wave| wave.number >= self.slot) {
@@ -314,7 +354,8 @@ impl Session {
             log / (2.0 * (1.0 - ratio) * channels.base_rate()) * libm::pow(ratio, self.nwc().into());
         let sample = first_join - waiting;
         self.samples += 1.0;
-        let omega = ALPHA * self.artt * self.artt / self.v;
+        // A sample of zero would make V zero.
+        let omega = (ALPHA * self.artt * self.artt / self.v).min(1.0);
         let rho = (omega / (1.0 - libm::pow(1.0 - omega, self.samples + 1.0))).clamp(0.0, 1.0);
         self.v = (1.0 - rho) * self.v + rho * sample * sample;
         self.artt = (ratio * self.artt).max((1.0 - rho) * self.artt + rho * sample);
@@ -447,12 +488,8 @@ impl ReceiverControl for Receiver {
         if self.joined_base.take().is_none() {
             return;
         }
-        if let Some(session) = self.session.take() {
-            for wave in &session.waves {
-                self.wishes.push(Membership::Leave(session.clock.channels.channel_of(wave.number)));
-            }
-        }
-        self.base = Holes::default();
+        self.give_up_session();
+        self.artt = None;
         self.wishes.push(Membership::Leave(ChannelId::BASE));
     }
 
@@ -464,7 +501,8 @@ impl ReceiverControl for Receiver {
         if self.session.is_none() {
             // The configuration was found sound when the receiver was made.
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
-            self.session = Some(Session::new(clock, self.rate_max, joined, at, cci.sequence));
+            let artt = self.artt.unwrap_or_else(|| at.since(joined).as_secs_f64().max(1e-3));
+            self.session = Some(Session::new(clock, self.rate_max, artt, at, cci.sequence));
         }
         let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));
         if let Some(place) = place {

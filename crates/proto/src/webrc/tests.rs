@@ -1,10 +1,14 @@
 //! The receiver against its sender over a path that is one drop-tail queue.
 
+use headwater_wire::cci::WebrcCci;
+
 use super::*;
-use crate::control::ReceiverControl;
-use crate::layering::path::{BYTES, Run, at, measure};
-use crate::layering::{DynamicConfig, Shape};
+use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use crate::layering::path::{BYTES, Run, SENDER, at, measure};
+use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
+use crate::time::Instant;
 
 /// The RFC's own numbers, from one packet a second to a maximum in kbit/s.
 fn layers(max: u64) -> DynamicConfig {
@@ -46,4 +50,123 @@ fn a_receiver_may_come_at_any_time_and_go() {
     run.receiver.stop(run.now);
     run.path.apply(run.now, &mut run.receiver);
     assert_eq!(run.held(), 0, "all is left");
+}
+
+/// Packets straight from a sender to the receiver, without a path.
+struct Bench {
+    sender: DynamicSender,
+    receiver: Receiver,
+    held: Vec<bool>,
+    now: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let sender = DynamicSender::new(DynamicChannels::new(layers(2_000), Instant::ZERO).unwrap());
+        let held = vec![false; usize::from(sender.channels().dynamic_channels()) + 1];
+        let receiver = Receiver::new(layers(2_000), ReceiverConfig::new()).unwrap();
+        let mut bench = Self { sender, receiver, held, now: Instant::ZERO };
+        bench.receiver.start(bench.now);
+        bench.apply();
+        bench
+    }
+
+    fn apply(&mut self) {
+        while let Some(membership) = self.receiver.poll_membership() {
+            let (ChannelId(channel), joined) = match membership {
+                Membership::Join(channel) => (channel, true),
+                Membership::Leave(channel) => (channel, false),
+            };
+            let held = &mut self.held[usize::from(channel)];
+            assert_ne!(*held, joined, "joins what is not held, leaves what is");
+            *held = joined;
+        }
+    }
+
+    fn give(&mut self, channel: ChannelId, cci: WebrcCci) {
+        let (source, cci) = (SENDER.into(), cci.short().unwrap());
+        let arrival = Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: BYTES.into() };
+        self.receiver.arrived(self.now, &arrival);
+        self.apply();
+    }
+
+    /// Goes on for some seconds; the receiver gets what it holds and `keeps` says.
+    fn pass(&mut self, seconds: u64, keeps: impl Fn(&WebrcCci) -> bool) {
+        let end = self.now + crate::time::Duration::from_secs(seconds);
+        loop {
+            let departure = self.sender.next_departure().unwrap();
+            let next = self.receiver.poll_timeout().map_or(departure, |timeout| timeout.min(departure));
+            if next >= end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            self.receiver.timeout(self.now);
+            self.apply();
+            let Some(departure) = self.sender.departure(self.now) else { continue };
+            self.sender.departed(self.now, BYTES.into());
+            let cci = departure.cci.webrc().unwrap();
+            if self.held[usize::from(departure.channel.0)] && keeps(&cci) {
+                self.give(departure.channel, cci);
+            }
+        }
+    }
+
+    fn waves(&self) -> usize {
+        self.held.iter().filter(|held| **held).count() - 1
+    }
+}
+
+/// Nothing follows a wave's last packet that would age its holes.
+#[test]
+fn what_is_missing_at_the_end_of_a_wave_is_a_loss_event() {
+    let [lossless, lossy] = [0xFFFF, 0xFFFE].map(|kept_below| {
+        let mut bench = Bench::new();
+        bench.pass(60, |_| true);
+        assert!(!bench.receiver.status().unwrap().is_starting, "the highest wave is held");
+        // The last packet itself arrives.
+        bench.pass(25, |cci| cci.sequence < kept_below || cci.sequence == 0xFFFF);
+        (bench.receiver.status().unwrap().loss, bench.receiver.reception().lost)
+    });
+    assert_eq!((lossless.1, lossy.1), (0, 2), "two waves ended");
+    assert!(lossy.0 > 1.1 * lossless.0, "{} beside {}", lossy.0, lossless.0);
+}
+
+#[test]
+fn a_session_that_falls_silent_is_given_up_and_taken_up_again() {
+    let mut bench = Bench::new();
+    bench.pass(60, |_| true);
+    let before = bench.waves();
+    assert!(before > 5, "{before} waves");
+    bench.pass(15, |_| false);
+    assert!(bench.held[0] && bench.waves() == 0, "the base is left");
+    bench.pass(60, |_| true);
+    assert!(bench.waves() > 5, "{} waves", bench.waves());
+}
+
+/// Slots begin anew at 0: what looks older than all is passed over until the old session has stood still for 20 s.
+#[test]
+fn a_sender_that_is_started_anew_is_followed() {
+    let mut bench = Bench::new();
+    bench.pass(125, |_| true);
+    bench.sender = DynamicSender::new(DynamicChannels::new(layers(2_000), bench.now).unwrap());
+    bench.pass(80, |_| true);
+    assert!(bench.waves() > 5, "{} waves", bench.waves());
+    let before = bench.receiver.reception();
+    bench.pass(60, |_| true);
+    let after = bench.receiver.reception();
+    assert_eq!(after.lost, before.lost);
+    assert!(after.packets > before.packets + 1_000);
+}
+
+/// One packet that says a slot far ahead makes all waves seem over; the session is given up when that slot stands still.
+#[test]
+fn a_slot_that_was_a_lie_costs_half_a_minute() {
+    let mut bench = Bench::new();
+    bench.pass(65, |_| true);
+    let cci = WebrcCci { slot: 20, channel: bench.sender.channels().dynamic_channels(), sequence: 0 };
+    bench.give(ChannelId::BASE, cci);
+    assert_eq!(bench.waves(), 0);
+    bench.pass(90, |_| true);
+    assert!(bench.waves() > 5, "{} waves", bench.waves());
 }
