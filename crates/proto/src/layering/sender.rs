@@ -138,6 +138,26 @@ impl DynamicSender {
         self.choose();
     }
 
+    /// Gives up what should have left long ago. Takes no longer after a longer sleep.
+    fn give_up(&mut self, now: Instant) {
+        let before = Spacing::given_up_before(now);
+        if self.due() >= before {
+            return;
+        }
+        let channels = self.channels;
+        self.slot = channels.slot_at(before);
+        self.waves.clear();
+        for level in 1..channels.levels() {
+            let wave = channels.wave_at(level, self.slot);
+            if let Some(left) = channels.wave_left(&wave, before).checked_sub(1) {
+                self.waves.push(Active { wave, left, at: channels.wave_departure(&wave, left) });
+            }
+        }
+        let number = channels.base_before(before);
+        self.base = Base { number, at: channels.base_departure(number) };
+        self.choose();
+    }
+
     fn cci(&self) -> Cci {
         let (channel, sequence, at) = match self.next {
             None => {
@@ -195,9 +215,11 @@ impl SenderControl for DynamicSender {
         let rate = self.channels.cumulative_rate(self.channels.levels() - 1, self.due());
         self.spacing.sent(now, self.due(), rate);
         self.advance();
-        while self.due() < Spacing::given_up_before(now) {
-            self.advance();
-        }
+        self.give_up(now);
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.give_up(now);
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -290,6 +312,27 @@ mod tests {
         for (now, departure) in &all {
             let fair = 1.0 / channels.cumulative_rate(top, departure.at);
             assert!(now.since(departure.at).as_secs_f64() <= f64::from(top) * fair);
+        }
+    }
+
+    #[test]
+    fn after_any_sleep_the_schedule_goes_on_as_if_there_had_been_none() {
+        for (shape, per_slot) in [(Shape::Geometric, 1), (Shape::Geometric, 2), (Shape::Webrc, 1)] {
+            let channels = channels(shape, per_slot);
+            for milliseconds in [1_001, 9_999, 12_345, 60_000] {
+                let now = Instant::ZERO + Duration::from_millis(milliseconds);
+                let mut awake = DynamicSender::new(channels);
+                while awake.due() < Spacing::given_up_before(now) {
+                    awake.advance();
+                }
+                let mut asleep = DynamicSender::new(channels);
+                asleep.timeout(now);
+                for _ in 0..5_000 {
+                    assert_eq!((awake.due(), awake.cci()), (asleep.due(), asleep.cci()), "{shape:?}");
+                    awake.advance();
+                    asleep.advance();
+                }
+            }
         }
     }
 
