@@ -96,6 +96,33 @@ impl<E> Told<E> {
     }
 }
 
+/// How long it takes from joins of a group to its first packet.
+#[derive(Clone, Debug, Default)]
+struct JoinTimes {
+    /// Channels that were joined and have not been heard yet.
+    waiting: Vec<(ChannelId, Instant)>,
+    sum_seconds: f64,
+    count: u64,
+}
+
+impl JoinTimes {
+    fn join(&mut self, channel: ChannelId, now: Instant) {
+        self.leave(channel);
+        self.waiting.push((channel, now));
+    }
+
+    fn leave(&mut self, channel: ChannelId) {
+        self.waiting.retain(|(waiting, _)| *waiting != channel);
+    }
+
+    fn heard(&mut self, channel: ChannelId, now: Instant) {
+        let Some(index) = self.waiting.iter().position(|(waiting, _)| *waiting == channel) else { return };
+        let (_, since) = self.waiting.swap_remove(index);
+        self.sum_seconds += now.since(since).as_secs_f64();
+        self.count += 1;
+    }
+}
+
 /// A machine at a node. It is driven by the contract at the top of `headwater_proto`: an input, then drained.
 #[derive(Debug)]
 pub struct Hosted<M: Machine> {
@@ -103,12 +130,13 @@ pub struct Hosted<M: Machine> {
     ports: Ports,
     told: Told<M::Event>,
     misdirected: u64,
+    joins: JoinTimes,
 }
 
 impl<M: Machine> Hosted<M> {
     /// Hosts `machine`, made for the instant at which its agent starts, by the agent's clock.
     pub fn new(machine: M, ports: Ports) -> Self {
-        Self { machine, ports, told: Told::default(), misdirected: 0 }
+        Self { machine, ports, told: Told::default(), misdirected: 0, joins: JoinTimes::default() }
     }
 
     /// The machine.
@@ -126,11 +154,16 @@ impl<M: Machine> Hosted<M> {
         self.misdirected
     }
 
+    /// Mean seconds from a join of a group to its first packet, by the agent's clock; `None` before the first one.
+    pub fn mean_join_latency(&self) -> Option<f64> {
+        (self.joins.count > 0).then(|| self.joins.sum_seconds / self.joins.count as f64)
+    }
+
     fn give(&mut self, input: Input<'_>, outbox: &mut Outbox<'_>) {
         let now = outbox.now();
         self.machine.handle(now, input);
-        let Self { machine, ports, told, misdirected } = self;
-        drain(machine, now, &mut HostedOutlet { ports: *ports, told, misdirected, outbox });
+        let Self { machine, ports, told, misdirected, joins } = self;
+        drain(machine, now, &mut HostedOutlet { ports: *ports, told, misdirected, joins, outbox });
     }
 }
 
@@ -141,6 +174,9 @@ impl<M: Machine<Event: 'static> + 'static> Agent for Hosted<M> {
 
     fn receive(&mut self, arrival: Arrival<'_>, outbox: &mut Outbox<'_>) {
         if let Some(datagram) = self.ports.datagram(outbox, arrival) {
+            if let Some(channel) = datagram.channel.filter(|_| !self.joins.waiting.is_empty()) {
+                self.joins.heard(channel, outbox.now());
+            }
             self.give(Input::Datagram(datagram), outbox);
         }
     }
@@ -159,6 +195,7 @@ struct HostedOutlet<'a, 'b, E> {
     ports: Ports,
     told: &'a mut Told<E>,
     misdirected: &'a mut u64,
+    joins: &'a mut JoinTimes,
     outbox: &'a mut Outbox<'b>,
 }
 
@@ -172,8 +209,14 @@ impl<E> HostedOutlet<'_, '_, E> {
 
     fn membership(&mut self, channel: ChannelId, join: bool) {
         match self.ports.session.group(channel) {
-            Some(group) if join => self.outbox.join(group),
-            Some(group) => self.outbox.leave(group),
+            Some(group) if join => {
+                self.joins.join(channel, self.outbox.now());
+                self.outbox.join(group);
+            }
+            Some(group) => {
+                self.joins.leave(channel);
+                self.outbox.leave(group);
+            }
             None => *self.misdirected += 1,
         }
     }

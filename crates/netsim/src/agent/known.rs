@@ -1,27 +1,109 @@
 //! A store for thousands of receivers of the same content: it compares what comes with the original, and keeps nothing.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, Store,
-    StoreError, StoreReport, StoredRepair, block_digest,
+    BlockHasher, BlockJob, BlockVerdict, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
+    ObjectSpec, PlannedObject, SessionPlan, Source, SourceError, Store, StoreError, StoreReport,
+    StoredRepair, block_digest,
 };
+
+/// As many zeros as are looked at or hashed at a time.
+static ZEROS: [u8; 65_536] = [0; 65_536];
 
 /// The original content, shared by all stores, with the digests of blocks that were asked for.
 #[derive(Debug)]
 pub struct Originals {
-    files: BTreeMap<String, Vec<u8>>,
+    files: BTreeMap<String, Original>,
     /// By file, where a block begins, and its length.
     digests: RefCell<BTreeMap<(String, u64, u64), Digest>>,
+}
+
+#[derive(Debug)]
+enum Original {
+    Bytes(Vec<u8>),
+    /// So many zeros, not held.
+    Zeros(u64),
+}
+
+impl Original {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Zeros(bytes) => *bytes,
+        }
+    }
+
+    /// A part, as far as there is one.
+    fn part(&self, begin: u64, bytes: u64) -> Cow<'_, [u8]> {
+        let index = |at: u64| usize::try_from(at.min(self.bytes())).unwrap_or(usize::MAX);
+        let range = index(begin)..index(begin.saturating_add(bytes));
+        match self {
+            Self::Bytes(content) => Cow::Borrowed(&content[range]),
+            Self::Zeros(_) => {
+                ZEROS.get(..range.len()).map_or_else(|| Cow::Owned(vec![0; range.len()]), Cow::Borrowed)
+            }
+        }
+    }
 }
 
 impl Originals {
     /// Files by the names that the session gives them.
     pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Rc<Self> {
-        Rc::new(Self { files: files.into_iter().collect(), digests: RefCell::default() })
+        let files = files.into_iter().map(|(name, bytes)| (name, Original::Bytes(bytes)));
+        Rc::new(Self { files: files.collect(), digests: RefCell::default() })
     }
+
+    /// A file of so many zeros, as [`ZeroSource`] sends it.
+    pub fn zeros(name: &str, bytes: u64) -> Rc<Self> {
+        let files = [(name.to_owned(), Original::Zeros(bytes))];
+        Rc::new(Self { files: files.into(), digests: RefCell::default() })
+    }
+}
+
+/// Content of zeros, of any length and without memory: all codes are linear, so that repair symbols are zeros as well.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ZeroSource;
+
+impl ZeroSource {
+    /// The digests of each object's blocks, as [`Sender::new`](headwater_proto::delivery::Sender::new) wants them.
+    pub fn digests(plan: &SessionPlan) -> Vec<Vec<Digest>> {
+        // A file has blocks of two lengths.
+        let mut known: BTreeMap<u64, Digest> = BTreeMap::new();
+        let mut block = |bytes: u64| *known.entry(bytes).or_insert_with(|| zeros_digest(bytes));
+        let object = |object: &PlannedObject| {
+            let blocks = (0..object.partition.blocks()).filter_map(|sbn| object.partition.block(sbn));
+            blocks.map(|found| block(found.bytes)).collect()
+        };
+        plan.objects().iter().map(object).collect()
+    }
+}
+
+impl Source for ZeroSource {
+    fn read_symbol(
+        &mut self,
+        _object: usize,
+        _sbn: u32,
+        _esi: u32,
+        symbol: &mut [u8],
+    ) -> Result<(), SourceError> {
+        symbol.fill(0);
+        Ok(())
+    }
+}
+
+fn zeros_digest(bytes: u64) -> Digest {
+    let mut hasher = BlockHasher::default();
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(ZEROS.len() as u64);
+        hasher.update(&ZEROS[..usize::try_from(part).unwrap_or(ZEROS.len())]);
+        left -= part;
+    }
+    hasher.finish()
 }
 
 /// A store that holds an object's layout and what is wrong, never content: a few hundred bytes for a receiver.
@@ -65,15 +147,14 @@ impl KnownStore {
     }
 
     /// A part of the original of a file, as far as it has one.
-    fn original(&self, file: FileIndex, begin: u64, bytes: u64) -> &[u8] {
-        let content = self.originals.files.get(&self.files[file.0]).map_or(&[][..], Vec::as_slice);
-        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
-        &content[index(begin)..index(begin.saturating_add(bytes))]
+    fn original(&self, file: FileIndex, begin: u64, bytes: u64) -> Cow<'_, [u8]> {
+        let content = self.originals.files.get(&self.files[file.0]);
+        content.map_or(Cow::Borrowed(&[][..]), |content| content.part(begin, bytes))
     }
 
     fn digest(&self, file: FileIndex, begin: u64, bytes: u64) -> Digest {
         let key = (self.files[file.0].clone(), begin, bytes);
-        let digest = || block_digest(self.original(file, begin, bytes));
+        let digest = || block_digest(&self.original(file, begin, bytes));
         *self.originals.digests.borrow_mut().entry(key).or_insert_with(digest)
     }
 }
@@ -82,7 +163,7 @@ impl Store for KnownStore {
     fn create_file(&mut self, _file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         let name = spec.path.as_str();
         self.files.push(name.to_owned());
-        match self.originals.files.get(name).map(|content| content.len() as u64) {
+        match self.originals.files.get(name).map(Original::bytes) {
             Some(bytes) if bytes == spec.bytes => Ok(HeldFile::default()),
             Some(bytes) => Err(StoreError(format!("{name} has {} bytes, the original {bytes}", spec.bytes))),
             None => Err(StoreError(format!("{name} is no original"))),
@@ -109,7 +190,7 @@ impl Store for KnownStore {
         let within = u64::from(esi) * size;
         let bytes = size.min(block.bytes.saturating_sub(within));
         let original = self.original(spec.file, spec.offset + block.offset + within, bytes);
-        if original.len() as u64 != bytes || symbol.get(..original.len()) != Some(original) {
+        if original.len() as u64 != bytes || symbol.get(..original.len()) != Some(&*original) {
             self.differing += 1;
             *self.wrong.entry((object, sbn)).or_default() += 1;
         }

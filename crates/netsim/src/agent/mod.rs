@@ -20,7 +20,7 @@ use crate::engine::Packet;
 pub use cbr::{Cbr, Shape};
 pub use control::{ControlReceiver, ControlSender, Silence};
 pub use hosted::{EVENTS_MAX, Hosted, Ports, Told, UDP_HEADER_BYTES};
-pub use known::{KnownStore, Originals};
+pub use known::{KnownStore, Originals, ZeroSource};
 pub use on_off::{OnOff, Period};
 pub use outbox::{DatagramHead, Outbox};
 pub use router::RouterNode;

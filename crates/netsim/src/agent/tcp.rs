@@ -43,7 +43,7 @@ impl TcpConnection {
         let sink = network.agent(
             &format!("{name}/sink"),
             to,
-            TcpSink { acks, source: None, sink: Sink::new(config.clone()) },
+            TcpSink { acks, source: None, sink: Sink::new(config.clone()), progressed: Instant::ZERO },
         );
         let destination = network.destination(sink);
         let sender = Sender::new(config.clone(), data, overhead);
@@ -103,12 +103,18 @@ pub struct TcpSink {
     /// Who opened the connection.
     source: Option<AgentId>,
     sink: Sink,
+    progressed: Instant,
 }
 
 impl TcpSink {
     /// What has arrived.
     pub const fn sink(&self) -> &Sink {
         &self.sink
+    }
+
+    /// When a segment was last received in order, by the agent's clock.
+    pub const fn progressed(&self) -> Instant {
+        self.progressed
     }
 
     fn drain(&mut self, outbox: &mut Outbox<'_>) {
@@ -125,7 +131,11 @@ impl Agent for TcpSink {
     fn receive(&mut self, arrival: Arrival<'_>, outbox: &mut Outbox<'_>) {
         if let Body::Tcp(segment) = &arrival.packet.body {
             self.source = Some(arrival.packet.source);
+            let before = self.sink.segments_in_order();
             self.sink.receive(outbox.now(), segment, arrival.ecn);
+            if self.sink.segments_in_order() > before {
+                self.progressed = outbox.now();
+            }
             self.drain(outbox);
         }
     }

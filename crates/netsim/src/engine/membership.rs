@@ -99,7 +99,8 @@ impl Core {
     fn tell_upstream(&mut self, node: NodeId, group: GroupId, kind: MessageKind) {
         let up = self.routing.next(&self.topology, node, self.groups.source(group));
         let upstream = self.topology.to[up.index()];
-        let at = self.now + self.links[up.index()].delay() + self.graft_delay;
+        let link = &self.links[up.index()];
+        let at = self.now + link.delay() + link.graft_delay.unwrap_or(self.graft_delay);
         let index = self.groups.put(Message { node: upstream, group, link: up.reverse(), kind });
         self.events.schedule(at, Class::Arrival, Target::Membership(index));
     }

@@ -222,7 +222,8 @@ impl Builder {
         self.timetable.push((at, event));
     }
 
-    /// What a membership message takes at each hop beside the link's delay; by default nothing.
+    /// What a membership message takes at each hop beside the link's delay, where the link does not say so itself; by default
+    /// nothing.
     pub fn graft_delay(&mut self, delay: Duration) {
         self.graft_delay = delay;
     }
@@ -339,7 +340,9 @@ impl Builder {
             }
             let policy = Policy::new(discipline, || stream("queue"));
             let (_, to) = self.ends[link.index()];
-            Ok(Link::new(config.rate, config.delay, to, policy, wire))
+            let mut link = Link::new(config.rate, config.delay, to, policy, wire);
+            link.graft_delay = config.graft_delay;
+            Ok(link)
         };
         (0..).map(LinkId).zip(&self.links).map(make).collect()
     }

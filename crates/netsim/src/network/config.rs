@@ -20,6 +20,9 @@ pub struct LinkConfig {
     pub loss_filter: LossFilter,
     /// Other faults of the wire; by default none.
     pub impairments: Impairments,
+    /// What a membership message that crosses this direction takes beside the delay; by default what
+    /// [`super::Builder::graft_delay`] says.
+    pub graft_delay: Option<Duration>,
 }
 
 impl LinkConfig {
@@ -32,6 +35,7 @@ impl LinkConfig {
             loss: LossConfig::None,
             loss_filter: LossFilter::All,
             impairments: Impairments::NONE,
+            graft_delay: None,
         }
     }
 
@@ -45,6 +49,12 @@ impl LinkConfig {
     #[must_use]
     pub fn with_loss(self, loss: LossConfig) -> Self {
         Self { loss, ..self }
+    }
+
+    /// With this graft delay.
+    #[must_use]
+    pub fn with_graft_delay(self, delay: Duration) -> Self {
+        Self { graft_delay: Some(delay), ..self }
     }
 
     /// With these faults.

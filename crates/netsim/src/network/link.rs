@@ -68,6 +68,8 @@ pub(crate) struct Link {
     rate: Rate,
     delay: Duration,
     pub(crate) to: NodeId,
+    /// What a membership message takes beside the delay, if this link says so.
+    pub(crate) graft_delay: Option<Duration>,
     up: bool,
     policy: Policy,
     wire: Wire,
@@ -87,6 +89,7 @@ impl Link {
             rate,
             delay,
             to,
+            graft_delay: None,
             up: true,
             policy,
             wire,

@@ -9,7 +9,7 @@ use super::section::{Context, Section};
 use super::tree::Table;
 use crate::network::Impairments;
 
-const LINK_KEYS: &[&str] = &["between", "rate", "delay", "queue", "loss", "impair", "back"];
+const LINK_KEYS: &[&str] = &["between", "rate", "delay", "queue", "loss", "impair", "graft-delay", "back"];
 const BACK_KEYS: &[&str] = &["rate", "delay", "queue", "loss", "impair"];
 
 /// A link: two directions, each an object of its own.
@@ -23,6 +23,8 @@ pub struct Link {
     pub forward: Direction,
     /// From the second end to the first.
     pub back: Direction,
+    /// What a membership message takes on it beside its delay; what the network says if it does not.
+    pub graft_delay: Option<Duration>,
 }
 
 /// One direction of a link.
@@ -57,7 +59,8 @@ pub(crate) fn read(
     let over = section.section("back", BACK_KEYS);
     let forward = direction(&section, None, FORWARD);
     let back = direction(&section, over.as_ref(), BACK);
-    Some(Link { name: name.into(), ends, forward: forward?, back: back? })
+    let graft_delay = section.get("graft-delay");
+    Some(Link { name: name.into(), ends, forward: forward?, back: back?, graft_delay })
 }
 
 /// `base` with the entries of `over` in place of its own.

@@ -26,6 +26,7 @@
 //! # Ok::<(), headwater_netsim::plan::PlanError>(())
 //! ```
 
+pub mod control;
 pub mod flow;
 pub mod link;
 mod names;

@@ -23,6 +23,9 @@ pub struct Measure {
     pub bin: Option<Duration>,
     /// How long flows take to share evenly.
     pub convergence: Option<Convergence>,
+    /// The run ends when these flows have transferred all they have to, as indices into the scenario's flows; with its time
+    /// without any.
+    pub until: Vec<usize>,
 }
 
 /// When flows have come to share evenly; the definition is that of [`crate::measure::convergence`].
@@ -42,7 +45,7 @@ pub struct Convergence {
 
 /// Reads `[measure]`.
 pub(crate) fn read(plan: &Section<'_>, topology: &Topology, flows: &[Flow], duration: Duration) -> Measure {
-    const KEYS: &[&str] = &["links", "bin", "convergence"];
+    const KEYS: &[&str] = &["links", "bin", "convergence", "until"];
     let all = || {
         if topology.links.len() <= LINKS_DEFAULT_MAX {
             (0..topology.links.len()).collect()
@@ -51,13 +54,15 @@ pub(crate) fn read(plan: &Section<'_>, topology: &Topology, flows: &[Flow], dura
         }
     };
     let Some(section) = plan.section("measure", KEYS) else {
-        return Measure { links: all(), bin: None, convergence: None };
+        return Measure { links: all(), bin: None, convergence: None, until: Vec::new() };
     };
     let links = if section.node("links").is_some() { links(&section, topology) } else { all() };
-    let series = Bins { duration, read: flows.len() + links.len() };
+    let members = flows.iter().map(Flow::members_read).sum::<usize>();
+    let series = Bins { duration, read: flows.len() + members + links.len() };
     let bin = section.get("bin").filter(|bin| series.check(&section, *bin));
     let convergence = convergence(&section, flows, &series);
-    Measure { links, bin, convergence }
+    let until = until(&section, flows);
+    Measure { links, bin, convergence, until }
 }
 
 fn links(section: &Section<'_>, topology: &Topology) -> Vec<usize> {
@@ -99,10 +104,10 @@ impl Bins {
     }
 }
 
-fn convergence(measure: &Section<'_>, flows: &[Flow], bins: &Bins) -> Option<Convergence> {
-    let section = measure.section("convergence", &["flows", "from", "delta", "bin", "hold"])?;
+/// The flows whose names or groups stand under `key`.
+fn chosen(section: &Section<'_>, key: &'static str, flows: &[Flow]) -> Vec<usize> {
     let mut chosen = Vec::new();
-    for (pattern, span) in section.texts("flows") {
+    for (pattern, span) in section.texts(key) {
         let before = chosen.len();
         let found = flows
             .iter()
@@ -116,6 +121,24 @@ fn convergence(measure: &Section<'_>, flows: &[Flow], bins: &Bins) -> Option<Con
     }
     chosen.sort_unstable();
     chosen.dedup();
+    chosen
+}
+
+fn until(section: &Section<'_>, flows: &[Flow]) -> Vec<usize> {
+    let until = chosen(section, "until", flows);
+    for flow in until.iter().map(|flow| &flows[*flow]).filter(|flow| !flow.kind.ends()) {
+        let message = format!(
+            "'{}' sends without end, and the run would wait for it in vain; give a tcp 'bytes', a session a 'size'",
+            flow.name
+        );
+        section.problem_at("until", message);
+    }
+    until
+}
+
+fn convergence(measure: &Section<'_>, flows: &[Flow], bins: &Bins) -> Option<Convergence> {
+    let section = measure.section("convergence", &["flows", "from", "delta", "bin", "hold"])?;
+    let chosen = chosen(&section, "flows", flows);
     if chosen.is_empty() {
         section.problem_at("flows", "name the flows that share: flows = [\"tcp\"]");
     }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use crate::sessions::SESSION;
 use crate::{DUMBBELL, STAR, parse};
 
 const WORDS: &[&str] = &[
@@ -33,6 +34,10 @@ const WORDS: &[&str] = &[
     ".",
     "{ from = 1, to = 9, steps = 9 }",
     "\"tree\"",
+    "\"webrc\"",
+    "cap = ",
+    "max-rate = ",
+    "until = [\"file\"]",
     "depth = 32",
     "arity = 1000",
 ];
@@ -42,10 +47,10 @@ proptest! {
 
     #[test]
     fn spoilt_plans_are_refused_or_run(
-        star in any::<bool>(),
+        base in prop::sample::select(&[STAR, DUMBBELL, SESSION][..]),
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..12, prop::sample::select(WORDS)), 1..6),
     ) {
-        let mut text: Vec<char> = if star { STAR } else { DUMBBELL }.chars().collect();
+        let mut text: Vec<char> = base.chars().collect();
         for (at, removed, word) in edits {
             let at = at.index(text.len() + 1);
             let end = (at + removed).min(text.len());

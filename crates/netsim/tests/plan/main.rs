@@ -5,6 +5,7 @@ mod errors;
 mod hostile;
 mod meaning;
 mod running;
+mod sessions;
 
 use headwater_netsim::plan::{Plan, PlanError};
 

@@ -11,18 +11,22 @@ use std::collections::BTreeSet;
 
 use headwater_proto::Duration;
 
-pub use session::{Code, FixedSession};
+pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
 pub use udp::{Cbr, OnOff, Period};
 
 use room::Room;
 
+use super::control::Limits;
 use super::names;
 use super::problem::Span;
+use super::run::MEMBERS_MAX;
 use super::section::Section;
 use super::topology::{self, Topology, named};
 use super::tree::{Entry, Node, Value};
+use super::value::FromNode;
+use crate::tcp::Data;
 
 /// Most flows of a plan, each instance counted.
 pub const FLOWS_MAX: u64 = 100_000;
@@ -42,7 +46,8 @@ const KINDS: &[Kind] = &[
     ("short-tcp", &[tcp::SWITCHES, tcp::SHORT_KEYS], tcp::read_short),
     ("cbr", &[udp::CBR_KEYS], udp::read_cbr),
     ("on-off", &[udp::CBR_KEYS, udp::ON_OFF_KEYS], udp::read_on_off),
-    ("fixed", &[session::KEYS], session::read),
+    ("fixed", &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
+    ("session", &[session::FILE_KEYS, session::KEYS], session::read),
 ];
 
 /// One flow.
@@ -64,6 +69,18 @@ pub struct Flow {
     pub stop: Option<Duration>,
 }
 
+impl Flow {
+    /// Receivers that are read one by one for a series.
+    pub(crate) fn members_read(&self) -> usize {
+        match (&self.kind, &self.to) {
+            (FlowKind::Session(_), Receivers::Group(members)) if members.len() <= MEMBERS_MAX => {
+                members.len()
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// What a flow is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowKind {
@@ -75,8 +92,8 @@ pub enum FlowKind {
     Cbr(Cbr),
     /// Packets at a constant rate, in bursts.
     OnOff(OnOff),
-    /// File delivery at a fixed rate.
-    Fixed(FixedSession),
+    /// A session of Headwater's own protocols.
+    Session(Session),
 }
 
 impl FlowKind {
@@ -87,7 +104,16 @@ impl FlowKind {
             Self::ShortTcp(_) => "short-tcp",
             Self::Cbr(_) => "cbr",
             Self::OnOff(_) => "on-off",
-            Self::Fixed(_) => "fixed",
+            Self::Session(session) => session.control.name,
+        }
+    }
+
+    /// Whether what it transfers has an end.
+    pub(crate) fn ends(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.data != Data::Greedy,
+            Self::Session(session) => session.file.is_some(),
+            Self::ShortTcp(_) | Self::Cbr(_) | Self::OnOff(_) => false,
         }
     }
 
@@ -96,7 +122,7 @@ impl FlowKind {
         match self {
             Self::Tcp(_) | Self::ShortTcp(_) => (false, false),
             Self::Cbr(_) | Self::OnOff(_) => (true, false),
-            Self::Fixed(_) => (true, true),
+            Self::Session(_) => (true, true),
         }
     }
 }
@@ -119,6 +145,8 @@ pub struct Member {
     pub join: Duration,
     /// When it goes.
     pub leave: Option<Duration>,
+    /// What its congestion control was told.
+    pub limits: Limits,
 }
 
 /// Reads `[flow.*]`, with `[tcp]` as what TCP flows have in common.
@@ -249,7 +277,7 @@ impl Reader<'_, '_> {
                 }
                 self.end(section, "to", number).map(Receivers::Node)
             }
-            (None, Some(_)) if may_cast => Some(Receivers::Group(self.members(section)?)),
+            (None, Some(_)) if may_cast => Some(Receivers::Group(self.members(section, kind)?)),
             _ => {
                 let wanted = match (may_cast, must_cast) {
                     (false, _) => "one node in 'to'",
@@ -262,7 +290,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn members(&self, section: &Section<'_>) -> Option<Vec<Member>> {
+    fn members(&self, section: &Section<'_>, kind: &FlowKind) -> Option<Vec<Member>> {
         let mut nodes: Vec<usize> = Vec::new();
         let mut seen: BTreeSet<usize> = BTreeSet::new();
         for (pattern, span) in section.texts("receivers") {
@@ -275,7 +303,11 @@ impl Reader<'_, '_> {
         if let Some(own) = section.node("member") {
             self.check_members(section, own, &seen);
         }
-        nodes.into_iter().map(|node| self.member(section, node)).collect()
+        let keys = match kind {
+            FlowKind::Session(session) => session.control.limits,
+            _ => &[],
+        };
+        nodes.into_iter().map(|node| self.member(section, node, keys)).collect()
     }
 
     /// The nodes of a pattern, in the order of the topology.
@@ -293,14 +325,15 @@ impl Reader<'_, '_> {
     }
 
     /// When one receiver comes and goes: its own `[flow.NAME.member.NODE]`, else what the flow says for all.
-    fn member(&self, section: &Section<'_>, node: usize) -> Option<Member> {
+    /// `limits` are the keys beside these.
+    fn member(&self, section: &Section<'_>, node: usize, limits: &[&'static str]) -> Option<Member> {
         let name = &self.topology.nodes[node];
         let path = format!("{}.member.{name}", section.path);
         let own = match section.node("member").map(|own| &own.value) {
             Some(Value::Table(table)) => table.entries.get(name.as_str()),
             _ => None,
         };
-        let keys = ["join", "leave"];
+        let keys = [&["join", "leave"], limits].concat();
         // Under the receiver's own path, so that what is drawn for all is drawn for each.
         let common = section.under(&path);
         let own = match own {
@@ -314,7 +347,11 @@ impl Reader<'_, '_> {
                 .unwrap_or(section)
                 .problem_at("leave", format!("'{name}' must leave after it joins"));
         }
-        Some(Member { node, join, leave })
+        let limits = Limits {
+            max_rate: limit(&own, &common, limits, "cap"),
+            rtt_hint: limit(&own, &common, limits, "rtt-hint"),
+        };
+        Some(Member { node, join, leave, limits })
     }
 
     fn check_members(&self, section: &Section<'_>, own: &Node, members: &BTreeSet<usize>) {
@@ -340,4 +377,17 @@ impl Reader<'_, '_> {
             section.problem_at("from", format!("'{}' would send to itself", self.topology.nodes[from]));
         }
     }
+}
+
+/// The value of a key that the flow's kind has: a receiver's own, else what the flow says for all.
+fn limit<T: FromNode>(
+    own: &Option<Section<'_>>,
+    common: &Section<'_>,
+    keys: &[&'static str],
+    key: &'static str,
+) -> Option<T> {
+    if !keys.contains(&key) {
+        return None;
+    }
+    own.as_ref().and_then(|own| own.get(key)).or_else(|| common.get(key))
 }

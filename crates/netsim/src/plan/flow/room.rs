@@ -1,6 +1,6 @@
 //! What all flows of a plan may take together.
 
-use super::{Flow, FlowKind, Receivers};
+use super::{Content, Flow, FlowKind, Receivers, Session};
 use crate::engine::core::Core;
 use crate::plan::topology::Topology;
 
@@ -48,10 +48,11 @@ impl<'a> Room<'a> {
 }
 
 fn content_bytes(flow: &Flow) -> u64 {
-    let FlowKind::Fixed(session) = &flow.kind else { return 0 };
-    let holders = match &flow.to {
-        Receivers::Group(members) if session.decodes => members.len() as u64 + 1,
-        _ => 1,
+    let FlowKind::Session(Session { file: Some(file), .. }) = &flow.kind else { return 0 };
+    let receivers = match &flow.to {
+        Receivers::Group(members) if file.decodes => members.len() as u64,
+        _ => 0,
     };
-    session.size.saturating_mul(holders)
+    let sender = u64::from(file.content == Content::Random);
+    file.size.saturating_mul(receivers + sender)
 }

@@ -1,34 +1,78 @@
 //! Sessions of Headwater's own protocols, whose machines run in the simulator unchanged.
 
-use headwater_proto::{Rate, Size};
+use headwater_proto::layering::Shape;
+use headwater_proto::{Instant, Rate, Size};
 
 use super::FlowKind;
 use super::udp::HEADER_BYTES_DEFAULT;
+use crate::plan::control::{Control, LIMITS, Limits, Parameters};
 use crate::plan::section::Section;
 
-pub(super) const KEYS: &[&str] = &["rate", "size", "fec", "symbol-bytes", "header-bytes", "decode", "passes"];
+/// Keys of files, of both kinds of sessions.
+pub(super) const FILE_KEYS: &[&str] =
+    &["size", "fec", "symbol-bytes", "header-bytes", "decode", "content", "passes"];
+/// Keys of `fixed` beside them.
+pub(super) const FIXED_KEYS: &[&str] = &["rate"];
+/// Keys of `session` beside them.
+pub(super) const KEYS: &[&str] = &[
+    "control",
+    "max-rate",
+    "base-rate",
+    "ratio",
+    "slot",
+    "channels-per-slot",
+    "quiescent-slots",
+    "shape",
+    "constant-rate",
+    "cap",
+    "rtt-hint",
+];
 
-/// Longest content: it is held in memory, once at the sender and once at each receiver.
+/// Longest content: unless it is zeros, it is held in memory, once at the sender and once at each receiver.
 const SIZE_MAX: u64 = 1 << 30;
+/// Bytes of a packet's ALC header, with short congestion control information, 16-bit identifiers and a FEC payload ID.
+const ALC_HEADER_BYTES: u16 = 16;
+/// Keys that only a session with content may have.
+const CONTENT_KEYS: [&str; 4] = ["fec", "decode", "content", "passes"];
 
-/// File delivery at a fixed rate.
+/// A session: a congestion control, and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FixedSession {
-    /// bit/s of UDP payload.
-    pub rate: Rate,
-    /// Bytes of content, made up from the seed.
-    pub size: u64,
-    /// The erasure code.
-    pub code: Code,
+pub struct Session {
+    /// The congestion control.
+    pub control: &'static Control,
+    /// Its layers.
+    pub parameters: Parameters,
+    /// The file that it delivers; without one, packets carry congestion control information only.
+    pub file: Option<File>,
     /// Bytes of content in a packet.
     pub symbol_bytes: u16,
     /// IP and UDP headers of a packet in bytes.
     pub header_bytes: u32,
+}
+
+/// A file that a session delivers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct File {
+    /// Bytes of content.
+    pub size: u64,
+    /// The erasure code.
+    pub code: Code,
+    /// What the content is.
+    pub content: Content,
     /// Whether receivers decode and hold the content. Otherwise each symbol is compared with the original as it comes, as
     /// many symbols as a block has make it whole, and thousands of receivers take little memory.
     pub decodes: bool,
     /// Passes after which the sender ends; it sends on until the end of the run without this.
     pub passes: Option<u64>,
+}
+
+/// What the bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Made up from the seed, and held in memory.
+    Random,
+    /// Zeros: the codes are linear, so their repair symbols are zeros too. Nothing is held or encoded.
+    Zeros,
 }
 
 /// An erasure code.
@@ -42,34 +86,120 @@ pub enum Code {
     RaptorQ,
 }
 
-pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
+pub(super) fn read_fixed(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
     let rate = flow.need("rate");
-    let Size(size) = flow.need("size")?;
+    flow.need::<Size>("size")?;
+    let packet = packet(flow)?;
+    let file = file(flow)?;
+    let parameters = parameters(flow, packet.symbol_bytes, rate?, &[]);
+    let control = Control::of("fixed")?;
+    Some(FlowKind::Session(Session { file, ..packet_of(packet, control, parameters) }))
+}
+
+pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
+    flow.need::<String>("control")?;
+    let control = Control::of(flow.word("control", &Control::names())?)?;
+    let max_rate: Option<Rate> = flow.need("max-rate");
+    let packet = packet(flow)?;
+    let file = file(flow)?;
+    let known = [control.keys, control.limits].concat();
+    for key in [Control::all_keys(), LIMITS].concat().iter().filter(|key| !known.contains(key)) {
+        if flow.node(key).is_some() {
+            flow.problem_at(key, format!("'{key}' means nothing to {}", control.name));
+        }
+    }
+    let parameters = parameters(flow, packet.symbol_bytes, max_rate?, control.keys);
+    // What is wrong with the numbers together is known to the control itself.
+    let ends = control
+        .sender(&parameters, Instant::ZERO)
+        .map(drop)
+        .and_then(|()| control.receiver(&parameters, &Limits::default()).map(drop));
+    if let Err(reason) = ends {
+        flow.problem(&flow.span, format!("{} cannot have these layers: {reason}", control.name));
+        return None;
+    }
+    Some(FlowKind::Session(Session { file, ..packet_of(packet, control, parameters) }))
+}
+
+/// Sizes of a session's packets.
+#[derive(Clone, Copy)]
+struct Packet {
+    symbol_bytes: u16,
+    header_bytes: u32,
+}
+
+fn packet_of(packet: Packet, control: &'static Control, parameters: Parameters) -> Session {
+    let Packet { symbol_bytes, header_bytes } = packet;
+    Session { control, parameters, file: None, symbol_bytes, header_bytes }
+}
+
+fn packet(flow: &Section<'_>) -> Option<Packet> {
+    let symbol_bytes = number(flow, "symbol-bytes", 64..=8_880, 1_408)?;
+    let header_bytes = number(flow, "header-bytes", 0..=500, HEADER_BYTES_DEFAULT.into())?;
+    Some(Packet {
+        symbol_bytes: u16::try_from(symbol_bytes).ok()?,
+        header_bytes: u32::try_from(header_bytes).ok()?,
+    })
+}
+
+/// The file, if there is one; `None`: what is wrong has been told.
+fn file(flow: &Section<'_>) -> Option<Option<File>> {
+    if flow.node("size").is_none() {
+        for key in CONTENT_KEYS {
+            if flow.node(key).is_some() {
+                flow.problem_at(key, format!("'{key}' is for sessions that carry a file: give it a 'size'"));
+            }
+        }
+        return Some(None);
+    }
+    let Size(size) = flow.get("size")?;
     if size == 0 || size > SIZE_MAX {
-        flow.problem_at("size", format!("content has 1 to {SIZE_MAX} bytes; it is held in memory"));
+        flow.problem_at("size", format!("content has 1 to {SIZE_MAX} bytes"));
     }
     let code = match flow.node("fec").and_then(|_| flow.word("fec", &["raptorq", "rs", "none"])) {
         Some("rs") => Code::ReedSolomon,
         Some("none") => Code::None,
         _ => Code::RaptorQ,
     };
-    let number = |key, range, default: u64| match flow.node(key) {
-        None => Some(default),
-        Some(_) => flow.within(key, &range),
+    let content = match flow.node("content").and_then(|_| flow.word("content", &["random", "zeros"])) {
+        Some("zeros") => Content::Zeros,
+        _ => Content::Random,
     };
-    let symbol_bytes = number("symbol-bytes", 64..=8_880, 1_408)?;
-    let header_bytes = number("header-bytes", 0..=500, HEADER_BYTES_DEFAULT.into())?;
     let passes = match flow.node("passes") {
         None => None,
         Some(_) => Some(flow.within("passes", &(1..=u64::from(u32::MAX)))?),
     };
-    Some(FlowKind::Fixed(FixedSession {
-        rate: rate?,
-        size,
-        code,
-        symbol_bytes: u16::try_from(symbol_bytes).ok()?,
-        header_bytes: u32::try_from(header_bytes).ok()?,
-        decodes: flow.or("decode", false),
-        passes,
-    }))
+    Some(Some(File { size, code, content, decodes: flow.or("decode", false), passes }))
+}
+
+fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, keys: &[&'static str]) -> Parameters {
+    let has = |key: &'static str| keys.contains(&key) && flow.node(key).is_some();
+    let count = |key| {
+        let count = has(key).then(|| flow.within(key, &(1..=u64::from(u16::MAX)))).flatten();
+        count.and_then(|count| u16::try_from(count).ok())
+    };
+    let shape = has("shape").then(|| flow.word("shape", &["geometric", "webrc"])).flatten();
+    Parameters {
+        packet_bytes: symbol_bytes + ALC_HEADER_BYTES,
+        max_rate,
+        base_rate: has("base-rate").then(|| flow.get("base-rate")).flatten(),
+        ratio: has("ratio").then(|| flow.get("ratio")).flatten(),
+        slot: has("slot").then(|| flow.get("slot")).flatten(),
+        channels_per_slot: count("channels-per-slot"),
+        quiescent_slots: count("quiescent-slots"),
+        shape: shape.map(|shape| if shape == "webrc" { Shape::Webrc } else { Shape::Geometric }),
+        constant_rate: has("constant-rate") && flow.or("constant-rate", false),
+    }
+}
+
+fn number(
+    flow: &Section<'_>,
+    key: &'static str,
+    range: std::ops::RangeInclusive<u64>,
+    default: u64,
+) -> Option<u64> {
+    match flow.node(key) {
+        None => Some(default),
+        Some(_) => flow.within(key, &range),
+    }
 }

@@ -10,7 +10,7 @@ use crate::engine::Run;
 use crate::network::{AgentId, Builder, Event, LinkConfig, LinkId, NodeId};
 use crate::plan::Scenario;
 use crate::plan::flow::{Flow, Member};
-use crate::plan::link::Direction;
+use crate::plan::link::{Direction, Link};
 use crate::plan::queue::Sides;
 use crate::plan::timetable::What;
 
@@ -35,7 +35,7 @@ impl Assembly {
             .iter()
             .map(|link| {
                 let [a, b] = link.ends.map(|end| nodes[end]);
-                network.link(&link.name, a, b, config(&link.forward), config(&link.back))
+                network.link(&link.name, a, b, config(&link.forward, link), config(&link.back, link))
             })
             .collect();
         let (seed, run) = (scenario.seed, scenario.run);
@@ -95,7 +95,7 @@ impl Site<'_> {
     }
 }
 
-fn config(direction: &Direction) -> LinkConfig {
+fn config(direction: &Direction, link: &Link) -> LinkConfig {
     LinkConfig {
         rate: direction.rate,
         delay: direction.delay,
@@ -103,6 +103,7 @@ fn config(direction: &Direction) -> LinkConfig {
         loss: direction.loss.model.clone(),
         loss_filter: direction.loss.filter,
         impairments: direction.impair,
+        graft_delay: link.graft_delay,
     }
 }
 

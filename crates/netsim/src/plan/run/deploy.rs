@@ -1,18 +1,18 @@
 //! From a flow of a plan to agents at nodes, and from these to its counters. Each kind of flow has its place here.
 
-use headwater_proto::{ChannelId, Duration};
+use headwater_proto::{ChannelId, Duration, Instant};
 
 use super::RunError;
 use super::assemble::Site;
-use super::outcome::{SessionOutcome, TcpOutcome};
-use super::session;
+use super::outcome::{Criteria, SessionOutcome, TcpOutcome};
+use super::session::{self, MemberCounted};
 use crate::agent::{
     Cbr, OnOff, Period, Shape, ShortFlows, ShortFlowsConfig, Sink, SizeOf, TcpConnection, TcpSink, TcpSource,
 };
 use crate::engine::{Destination, Run};
 use crate::network::{AgentCounters, AgentId, FlowId, Session};
 use crate::plan::flow::{self, Flow, FlowKind, Receivers};
-use crate::tcp::SenderCounters;
+use crate::tcp::{Data, SenderCounters};
 
 /// Short connections open at once; further ones wait.
 const SHORT_OPEN_MAX: u32 = 256;
@@ -30,9 +30,26 @@ pub(super) struct Deployed {
 enum Ends {
     /// Nowhere: all payload that arrives is new.
     Traffic,
-    Tcp(TcpConnection),
+    Tcp(TcpEnds),
     Short(AgentId),
     Session(session::Ends),
+}
+
+/// A TCP connection.
+struct TcpEnds {
+    connection: TcpConnection,
+    /// Bytes that it transfers, if they have an end.
+    bytes: Option<u64>,
+    start: Instant,
+}
+
+impl TcpEnds {
+    /// When all had arrived in order.
+    fn completion(&self, run: &Run) -> Option<Instant> {
+        let sink = run.agent::<TcpSink>(self.connection.sink)?;
+        let is_complete = sink.sink().counters().payload_bytes_in_order >= self.bytes?;
+        is_complete.then(|| sink.progressed())
+    }
 }
 
 /// Counters of a flow at one instant.
@@ -58,6 +75,8 @@ pub(super) struct Counted {
     pub groups: Vec<[u64; 3]>,
     /// Symbols that receivers of a session had already.
     pub duplicates: u64,
+    /// Counters of each receiver of a session, if they are few.
+    pub members: Vec<MemberCounted>,
 }
 
 impl Counted {
@@ -108,6 +127,7 @@ impl Deployed {
             tcp: None,
             groups: Vec::new(),
             duplicates: 0,
+            members: Vec::new(),
         };
         for group in self.session.into_iter().flat_map(Session::groups) {
             let carried = run.group_counters(group);
@@ -116,7 +136,7 @@ impl Deployed {
         }
         match &self.ends {
             Ends::Traffic => {}
-            Ends::Tcp(connection) => {
+            Ends::Tcp(TcpEnds { connection, .. }) => {
                 let sink = run.agent::<TcpSink>(connection.sink);
                 counted.good_bytes = sink.map_or(0, |sink| sink.sink().counters().payload_bytes_in_order);
                 counted.tcp =
@@ -127,11 +147,46 @@ impl Deployed {
                 counted.good_bytes = source.map_or(0, |source| source.totals().finished_bytes);
             }
             Ends::Session(ends) => {
-                counted.good_bytes = ends.good_bytes(run, &self.receivers);
+                counted.good_bytes = ends.good_bytes(run, &self.receivers).unwrap_or(counted.good_bytes);
                 counted.duplicates = ends.duplicates(run, &self.receivers);
+                if ends.counts_members() {
+                    counted.members = ends.count(run, &self.receivers);
+                }
             }
         }
         counted
+    }
+
+    /// Whether all that it transfers has arrived; never, when it transfers without end.
+    pub fn is_complete(&self, run: &Run) -> bool {
+        match &self.ends {
+            Ends::Traffic | Ends::Short(_) => false,
+            Ends::Tcp(tcp) => tcp.completion(run).is_some(),
+            Ends::Session(ends) => ends.is_complete(run, &self.receivers),
+        }
+    }
+
+    /// What is said of a transfer that is complete.
+    pub fn criteria(&self, run: &Run) -> Option<Criteria> {
+        match &self.ends {
+            Ends::Traffic | Ends::Short(_) => None,
+            Ends::Session(ends) => ends.criteria(run, &self.receivers),
+            Ends::Tcp(tcp) => {
+                let time = tcp.completion(run)?.since(tcp.start).as_secs_f64();
+                let link_bytes = run.agent_counters(tcp.connection.sink).received_wire_bytes;
+                let flow = run.flow_counters(self.flow);
+                let losses = (flow.dropped_packets, flow.delivered_packets);
+                Some(Criteria::of_transfer(time, tcp.bytes?, link_bytes, losses))
+            }
+        }
+    }
+
+    /// The session, if it is one.
+    pub fn ends(&self) -> Option<&session::Ends> {
+        match &self.ends {
+            Ends::Session(ends) => Some(ends),
+            _ => None,
+        }
     }
 
     /// What is said of a group.
@@ -163,8 +218,8 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
             let pace = (on_off.cbr.rate, shape(&on_off.cbr));
             Box::new(OnOff::new(id, destination, pace, (period(on_off.on), period(on_off.off)), periods))
         }),
-        FlowKind::Fixed(fixed) => {
-            let (ports, receivers, ends) = session::deploy(site, flow, fixed)?;
+        FlowKind::Session(session) => {
+            let (ports, receivers, ends) = session::deploy(site, flow, session)?;
             Ok(Deployed {
                 flow: ports.flow,
                 receivers,
@@ -185,7 +240,13 @@ fn deploy_tcp(site: &mut Site<'_>, flow: &Flow, tcp: &flow::Tcp) -> Result<Deplo
     site.add(to, connection.sink);
     site.runs(connection.source, flow);
     let receivers = vec![connection.sink];
-    Ok(Deployed { flow: connection.flow, receivers, session: None, ends: Ends::Tcp(connection) })
+    let bytes = match tcp.data {
+        Data::Greedy => None,
+        Data::Bytes(bytes) => Some(bytes),
+        Data::Segments(segments) => Some(u64::from(segments) * u64::from(tcp.config.segment_bytes)),
+    };
+    let ends = Ends::Tcp(TcpEnds { connection, bytes, start: Instant::ZERO + flow.start });
+    Ok(Deployed { flow: connection.flow, receivers, session: None, ends })
 }
 
 fn deploy_short(site: &mut Site<'_>, flow: &Flow, short: &flow::ShortTcp) -> Result<Deployed, RunError> {

@@ -20,11 +20,17 @@ use assemble::Assembly;
 use reading::Reading;
 use series::Recorder;
 
-pub use outcome::{FlowOutcome, LinkOutcome, Outcome, SessionOutcome, TcpOutcome, Window};
+pub use outcome::{
+    Criteria, FlowOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome, SessionOutcome, TcpOutcome,
+    Window,
+};
 pub use series::Series;
 
 /// A run stands still at least so many times, so that it can be given up.
 const PAUSES_MIN: u64 = 100;
+
+/// How often is asked whether a run is over, where its end depends on transfers.
+const UNTIL_STEP: Duration = Duration::from_secs(1);
 
 /// Why a run has no outcome.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -135,6 +141,14 @@ struct Measured {
     shares: Vec<Vec<f64>>,
 }
 
+/// Whether all that the plan waits for is complete, and something has been measured.
+fn is_over(scenario: &Scenario, assembly: &Assembly) -> bool {
+    let until = &scenario.measure.until;
+    !until.is_empty()
+        && assembly.run.now() > Instant::ZERO + scenario.warm_up
+        && until.iter().all(|flow| assembly.flows[*flow].is_complete(&assembly.run))
+}
+
 /// Lets the run go from reading to reading. Reading changes nothing in it.
 fn measure(
     scenario: &Scenario,
@@ -159,13 +173,16 @@ fn measure(
         if let Some(recorder) = &mut shares {
             recorder.record(now, assembly);
         }
-        if now >= end {
+        if now >= end || is_over(scenario, assembly) {
             break;
         }
         if !watch.go_on() {
             return Err(RunError::GivenUp);
         }
         let mut next = (now + pause).min(end);
+        if !scenario.measure.until.is_empty() {
+            next = next.min(now + UNTIL_STEP);
+        }
         if before.is_none() {
             next = next.min(warm);
         }

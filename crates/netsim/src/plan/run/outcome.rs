@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use headwater_proto::Duration;
+use headwater_proto::{Duration, Instant};
 use serde::Serialize;
 
 use super::assemble::Assembly;
-use super::deploy::Counted;
+use super::deploy::{Counted, Deployed};
 use super::reading::Reading;
 use super::series::Series;
+use super::session::{Ends, MemberCounted};
 use crate::measure::jain;
 use crate::network::LinkCounters;
 use crate::plan::Scenario;
+use crate::plan::flow::Member;
 
 /// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; all but `trace`, `hops`, `packets_peak` and what is said
 /// of sessions are of the window after the warm-up.
@@ -83,6 +85,12 @@ pub struct FlowOutcome {
     /// Of a multicast group.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionOutcome>,
+    /// Of a transfer that is complete, over the whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<Criteria>,
+    /// Of a session with at most [`MEMBERS_MAX`] receivers: each of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberOutcome>,
 }
 
 /// What TCP counts beside.
@@ -127,6 +135,92 @@ pub struct SessionOutcome {
     pub duplicates: Option<u64>,
 }
 
+/// The criteria by which the sequencer's paper compares transfers, of one that is complete; of a session the means over the
+/// receivers that have all. Shares are parts of 1. `comp` is missing: decoding takes no simulated time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Criteria {
+    /// Seconds from the coming of the receiver, of TCP from the start, until all had arrived.
+    pub time: f64,
+    /// Bits of the file over `time`.
+    pub gput: f64,
+    /// Wire bits on the receiver's last link over `time`.
+    pub tput: f64,
+    /// Packets lost over those sent to the receiver, as its control counts them; of TCP, dropped over all.
+    pub loss: Option<f64>,
+    /// Wire bytes on the receiver's last link over the bytes of the file, less 1.
+    pub net: f64,
+    /// Symbols received over different ones, less 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dup: Option<f64>,
+    /// Different symbols received over source symbols, less 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sym: Option<f64>,
+    /// Bytes of a full packet on the wire over those of its symbol, less 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<f64>,
+}
+
+impl Criteria {
+    /// Of a transfer of `bytes` that took `time` seconds and `link_bytes` on the wire; `losses` are the packets lost and those
+    /// that came.
+    pub(super) fn of_transfer(time: f64, bytes: u64, link_bytes: u64, losses: (u64, u64)) -> Self {
+        Self {
+            time,
+            gput: 8.0 * bytes as f64 / time,
+            tput: 8.0 * link_bytes as f64 / time,
+            loss: share(losses.0, losses.0 + losses.1),
+            net: link_bytes as f64 / bytes as f64 - 1.0,
+            ..Self::default()
+        }
+    }
+
+    /// Means; of what only some have, over these.
+    pub(super) fn mean(each: &[Self]) -> Option<Self> {
+        let of = |value: fn(&Self) -> Option<f64>| {
+            let values: Vec<f64> = each.iter().filter_map(value).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        Some(Self {
+            time: of(|one| Some(one.time))?,
+            gput: of(|one| Some(one.gput))?,
+            tput: of(|one| Some(one.tput))?,
+            loss: of(|one| one.loss),
+            net: of(|one| Some(one.net))?,
+            dup: of(|one| one.dup),
+            sym: of(|one| one.sym),
+            head: of(|one| one.head),
+        })
+    }
+}
+
+/// Most receivers of a session that are told of one by one.
+pub const MEMBERS_MAX: usize = 64;
+
+/// One receiver of a session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemberOutcome {
+    /// Its node.
+    pub node: String,
+    /// Wire bit/s delivered.
+    pub throughput: f64,
+    /// New payload bit/s.
+    pub goodput: f64,
+    /// Packets that its control found missing, over these and those that came; `None` without any.
+    pub loss: Option<f64>,
+    /// Joins of groups.
+    pub joins: u64,
+    /// Leaves of groups.
+    pub leaves: u64,
+    /// Mean seconds from a join of a group to its first packet, over the whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_latency: Option<f64>,
+    /// Seconds from its coming until it had all content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion: Option<f64>,
+    /// Symbols that it had already.
+    pub duplicates: u64,
+}
+
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkOutcome {
@@ -157,7 +251,8 @@ pub(super) fn outcome(
     before: &Reading,
     after: &Reading,
 ) -> Outcome {
-    let window = Duration::from_nanos(scenario.duration.as_nanos() - scenario.warm_up.as_nanos());
+    let end = assembly.run.now();
+    let window = end.since(Instant::ZERO + scenario.warm_up);
     let flows: Vec<FlowOutcome> = scenario
         .flows
         .iter()
@@ -182,6 +277,8 @@ pub(super) fn outcome(
                 loss: share(dropped, dropped + delivered),
                 tcp: after.tcp_since(before),
                 session: deployed.is_group().then(session),
+                criteria: deployed.criteria(&assembly.run),
+                members: members(scenario, deployed, before, after, window),
             }
         })
         .collect();
@@ -200,7 +297,7 @@ pub(super) fn outcome(
         cell: BTreeMap::new(),
         seed: scenario.seed.0,
         run: scenario.run,
-        window: Window { from: scenario.warm_up.as_secs_f64(), to: scenario.duration.as_secs_f64() },
+        window: Window { from: scenario.warm_up.as_secs_f64(), to: end.since(Instant::ZERO).as_secs_f64() },
         links: links.collect(),
         jain: fairness(&flows),
         flows,
@@ -210,6 +307,33 @@ pub(super) fn outcome(
         packets_peak: assembly.run.usage().packets_peak,
         trace: trace.iter().map(|byte| format!("{byte:02x}")).collect(),
     }
+}
+
+fn members(
+    scenario: &Scenario,
+    deployed: &Deployed,
+    before: &Counted,
+    after: &Counted,
+    window: Duration,
+) -> Vec<MemberOutcome> {
+    let planned = deployed.ends().into_iter().flat_map(Ends::members);
+    let counted = before.members.iter().zip(&after.members);
+    let member = |(member, (before, after)): (&Member, (&MemberCounted, &MemberCounted))| {
+        let of = |counter: fn(&MemberCounted) -> u64| counter(after).saturating_sub(counter(before));
+        let (lost, came) = (of(|member| member.reception.lost), of(|member| member.reception.packets));
+        MemberOutcome {
+            node: scenario.topology.nodes[member.node].clone(),
+            throughput: rate(of(|member| member.wire_bytes), window),
+            goodput: rate(of(|member| member.good_bytes), window),
+            loss: share(lost, lost + came),
+            joins: of(|member| member.joins),
+            leaves: of(|member| member.leaves),
+            join_latency: after.join_latency,
+            completion: after.completion,
+            duplicates: of(|member| member.duplicates),
+        }
+    };
+    planned.zip(counted).map(member).collect()
 }
 
 fn direction(name: String, before: &LinkCounters, after: &LinkCounters, window: Duration) -> LinkOutcome {

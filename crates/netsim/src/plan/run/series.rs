@@ -5,7 +5,9 @@ use serde::Serialize;
 
 use super::assemble::Assembly;
 use super::reading::Reading;
+use super::session::Ends;
 use crate::plan::Scenario;
+use crate::plan::flow::Member;
 
 /// Rates over time. Bin i of each series is from `i * bin` to `(i + 1) * bin`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,6 +45,28 @@ pub struct FlowSeries {
     /// Leaves of groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leaves: Vec<u64>,
+    /// Receivers of a session, one by one, if they are at most [`super::MEMBERS_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberSeries>,
+}
+
+/// One receiver over time. What its control shows is of the end of each bin, 0 where it has nothing to show.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemberSeries {
+    /// Its node.
+    pub node: String,
+    /// Wire bit/s delivered.
+    pub throughput: Vec<f64>,
+    /// Packets that its control found missing.
+    pub lost: Vec<u64>,
+    /// Levels held above the base.
+    pub level: Vec<u16>,
+    /// Wire bit/s that the control takes for its fair share.
+    pub fair_rate: Vec<f64>,
+    /// Congestion window in packets.
+    pub window: Vec<f64>,
+    /// Round-trip time in seconds, as the control has it.
+    pub rtt: Vec<f64>,
 }
 
 /// One group over time.
@@ -117,7 +141,9 @@ impl Recorder {
                         Vec::new()
                     }
                 };
+                let members = deployed.ends().into_iter().flat_map(|ends| self.members(scenario, flow, ends));
                 FlowSeries {
+                    members: members.collect(),
                     name: planned.name.clone(),
                     send_rate: self.rates(|reading| reading.flows[flow].sent_bytes),
                     throughput: per_receiver(self.rates(|reading| reading.flows[flow].delivered_bytes)),
@@ -134,6 +160,27 @@ impl Recorder {
             [(0, name.clone()), (1, format!("{name}/back"))].map(|(side, name)| self.link(index, side, name))
         });
         Series { bin: self.bin.as_secs_f64(), flows: flows.collect(), links: links.collect() }
+    }
+
+    /// The receivers of a session, as far as they were counted one by one.
+    fn members(&self, scenario: &Scenario, flow: usize, ends: &Ends) -> Vec<MemberSeries> {
+        let session = ends.session();
+        let wire_bytes = f64::from(session.parameters.packet_bytes) + f64::from(session.header_bytes);
+        let counted = self.readings.first().map_or(0, |reading| reading.flows[flow].members.len());
+        let series = |(index, member): (usize, &Member)| {
+            let of = |reading: &Reading| reading.flows[flow].members[index];
+            let views = || self.readings.iter().skip(1).map(|reading| of(reading).view);
+            MemberSeries {
+                node: scenario.topology.nodes[member.node].clone(),
+                throughput: self.rates(|reading| of(reading).wire_bytes),
+                lost: self.counts(|reading| of(reading).reception.lost),
+                level: views().map(|view| view.level).collect(),
+                fair_rate: views().map(|view| 8.0 * wire_bytes * view.fair_rate.unwrap_or(0.0)).collect(),
+                window: views().map(|view| view.window.unwrap_or(0.0)).collect(),
+                rtt: views().map(|view| view.rtt.unwrap_or(0.0)).collect(),
+            }
+        };
+        ends.members().iter().enumerate().take(counted).map(series).collect()
     }
 
     fn link(&self, index: usize, side: usize, name: String) -> LinkSeries {

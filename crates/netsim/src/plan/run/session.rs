@@ -3,63 +3,137 @@
 use std::rc::Rc;
 
 use headwater_fec::{Order, Scheme};
+use headwater_proto::control::{ReceiverControl, Reception, SenderControl};
 use headwater_proto::delivery::{
     End, FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent,
-    ReceiverStats, RelativePath, Sender, SenderConfig, SessionPlan, Store,
+    ReceiverStats, RelativePath, Sender, SenderConfig, SessionPlan, Source, Store,
 };
-use headwater_proto::{Instant, fixed};
+use headwater_proto::{Instant, Machine};
 use rand::Rng;
 
 use super::RunError;
 use super::assemble::Site;
-use super::outcome::SessionOutcome;
-use crate::agent::{Hosted, KnownStore, Originals, Ports, Told};
+use super::outcome::{Criteria, SessionOutcome};
+use crate::agent::{ControlReceiver, ControlSender, Hosted, KnownStore, Originals, Ports, Told, ZeroSource};
 use crate::engine::Run;
 use crate::network::AgentId;
-use crate::plan::flow::{Code, FixedSession, Flow, Member, Receivers};
+use crate::plan::control::{ChosenReceiver, ChosenSender, View};
+use crate::plan::flow::{Code, Content, File, Flow, Member, Receivers, Session};
 
 /// Name of the one file of a session.
 const FILE: &str = "content";
 
-type Fixed<S> = Hosted<Receiver<fixed::Receiver, S>>;
+type FileReceiver<S> = Hosted<Receiver<ChosenReceiver, S>>;
+type PacketReceiver = Hosted<ControlReceiver<ChosenReceiver>>;
 
 /// Where a session's counters are.
 pub(super) struct Ends {
-    symbol_bytes: u64,
-    decodes: bool,
-    joins: Vec<Instant>,
+    session: Session,
+    /// Source symbols of the file.
+    symbols: u64,
+    members: Vec<Member>,
 }
 
 /// What a receiver stands at.
 struct Standing {
-    stats: ReceiverStats,
+    /// Of file delivery.
+    stats: Option<ReceiverStats>,
     completed_at: Option<Instant>,
+    reception: Reception,
+    join_latency: Option<f64>,
+    view: View,
+}
+
+/// Counters of one receiver at one instant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MemberCounted {
+    /// Wire bytes that it got.
+    pub wire_bytes: u64,
+    /// Bytes of symbols that it needed; without a file, all payload.
+    pub good_bytes: u64,
+    /// Packets that its control counted, and those it found missing.
+    pub reception: Reception,
+    /// Joins of groups, and leaves.
+    pub joins: u64,
+    pub leaves: u64,
+    /// Symbols that it had already.
+    pub duplicates: u64,
+    /// Seconds from its coming until it had all.
+    pub completion: Option<f64>,
+    /// Mean seconds from its joins to the first packets.
+    pub join_latency: Option<f64>,
+    /// What its control shows.
+    pub view: View,
 }
 
 impl Ends {
-    /// Bytes of symbols that receivers needed.
-    pub fn good_bytes(&self, run: &Run, receivers: &[AgentId]) -> u64 {
-        receivers
-            .iter()
-            .filter_map(|receiver| self.standing(run, *receiver))
-            .map(|standing| self.useful(&standing))
-            .sum()
+    /// Whether counters of each receiver are kept: not of thousands.
+    pub fn counts_members(&self) -> bool {
+        self.members.len() <= super::outcome::MEMBERS_MAX
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The receivers.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Counters of each receiver.
+    pub fn count(&self, run: &Run, receivers: &[AgentId]) -> Vec<MemberCounted> {
+        let count = |(receiver, member): (&AgentId, &Member)| {
+            let agent = run.agent_counters(*receiver);
+            let standing = self.standing(run, *receiver);
+            let stats = standing.as_ref().and_then(|standing| standing.stats);
+            MemberCounted {
+                wire_bytes: agent.received_wire_bytes,
+                good_bytes: stats.map_or(agent.received_payload_bytes, |stats| self.useful(&stats)),
+                reception: standing.as_ref().map(|standing| standing.reception).unwrap_or_default(),
+                joins: agent.joins,
+                leaves: agent.leaves,
+                duplicates: stats.map_or(0, |stats| stats.duplicates),
+                completion: standing.as_ref().and_then(|standing| completion(standing, member)),
+                join_latency: standing.as_ref().and_then(|standing| standing.join_latency),
+                view: standing.map(|standing| standing.view).unwrap_or_default(),
+            }
+        };
+        receivers.iter().zip(&self.members).map(count).collect()
+    }
+
+    /// Bytes of symbols that receivers needed; `None` for a session without a file.
+    pub fn good_bytes(&self, run: &Run, receivers: &[AgentId]) -> Option<u64> {
+        self.session.file?;
+        let stats = receivers.iter().filter_map(|receiver| self.standing(run, *receiver)?.stats);
+        Some(stats.map(|stats| self.useful(&stats)).sum())
     }
 
     /// Symbols that receivers had already.
     pub fn duplicates(&self, run: &Run, receivers: &[AgentId]) -> u64 {
-        let standings = receivers.iter().filter_map(|receiver| self.standing(run, *receiver));
-        standings.map(|standing| standing.stats.duplicates).sum()
+        let stats = receivers.iter().filter_map(|receiver| self.standing(run, *receiver)?.stats);
+        stats.map(|stats| stats.duplicates).sum()
+    }
+
+    /// Whether every receiver has all content.
+    pub fn is_complete(&self, run: &Run, receivers: &[AgentId]) -> bool {
+        let has_all = |receiver: &AgentId| {
+            self.standing(run, *receiver).is_some_and(|standing| standing.completed_at.is_some())
+        };
+        self.session.file.is_some() && receivers.iter().all(has_all)
     }
 
     /// What is said of the session as a whole.
     pub fn outcome(&self, run: &Run, receivers: &[AgentId], mut outcome: SessionOutcome) -> SessionOutcome {
+        if self.session.file.is_none() {
+            return outcome;
+        }
         let (mut sum, mut longest, mut complete, mut duplicates) = (0.0, 0.0_f64, 0, 0);
-        for (receiver, join) in receivers.iter().zip(&self.joins) {
+        for (receiver, member) in receivers.iter().zip(&self.members) {
             let Some(standing) = self.standing(run, *receiver) else { continue };
-            duplicates += standing.stats.duplicates;
-            if let Some(at) = standing.completed_at {
-                let took = at.since(*join).as_secs_f64();
+            duplicates += standing.stats.map_or(0, |stats| stats.duplicates);
+            if let Some(took) = completion(&standing, member) {
                 (sum, longest, complete) = (sum + took, longest.max(took), complete + 1);
             }
         }
@@ -70,21 +144,67 @@ impl Ends {
         outcome
     }
 
-    fn useful(&self, standing: &Standing) -> u64 {
-        standing.stats.useful * self.symbol_bytes
+    /// The criteria of the sequencer's paper, means over the receivers that have all.
+    pub fn criteria(&self, run: &Run, receivers: &[AgentId]) -> Option<Criteria> {
+        let file = self.session.file?;
+        let each: Vec<Criteria> = receivers
+            .iter()
+            .zip(&self.members)
+            .filter_map(|(receiver, member)| {
+                let standing = self.standing(run, *receiver)?;
+                let time = completion(&standing, member)?;
+                let link_bytes = run.agent_counters(*receiver).received_wire_bytes;
+                self.criteria_of(&standing, file, time, link_bytes)
+            })
+            .collect();
+        Criteria::mean(&each)
+    }
+
+    fn criteria_of(&self, standing: &Standing, file: File, time: f64, link_bytes: u64) -> Option<Criteria> {
+        let stats = standing.stats?;
+        let Reception { packets, lost, .. } = standing.reception;
+        // What a block got beyond what decoding took is no duplicate: it is overhead of the code.
+        let fresh = (stats.useful + stats.surplus) as f64;
+        let symbol = f64::from(self.session.symbol_bytes);
+        let headers = f64::from(self.session.parameters.packet_bytes) - symbol;
+        Some(Criteria {
+            dup: Some((fresh + stats.duplicates as f64) / fresh - 1.0),
+            sym: Some(fresh / self.symbols as f64 - 1.0),
+            head: Some((headers + f64::from(self.session.header_bytes)) / symbol),
+            ..Criteria::of_transfer(time, file.size, link_bytes, (lost, packets))
+        })
+    }
+
+    fn useful(&self, stats: &ReceiverStats) -> u64 {
+        stats.useful * u64::from(self.session.symbol_bytes)
     }
 
     fn standing(&self, run: &Run, receiver: AgentId) -> Option<Standing> {
-        if self.decodes {
-            run.agent::<Fixed<MemoryStore>>(receiver).map(stand)
-        } else {
-            run.agent::<Fixed<KnownStore>>(receiver).map(stand)
+        let now = run.now();
+        match self.session.file {
+            None => run.agent::<PacketReceiver>(receiver).map(|hosted| {
+                let control = hosted.machine().control();
+                let (reception, view) = (control.reception(), control.view(now));
+                let join_latency = hosted.mean_join_latency();
+                Standing { stats: None, completed_at: None, reception, join_latency, view }
+            }),
+            Some(file) if file.decodes => {
+                run.agent::<FileReceiver<MemoryStore>>(receiver).map(|hosted| stand(hosted, now))
+            }
+            Some(_) => run.agent::<FileReceiver<KnownStore>>(receiver).map(|hosted| stand(hosted, now)),
         }
     }
 }
 
-fn stand<S: Store + 'static>(hosted: &Fixed<S>) -> Standing {
-    Standing { stats: hosted.machine().stats(), completed_at: completed_at(hosted.told()) }
+fn stand<S: Store + 'static>(hosted: &FileReceiver<S>, now: Instant) -> Standing {
+    let machine = hosted.machine();
+    Standing {
+        stats: Some(machine.stats()),
+        completed_at: completed_at(hosted.told()),
+        reception: machine.reception(),
+        join_latency: hosted.mean_join_latency(),
+        view: machine.control().view(now),
+    }
 }
 
 /// When the last file was whole, if all are.
@@ -93,82 +213,134 @@ fn completed_at(told: &Told<ReceiverEvent>) -> Option<Instant> {
     told.iter().rev().find(|(_, event)| completed(event)).map(|(at, _)| *at)
 }
 
+/// Seconds from a receiver's coming until it had all.
+fn completion(standing: &Standing, member: &Member) -> Option<f64> {
+    standing.completed_at.map(|at| at.since(Instant::ZERO + member.join).as_secs_f64())
+}
+
 /// Puts a session into the network.
 pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
-    fixed: &FixedSession,
+    session: &Session,
 ) -> Result<(Ports, Vec<AgentId>, Ends), RunError> {
     let Receivers::Group(members) = &flow.to else { return Err(RunError::flow(flow, &"it has no group")) };
-    let content = content(site, flow, fixed);
-    let sender = sender(flow, fixed, &content).map_err(|reason| RunError::flow(flow, &reason))?;
+    let wrong = |reason: String| RunError::flow(flow, &reason);
+    let start = Instant::ZERO + flow.start;
+    let control = session.control.sender(&session.parameters, start).map_err(wrong)?;
     let id = site.network.flow(&flow.name);
-    let session = site.network.session(&flow.name, site.nodes[flow.from], 1);
-    let ports = Ports { flow: id, session, header_bytes: fixed.header_bytes };
-    let source = site.network.agent(
-        &format!("{}/source", flow.name),
-        site.nodes[flow.from],
-        Hosted::new(sender, ports),
-    );
-    site.add(flow.from, source);
-    site.runs(source, flow);
-    let originals = (!fixed.decodes).then(|| Originals::new([(FILE.to_owned(), content)]));
-    let receivers =
-        members.iter().map(|member| receive(site, flow, member, ports, originals.as_ref(), fixed.size));
-    let receivers = receivers.collect();
-    let joins = members.iter().map(|member| Instant::ZERO + member.join).collect();
-    let ends = Ends { symbol_bytes: fixed.symbol_bytes.into(), decodes: fixed.decodes, joins };
-    Ok((ports, receivers, ends))
+    let groups = site.network.session(&flow.name, site.nodes[flow.from], control.channels());
+    let ports = Ports { flow: id, session: groups, header_bytes: session.header_bytes };
+    let mut deployment = Deployment { site, flow, session, ports };
+    let symbols;
+    let receivers = match session.file {
+        None => {
+            symbols = 0;
+            deployment.source(ControlSender::new(control, session.parameters.packet_bytes));
+            members.iter().map(|member| deployment.listen(member)).collect::<Result<_, _>>()
+        }
+        Some(file) => {
+            let plan = plan(session, file).map_err(wrong)?;
+            symbols = plan.symbols();
+            deployment.files(members, file, &plan, control)
+        }
+    };
+    let ends = Ends { session: *session, symbols, members: members.clone() };
+    Ok((ports, receivers.map_err(wrong)?, ends))
 }
 
-fn receive(
-    site: &mut Site<'_>,
-    flow: &Flow,
-    member: &Member,
+/// A session on its way into the network.
+struct Deployment<'a, 'b> {
+    site: &'a mut Site<'b>,
+    flow: &'a Flow,
+    session: &'a Session,
     ports: Ports,
-    originals: Option<&Rc<Originals>>,
-    size: u64,
-) -> AgentId {
-    let at = Instant::ZERO + member.join;
-    let config = ReceiverConfig::default();
-    match originals {
-        Some(originals) => {
-            let store = KnownStore::new(originals);
-            let machine = Receiver::new(config, fixed::Receiver::new(), store, at);
-            site.member(flow, member, Hosted::new(machine, ports))
-        }
-        None => {
-            let machine = Receiver::new(config, fixed::Receiver::new(), MemoryStore::new(size), at);
-            site.member(flow, member, Hosted::new(machine, ports))
-        }
+}
+
+impl Deployment<'_, '_> {
+    fn source<M: Machine<Event: 'static> + 'static>(&mut self, machine: M) {
+        let node = self.site.nodes[self.flow.from];
+        let name = format!("{}/source", self.flow.name);
+        let source = self.site.network.agent(&name, node, Hosted::new(machine, self.ports));
+        self.site.add(self.flow.from, source);
+        self.site.runs(source, self.flow);
+    }
+
+    fn control(&self, member: &Member) -> Result<ChosenReceiver, String> {
+        self.session.control.receiver(&self.session.parameters, &member.limits)
+    }
+
+    /// A receiver of packets.
+    fn listen(&mut self, member: &Member) -> Result<AgentId, String> {
+        let machine = ControlReceiver::new(self.control(member)?);
+        Ok(self.site.member(self.flow, member, Hosted::new(machine, self.ports)))
+    }
+
+    /// A sender and receivers of a file.
+    fn files(
+        &mut self,
+        members: &[Member],
+        file: File,
+        plan: &SessionPlan,
+        control: ChosenSender,
+    ) -> Result<Vec<AgentId>, String> {
+        let originals = match file.content {
+            Content::Zeros => {
+                self.source(sender(file, plan, &ZeroSource::digests(plan), control, ZeroSource)?);
+                Originals::zeros(FILE, file.size)
+            }
+            Content::Random => {
+                let content = self.content(file);
+                let source = MemorySource::new(plan, &[&content]);
+                let digests = source.digests();
+                self.source(sender(file, plan, &digests, control, source)?);
+                Originals::new([(FILE.to_owned(), content)])
+            }
+        };
+        members.iter().map(|member| self.receive(member, file, &originals)).collect()
+    }
+
+    fn receive(&mut self, member: &Member, file: File, originals: &Rc<Originals>) -> Result<AgentId, String> {
+        let at = Instant::ZERO + member.join;
+        let config = ReceiverConfig::default();
+        let control = self.control(member)?;
+        Ok(if file.decodes {
+            let machine = Receiver::new(config, control, MemoryStore::new(file.size), at);
+            self.site.member(self.flow, member, Hosted::new(machine, self.ports))
+        } else {
+            let machine = Receiver::new(config, control, KnownStore::new(originals), at);
+            self.site.member(self.flow, member, Hosted::new(machine, self.ports))
+        })
+    }
+
+    fn content(&self, file: File) -> Vec<u8> {
+        let mut content = vec![0; usize::try_from(file.size).unwrap_or(usize::MAX)];
+        self.site.stream(&format!("{}/content", self.flow.name)).fill_bytes(&mut content);
+        content
     }
 }
 
-fn content(site: &Site<'_>, flow: &Flow, fixed: &FixedSession) -> Vec<u8> {
-    let mut content = vec![0; usize::try_from(fixed.size).unwrap_or(usize::MAX)];
-    site.stream(&format!("{}/content", flow.name)).fill_bytes(&mut content);
-    content
-}
-
-fn sender(
-    flow: &Flow,
-    fixed: &FixedSession,
-    content: &[u8],
-) -> Result<Sender<fixed::Sender, MemorySource>, String> {
+fn plan(session: &Session, file: File) -> Result<SessionPlan, String> {
     let path = RelativePath::new(FILE).map_err(|error| error.to_string())?;
-    let scheme = match fixed.code {
+    let scheme = match file.code {
         Code::None => Scheme::NoCode,
         Code::ReedSolomon => Scheme::ReedSolomon,
         Code::RaptorQ => Scheme::RaptorQ,
     };
-    let order = Order::Spread { rate: fixed.rate.as_bits() };
-    let config = PlanConfig { scheme, symbol_size: fixed.symbol_bytes, order };
-    let file = FileToSend { path, bytes: fixed.size, mode: None };
-    let plan = SessionPlan::new(vec![file], config).map_err(|error| error.to_string())?;
-    let source = MemorySource::new(&plan, &[content]);
-    let digests = source.digests();
-    let end = fixed.passes.map_or(End::Never, End::Passes);
-    let control = fixed::Sender::new(fixed.rate, Instant::ZERO + flow.start);
-    Sender::new(SenderConfig::new(1).with_end(end), &plan, &digests, control, source)
+    let order = Order::Spread { rate: session.parameters.max_rate.as_bits() };
+    let config = PlanConfig { scheme, symbol_size: session.symbol_bytes, order };
+    let file = FileToSend { path, bytes: file.size, mode: None };
+    SessionPlan::new(vec![file], config).map_err(|error| error.to_string())
+}
+
+fn sender<S: Source>(
+    file: File,
+    plan: &SessionPlan,
+    digests: &[Vec<headwater_proto::delivery::Digest>],
+    control: ChosenSender,
+    source: S,
+) -> Result<Sender<ChosenSender, S>, String> {
+    let end = file.passes.map_or(End::Never, End::Passes);
+    Sender::new(SenderConfig::new(1).with_end(end), plan, digests, control, source)
         .map_err(|error| error.to_string())
 }

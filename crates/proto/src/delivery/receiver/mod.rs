@@ -157,6 +157,11 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.stats
     }
 
+    /// The congestion control.
+    pub fn control(&self) -> &C {
+        &self.control
+    }
+
     /// What the congestion control has measured.
     pub fn reception(&self) -> Reception {
         self.control.reception()

@@ -1,0 +1,373 @@
+//! The congestion controls that sessions of plans may have: one line of a table each.
+
+use std::fmt;
+
+use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, Reception, SenderControl};
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::{Datagram, Duration, Instant, Rate, Transmit, fixed, flid, m2c, webrc};
+
+/// A congestion control: how plans call it, what they may say of it, and what makes its ends.
+pub struct Control {
+    /// Its name in plans and results.
+    pub name: &'static str,
+    /// Keys of a flow that speak of its layers, beside `max-rate`.
+    pub(crate) keys: &'static [&'static str],
+    /// Keys of a flow or a receiver that speak of [`Limits`].
+    pub(crate) limits: &'static [&'static str],
+    sender: MakeSender,
+    receiver: MakeReceiver,
+}
+
+/// The sending end, whose first slot begins at an instant.
+type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
+/// The receiving end.
+type MakeReceiver = fn(&Parameters, &Limits) -> Result<ChosenReceiver, String>;
+
+/// Keys that speak of dynamic channels.
+const DYNAMIC_KEYS: &[&str] =
+    &["base-rate", "ratio", "slot", "channels-per-slot", "quiescent-slots", "shape", "constant-rate"];
+const WEBRC_KEYS: &[&str] = &["base-rate", "ratio", "slot", "quiescent-slots", "constant-rate"];
+const FLID_KEYS: &[&str] = &["base-rate", "ratio", "slot"];
+/// Keys of all limits.
+pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint"];
+
+/// All of them.
+pub(crate) const CONTROLS: &[Control] = &[
+    Control { name: "fixed", keys: &[], limits: &[], sender: fixed_sender, receiver: fixed_receiver },
+    Control {
+        name: "m2c",
+        keys: DYNAMIC_KEYS,
+        limits: LIMITS,
+        sender: dynamic_sender,
+        receiver: m2c_receiver,
+    },
+    Control {
+        name: "webrc",
+        keys: WEBRC_KEYS,
+        limits: &["cap"],
+        sender: webrc_sender,
+        receiver: webrc_receiver,
+    },
+    Control {
+        name: "flid-dl",
+        keys: FLID_KEYS,
+        limits: &["cap"],
+        sender: flid_dl_sender,
+        receiver: flid_dl_receiver,
+    },
+    Control {
+        name: "flid-sl",
+        keys: FLID_KEYS,
+        limits: &["cap"],
+        sender: flid_sl_sender,
+        receiver: flid_sl_receiver,
+    },
+];
+
+impl PartialEq for Control {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Control").field(&self.name).finish()
+    }
+}
+
+impl Control {
+    /// The control of this name.
+    pub(crate) fn of(name: &str) -> Option<&'static Self> {
+        CONTROLS.iter().find(|control| control.name == name)
+    }
+
+    pub(crate) fn names() -> Vec<&'static str> {
+        CONTROLS.iter().map(|control| control.name).collect()
+    }
+
+    /// Every key of layers that some control has.
+    pub(crate) fn all_keys() -> &'static [&'static str] {
+        DYNAMIC_KEYS
+    }
+
+    /// The sending end.
+    ///
+    /// # Errors
+    /// What is wrong with the parameters.
+    pub fn sender(&self, parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+        (self.sender)(parameters, start)
+    }
+
+    /// The receiving end.
+    ///
+    /// # Errors
+    /// What is wrong with the parameters.
+    pub fn receiver(&self, parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+        (self.receiver)(parameters, limits)
+    }
+}
+
+/// The receiving end of some control.
+pub type ChosenReceiver = Box<dyn ViewedControl>;
+
+/// The sending end of some control.
+pub struct ChosenSender(Box<dyn SenderControl>);
+
+impl ChosenSender {
+    fn new(control: impl SenderControl + 'static) -> Self {
+        Self(Box::new(control))
+    }
+}
+
+/// What a plan says of the layers of a session; where it says nothing, the control's own defaults hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// UDP payload of a full packet in bytes.
+    pub packet_bytes: u16,
+    /// Of all channels together, in bit/s of UDP payload.
+    pub max_rate: Rate,
+    /// Of the base channel, in bit/s of UDP payload.
+    pub base_rate: Option<Rate>,
+    /// What a rate falls by in a slot.
+    pub ratio: Option<f64>,
+    /// Length of a slot.
+    pub slot: Option<Duration>,
+    /// Channels that begin in a slot.
+    pub channels_per_slot: Option<u16>,
+    /// Slots that a channel rests.
+    pub quiescent_slots: Option<u16>,
+    /// The shape of the rates.
+    pub shape: Option<Shape>,
+    /// Whether the newest wave fills up what is missing to the maximum rate.
+    pub constant_rate: bool,
+}
+
+/// What a receiver was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Most that it takes, in bit/s of UDP payload.
+    pub max_rate: Option<Rate>,
+    /// The round-trip time to the sender without queueing.
+    pub rtt_hint: Option<Duration>,
+}
+
+/// What a receiving control shows at an instant; what it has not, or not yet, is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct View {
+    /// Levels held above the base.
+    pub level: u16,
+    /// What it takes for its fair share, in packets per second.
+    pub fair_rate: Option<f64>,
+    /// Its congestion window in packets.
+    pub window: Option<f64>,
+    /// Its round-trip time in seconds.
+    pub rtt: Option<f64>,
+}
+
+/// A receiving control that can be looked at.
+pub trait ViewedControl: ReceiverControl {
+    /// What it shows. Looking changes nothing.
+    fn view(&self, now: Instant) -> View;
+}
+
+impl ViewedControl for fixed::Receiver {
+    fn view(&self, _now: Instant) -> View {
+        View::default()
+    }
+}
+
+impl ViewedControl for m2c::Receiver {
+    fn view(&self, now: Instant) -> View {
+        // Its meter moves on when it is asked: a copy is asked.
+        let Some(status) = self.clone().status(now) else { return View::default() };
+        View {
+            level: status.levels,
+            fair_rate: Some(status.fair_rate),
+            window: Some(status.fair_rate * status.rtt),
+            rtt: Some(status.rtt),
+        }
+    }
+}
+
+impl ViewedControl for webrc::Receiver {
+    fn view(&self, _now: Instant) -> View {
+        let Some(status) = self.status() else { return View::default() };
+        let (fair_rate, rtt) = (status.target, status.rtt);
+        // In start-up nothing bounds the target.
+        let fair_rate = fair_rate.is_finite().then_some(fair_rate);
+        View { level: status.waves, fair_rate, window: None, rtt: Some(rtt) }
+    }
+}
+
+impl ViewedControl for flid::Receiver {
+    fn view(&self, now: Instant) -> View {
+        let Some(status) = self.clone().status(now) else { return View::default() };
+        View { level: status.levels, ..View::default() }
+    }
+}
+
+fn fixed_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    Ok(ChosenSender::new(fixed::Sender::new(parameters.max_rate, start)))
+}
+
+fn fixed_receiver(_: &Parameters, _: &Limits) -> Result<ChosenReceiver, String> {
+    Ok(Box::new(fixed::Receiver::new()))
+}
+
+fn dynamic(parameters: &Parameters) -> DynamicConfig {
+    let config = DynamicConfig::new(parameters.packet_bytes, parameters.max_rate);
+    let config = parameters.base_rate.map_or(config, |rate| config.with_base_rate(rate));
+    let config = parameters.ratio.map_or(config, |ratio| config.with_ratio(ratio));
+    let config = parameters.slot.map_or(config, |slot| config.with_slot(slot));
+    let config =
+        parameters.channels_per_slot.map_or(config, |channels| config.with_channels_per_slot(channels));
+    let config = parameters.quiescent_slots.map_or(config, |slots| config.with_quiescent_slots(slots));
+    let config = parameters.shape.map_or(config, |shape| config.with_shape(shape));
+    config.with_constant_rate(parameters.constant_rate)
+}
+
+fn dynamic_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    let channels = DynamicChannels::new(dynamic(parameters), start).map_err(|error| error.to_string())?;
+    Ok(ChosenSender::new(DynamicSender::new(channels)))
+}
+
+fn m2c_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+    let config = m2c::ReceiverConfig::new();
+    let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
+    let config = limits.rtt_hint.map_or(config, |rtt| config.with_rtt_hint(rtt));
+    let receiver = m2c::Receiver::new(dynamic(parameters), config).map_err(|error| error.to_string())?;
+    Ok(Box::new(receiver))
+}
+
+fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    dynamic_sender(&Parameters { shape: Some(Shape::Webrc), ..*parameters }, start)
+}
+
+fn webrc_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+    let config = webrc::ReceiverConfig::new();
+    let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
+    let receiver = webrc::Receiver::new(dynamic(parameters), config).map_err(|error| error.to_string())?;
+    Ok(Box::new(receiver))
+}
+
+fn flid(base: fn(u16, Rate) -> flid::Config, parameters: &Parameters) -> flid::Config {
+    let config = base(parameters.packet_bytes, parameters.max_rate);
+    let config = parameters.base_rate.map_or(config, |rate| config.with_base_rate(rate));
+    let config = parameters.ratio.map_or(config, |ratio| config.with_ratio(ratio));
+    parameters.slot.map_or(config, |slot| config.with_slot(slot))
+}
+
+fn flid_sender(config: &flid::Config, start: Instant) -> Result<ChosenSender, String> {
+    let layers = flid::Layers::new(config, start).map_err(|error| error.to_string())?;
+    Ok(ChosenSender::new(flid::Sender::new(layers)))
+}
+
+fn flid_receiver(config: flid::Config, limits: &Limits) -> Result<ChosenReceiver, String> {
+    let own = flid::ReceiverConfig::new();
+    let own = limits.max_rate.map_or(own, |rate| own.with_max_rate(rate));
+    let receiver = flid::Receiver::new(config, own).map_err(|error| error.to_string())?;
+    Ok(Box::new(receiver))
+}
+
+fn flid_dl_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    flid_sender(&flid(flid::Config::dynamic_layers, parameters), start)
+}
+
+fn flid_dl_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+    flid_receiver(flid(flid::Config::dynamic_layers, parameters), limits)
+}
+
+fn flid_sl_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    flid_sender(&flid(flid::Config::static_layers, parameters), start)
+}
+
+fn flid_sl_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+    flid_receiver(flid(flid::Config::static_layers, parameters), limits)
+}
+
+impl fmt::Debug for ChosenSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ChosenSender").finish_non_exhaustive()
+    }
+}
+
+impl SenderControl for ChosenSender {
+    fn channels(&self) -> u16 {
+        self.0.channels()
+    }
+
+    fn levels(&self) -> u16 {
+        self.0.levels()
+    }
+
+    fn description(&self) -> Option<headwater_wire::fdt::Control> {
+        self.0.description()
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        self.0.next_departure()
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        self.0.departure(now)
+    }
+
+    fn departed(&mut self, now: Instant, bytes: usize) {
+        self.0.departed(now, bytes);
+    }
+
+    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        self.0.feedback(now, datagram);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.0.poll_transmit(now, buffer)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.0.timeout(now);
+    }
+}
+
+impl ReceiverControl for ChosenReceiver {
+    fn start(&mut self, now: Instant) {
+        (**self).start(now);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        (**self).stop(now);
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        (**self).arrived(now, arrival);
+    }
+
+    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        (**self).answered(now, datagram)
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        (**self).poll_transmit(now, buffer)
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        (**self).poll_membership()
+    }
+
+    fn reception(&self) -> Reception {
+        (**self).reception()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (**self).poll_timeout()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        (**self).timeout(now);
+    }
+}

@@ -1,0 +1,181 @@
+//! Sessions of plans: every congestion control over one bottleneck, files and packets, and what is told of their receivers.
+
+use headwater_netsim::plan::run::Outcome;
+
+use crate::{parse, spoilt};
+
+/// A sender, a bottleneck of 1 Mbit/s, and two receivers behind it, of which one has a slow last hop.
+pub const SESSION: &str = r#"
+name = "session"
+duration = "200s"
+[network]
+graft-delay = "1ms"
+leave-latency = "100ms"
+[topology]
+kind = "graph"
+nodes = ["source", "left", "right", "near", "far"]
+[link.access]
+between = ["source", "left"]
+rate = "100M"
+delay = "1ms"
+queue = { packets = 1000 }
+[link.bottleneck]
+between = ["left", "right"]
+rate = "1M"
+delay = "2ms"
+queue = { packets = 25 }
+[link.near]
+between = ["right", "near"]
+rate = "100M"
+delay = "1ms"
+[link.far]
+between = ["right", "far"]
+rate = "300k"
+delay = "1ms"
+queue = { packets = 25 }
+graft-delay = "200ms"
+[flow.file]
+kind = "session"
+control = "m2c"
+from = "source"
+receivers = ["near", "far"]
+max-rate = "4M"
+base-rate = "12k"
+quiescent-slots = 10
+symbol-bytes = 1448
+header-bytes = 42
+size = "2MB"
+content = "zeros"
+[measure]
+bin = "1s"
+until = ["file"]
+"#;
+
+fn outcome(text: &str) -> Outcome {
+    let plan = parse(text).unwrap();
+    plan.run(&plan.cell(0), 1, &mut ()).unwrap()
+}
+
+#[test]
+fn each_receiver_takes_a_file_at_its_own_rate_and_the_run_ends_with_the_last() {
+    let outcome = outcome(SESSION);
+    let flow = &outcome.flows[0];
+    assert_eq!((flow.kind, flow.session.unwrap().complete), ("m2c", Some(2)));
+    let [near, far] = &flow.members[..] else { panic!("two receivers") };
+    let (first, last) = (near.completion.unwrap(), far.completion.unwrap());
+    // 16.8 Mbit with headers.
+    assert!((16.8..35.0).contains(&first) && (56.0..120.0).contains(&last), "{first} s, {last} s");
+    assert!(outcome.window.to >= last && outcome.window.to < last + 2.0, "ended at {}", outcome.window.to);
+    assert!(far.loss.unwrap() > 0.0 && far.joins >= far.leaves && far.leaves > 5, "{far:?}");
+    // A membership message that crosses the far hop takes 200 ms more.
+    let (near, far) = (near.join_latency.unwrap(), far.join_latency.unwrap());
+    assert!(far > near + 0.1, "joins take {near} and {far} s");
+}
+
+#[test]
+fn criteria_add_up_to_the_bytes_on_the_link() {
+    for control in ["m2c", "webrc", "flid-dl", "flid-sl"] {
+        let base = if control.starts_with("flid") { "120k\"" } else { "12k\"\nquiescent-slots = 10" };
+        let alone = SESSION.replace("[\"near\", \"far\"]", "\"near\"").replace("m2c", control);
+        let outcome = outcome(&alone.replace("12k\"\nquiescent-slots = 10", base));
+        let criteria = outcome.flows[0].criteria.unwrap();
+        let (dup, sym, head) = (criteria.dup.unwrap(), criteria.sym.unwrap(), criteria.head.unwrap());
+        // 1448 of 1506 bytes are content.
+        assert!((head - 58.0 / 1_448.0).abs() < 1e-12);
+        let packets = (1.0 + sym) * (1.0 + dup) * (1.0 + head);
+        // Beside symbols there is the FDT.
+        let control_packets = (1.0 + criteria.net) / packets - 1.0;
+        assert!((0.0..0.06).contains(&control_packets), "{control}: {criteria:?}");
+        assert!((criteria.tput / criteria.gput - 1.0 - criteria.net).abs() < 1e-9);
+        assert!((criteria.time * criteria.gput - 16e6).abs() < 1.0, "{criteria:?}");
+    }
+}
+
+#[test]
+fn tcp_transfers_are_told_by_the_same_criteria() {
+    let text = r#"
+        name = "one"
+        duration = "60s"
+        topology = { kind = "dumbbell", bottleneck = { rate = "1M", delay = "2ms", queue = { packets = 25 } }, access = { rate = "100M", delay = "1ms" } }
+        [flow.tcp]
+        kind = "tcp"
+        profile = "linux"
+        segment-bytes = 1460
+        header-bytes = 54
+        bytes = "1MB"
+        start = "3s"
+        from = "source-1"
+        to = "sink-1"
+        [measure]
+        until = ["tcp"]
+    "#;
+    let outcome = outcome(text);
+    let criteria = outcome.flows[0].criteria.unwrap();
+    // 685 segments of 1514 bytes.
+    assert!((8.3..9.5).contains(&criteria.time), "{criteria:?}");
+    assert!((0.037..0.06).contains(&criteria.net), "{criteria:?}");
+    assert!(outcome.window.to < 14.0);
+    assert_eq!((criteria.dup, criteria.sym), (None, None));
+}
+
+#[test]
+fn zeros_travel_as_any_content_does() {
+    let short = spoilt(SESSION, "2MB", "200kB");
+    let zeros = outcome(&short);
+    for other in ["content = \"random\"", "content = \"zeros\"\ndecode = true"] {
+        let other = outcome(&spoilt(&short, "content = \"zeros\"", other));
+        assert_eq!(zeros.flows[0].criteria.unwrap().time, other.flows[0].criteria.unwrap().time);
+    }
+}
+
+#[test]
+fn packets_without_a_file_flow_beside_tcp() {
+    let greedy =
+        spoilt(&spoilt(SESSION, "size = \"2MB\"\ncontent = \"zeros\"\n", ""), "until = [\"file\"]\n", "");
+    let tcp = "[flow.tcp]\nkind = \"tcp\"\nfrom = \"left\"\nto = \"right\"\nprofile = \"linux\"\n[measure]";
+    let text = spoilt(&spoilt(&greedy, "[measure]", tcp), "\"200s\"", "\"60s\"");
+    let outcome = outcome(&text);
+    let session = &outcome.flows[0];
+    assert!(session.criteria.is_none() && session.session.unwrap().complete.is_none());
+    assert!(session.members[0].throughput > 30e3 && outcome.flows[1].goodput > 100e3, "{:?}", outcome.flows);
+    let series = &outcome.series.unwrap().flows[0];
+    let near = &series.members[0];
+    assert_eq!((near.node.as_str(), near.level.len(), near.window.len()), ("near", 60, 60));
+    assert!(*near.level.iter().max().unwrap() > 8, "{:?}", near.level);
+    assert!(near.fair_rate[30..].iter().all(|rate| (50e3..5e6).contains(rate)), "{:?}", near.fair_rate);
+    assert!(near.rtt[30..].iter().all(|rtt| (0.004..1.0).contains(rtt)), "{:?}", near.rtt);
+    assert!(series.groups.len() > 20, "a group for each channel");
+}
+
+#[test]
+fn a_receiver_may_cap_itself() {
+    let text = format!("{SESSION}[flow.file.member.near]\ncap = \"200k\"\nrtt-hint = \"8ms\"\n");
+    let outcome = outcome(&text);
+    let near = &outcome.flows[0].members[0];
+    // 16.1 Mbit of payload.
+    assert!(near.completion.unwrap() > 80.0, "{near:?}");
+    assert_eq!(near.loss, Some(0.0));
+}
+
+#[test]
+fn sessions_tell_what_is_wrong_with_them() {
+    let fails = |from: &str, to: &str, hints: &[&str]| {
+        let error = parse(&spoilt(SESSION, from, to)).unwrap_err().to_string();
+        for hint in hints {
+            assert!(error.contains(hint), "'{hint}' is missing in: {error}");
+        }
+    };
+    fails("control = \"m2c\"", "", &["'control' is missing"]);
+    fails("\"m2c\"", "\"mc2\"", &["'mc2' is no control", "did you mean 'm2c'?"]);
+    fails("max-rate = \"4M\"", "", &["'max-rate' is missing"]);
+    fails("\"4M\"", "\"13k\"", &["m2c cannot have these layers", "the maximum must be at least"]);
+    fails("size = \"2MB\"\n", "", &["'content' is for sessions that carry a file", "sends without end"]);
+    fails("content = \"zeros\"", "content = \"zeroes\"", &["did you mean 'zeros'?"]);
+    fails("\"m2c\"", "\"webrc\"\nrtt-hint = \"9ms\"", &["'rtt-hint' means nothing to webrc"]);
+    fails("\"m2c\"", "\"fixed\"", &["'base-rate' means nothing to fixed"]);
+    fails("\"m2c\"", "\"webrc\"\nshape = \"webrc\"", &["'shape' means nothing to webrc"]);
+    fails("receivers = [\"near\", \"far\"]", "to = \"near\"", &["nodes in 'receivers'"]);
+    fails("until = [\"file\"]", "until = [\"fil\"]", &["no flow 'fil'", "did you mean 'file'?"]);
+    let member = |key: &str| format!("content = \"zeros\"\n[flow.file.member.near]\n{key} = \"9ms\"\n");
+    fails("content = \"zeros\"", &member("rtt-hnt"), &["unknown key 'rtt-hnt'", "did you mean 'rtt-hint'?"]);
+}
