@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Runs experiments, sets what comes out beside what was published, and says what holds.
+
+    verdict.py [--headwater PROGRAM] [--form short|full] [--runs N] [--jobs N] [--out DIR] [EXPERIMENT ...]
+
+An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
+folders below experiments/m2c are taken. The short form runs a few small cells to see that everything works, in minutes; the
+full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT/ (PROGRAM is a digest of the program, so that a new
+build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, all of them to verdict.md.
+
+verdict.toml:
+  title, about         what stands above the table
+  [short]              runs = N; keep = [[0, 1], [0]]: the values kept of each [[sweep]], by number
+  [table]              rows from published.csv: flow = the group whose criteria are compared
+  [table.labels.COL.VALUE]  a list of tables {path = value}: the cells that a value of a column stands for
+  [table.holds.CRITERION]   what must hold: ratio = [low, high] to the published mean, or within = [low, high] in its own unit
+  [[claims]]           a row for each cell (where = {path = value}, without = [path] choose): name; value, or jain = [values];
+                       over = [values] divides by their sum, unit by a number, base = {path = value} by the mean of the cell
+                       that differs in that; holds = [low, high], with each = true in every run; show = [path] names the cell
+Values are paths in a line of results: flows.GROUP.throughput, flows.GROUP.criteria.time, members.GROUP.NODE.goodput,
+links.NAME.throughput; {path} in them stands for a value of the cell.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Student's t at 97.5 %, by degrees of freedom from 1.
+T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
+     2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
+# Published units of the criteria. `comp` is missing: decoding takes no simulated time.
+UNITS = {"time_s": ("time", 1.0), "gput_kbps": ("gput", 1e3), "tput_kbps": ("tput", 1e3), "loss_pct": ("loss", 0.01),
+         "net_pct": ("net", 0.01), "dup_pct": ("dup", 0.01), "sym_pct": ("sym", 0.01)}
+COLUMNS = ["row", "runs", "mean", "ci95", "least", "most", "published", "published_ci95", "ratio", "criterion", "verdict"]
+
+
+def main():
+    arguments = parse_arguments()
+    program = arguments.headwater.resolve()
+    if not program.exists():
+        sys.exit(f"verdict.py: there is no program '{program}'; build it with cargo build --release -p headwater-cli")
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()[:8]
+    out = arguments.out / f"{arguments.form}-{digest}"
+    out.mkdir(parents=True, exist_ok=True)
+    folders = arguments.experiments or sorted(path.parent for path in HERE.glob("m2c/*/verdict.toml"))
+    texts, missed = [], 0
+    for folder in folders:
+        text, failed = one(folder.resolve(), arguments, program, out)
+        texts.append(text)
+        missed += failed
+        print(text)
+    (out / "verdict.md").write_text("\n".join(texts))
+    print(f"{missed} missed; tables and results are in {out}")
+    if arguments.strict and missed:
+        sys.exit(1)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("experiments", nargs="*", type=pathlib.Path, metavar="EXPERIMENT")
+    parser.add_argument("--headwater", type=pathlib.Path, default=pathlib.Path("target/release/headwater"))
+    parser.add_argument("--form", choices=["short", "full"], default="full")
+    parser.add_argument("--runs", type=int, help="runs of each cell, in place of the plan's")
+    parser.add_argument("--jobs", type=int, help="processor cores to use (default: all)")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("/tmp/headwater-verdicts"))
+    parser.add_argument("--strict", action="store_true", help="fail when something is missed")
+    return parser.parse_args()
+
+
+def one(folder, arguments, program, out):
+    """Runs one experiment; its tables as text, and how many rows were missed."""
+    wanted = tomllib.loads((folder / "verdict.toml").read_text())
+    lines = simulate(folder, wanted, arguments, program, out)
+    cells = gather(lines)
+    rows = []
+    if "table" in wanted:
+        rows += published_rows(folder, wanted["table"], cells)
+    for claim in wanted.get("claims", []):
+        rows += claim_rows(claim, cells)
+    with (out / f"{folder.name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    text = f"## {wanted['title']}\n\n{wanted.get('about', '').strip()}\n\n{markdown(rows)}\n"
+    (out / f"{folder.name}.md").write_text(text)
+    return text, sum(row["verdict"] == "missed" for row in rows)
+
+
+def simulate(folder, wanted, arguments, program, out):
+    """Lines of results, as far as they are not there yet run for."""
+    path = folder / "plan.toml"
+    short = wanted.get("short", {}) if arguments.form == "short" else {}
+    runs = arguments.runs or short.get("runs")
+    if runs or short.get("keep"):
+        plan = tomllib.loads(path.read_text())
+        plan["runs"] = runs or plan.get("runs", 1)
+        for sweep, keep in zip(plan.get("sweep", []), short.get("keep", [])):
+            for values in sweep.values():
+                values[:] = [values[index] for index in keep]
+        path = out / f"{folder.name}.toml"
+        path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in plan.items()))
+    results = out / folder.name
+    command = [str(program), "simulate", str(path), "--out", str(results)]
+    if arguments.jobs:
+        command += ["--jobs", str(arguments.jobs)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+
+
+def toml(value):
+    """A value as TOML, on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def gather(lines):
+    """[(flattened cell, [lines])] in the order of the plan."""
+    cells = {}
+    for line in lines:
+        flat = {}
+        flatten("", line["cell"], flat)
+        cells.setdefault(json.dumps(line["cell"], sort_keys=True), (flat, []))[1].append(line)
+    return list(cells.values())
+
+
+def flatten(prefix, value, into):
+    if isinstance(value, dict):
+        for key, item in value.items():
+            flatten(f"{prefix}.{key}" if prefix else key, item, into)
+    else:
+        into[prefix] = value
+
+
+def matches(cell, where):
+    return all(cell.get(path) == value for path, value in where.items())
+
+
+def published_rows(folder, table, cells):
+    with (folder / "published.csv").open() as file:
+        published = [row for row in csv.DictReader(file) if row["mean"] and row["criterion"] in UNITS]
+    rows = []
+    for row in published:
+        places = table["labels"]
+        found = [lines for cell, lines in cells
+                 if all(any(matches(cell, where) for where in places[column].get(row[column], [])) for column in places)]
+        if not found:
+            continue
+        key, unit = UNITS[row["criterion"]]
+        values = [value / unit for line in found[0] if (value := look(line, f"flows.{table['flow']}.criteria.{key}")) is not None]
+        name = ", ".join([*(f"{column} {row[column]}" for column in places), row["criterion"]])
+        ours = Estimate(values)
+        theirs, interval = float(row["mean"]), row.get("ci95", "")
+        holds = table.get("holds", {}).get(row["criterion"], {})
+        rule, verdict = "", "shown"
+        if not values:
+            verdict = "missed: nothing was complete" if holds else "shown"
+        elif "ratio" in holds:
+            rule, verdict = judged("ratio", ours.mean / theirs, holds["ratio"])
+        elif "within" in holds:
+            rule, verdict = judged("ours", ours.mean, holds["within"])
+        only = holds.get("only")
+        if only and not all(row[column] in allowed for column, allowed in only.items()):
+            rule, verdict = "", "shown"
+        rows.append(as_row(name, ours, theirs, interval, rule, verdict))
+    return rows
+
+
+def claim_rows(claim, cells):
+    rows = []
+    for cell, lines in cells:
+        if not matches(cell, claim.get("where", {})) or any(path in cell for path in claim.get("without", [])):
+            continue
+        values = claim_values(claim, cell, lines)
+        if not values:
+            continue
+        if "base" in claim:
+            other = {**cell, **claim["base"]}
+            base = next((base for base in cells if base[0] == other), None)
+            mean = Estimate(claim_values(claim, *base)).mean if base else math.nan
+            values = [value / mean for value in values]
+        ours = Estimate(values)
+        name = ", ".join([claim["name"], *(f"{path} = {value}" for path, value in cell.items()
+                                           if path in claim.get("show", cell))])
+        rule, verdict = "", "shown"
+        if "holds" in claim:
+            rule, verdict = judged("mean", ours.mean, claim["holds"])
+            if claim.get("each"):
+                rule = rule.replace("mean", "each run")
+                verdict = "met" if all(inside(value, claim["holds"]) for value in values) else "missed"
+        rows.append(as_row(name, ours, claim.get("published"), "", rule, verdict))
+    return rows
+
+
+def claim_values(claim, cell, lines):
+    """The value of a claim in each run of a cell."""
+    values = []
+    for line in lines:
+        if "jain" in claim:
+            shares = [look(line, path) for path in claim["jain"]]
+            values.append(sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares)))
+            continue
+        value = look(line, filled(claim["value"], cell))
+        parts = [look(line, filled(path, cell)) for path in claim.get("over", [])]
+        if value is None or None in parts or (parts and not sum(parts)):
+            continue
+        values.append(value / (sum(parts) if parts else claim.get("unit", 1)))
+    return values
+
+
+def filled(path, cell):
+    for key, value in cell.items():
+        path = path.replace("{" + key + "}", str(value))
+    return path
+
+
+def look(line, path):
+    """A value of a run; of a group of flows, the mean over them."""
+    kind, _, rest = path.partition(".")
+    if kind == "flows":
+        group, rest = rest.split(".", 1)
+        values = [value for flow in line["flows"] if flow["group"] == group and (value := inner(flow, rest)) is not None]
+    elif kind == "members":
+        group, node, rest = rest.split(".", 2)
+        values = [value for flow in line["flows"] if flow["group"] == group for member in flow.get("members", [])
+                  if member["node"] == node and (value := inner(member, rest)) is not None]
+    elif kind == "links":
+        name, rest = rest.rsplit(".", 1)
+        values = [link[rest] for link in line["links"] if link["name"] == name]
+    elif kind == "jain":
+        values = [line.get("jain", {}).get(rest)] if rest in line.get("jain", {}) else []
+    else:
+        # A rate of the cell.
+        values = [float(path.rstrip("kMG")) * {"k": 1e3, "M": 1e6, "G": 1e9}.get(path[-1], 1)]
+    return sum(values) / len(values) if values else None
+
+
+def inner(value, path):
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+class Estimate:
+    """Mean and half of the 95 % interval."""
+
+    def __init__(self, values):
+        self.values = values
+        count = len(values)
+        self.mean = sum(values) / count if count else math.nan
+        self.half = math.nan
+        if count > 1:
+            spread = math.sqrt(sum((value - self.mean) ** 2 for value in values) / (count - 1))
+            self.half = (T[count - 2] if count - 2 < len(T) else 1.960) * spread / math.sqrt(count)
+
+
+def inside(value, bounds):
+    low, high = bounds
+    return low <= value <= high
+
+
+def judged(what, value, bounds):
+    return f"{what} {bounds[0]:g} to {bounds[1]:g}", "met" if inside(value, bounds) else "missed"
+
+
+def as_row(name, ours, theirs, interval, rule, verdict):
+    return {"row": name, "runs": len(ours.values), "mean": number(ours.mean), "ci95": number(ours.half),
+            "least": number(min(ours.values, default=math.nan)), "most": number(max(ours.values, default=math.nan)),
+            "published": "" if theirs is None else number(theirs), "published_ci95": interval,
+            "ratio": number(ours.mean / theirs) if theirs else "", "criterion": rule, "verdict": verdict}
+
+
+def number(value):
+    return "" if math.isnan(value) else f"{value:.4g}"
+
+
+def markdown(rows):
+    head = "| row | runs | ours | least..most | published | ratio | criterion | verdict |\n|---|---|---|---|---|---|---|---|\n"
+
+    def mean(value, half):
+        return f"{value} ± {half}" if half else f"{value}"
+
+    return head + "".join(
+        f"| {row['row']} | {row['runs']} | {mean(row['mean'], row['ci95'])} | {row['least']}..{row['most']} | "
+        f"{mean(row['published'], row['published_ci95'])} | {row['ratio']} | {row['criterion']} | {row['verdict']} |\n"
+        for row in rows)
+
+
+if __name__ == "__main__":
+    main()
