@@ -307,8 +307,9 @@ impl Session {
 impl Track {
     /// A packet of a slot came: how many are lost for certain, and in which slot there was a loss, if it looks like one.
     fn record(&mut self, sequence: u16, slot: u64) -> (u64, Option<u64>) {
-        let lost = self.holes.record(sequence).lost;
-        let Some((next, before)) = self.next else {
+        let found = self.holes.record(sequence);
+        let lost = found.lost;
+        let Some((next, before)) = self.next.filter(|_| !found.is_anew) else {
             self.next = Some((sequence.wrapping_add(1), slot));
             return (lost, None);
         };

@@ -5,12 +5,17 @@ const LATER: u8 = 3;
 /// Holes watched at a time. More at once are losses at once.
 const OPEN_MAX: usize = 16;
 
+/// Numbers behind the highest, one after the other, after which they count as begun anew.
+const ANEW: u8 = 8;
+
 /// Holes in the 16-bit sequence numbers of one channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holes {
     highest: Option<u16>,
     open: [Hole; OPEN_MAX],
     count: usize,
+    /// The newest of a run of numbers behind the highest, and how many there were.
+    behind: (u16, u8),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +31,8 @@ pub struct Found {
     pub is_new: bool,
     /// Packets that are lost, as is clear now.
     pub lost: u64,
+    /// Whether the numbers have begun anew: the sender was started again, or one packet lied before.
+    pub is_anew: bool,
 }
 
 impl Holes {
@@ -33,12 +40,13 @@ impl Holes {
     pub fn record(&mut self, sequence: u16) -> Found {
         let Some(highest) = self.highest else {
             self.highest = Some(sequence);
-            return Found { is_new: true, lost: 0 };
+            return Found { is_new: true, ..Found::default() };
         };
         let ahead = sequence.wrapping_sub(highest);
         if ahead == 0 || ahead >= 1 << 15 {
-            return Found { is_new: self.fill(sequence), lost: 0 };
+            return self.record_behind(sequence);
         }
+        self.behind = (0, 0);
         self.highest = Some(sequence);
         let mut lost = self.age();
         for missing in 1..ahead {
@@ -50,7 +58,21 @@ impl Holes {
             self.open[self.count] = Hole { sequence: highest.wrapping_add(missing), later: 1 };
             self.count += 1;
         }
-        Found { is_new: true, lost }
+        Found { is_new: true, lost, is_anew: false }
+    }
+
+    fn record_behind(&mut self, sequence: u16) -> Found {
+        if self.fill(sequence) {
+            return Found { is_new: true, ..Found::default() };
+        }
+        let (newest, run) = self.behind;
+        self.behind = (sequence, if sequence == newest.wrapping_add(1) { run + 1 } else { 1 });
+        if self.behind.1 < ANEW {
+            return Found::default();
+        }
+        let lost = self.close();
+        *self = Self { highest: Some(sequence), ..Self::default() };
+        Found { is_new: true, lost, is_anew: true }
     }
 
     /// A packet came late: its hole is none.
@@ -113,6 +135,27 @@ mod tests {
     #[test]
     fn a_long_gap_is_counted_at_once() {
         assert_eq!(lost(&[0, 1_001])[1], 1_000);
+    }
+
+    #[test]
+    fn numbers_that_begin_anew_are_followed() {
+        let mut holes = Holes::default();
+        holes.record(10);
+        // One lie, after which all is behind.
+        assert_eq!(holes.record(30_000).lost, 29_989);
+        let found: Vec<Found> = (11..21).map(|sequence| holes.record(sequence)).collect();
+        assert!(found.iter().all(|found| found.lost == 0));
+        assert_eq!(found.iter().position(|found| found.is_anew), Some(7));
+        assert_eq!(holes.record(24).lost + holes.record(25).lost + holes.record(26).lost, 3);
+    }
+
+    #[test]
+    fn copies_that_come_late_are_no_beginning() {
+        let mut holes = Holes::default();
+        for sequence in 0..200 {
+            assert_eq!(holes.record(100 + sequence), Found { is_new: true, ..Found::default() });
+            assert_eq!(holes.record(50 + sequence), Found::default());
+        }
     }
 
     proptest! {

@@ -225,3 +225,20 @@ fn packets_that_lie_change_little() {
         assert!(bench.level() > 5, "{}", bench.level());
     }
 }
+
+/// A forged sequence number makes all that follow look late; eight in a row are believed.
+#[test]
+fn a_sequence_number_that_was_a_lie_costs_little() {
+    for kind in [Kind::Static, Kind::Dynamic] {
+        let mut bench = Bench::new(kind);
+        bench.slots_without_loss(40);
+        let before = bench.level();
+        let slot = u8::try_from((bench.slot - 1) % 128).unwrap();
+        let sequence = bench.base.wrapping_add(20_000);
+        bench.give(FlidSlCci { increase_trigger: false, slot, group: 0, sequence });
+        bench.slots_without_loss(4);
+        assert!(bench.level() >= before - 4);
+        bench.slots_without_loss(40);
+        assert!(bench.level() >= before, "{kind:?}: {} after {before}", bench.level());
+    }
+}
