@@ -45,7 +45,8 @@ pub trait SenderControl {
     /// The departure due at `now`, if one is. It stays due until [`SenderControl::departed`].
     fn departure(&self, now: Instant) -> Option<Departure>;
 
-    /// The departure that is due was used for a packet of `bytes` of UDP payload.
+    /// The departure that is due was used for a packet of `bytes` of UDP payload. They are 0 when nothing was sent: the
+    /// schedule of a control of several channels goes on as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
 
     /// A datagram from a receiver. Controls that take no feedback ignore it.

@@ -4,7 +4,7 @@ mod assembly;
 mod carousel;
 
 pub(super) use assembly::{Assembly, Progress};
-pub(super) use carousel::FdtCarousel;
+pub(super) use carousel::{FdtCarousel, FdtSymbol};
 pub use carousel::FdtTooLarge;
 
 /// Longest FDT instance in bytes, compressed or not, at both ends.

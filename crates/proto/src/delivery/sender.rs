@@ -1,33 +1,31 @@
 //! The sending end: a session's files in a carousel, its FDT in between, at the pace of a congestion control.
 
+mod description;
+mod farewell;
+mod header;
+
 use std::collections::VecDeque;
 
 use headwater_fec::BlockCodec;
-use headwater_wire::extensions::{ContentEncoding, Extensions, FDT_INSTANCE_ID_MAX, FdtExtension};
-use headwater_wire::fdt::Instance;
-use headwater_wire::{Fti, PayloadId, alc};
+use headwater_wire::PayloadId;
+use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 
+use self::description::{Description, expires};
+use self::farewell::{Farewell, Word};
+use self::header::{Header, ObjectHeader, fdt_header};
 use super::carousel::{Carousel, CarouselBlock, Visit};
 use super::digest::Digest;
-use super::fdt::{FdtCarousel, FdtTooLarge};
+use super::fdt::{FdtSymbol, FdtTooLarge};
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
 use crate::control::{Departure, SenderControl};
 use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
-/// Least time between two rounds of the FDT.
-const FDT_INTERVAL: Duration = Duration::from_secs(1);
-/// After its first round an FDT packet is sent for at most each so many packets of content: 5 %.
-const FDT_CREDIT_PACKETS: u32 = 20;
-/// How long an FDT instance may be used; a new one replaces it half-way.
-const FDT_LIFETIME: Duration = Duration::from_secs(3_600);
 /// By how much the headers of an FDT packet (EXT_FDT, EXT_FTI, EXT_CENC) are longer than those of content.
 const FDT_HEADER_BYTES: u16 = 24;
 /// Shortest symbol of the FDT, where those of content are tiny.
 const FDT_SYMBOL_BYTES_MIN: u16 = 64;
-/// Packets that close the session: any one of them tells a receiver.
-const CLOSE_PACKETS: u8 = 3;
 
 /// When a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,59 +105,28 @@ pub struct Sender<C, S> {
     objects: Vec<ObjectHeader>,
     blocks: Vec<(u32, u32)>,
     carousel: Carousel,
-    fdt: FdtSchedule,
+    fdt: Description,
     phase: Phase,
-    /// Whether content could not be read: no more of it is sent.
-    has_failed: bool,
     events: VecDeque<SenderEvent>,
     stats: SenderStats,
 }
 
-/// What the packets of an object have in common.
-#[derive(Clone, Copy, Debug)]
-struct ObjectHeader {
-    toi: u128,
-    codepoint: u8,
-    symbol_bytes: usize,
-    /// Without a code the last symbol travels without its padding (RFC 5445, section 3.1).
-    short_last: bool,
-    last_symbol: (PayloadId, usize),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
-    /// A last round of the FDT, whole, for receivers that came after the previous one.
-    Describing {
-        left: u64,
-    },
-    Closing {
-        left: u8,
-    },
+    Closing(Farewell),
     Finished,
 }
 
-/// When the FDT goes out, and what of it.
-#[derive(Debug)]
-struct FdtSchedule {
-    instance: Instance,
-    carousel: FdtCarousel,
-    instance_id: u32,
-    is_alone: bool,
-    symbol_size: u16,
-    next_round: Instant,
-    renew: Instant,
-    /// Packets of content since the last one of the FDT, up to [`FDT_CREDIT_PACKETS`].
-    credit: u32,
-    rounds: u64,
-    round_began: Option<Instant>,
-}
-
-/// What the next packet is.
+/// What to do with a departure.
 enum Next {
     Fdt,
     Symbol(Visit),
-    Close,
+    Farewell(Word),
+    /// Let it pass: its channel has nothing to say, others may.
+    Pass,
+    /// Keep it until there is something to say.
+    Wait,
 }
 
 impl<C: SenderControl, S: Source> Sender<C, S> {
@@ -189,7 +156,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let symbol_size = symbol_size.saturating_sub(FDT_HEADER_BYTES).max(FDT_SYMBOL_BYTES_MIN);
         let mut instance = plan.fdt(digests, expires(config, Instant::ZERO));
         instance.control = control.description();
-        let fdt = FdtSchedule::new(instance, config.ntp_at_zero & FDT_INSTANCE_ID_MAX, symbol_size)?;
+        let first_id = config.ntp_at_zero & FDT_INSTANCE_ID_MAX;
+        let fdt = Description::new(instance, first_id, symbol_size, control.levels())?;
         let levels = usize::from(control.levels());
         Ok(Self {
             config,
@@ -200,16 +168,16 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             carousel: Carousel::new(carousel, levels, plan.order()),
             fdt,
             phase: Phase::Sending,
-            has_failed: false,
             events: VecDeque::new(),
             stats: SenderStats::default(),
         })
     }
 
-    /// Ends the session: it is described once more and closed with a few last packets.
+    /// Ends the session: on every channel it is described once more and closed with a few last packets. It is over when the
+    /// base channel has sent them.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
-            self.phase = Phase::Describing { left: self.fdt.carousel.symbols() };
+            self.phase = Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols()));
         }
     }
 
@@ -237,28 +205,32 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         match self.config.end {
             End::Never => false,
             End::At(at) => at <= now,
-            End::Passes(passes) if self.carousel.pass_symbols() == 0 => self.fdt.rounds >= passes,
+            End::Passes(passes) if self.carousel.pass_symbols() == 0 => self.fdt.rounds() >= passes,
             End::Passes(passes) => self.stats.symbols >= passes.saturating_mul(self.carousel.pass_symbols()),
         }
     }
 
-    /// What to send in a departure; `None` when there is nothing to say now.
-    fn next(&mut self, now: Instant, departure: &Departure) -> Option<Next> {
+    /// What to send in a departure.
+    fn next(&mut self, now: Instant, departure: &Departure) -> Next {
         if self.phase == Phase::Sending && self.ended(now) {
             self.close();
         }
-        // What all receivers must hear goes where all of them listen.
-        let is_base = departure.channel == ChannelId::BASE;
-        match self.phase {
-            Phase::Finished => None,
-            Phase::Describing { .. } if is_base => Some(Next::Fdt),
-            Phase::Closing { .. } if is_base => Some(Next::Close),
-            Phase::Sending if is_base && self.fdt.is_due(now) => Some(Next::Fdt),
-            _ if self.has_failed => None,
-            _ => self.carousel.next(usize::from(departure.level)).map(Next::Symbol),
+        match &mut self.phase {
+            Phase::Finished => Next::Wait,
+            Phase::Closing(farewell) => match farewell.next(departure.channel) {
+                Word::Silence => Next::Pass,
+                word => Next::Farewell(word),
+            },
+            Phase::Sending if self.fdt.is_due(now, departure.level) => Next::Fdt,
+            Phase::Sending => match self.carousel.next(usize::from(departure.level)) {
+                Some(visit) => Next::Symbol(visit),
+                None if departure.channel == ChannelId::BASE => Next::Wait,
+                None => Next::Pass,
+            },
         }
     }
 
+    /// Writes the packet; `None` when the content could not be read.
     fn write(
         &mut self,
         now: Instant,
@@ -267,29 +239,15 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         buffer: &mut [u8],
     ) -> Option<usize> {
         match next {
-            Next::Fdt => Some(self.write_fdt(now, departure, buffer)),
-            Next::Symbol(visit) => self.write_symbol(*visit, departure, buffer),
-            Next::Close => Some(self.write_close(departure, buffer)),
-        }
-    }
-
-    fn write_fdt(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
-        self.fdt.renew(now, self.config);
-        let symbol = self.fdt.carousel.next();
-        let header = fdt_header(self.config.tsi, departure, symbol.extension, symbol.fti, symbol.encoding)
-            .with_payload_id(symbol.payload_id);
-        let start = header.emit(buffer);
-        buffer[start..start + symbol.payload.len()].copy_from_slice(symbol.payload);
-        let (bytes, last) = (start + symbol.payload.len(), symbol.last);
-        self.fdt.sent(now, last);
-        self.stats.fdt_packets += 1;
-        if let Phase::Describing { left } = &mut self.phase {
-            *left -= 1;
-            if *left == 0 {
-                self.phase = Phase::Closing { left: CLOSE_PACKETS };
+            Next::Fdt => {
+                self.stats.fdt_packets += 1;
+                let symbol = self.fdt.send(now, departure.level, self.config);
+                Some(write_fdt(self.config.tsi, departure, &symbol, buffer))
             }
+            Next::Symbol(visit) => self.write_symbol(*visit, departure, buffer),
+            Next::Farewell(word) => Some(self.write_farewell(*word, departure, buffer)),
+            Next::Pass | Next::Wait => None,
         }
-        bytes
     }
 
     fn write_symbol(&mut self, visit: Visit, departure: &Departure, buffer: &mut [u8]) -> Option<usize> {
@@ -297,12 +255,11 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.events.push_back(SenderEvent::SourceFailed(error));
-                self.has_failed = true;
                 self.close();
                 return None;
             }
         };
-        self.fdt.credit = (self.fdt.credit + 1).min(FDT_CREDIT_PACKETS);
+        self.fdt.content_sent(departure.level);
         self.stats.symbols += 1;
         let pass = self.carousel.pass_symbols();
         if self.stats.symbols.is_multiple_of(pass) {
@@ -333,18 +290,29 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         Ok(start + header.payload_bytes(payload_id))
     }
 
-    fn write_close(&mut self, departure: &Departure, buffer: &mut [u8]) -> usize {
-        if let Phase::Closing { left } = &mut self.phase {
-            *left -= 1;
-            if *left == 0 {
-                self.phase = Phase::Finished;
-                self.events.push_back(SenderEvent::Finished);
+    fn write_farewell(&mut self, word: Word, departure: &Departure, buffer: &mut [u8]) -> usize {
+        let bytes = match word {
+            Word::Describe(number) => {
+                self.stats.fdt_packets += 1;
+                write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
             }
+            Word::Close | Word::Silence => Header::closing(self.config.tsi, departure).emit(buffer),
+        };
+        if matches!(&self.phase, Phase::Closing(farewell) if farewell.is_over()) {
+            self.phase = Phase::Finished;
+            self.events.push_back(SenderEvent::Finished);
         }
-        let mut header = Header::new(self.config.tsi, None, 0, departure);
-        header.0.close_session = true;
-        header.emit(buffer)
+        bytes
     }
+}
+
+fn write_fdt(tsi: u32, departure: &Departure, symbol: &FdtSymbol<'_>, buffer: &mut [u8]) -> usize {
+    let start = fdt_header(tsi, departure, symbol.extension, symbol.fti, symbol.encoding)
+        .with_payload_id(symbol.payload_id)
+        .emit(buffer);
+    let end = start + symbol.payload.len();
+    buffer[start..end].copy_from_slice(symbol.payload);
+    end
 }
 
 impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
@@ -366,14 +334,15 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 return Some(Output::Transmit(transmit));
             }
             let departure = self.control.departure(now)?;
-            let Some(next) = self.next(now, &departure) else {
-                if departure.channel == ChannelId::BASE || self.is_finished() {
-                    return None;
+            let next = self.next(now, &departure);
+            match next {
+                Next::Wait => return None,
+                Next::Pass => {
+                    self.control.departed(now, 0);
+                    continue;
                 }
-                // Without content the other channels are silent, and the base goes on.
-                self.control.departed(now, 0);
-                continue;
-            };
+                Next::Fdt | Next::Symbol(_) | Next::Farewell(_) => {}
+            }
             // Content that failed leaves an event behind and its departure to the packets that close the session.
             let Some(bytes) = self.write(now, &next, &departure, buffer) else { continue };
             self.control.departed(now, bytes);
@@ -385,13 +354,13 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let departure = match self.phase {
+        let departure = match &self.phase {
             Phase::Finished => return None,
             // Without content there is nothing to send between two rounds of the FDT.
             Phase::Sending if self.carousel.pass_symbols() == 0 => {
                 let next = match self.config.end {
-                    End::At(at) => self.fdt.next_round.min(at),
-                    End::Never | End::Passes(_) => self.fdt.next_round,
+                    End::At(at) => self.fdt.next_round().min(at),
+                    End::Never | End::Passes(_) => self.fdt.next_round(),
                 };
                 self.control.next_departure().map(|departure| departure.max(next))
             }
@@ -411,123 +380,3 @@ fn carousel_block(codec: &dyn BlockCodec, k: u32, limit: Option<u32>) -> Carouse
     }
 }
 
-impl ObjectHeader {
-    fn new(object: &super::plan::PlannedObject) -> Self {
-        let partition = object.partition;
-        let size = usize::from(partition.symbol_size());
-        let last = partition.blocks().checked_sub(1).and_then(|sbn| partition.block(sbn));
-        let last_symbol = last.map_or((PayloadId { sbn: 0, esi: 0 }, size), |block| {
-            let esi = block.symbols - 1;
-            let bytes = block.bytes - u64::from(esi) * size as u64;
-            (PayloadId { sbn: block.sbn, esi }, usize::try_from(bytes).expect("no longer than a symbol"))
-        });
-        Self {
-            toi: object.toi,
-            codepoint: object.fti.encoding_id().codepoint(),
-            symbol_bytes: size,
-            short_last: matches!(object.fti, Fti::NoCode { .. }),
-            last_symbol,
-        }
-    }
-
-    fn payload_bytes(&self, id: PayloadId) -> usize {
-        let (last, bytes) = self.last_symbol;
-        if self.short_last && id == last { bytes } else { self.symbol_bytes }
-    }
-}
-
-impl FdtSchedule {
-    /// `instance_id` is the first one. An instance may not be numbered like one of an earlier session that receivers may
-    /// still know, so it goes with the time of day.
-    fn new(instance: Instance, instance_id: u32, symbol_size: u16) -> Result<Self, FdtTooLarge> {
-        Ok(Self {
-            // Alone: there is no content to share the channel with.
-            is_alone: instance.files.iter().all(|file| file.transfer_length.unwrap_or(0) == 0),
-            carousel: FdtCarousel::new(&instance, instance_id, symbol_size)?,
-            instance,
-            instance_id,
-            symbol_size,
-            next_round: Instant::ZERO,
-            renew: Instant::ZERO + Duration::from_nanos(FDT_LIFETIME.as_nanos() / 2),
-            credit: 0,
-            rounds: 0,
-            round_began: None,
-        })
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        // The first round comes whole and before all else; later ones take their share of the packets.
-        self.next_round <= now && (self.rounds == 0 || self.credit >= FDT_CREDIT_PACKETS || self.is_alone)
-    }
-
-    fn sent(&mut self, now: Instant, last: bool) {
-        self.credit = 0;
-        let began = *self.round_began.get_or_insert(now);
-        if last {
-            self.rounds += 1;
-            self.round_began = None;
-            self.next_round = began + FDT_INTERVAL;
-        }
-    }
-
-    /// Between two rounds: a new instance, with a new time of expiry, when the old one has had half of its life.
-    fn renew(&mut self, now: Instant, config: SenderConfig) {
-        if now < self.renew || self.round_began.is_some() {
-            return;
-        }
-        self.renew = now + Duration::from_nanos(FDT_LIFETIME.as_nanos() / 2);
-        self.instance.expires = expires(config, now);
-        self.instance_id = (self.instance_id + 1) & FDT_INSTANCE_ID_MAX;
-        if let Ok(carousel) = FdtCarousel::new(&self.instance, self.instance_id, self.symbol_size) {
-            self.carousel = carousel;
-        }
-    }
-}
-
-fn expires(config: SenderConfig, now: Instant) -> u32 {
-    let seconds =
-        now.since(Instant::ZERO).as_nanos() / 1_000_000_000 + FDT_LIFETIME.as_nanos() / 1_000_000_000;
-    // NTP's era wraps in 2036; receivers compare modulo 2^32.
-    config.ntp_at_zero.wrapping_add(u32::try_from(seconds & u64::from(u32::MAX)).expect("32 bits are left"))
-}
-
-/// A header under construction.
-struct Header(alc::Repr);
-
-impl Header {
-    fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
-        Self(alc::Repr {
-            tsi: tsi.into(),
-            toi,
-            close_session: false,
-            close_object: false,
-            psi: 0,
-            codepoint,
-            cci: departure.cci,
-            extensions: Extensions::default(),
-            payload_id: None,
-        })
-    }
-
-    fn with_payload_id(mut self, id: PayloadId) -> Self {
-        self.0.payload_id = Some(id);
-        self
-    }
-
-    fn emit(&self, buffer: &mut [u8]) -> usize {
-        self.0.emit(buffer).expect("the plan numbers blocks and objects so that every field holds them")
-    }
-}
-
-fn fdt_header(
-    tsi: u32,
-    departure: &Departure,
-    fdt: FdtExtension,
-    fti: Fti,
-    content_encoding: Option<ContentEncoding>,
-) -> Header {
-    let mut header = Header::new(tsi, Some(0), fti.encoding_id().codepoint(), departure);
-    header.0.extensions =
-        Extensions { fdt: Some(fdt), fti: Some(fti), content_encoding, ..Extensions::default() };
-    header
-}

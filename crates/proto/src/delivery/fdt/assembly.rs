@@ -155,11 +155,11 @@ mod tests {
 
     fn carry(files: u32, keep: impl Fn(usize) -> bool) -> (usize, Vec<u8>) {
         let instance = instance(files);
-        let mut carousel = FdtCarousel::new(&instance, 7, 256).unwrap();
-        let first = carousel.next();
+        let carousel = FdtCarousel::new(&instance, 7, 256).unwrap();
+        let first = carousel.symbol(0);
         let mut assembly = Assembly::new(7, first.fti, first.encoding).unwrap();
         for count in 0.. {
-            let symbol = carousel.next();
+            let symbol = carousel.symbol(1 + count as u64);
             if keep(count)
                 && let Progress::Whole(xml) = assembly.put(symbol.payload_id, symbol.payload)
             {

@@ -26,15 +26,13 @@ pub struct FdtTooLarge {
     pub bytes: usize,
 }
 
-/// An FDT instance as a cycle of symbols.
+/// An FDT instance as symbols, to be sent round and round.
 #[derive(Clone, Debug)]
 pub struct FdtCarousel {
     instance_id: u32,
     body: Vec<u8>,
     encoding: Option<ContentEncoding>,
     partition: Partition,
-    /// Next block and symbol in it.
-    next: (u32, u32),
 }
 
 /// A symbol of the FDT and all that its packet says of it.
@@ -45,8 +43,6 @@ pub struct FdtSymbol<'a> {
     pub encoding: Option<ContentEncoding>,
     pub payload_id: PayloadId,
     pub payload: &'a [u8],
-    /// Whether it is the last one of the instance.
-    pub last: bool,
 }
 
 impl FdtCarousel {
@@ -63,7 +59,7 @@ impl FdtCarousel {
         }
         let partition = Partition::new(body.len() as u64, symbol_size, BLOCK_SYMBOLS)
             .expect("an instance within FDT_BYTES_MAX has below 2^16 blocks of 4096 symbols");
-        Ok(Self { instance_id, body, encoding, partition, next: (0, 0) })
+        Ok(Self { instance_id, body, encoding, partition })
     }
 
     /// Symbols of the instance.
@@ -71,11 +67,9 @@ impl FdtCarousel {
         self.partition.symbols()
     }
 
-    /// The next symbol, round and round.
-    pub fn next(&mut self) -> FdtSymbol<'_> {
-        let (sbn, esi) = self.next;
-        let block = self.partition.block(sbn).expect("the position is inside the partition");
-        self.next = self.after(block, esi);
+    /// A symbol by its number; after the last one the first comes again.
+    pub fn symbol(&self, number: u64) -> FdtSymbol<'_> {
+        let (block, esi) = self.place(number % self.symbols());
         let size = u64::from(self.partition.symbol_size());
         let start = usize::try_from(block.offset + u64::from(esi) * size).expect("below FDT_BYTES_MAX");
         let end = self.body.len().min(start + usize::from(self.partition.symbol_size()));
@@ -87,19 +81,21 @@ impl FdtCarousel {
                 max_block: BLOCK_SYMBOLS,
             },
             encoding: self.encoding,
-            payload_id: PayloadId { sbn, esi },
+            payload_id: PayloadId { sbn: block.sbn, esi },
             payload: &self.body[start..end],
-            last: self.next == (0, 0),
         }
     }
 
-    fn after(&self, block: Block, esi: u32) -> (u32, u32) {
-        if esi + 1 < block.symbols {
-            (block.sbn, esi + 1)
-        } else if block.sbn + 1 < self.partition.blocks() {
-            (block.sbn + 1, 0)
-        } else {
-            (0, 0)
+    /// The block of a symbol and where it is in it. An instance has at most 32 blocks.
+    fn place(&self, mut number: u64) -> (Block, u32) {
+        let mut sbn = 0;
+        loop {
+            let block = self.partition.block(sbn).expect("the number is below that of symbols");
+            match u32::try_from(number).ok().filter(|esi| *esi < block.symbols) {
+                Some(esi) => return (block, esi),
+                None => number -= u64::from(block.symbols),
+            }
+            sbn += 1;
         }
     }
 }

@@ -1,0 +1,175 @@
+//! When the FDT goes out, and what of it.
+
+use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
+use headwater_wire::fdt::Instance;
+
+use super::SenderConfig;
+use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge};
+use crate::delivery::offsets::bisecting_offsets;
+use crate::time::{Duration, Instant};
+
+/// Least time between two rounds of the FDT.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// After its first round an FDT packet is sent for at most each so many packets of a channel: 5 %.
+const CREDIT_PACKETS: u32 = 20;
+/// On a slow base channel one in four, and no more than four a second, as far as a round takes longer than
+/// [`SLOW_ROUND`] without: who joins at 10 packets/s is described within 2 s by up to five symbols of the FDT.
+const SLOW_CREDIT_PACKETS: u32 = 3;
+const SLOW_GAP: Duration = Duration::from_millis(250);
+const SLOW_ROUND: Duration = Duration::from_secs(2);
+/// An FDT of more symbols goes on the levels above the base as well, in a share of their packets: the base of a session of
+/// many files may be too slow for it.
+const BASE_SYMBOLS_MAX: u64 = 8;
+/// How long an FDT instance may be used; a new one replaces it half-way.
+const LIFETIME: Duration = Duration::from_secs(3_600);
+
+/// The FDT of a session, on its way.
+#[derive(Debug)]
+pub(super) struct Description {
+    instance: Instance,
+    carousel: FdtCarousel,
+    instance_id: u32,
+    is_alone: bool,
+    symbol_size: u16,
+    next_round: Instant,
+    renew: Instant,
+    rounds: u64,
+    round_began: Option<Instant>,
+    last_sent: Instant,
+    levels: Vec<Turn>,
+}
+
+/// The FDT on one level.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// The next symbol.
+    next: u64,
+    /// Symbols until the level has sent each once.
+    left_of_first: u64,
+    /// Packets of content since the last one of the FDT, up to [`CREDIT_PACKETS`].
+    credit: u32,
+}
+
+impl Description {
+    /// `instance_id` is the first one. An instance may not be numbered like one of an earlier session that receivers may
+    /// still know, so it goes with the time of day.
+    pub(super) fn new(
+        instance: Instance,
+        instance_id: u32,
+        symbol_size: u16,
+        levels: u16,
+    ) -> Result<Self, FdtTooLarge> {
+        let carousel = FdtCarousel::new(&instance, instance_id, symbol_size)?;
+        Ok(Self {
+            // Alone: there is no content to share the channel with.
+            is_alone: instance.files.iter().all(|file| file.transfer_length.unwrap_or(0) == 0),
+            levels: turns(&carousel, levels),
+            carousel,
+            instance,
+            instance_id,
+            symbol_size,
+            next_round: Instant::ZERO,
+            renew: Instant::ZERO + Duration::from_nanos(LIFETIME.as_nanos() / 2),
+            rounds: 0,
+            round_began: None,
+            last_sent: Instant::ZERO,
+        })
+    }
+
+    /// Symbols of a round.
+    pub(super) fn symbols(&self) -> u64 {
+        self.carousel.symbols()
+    }
+
+    /// Rounds that the base has sent.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// When the base may begin its next round.
+    pub(super) fn next_round(&self) -> Instant {
+        self.next_round
+    }
+
+    /// Whether the next packet of a level is one of the FDT.
+    pub(super) fn is_due(&self, now: Instant, level: u16) -> bool {
+        let turn = self.levels[usize::from(level)];
+        if level > 0 {
+            let credit = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
+            return self.symbols() > BASE_SYMBOLS_MAX && turn.credit >= credit;
+        }
+        // The first round comes whole and before all else; later ones take their share of the packets.
+        if self.rounds == 0 || self.is_alone {
+            return self.next_round <= now;
+        }
+        let gap = Duration::from_nanos(SLOW_ROUND.as_nanos() / self.symbols()).max(SLOW_GAP);
+        (turn.credit >= CREDIT_PACKETS && self.next_round <= now)
+            || (turn.credit >= SLOW_CREDIT_PACKETS && self.last_sent + gap <= now)
+    }
+
+    /// A packet of content went out on a level.
+    pub(super) fn content_sent(&mut self, level: u16) {
+        let turn = &mut self.levels[usize::from(level)];
+        turn.credit = (turn.credit + 1).min(CREDIT_PACKETS);
+    }
+
+    /// The next symbol of a level, which is sent now.
+    pub(super) fn send(&mut self, now: Instant, level: u16, config: SenderConfig) -> FdtSymbol<'_> {
+        if level == 0 {
+            self.renew(now, config);
+        }
+        let symbols = self.carousel.symbols();
+        let turn = &mut self.levels[usize::from(level)];
+        let number = turn.next;
+        *turn = Turn {
+            next: (number + 1) % symbols,
+            left_of_first: turn.left_of_first.saturating_sub(1),
+            credit: 0,
+        };
+        if level == 0 {
+            self.last_sent = now;
+            let began = *self.round_began.get_or_insert(now);
+            if number + 1 == symbols {
+                self.rounds += 1;
+                self.round_began = None;
+                self.next_round = began + INTERVAL;
+            }
+        }
+        self.carousel.symbol(number)
+    }
+
+    /// A symbol by its number, round and round.
+    pub(super) fn symbol(&self, number: u64) -> FdtSymbol<'_> {
+        self.carousel.symbol(number)
+    }
+
+    /// Between two rounds: a new instance, with a new time of expiry, when the old one has had half of its life.
+    fn renew(&mut self, now: Instant, config: SenderConfig) {
+        if now < self.renew || self.round_began.is_some() {
+            return;
+        }
+        self.renew = now + Duration::from_nanos(LIFETIME.as_nanos() / 2);
+        self.instance.expires = expires(config, now);
+        self.instance_id = (self.instance_id + 1) & FDT_INSTANCE_ID_MAX;
+        if let Ok(carousel) = FdtCarousel::new(&self.instance, self.instance_id, self.symbol_size) {
+            self.levels = turns(&carousel, u16::try_from(self.levels.len()).unwrap_or(u16::MAX));
+            self.carousel = carousel;
+        }
+    }
+}
+
+/// Levels begin apart, so that a receiver of several has all symbols the sooner.
+fn turns(carousel: &FdtCarousel, levels: u16) -> Vec<Turn> {
+    let symbols = carousel.symbols();
+    bisecting_offsets(symbols, levels.into())
+        .into_iter()
+        .map(|next| Turn { next, left_of_first: symbols, credit: 0 })
+        .collect()
+}
+
+/// When an instance that is sent at `now` expires, in NTP seconds.
+pub(super) fn expires(config: SenderConfig, now: Instant) -> u32 {
+    let seconds = now.since(Instant::ZERO).as_nanos() / 1_000_000_000 + LIFETIME.as_nanos() / 1_000_000_000;
+    // NTP's era wraps in 2036; receivers compare modulo 2^32.
+    config.ntp_at_zero.wrapping_add(u32::try_from(seconds & u64::from(u32::MAX)).expect("32 bits are left"))
+}

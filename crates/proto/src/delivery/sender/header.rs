@@ -1,0 +1,91 @@
+//! Headers of the packets that a sender writes.
+
+use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension};
+use headwater_wire::{Fti, PayloadId, alc};
+
+use crate::control::Departure;
+use crate::delivery::plan::PlannedObject;
+
+/// What the packets of an object have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ObjectHeader {
+    pub(super) toi: u128,
+    pub(super) codepoint: u8,
+    pub(super) symbol_bytes: usize,
+    /// Without a code the last symbol travels without its padding (RFC 5445, section 3.1).
+    short_last: bool,
+    last_symbol: (PayloadId, usize),
+}
+
+impl ObjectHeader {
+    pub(super) fn new(object: &PlannedObject) -> Self {
+        let partition = object.partition;
+        let size = usize::from(partition.symbol_size());
+        let last = partition.blocks().checked_sub(1).and_then(|sbn| partition.block(sbn));
+        let last_symbol = last.map_or((PayloadId { sbn: 0, esi: 0 }, size), |block| {
+            let esi = block.symbols - 1;
+            let bytes = block.bytes - u64::from(esi) * size as u64;
+            (PayloadId { sbn: block.sbn, esi }, usize::try_from(bytes).expect("no longer than a symbol"))
+        });
+        Self {
+            toi: object.toi,
+            codepoint: object.fti.encoding_id().codepoint(),
+            symbol_bytes: size,
+            short_last: matches!(object.fti, Fti::NoCode { .. }),
+            last_symbol,
+        }
+    }
+
+    pub(super) fn payload_bytes(&self, id: PayloadId) -> usize {
+        let (last, bytes) = self.last_symbol;
+        if self.short_last && id == last { bytes } else { self.symbol_bytes }
+    }
+}
+
+/// A header under construction.
+pub(super) struct Header(alc::Repr);
+
+impl Header {
+    pub(super) fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
+        Self(alc::Repr {
+            tsi: tsi.into(),
+            toi,
+            close_session: false,
+            close_object: false,
+            psi: 0,
+            codepoint,
+            cci: departure.cci,
+            extensions: Extensions::default(),
+            payload_id: None,
+        })
+    }
+
+    /// Of a packet that closes the session: it has neither object nor content.
+    pub(super) fn closing(tsi: u32, departure: &Departure) -> Self {
+        let mut header = Self::new(tsi, None, 0, departure);
+        header.0.close_session = true;
+        header
+    }
+
+    pub(super) fn with_payload_id(mut self, id: PayloadId) -> Self {
+        self.0.payload_id = Some(id);
+        self
+    }
+
+    pub(super) fn emit(&self, buffer: &mut [u8]) -> usize {
+        self.0.emit(buffer).expect("the plan numbers blocks and objects so that every field holds them")
+    }
+}
+
+pub(super) fn fdt_header(
+    tsi: u32,
+    departure: &Departure,
+    fdt: FdtExtension,
+    fti: Fti,
+    content_encoding: Option<ContentEncoding>,
+) -> Header {
+    let mut header = Header::new(tsi, Some(0), fti.encoding_id().codepoint(), departure);
+    header.0.extensions =
+        Extensions { fdt: Some(fdt), fti: Some(fti), content_encoding, ..Extensions::default() };
+    header
+}
