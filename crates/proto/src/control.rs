@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use headwater_wire::{Cci, fdt};
 
 use crate::described::DescriptionError;
+use crate::layering::Layering;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
@@ -36,6 +37,12 @@ pub trait SenderControl {
 
     /// What receivers must know of it, for the FDT: [`crate::described`]. Nothing where one channel is all there is.
     fn description(&self) -> Option<fdt::Control> {
+        None
+    }
+
+    /// What its levels will send, for a sequencer to lay content on. A control of several levels has one; where there is
+    /// none, every receiver is taken to hold every channel.
+    fn layering(&self) -> Option<&dyn Layering> {
         None
     }
 

@@ -39,6 +39,23 @@ fn check_sender<C: SenderControl>(mut make: impl FnMut() -> C) {
         assert!(departure.channel.0 < control.channels());
         assert!(departure.level < control.levels());
     }
+    assert_eq!(
+        control.layering().is_some(),
+        control.levels() > 1,
+        "several levels can be asked what they send"
+    );
+    if let Some(layering) = control.layering() {
+        assert_eq!(layering.levels(), control.levels());
+        let (from, to) =
+            (Instant::ZERO, layering.next_boundary(Instant::ZERO).unwrap_or(HORIZON).min(HORIZON));
+        for level in 0..layering.levels() {
+            let sent = |(_, departure): &&(_, headwater_proto::control::Departure)| {
+                departure.level == level && (from..to).contains(&departure.at)
+            };
+            let counted = layering.packets(level, from, to);
+            assert_eq!(first.iter().filter(sent).count() as u64, counted, "level {level} sends what it says");
+        }
+    }
     assert!(
         first.iter().any(|(_, departure)| departure.channel == ChannelId::BASE),
         "the base is never silent"

@@ -151,7 +151,9 @@ fn who_joins_a_slow_base_is_described_soon_and_content_goes_on() {
         let content = base.iter().filter(|packet| packet.kind == Kind::Content).count();
         assert!(content * 4 >= base.len() * 3 - 4, "{content} of {} packets are content", base.len());
         // The other levels are left alone.
-        assert!(packets.iter().all(|packet| packet.channel == ChannelId::BASE || packet.kind == Kind::Content));
+        assert!(
+            packets.iter().all(|packet| packet.channel == ChannelId::BASE || packet.kind == Kind::Content)
+        );
     }
 }
 
@@ -165,8 +167,9 @@ fn a_long_description_takes_a_share_of_every_level() {
     let late: Vec<&Packet> = packets.iter().filter(|packet| packet.at >= at(60)).collect();
     let told = late.iter().filter(|packet| matches!(packet.kind, Kind::Fdt(..))).count();
     assert!(told * 15 < late.len(), "{told} of {} packets", late.len());
-    let joined = late.iter().take_while(|packet| packet.at < at(75)).copied();
-    assert_eq!(described(joined), whole, "who holds every level is described in 15 s");
+    assert_eq!(described(late.iter().copied()), whole, "who holds every level is described in 30 s");
+    let base = late.iter().filter(|packet| packet.channel == ChannelId::BASE).copied();
+    assert!(described(base).len() < whole.len() * 2 / 3, "which the base alone does not bring");
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn a_session_without_content_is_silent_between_its_descriptions() {
     let mut sender = sender(1, 0, End::Passes(5));
     let (wakes, packets) = run(&mut sender, Instant::ZERO, at(30));
     assert!(sender.is_finished());
-    assert!(wakes < 100, "{wakes} wakes");
+    assert!(wakes < 300, "{wakes} wakes for some 2000 departures");
     let (fdt, closes): (Vec<&Packet>, Vec<&Packet>) =
         packets.iter().partition(|packet| matches!(packet.kind, Kind::Fdt(..)));
     assert!(fdt.len() >= 6 && closes.len() >= 3, "{} and {}", fdt.len(), closes.len());

@@ -163,9 +163,9 @@ mod tests {
     fn reading_goes_forward_in_the_order_of_sending() {
         let layout = Layout::new(&blocks(&[1_002; 64]), 1, 8, Order::Window);
         let block = CarouselBlock { symbols: 1_002, encoding_symbols: layout.esis(0).end, rateless: false };
-        let mut carousel = Carousel::new(vec![block; 64], 1, Order::Window);
+        let mut carousel = Carousel::new(vec![block; 64], Order::Window);
         let symbols = u64::from(block.encoding_symbols) * 64;
-        let repairs = (0..symbols).filter_map(|_| carousel.next(0)).filter(|visit| visit.esi >= 1_002);
+        let repairs = (0..symbols).filter_map(|_| carousel.next_visit()).filter(|visit| visit.esi >= 1_002);
         let offsets: Vec<u64> = repairs.map(|visit| layout.offset(visit.block as usize, visit.esi)).collect();
         assert_eq!(offsets.len() as u64, layout.bytes());
         // At most what one window sends in a pass: 32 blocks of 41 symbols.

@@ -125,10 +125,10 @@ mod tests {
                 let symbols = content.object(*object).block(*sbn).symbols;
                 CarouselBlock { symbols, encoding_symbols: symbols, rateless: false }
             };
-            let mut carousel = Carousel::new(blocks.iter().map(carousel_block).collect(), 1, order);
+            let mut carousel = Carousel::new(blocks.iter().map(carousel_block).collect(), order);
             let mut ahead = ReadAhead::new(Arc::clone(&content), T, turns);
             for _ in 0..2 * plan.symbols() {
-                let visit = carousel.next(0).unwrap();
+                let visit = carousel.next_visit().unwrap();
                 let (object, sbn) = blocks[visit.block as usize];
                 let mut symbol = [7; T];
                 ahead.symbol(object, sbn, visit.esi, &mut symbol).unwrap();

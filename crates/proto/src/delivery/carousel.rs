@@ -1,17 +1,21 @@
 //! The carousel: which symbol comes next, most useful first, for ever.
 //!
-//! Two orders (`headwater_fec::Order` says when which):
+//! Three orders (`headwater_fec::Order` says which of the first two; a control of several levels has the third):
 //!
 //! | order | for | file |
 //! |---|---|---|
-//! | spread | layers, joining at any time, unknown loss: all blocks grow at the same pace | `spread` |
+//! | spread | joining at any time, unknown loss: all blocks grow at the same pace | `spread` |
 //! | window | a push from a common start: a few blocks at a time, decoded while the next ones are sent | `window` |
+//! | hierarchy | several levels: the same for receivers of any rate | `hierarchy`, on the `ring` |
 
+mod hierarchy;
+mod ring;
 mod spread;
 mod window;
 
 use headwater_fec::Order;
 
+pub use self::hierarchy::{Hierarchy, Place};
 use self::spread::Spread;
 use self::window::Windows;
 pub use self::window::{passes_end, symbols_in_first_pass};
@@ -36,7 +40,7 @@ pub struct Visit {
     pub esi: u32,
 }
 
-/// The order of sending over all blocks of a session.
+/// The order of sending over all blocks of a session, to receivers that have every packet.
 #[derive(Clone, Debug)]
 pub struct Carousel {
     blocks: Vec<CarouselBlock>,
@@ -51,21 +55,16 @@ enum Sequence {
 }
 
 impl Carousel {
-    /// A carousel over `blocks` in an order, with `places` places: positions in the buffers of the hierarchy (levels of
-    /// the congestion control).
+    /// A carousel over `blocks` in an order.
     ///
     /// # Panics
-    /// When there is no place, or a block without symbols or with fewer encoding symbols than source symbols.
-    pub fn new(blocks: Vec<CarouselBlock>, places: usize, order: Order) -> Self {
-        assert!(places > 0, "a carousel has at least one place");
-        assert!(
-            blocks.iter().all(|block| block.symbols > 0 && block.encoding_symbols >= block.symbols),
-            "a block has source symbols, and no fewer encoding symbols"
-        );
+    /// When a block has no symbols, or fewer encoding symbols than source symbols.
+    pub fn new(blocks: Vec<CarouselBlock>, order: Order) -> Self {
+        check(&blocks);
         let (order, pass_symbols) = match order {
             Order::Spread { .. } => {
                 let symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
-                (Sequence::Spread(Spread::new(&blocks, places)), symbols)
+                (Sequence::Spread(Spread::new(&blocks)), symbols)
             }
             Order::Window => {
                 let symbols = blocks.iter().map(|block| window::pass_share(*block, 0)).sum();
@@ -88,15 +87,18 @@ impl Carousel {
         self.blocks[block as usize]
     }
 
-    /// The next symbol of a place; `None` when there are no blocks at all.
-    ///
-    /// # Panics
-    /// When there is no such place.
-    pub fn next(&mut self, place: usize) -> Option<Visit> {
+    /// The next symbol; `None` when there are no blocks at all.
+    pub fn next_visit(&mut self) -> Option<Visit> {
         match &mut self.order {
-            Sequence::Spread(spread) => spread.next(&self.blocks, place),
-            // Windows are for receivers that hold every place: all take from one sequence.
+            Sequence::Spread(spread) => spread.next(&self.blocks),
             Sequence::Window(windows) => windows.next(&self.blocks),
         }
     }
+}
+
+fn check(blocks: &[CarouselBlock]) {
+    assert!(
+        blocks.iter().all(|block| block.symbols > 0 && block.encoding_symbols >= block.symbols),
+        "a block has source symbols, and no fewer encoding symbols"
+    );
 }

@@ -4,8 +4,8 @@ mod assembly;
 mod carousel;
 
 pub(super) use assembly::{Assembly, Progress};
-pub(super) use carousel::{FdtCarousel, FdtSymbol};
 pub use carousel::FdtTooLarge;
+pub(super) use carousel::{FdtCarousel, FdtSymbol};
 
 /// Longest FDT instance in bytes, compressed or not, at both ends.
 pub const FDT_BYTES_MAX: usize = headwater_wire::fdt::DOCUMENT_LEN_MAX;

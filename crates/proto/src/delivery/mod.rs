@@ -23,12 +23,12 @@ mod receiver;
 mod sender;
 mod store;
 
-pub use carousel::{Carousel, CarouselBlock, Visit, passes_end};
+pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit, passes_end};
 pub use digest::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
-pub use offsets::bisecting_offsets;
+pub use offsets::{Offsets, bisecting_offsets};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
     BLOCK_STATE_BYTES, Drops, FileProgress, OTHERS_MAX, PENDING_BYTES, Receiver, ReceiverConfig,

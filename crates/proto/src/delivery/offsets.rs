@@ -3,27 +3,55 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Offsets of `places` places on a ring of `blocks` blocks: the first is 0, and each next one is the middle of the
-/// longest interval between those already used, `start + floor(length / 2)`; ties take the smallest start.
+/// Offsets on a ring of `blocks` blocks: the first is 0, and each next one is the middle of the longest interval between
+/// those already used, `start + floor(length / 2)`; ties take the smallest start. After all places of the ring they come
+/// again in the same order.
 ///
-/// A receiver that holds the first L places meets as many different blocks as it can before the first duplicate. With
-/// more places than blocks the offsets repeat in the same order. O(places log places).
+/// A receiver that holds the first L of them meets as many different blocks as it can before the first duplicate.
+///
+/// Made as they are asked for, O(log n) for the nth. Memory: 32 bytes for each one asked for.
+#[derive(Clone, Debug)]
+pub struct Offsets {
+    ring: u64,
+    known: Vec<u64>,
+    intervals: BinaryHeap<(u64, Reverse<u64>)>,
+}
+
+impl Offsets {
+    /// Offsets on a ring of `blocks` blocks.
+    ///
+    /// # Panics
+    /// When there is no block.
+    pub fn new(blocks: u64) -> Self {
+        assert!(blocks > 0, "a ring has at least one block");
+        Self { ring: blocks, known: vec![0], intervals: BinaryHeap::from([(blocks, Reverse(0))]) }
+    }
+
+    /// The offset of a place, from 0.
+    pub fn get(&mut self, place: usize) -> u64 {
+        let place = match usize::try_from(self.ring) {
+            Ok(ring) => place % ring,
+            Err(_) => place,
+        };
+        while self.known.len() <= place {
+            let (length, Reverse(start)) =
+                self.intervals.pop().expect("below a ring's length an interval is left");
+            let half = length / 2;
+            self.known.push(start + half);
+            self.intervals.push((half, Reverse(start)));
+            self.intervals.push((length - half, Reverse(start + half)));
+        }
+        self.known[place]
+    }
+}
+
+/// The offsets of the first `places` places; see [`Offsets`].
 ///
 /// # Panics
 /// When there is no block.
 pub fn bisecting_offsets(blocks: u64, places: usize) -> Vec<u64> {
-    assert!(blocks > 0, "a ring has at least one block");
-    let mut intervals = BinaryHeap::from([(blocks, Reverse(0_u64))]);
-    let mut offsets = vec![0];
-    let distinct = usize::try_from(blocks).unwrap_or(usize::MAX).min(places);
-    while offsets.len() < distinct {
-        let (length, Reverse(start)) = intervals.pop().expect("fewer offsets than blocks leave an interval");
-        let half = length / 2;
-        offsets.push(start + half);
-        intervals.push((half, Reverse(start)));
-        intervals.push((length - half, Reverse(start + half)));
-    }
-    (0..places).map(|place| offsets[place % offsets.len()]).collect()
+    let mut offsets = Offsets::new(blocks);
+    (0..places).map(|place| offsets.get(place)).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The sending end: a session's files in a carousel, its FDT in between, at the pace of a congestion control.
 
+mod content;
 mod description;
 mod farewell;
 mod header;
@@ -10,10 +11,11 @@ use headwater_fec::BlockCodec;
 use headwater_wire::PayloadId;
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 
+use self::content::Content;
 use self::description::{Description, expires};
 use self::farewell::{Farewell, Word};
 use self::header::{Header, ObjectHeader, fdt_header};
-use super::carousel::{Carousel, CarouselBlock, Visit};
+use super::carousel::{CarouselBlock, Visit};
 use super::digest::Digest;
 use super::fdt::{FdtSymbol, FdtTooLarge};
 use super::plan::SessionPlan;
@@ -96,7 +98,7 @@ pub struct SenderStats {
 
 /// The sending end of a session.
 ///
-/// Memory: 16 bytes a block for the order of sending, and the FDT.
+/// Memory: 28 bytes a block for the order of sending, 44 over several levels, and the FDT.
 #[derive(Debug)]
 pub struct Sender<C, S> {
     config: SenderConfig,
@@ -104,7 +106,7 @@ pub struct Sender<C, S> {
     source: S,
     objects: Vec<ObjectHeader>,
     blocks: Vec<(u32, u32)>,
-    carousel: Carousel,
+    content: Content,
     fdt: Description,
     phase: Phase,
     events: VecDeque<SenderEvent>,
@@ -142,13 +144,13 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         source: S,
     ) -> Result<Self, FdtTooLarge> {
         let mut blocks = Vec::new();
-        let mut carousel = Vec::new();
+        let mut of_content = Vec::new();
         for (index, object) in (0..).zip(plan.objects()) {
             for sbn in 0..object.partition.blocks() {
                 let symbols = object.partition.block(sbn).expect("below the number of blocks").symbols;
                 blocks.push((index, sbn));
                 let limit = source.encoding_symbols(index as usize, sbn);
-                carousel.push(carousel_block(&*object.codec, symbols, limit));
+                of_content.push(carousel_block(&*object.codec, symbols, limit));
             }
         }
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
@@ -158,14 +160,14 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         instance.control = control.description();
         let first_id = config.ntp_at_zero & FDT_INSTANCE_ID_MAX;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels())?;
-        let levels = usize::from(control.levels());
+        let content = Content::new(of_content, control.layering().is_some(), plan.order());
         Ok(Self {
             config,
             control,
             source,
             objects: plan.objects().iter().map(ObjectHeader::new).collect(),
             blocks,
-            carousel: Carousel::new(carousel, levels, plan.order()),
+            content,
             fdt,
             phase: Phase::Sending,
             events: VecDeque::new(),
@@ -188,7 +190,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
 
     /// Symbols that one pass sends: the source symbols of the session, in window order with a share of repair.
     pub fn pass_symbols(&self) -> u64 {
-        self.carousel.pass_symbols()
+        self.content.pass_symbols()
     }
 
     /// Whether the session is closed and all is sent.
@@ -205,8 +207,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         match self.config.end {
             End::Never => false,
             End::At(at) => at <= now,
-            End::Passes(passes) if self.carousel.pass_symbols() == 0 => self.fdt.rounds() >= passes,
-            End::Passes(passes) => self.stats.symbols >= passes.saturating_mul(self.carousel.pass_symbols()),
+            End::Passes(passes) if self.content.pass_symbols() == 0 => self.fdt.rounds() >= passes,
+            End::Passes(passes) => self.stats.symbols >= passes.saturating_mul(self.content.pass_symbols()),
         }
     }
 
@@ -221,12 +223,17 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                 Word::Silence => Next::Pass,
                 word => Next::Farewell(word),
             },
-            Phase::Sending if self.fdt.is_due(now, departure.level) => Next::Fdt,
-            Phase::Sending => match self.carousel.next(usize::from(departure.level)) {
-                Some(visit) => Next::Symbol(visit),
-                None if departure.channel == ChannelId::BASE => Next::Wait,
-                None => Next::Pass,
-            },
+            Phase::Sending => {
+                let turn = self.content.turn(self.control.layering(), departure);
+                if self.fdt.is_due(now, departure.level) {
+                    return Next::Fdt;
+                }
+                match self.content.next(turn) {
+                    Some(visit) => Next::Symbol(visit),
+                    None if departure.channel == ChannelId::BASE => Next::Wait,
+                    None => Next::Pass,
+                }
+            }
         }
     }
 
@@ -261,7 +268,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         };
         self.fdt.content_sent(departure.level);
         self.stats.symbols += 1;
-        let pass = self.carousel.pass_symbols();
+        let pass = self.content.pass_symbols();
         if self.stats.symbols.is_multiple_of(pass) {
             self.events.push_back(SenderEvent::PassCompleted(self.stats.symbols / pass));
         }
@@ -279,7 +286,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let (object, sbn) = self.blocks[visit.block as usize];
         let index = object as usize;
         let is_ready = self.source.is_ready(index, sbn, visit.esi)?;
-        let esi = if is_ready { visit.esi } else { visit.esi % self.carousel.block(visit.block).symbols };
+        let esi = if is_ready { visit.esi } else { visit.esi % self.content.block(visit.block).symbols };
         let header = self.objects[index];
         let payload_id = PayloadId { sbn, esi };
         let start = Header::new(self.config.tsi, Some(header.toi), header.codepoint, departure)
@@ -357,7 +364,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
         let departure = match &self.phase {
             Phase::Finished => return None,
             // Without content there is nothing to send between two rounds of the FDT.
-            Phase::Sending if self.carousel.pass_symbols() == 0 => {
+            Phase::Sending if self.content.pass_symbols() == 0 => {
                 let next = match self.config.end {
                     End::At(at) => self.fdt.next_round().min(at),
                     End::Never | End::Passes(_) => self.fdt.next_round(),
@@ -379,4 +386,3 @@ fn carousel_block(codec: &dyn BlockCodec, k: u32, limit: Option<u32>) -> Carouse
         rateless: codec.is_rateless() && limit.is_none(),
     }
 }
-

@@ -107,6 +107,10 @@ impl SenderControl for Sender {
         self.layers.levels()
     }
 
+    fn layering(&self) -> Option<&dyn Layering> {
+        Some(&self.layers)
+    }
+
     fn next_departure(&self) -> Option<Instant> {
         Some(self.spacing.due(self.due()))
     }

@@ -190,6 +190,10 @@ impl SenderControl for DynamicSender {
         self.description.clone()
     }
 
+    fn layering(&self) -> Option<&dyn Layering> {
+        Some(&self.channels)
+    }
+
     fn next_departure(&self) -> Option<Instant> {
         Some(self.spacing.due(self.due()))
     }

@@ -127,10 +127,10 @@ mod tests {
         assert_eq!(layout.bytes(), 28 * 64);
         let carousel_block =
             |symbols| CarouselBlock { symbols, encoding_symbols: 2 * symbols, rateless: false };
-        let mut carousel = Carousel::new(sizes.map(carousel_block).to_vec(), 1, Order::Spread { rate: 1 });
+        let mut carousel = Carousel::new(sizes.map(carousel_block).to_vec(), Order::Spread { rate: 1 });
         let mut sent = BTreeMap::<u32, Vec<u64>>::new();
         for _ in 0..56 {
-            let visit = carousel.next(0).unwrap();
+            let visit = carousel.next_visit().unwrap();
             let k = sizes[visit.block as usize];
             if visit.esi >= k {
                 sent.entry(k).or_default().push(layout.offset(visit.block as usize, visit.esi) / 64);

@@ -167,8 +167,8 @@ mod tests {
     }
 
     fn visits(blocks: Vec<CarouselBlock>, count: usize) -> Vec<Visit> {
-        let mut carousel = Carousel::new(blocks, 1, Order::Window);
-        (0..count).map(|_| carousel.next(0).unwrap()).collect()
+        let mut carousel = Carousel::new(blocks, Order::Window);
+        (0..count).map(|_| carousel.next_visit().unwrap()).collect()
     }
 
     /// `fec.md`: "each block sends K source + 1 % repair, then 4 x 0.5 %, 4 x 1 %, 4 x 2 %, 4 x 4 %".
@@ -217,7 +217,7 @@ mod tests {
         let distinct: BTreeSet<(u32, u32)> = visits.iter().map(|visit| (visit.block, visit.esi)).collect();
         assert_eq!(distinct.len(), 1_000, "rateless symbols are never sent twice");
         assert!((0..50).all(|block| visits.iter().filter(|visit| visit.block == block).count() == 20));
-        assert_eq!(Carousel::new(Vec::new(), 1, Order::Window).next(0), None);
+        assert_eq!(Carousel::new(Vec::new(), Order::Window).next_visit(), None);
     }
 
     proptest! {
@@ -227,10 +227,10 @@ mod tests {
         ) {
             let blocks: Vec<_> =
                 blocks.into_iter().map(|(k, coded)| if coded { rateless(k) } else { stored(k, k) }).collect();
-            let mut carousel = Carousel::new(blocks.clone(), 1, Order::Window);
+            let mut carousel = Carousel::new(blocks.clone(), Order::Window);
             let mut seen = BTreeSet::new();
             for _ in 0..carousel.pass_symbols() {
-                let visit = carousel.next(0).unwrap();
+                let visit = carousel.next_visit().unwrap();
                 prop_assert!(seen.insert((visit.block, visit.esi)), "{visit:?} came twice");
             }
             for (index, block) in (0..).zip(&blocks) {

@@ -66,7 +66,7 @@ impl Arrangement {
     /// packets: a buffer is seconds long, not days.
     pub fn lay(
         &mut self,
-        layering: &impl Layering,
+        layering: &(impl Layering + ?Sized),
         start: Instant,
         time: Duration,
         parts: u64,
@@ -86,7 +86,7 @@ impl Arrangement {
     }
 
     /// Cuts the time at each boundary.
-    fn cut(&mut self, layering: &impl Layering, end: Instant) {
+    fn cut(&mut self, layering: &(impl Layering + ?Sized), end: Instant) {
         self.ends.clear();
         let mut from = self.start;
         while from < end {
@@ -97,7 +97,7 @@ impl Arrangement {
         }
     }
 
-    fn count(&mut self, layering: &impl Layering) {
+    fn count(&mut self, layering: &(impl Layering + ?Sized)) {
         self.tiles.clear();
         self.packets = 0;
         for (from, to) in intervals(self.start, &self.ends) {
@@ -111,7 +111,7 @@ impl Arrangement {
     }
 
     /// Coarse order: by least cumulative rate, then level, then interval.
-    fn rank(&mut self, layering: &impl Layering) {
+    fn rank(&mut self, layering: &(impl Layering + ?Sized)) {
         let mut order: Vec<(u64, u32, u32)> = Vec::with_capacity(self.tiles.len());
         for (interval, end) in (0..).zip(&self.ends) {
             for level in 0..layering.levels() {
@@ -129,7 +129,7 @@ impl Arrangement {
     }
 
     /// Exact order: a place for each packet by its own cumulative rate.
-    fn place(&mut self, layering: &impl Layering) {
+    fn place(&mut self, layering: &(impl Layering + ?Sized)) {
         let mut order: Vec<(u64, Reverse<Instant>, u32)> = Vec::new();
         for (interval, (from, _)) in intervals(self.start, &self.ends).enumerate() {
             for level in 0..layering.levels() {

@@ -106,7 +106,12 @@ impl Sequencer {
 
     /// What the next packet of a level carries, which leaves at `at` by the layering's schedule. `None` when there is no
     /// buffer for that time.
-    pub fn next(&mut self, layering: &impl Layering, level: u16, at: Instant) -> Option<Buffer<'_>> {
+    pub fn next(
+        &mut self,
+        layering: &(impl Layering + ?Sized),
+        level: u16,
+        at: Instant,
+    ) -> Option<Buffer<'_>> {
         while self.current.is_none() || at >= self.arrangement.end() {
             let start = if self.current.is_some() { self.arrangement.end() } else { at };
             self.current = None;

@@ -1,0 +1,148 @@
+//! The order of sending on several levels: hierarchical buffers (sequencer.md 4 and 6).
+//!
+//! Time is cut into buffers, as long as the base takes for one packet. All packets of a buffer, on all levels, are ranked by
+//! the sequencer, so that a receiver of any rate has the first so many of each buffer. Place i of buffer b is position b + x_i
+//! of the ring of all symbols, x being the application scheduler's offsets: who has the first L places goes round the ring at
+//! L points at once, as far apart as they can be. A change of rate adds or takes away the last points.
+//!
+//! Symbols of a rateless code are never sent twice: there the ring only says which block is next.
+
+use super::ring::Ring;
+use super::{CarouselBlock, Visit};
+use crate::delivery::offsets::Offsets;
+use crate::layering::Layering;
+use crate::layering::sequencer::{Arrangement, Order};
+use crate::time::{Duration, Instant};
+
+/// A buffer is no shorter: laying one out costs as much as some ten packets.
+const BUFFER_MIN: Duration = Duration::from_millis(100);
+/// And no longer, however slow the base is.
+const BUFFER_MAX: Duration = Duration::from_secs(10);
+/// Most places of a buffer that have an offset of their own: 10 s at 150 Mbit/s, or 100 ms at 15 Gbit/s. Those beyond share
+/// them.
+const PLACES_MAX: usize = 1 << 17;
+
+/// The symbols of a session in hierarchical buffers.
+///
+/// Memory: 20 bytes a block and what the ring takes, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
+/// Time per packet: O(1) beside what the ring takes; once a buffer O(levels log levels). No allocation per packet once a
+/// buffer of the highest rate has been sent.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    blocks: Vec<CarouselBlock>,
+    ring: Ring,
+    offsets: Offsets,
+    /// Next fresh symbol of each rateless block.
+    fresh: Vec<u32>,
+    arrangement: Arrangement,
+    /// Length of a buffer, once the base's rate is known.
+    time: Option<Duration>,
+    /// b: buffers begun, less 1.
+    buffer: u64,
+    /// Packets of this buffer that the layering did not count.
+    uncounted: u64,
+    pass_symbols: u64,
+}
+
+/// A place in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// b: the buffer's number.
+    pub buffer: u64,
+    /// i: 0 is what every receiver has.
+    pub index: u64,
+}
+
+impl Hierarchy {
+    /// The order of sending of `blocks`.
+    ///
+    /// # Panics
+    /// When a block has no symbols, or fewer encoding symbols than source symbols.
+    pub fn new(blocks: Vec<CarouselBlock>) -> Self {
+        super::check(&blocks);
+        let ring = Ring::new(&blocks);
+        Self {
+            offsets: Offsets::new(ring.positions().max(1)),
+            fresh: vec![0; blocks.len()],
+            pass_symbols: blocks.iter().map(|block| u64::from(block.symbols)).sum(),
+            ring,
+            blocks,
+            arrangement: Arrangement::default(),
+            time: None,
+            buffer: 0,
+            uncounted: 0,
+        }
+    }
+
+    /// Source symbols of the session.
+    pub fn pass_symbols(&self) -> u64 {
+        self.pass_symbols
+    }
+
+    /// A block as it was given.
+    ///
+    /// # Panics
+    /// When there is no such block.
+    pub fn block(&self, block: u32) -> CarouselBlock {
+        self.blocks[block as usize]
+    }
+
+    /// The place of the next packet of a level, which leaves at `at` by the layering's schedule. To be asked once for each,
+    /// whatever it carries.
+    pub fn place(&mut self, layering: &dyn Layering, level: u16, at: Instant) -> Place {
+        if self.time.is_none_or(|_| at >= self.arrangement.end()) {
+            self.begin(layering, at);
+        }
+        let index = self.arrangement.next(level, at).map(|pdu| pdu.number);
+        // A control that sends what it did not count sends what is worth least.
+        let index = index.unwrap_or_else(|| {
+            self.uncounted += 1;
+            self.arrangement.packets() + self.uncounted - 1
+        });
+        Place { buffer: self.buffer, index }
+    }
+
+    fn begin(&mut self, layering: &dyn Layering, at: Instant) {
+        let (time, start) = match self.time {
+            None => (buffer_time(layering, at), at),
+            Some(time) => {
+                self.buffer += 1;
+                let end = self.arrangement.end();
+                // A silence of buffers is not made up for.
+                (time, if at < end + time { end } else { at })
+            }
+        };
+        self.time = Some(time);
+        self.uncounted = 0;
+        // As many parts as packets, and more than there can be.
+        self.arrangement.lay(layering, start, time, u64::MAX, Order::Tiles);
+    }
+
+    /// What the packet at a place carries; `None` when there are no blocks at all.
+    pub fn visit(&mut self, place: Place) -> Option<Visit> {
+        let positions = self.ring.positions();
+        let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
+        let position = place.buffer.checked_rem(positions)? + self.offsets.get(index);
+        let (block, number) = self.ring.at(position % positions);
+        let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block];
+        let esi = if rateless {
+            let esi = self.fresh[block];
+            self.fresh[block] = (esi + 1) % n;
+            esi
+        } else {
+            u32::try_from(number % u64::from(n)).expect("below n, a u32")
+        };
+        let block = u32::try_from(block).expect("a session has below 2^32 blocks");
+        Some(Visit { block, esi })
+    }
+}
+
+/// The time in which the base sends one packet (sequencer.md 1).
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^63, and positive")]
+fn buffer_time(layering: &dyn Layering, at: Instant) -> Duration {
+    let nanos = 1e9 / layering.cumulative_rate(0, at).max(f64::MIN_POSITIVE);
+    Duration::from_nanos(nanos.min(1e18) as u64).clamp(BUFFER_MIN, BUFFER_MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! The tables of sequencer.md 4 to the unit, and what receivers of all rates get twice.
+
+use std::collections::BTreeSet;
+
+use rand::RngExt;
+
+use super::*;
+use crate::Seed;
+use crate::control::SenderControl;
+use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};
+use crate::rate::Rate;
+
+fn stored(symbols: u32, encoding_symbols: u32) -> CarouselBlock {
+    CarouselBlock { symbols, encoding_symbols, rateless: false }
+}
+
+fn rateless(symbols: u32) -> CarouselBlock {
+    CarouselBlock { symbols, encoding_symbols: 1 << 24, rateless: true }
+}
+
+/// Blocks, or symbols of the one block, in buffer `buffer`.
+fn buffer(hierarchy: &mut Hierarchy, buffer: u64, levels: u64) -> Vec<u32> {
+    let visit = |index| hierarchy.visit(Place { buffer, index }).unwrap();
+    (0..levels).map(visit).map(|visit| visit.block + visit.esi).collect()
+}
+
+#[test]
+fn the_papers_tables() {
+    let table =
+        [[0, 4, 2, 6], [1, 5, 3, 7], [2, 6, 4, 0], [3, 7, 5, 1], [4, 0, 6, 2], [5, 1, 7, 3], [6, 2, 0, 4]];
+    // A block is a symbol: eight blocks without a code, or eight symbols of one block.
+    for blocks in [vec![stored(1, 1); 8], vec![stored(4, 8)]] {
+        let mut hierarchy = Hierarchy::new(blocks);
+        for (number, row) in (0..).zip(&table) {
+            assert_eq!(buffer(&mut hierarchy, number, 4), row);
+        }
+        assert_eq!(buffer(&mut hierarchy, 7, 4), [7, 3, 1, 5]);
+        assert_eq!(buffer(&mut hierarchy, 8, 8), [0, 4, 2, 6, 1, 3, 5, 7]);
+    }
+    let mut hierarchy = Hierarchy::new(vec![stored(1, 1); 10]);
+    assert_eq!(buffer(&mut hierarchy, 0, 10), [0, 5, 2, 7, 3, 8, 1, 4, 6, 9]);
+}
+
+/// Symbols until a buffer has one twice.
+fn before_a_duplicate(mut hierarchy: Hierarchy, levels: u64) -> usize {
+    let mut seen = BTreeSet::new();
+    for number in 0.. {
+        let had = seen.len();
+        let visits = buffer(&mut hierarchy, number, levels);
+        seen.extend(visits.iter().copied());
+        if seen.len() < had + visits.len() {
+            return had;
+        }
+    }
+    unreachable!()
+}
+
+/// `published/derived_scheduler.csv`, all of it: blocks of 8000 sent before the first duplicate, buffers until 4000 blocks without
+/// a code, and until 4000 of 8000 symbols with one.
+#[test]
+fn blocks_and_buffers_as_derived() {
+    let rows = [
+        (1, 8000, 4000, 4000),
+        (2, 8000, 2000, 2000),
+        (3, 6000, 2000, 1334),
+        (4, 8000, 1000, 1000),
+        (5, 5000, 1000, 800),
+        (6, 6000, 1000, 667),
+        (7, 7000, 1000, 572),
+        (8, 8000, 500, 500),
+        (9, 4500, 500, 445),
+        (10, 5000, 500, 400),
+        (11, 5500, 500, 364),
+        (12, 6000, 500, 334),
+        (13, 6500, 500, 308),
+        (14, 7000, 500, 286),
+        (15, 7500, 500, 267),
+        (16, 8000, 250, 250),
+        (17, 4250, 250, 236),
+        (18, 4500, 250, 223),
+        (19, 4750, 250, 211),
+        (20, 5000, 250, 200),
+        (21, 5250, 250, 191),
+        (22, 5500, 250, 182),
+        (23, 5750, 250, 174),
+        (24, 6000, 250, 167),
+        (25, 6250, 250, 160),
+        (26, 6500, 250, 154),
+        (27, 6750, 250, 149),
+        (28, 7000, 250, 143),
+        (29, 7250, 250, 138),
+        (30, 7500, 250, 134),
+        (31, 7750, 250, 130),
+        (32, 8000, 125, 125),
+    ];
+    for (levels, before_duplicate, without_code, with_code) in rows {
+        let found = before_a_duplicate(Hierarchy::new(vec![stored(1, 1); 8_000]), levels);
+        assert_eq!(found, before_duplicate, "{levels} levels: before the first duplicate");
+        let mut hierarchy = Hierarchy::new(vec![stored(1, 1); 4_000]);
+        let found = buffers_until(4_000, |number| buffer(&mut hierarchy, number, levels));
+        assert_eq!(found, without_code, "{levels} levels, no code");
+        let mut hierarchy = Hierarchy::new(vec![stored(4_000, 8_000)]);
+        let found = buffers_until(4_000, |number| buffer(&mut hierarchy, number, levels));
+        assert_eq!(found, with_code, "{levels} levels, n = 2k");
+    }
+}
+
+fn buffers_until(wanted: usize, mut buffer: impl FnMut(u64) -> Vec<u32>) -> u64 {
+    let mut seen = BTreeSet::new();
+    (0..)
+        .find(|number| {
+            seen.extend(buffer(*number));
+            seen.len() >= wanted
+        })
+        .unwrap()
+        + 1
+}
+
+/// A receiver whose fair rate changes: it joins the next level when that fits, and slows down by doing nothing.
+struct Listener {
+    /// Packets a second: now, in the mean, and by what factor they go up and down.
+    rate: f64,
+    mean: f64,
+    swing: f64,
+    level: u16,
+    joins_at: Instant,
+    changes: Duration,
+    changes_at: Instant,
+    loss: f64,
+    chance: crate::rng::Stream,
+    /// By block: which symbols came, or how many of a rateless one, and how many are wanted.
+    seen: Vec<BTreeSet<u32>>,
+    wanted: Vec<usize>,
+    open: usize,
+    received: u64,
+    distinct: u64,
+}
+
+impl Listener {
+    fn new(
+        blocks: &[CarouselBlock],
+        percent: u32,
+        rate: f64,
+        changes: Duration,
+        loss: f64,
+        seed: u64,
+    ) -> Self {
+        let wanted: Vec<usize> =
+            blocks.iter().map(|block| (block.symbols * percent).div_ceil(100) as usize).collect();
+        let mut chance = Seed(seed).stream("listener", 0);
+        let joins_at = Instant::ZERO + Duration::from_millis(chance.random_range(0..60_000));
+        Self {
+            rate,
+            mean: rate,
+            swing: 4.0,
+            level: 0,
+            joins_at,
+            changes,
+            changes_at: joins_at + changes,
+            loss,
+            chance,
+            seen: vec![BTreeSet::new(); blocks.len()],
+            open: wanted.len(),
+            wanted,
+            received: 0,
+            distinct: 0,
+        }
+    }
+
+    fn hears(&mut self, layers: &DynamicChannels, level: u16, at: Instant, slot_began: bool) -> bool {
+        if at < self.joins_at || self.open == 0 {
+            return false;
+        }
+        if slot_began {
+            self.level = self.level.saturating_sub(1);
+        }
+        if at >= self.changes_at && self.changes > Duration::ZERO {
+            self.rate = self.mean * self.swing.powf(self.chance.random::<f64>() - 0.5);
+            self.changes_at =
+                at + Duration::from_nanos(self.chance.random_range(0..2 * self.changes.as_nanos()));
+        }
+        while self.level + 1 < layers.levels() && layers.cumulative_rate(self.level + 1, at) <= self.rate {
+            self.level += 1;
+        }
+        level <= self.level && self.chance.random::<f64>() >= self.loss
+    }
+
+    fn take(&mut self, visit: Visit) {
+        let seen = &mut self.seen[visit.block as usize];
+        self.received += 1;
+        if seen.insert(visit.esi) {
+            self.distinct += 1;
+            if seen.len() == self.wanted[visit.block as usize] {
+                self.open -= 1;
+            }
+        }
+    }
+}
+
+fn channels() -> DynamicChannels {
+    let base = Rate::from_bits(1_440 * 80).unwrap();
+    DynamicChannels::new(
+        DynamicConfig::new(1_440, Rate::from_kilobits(4_000)).with_base_rate(base),
+        Instant::ZERO,
+    )
+    .unwrap()
+}
+
+/// Sends until every listener has what it wants.
+fn listen(blocks: &[CarouselBlock], listeners: &mut [Listener]) {
+    let layers = channels();
+    let mut hierarchy = Hierarchy::new(blocks.to_vec());
+    let mut sender = DynamicSender::new(layers);
+    let mut slot = 0;
+    while listeners.iter().any(|listener| listener.open > 0) {
+        let at = sender.next_departure().unwrap();
+        let departure = sender.departure(at).unwrap();
+        sender.departed(at, 1_440);
+        let place = hierarchy.place(&layers, departure.level, departure.at);
+        let visit = hierarchy.visit(place).unwrap();
+        let slot_began = layers.slot_at(departure.at) > slot;
+        slot = layers.slot_at(departure.at);
+        for listener in &mut *listeners {
+            if listener.hears(&layers, departure.level, departure.at, slot_began) {
+                listener.take(visit);
+            }
+        }
+        assert!(at < Instant::ZERO + Duration::from_secs(20_000), "no end");
+    }
+}
+
+/// What 16 receivers of rates from a 32nd to all of the source's got twice, and what they got beyond need, in percent.
+struct Outcome {
+    twice: Vec<f64>,
+    beyond: Vec<f64>,
+}
+
+fn outcome(blocks: &[CarouselBlock], percent: u32, changes: u64, loss: f64) -> Outcome {
+    let most = channels().cumulative_rate(channels().levels() - 1, Instant::ZERO);
+    let mut all: Vec<Listener> = (0..16_u8)
+        .map(|index| {
+            let rate = most * 0.03_f64.powf(f64::from(index) / 15.0);
+            Listener::new(blocks, percent, rate, Duration::from_secs(changes), loss, index.into())
+        })
+        .collect();
+    listen(blocks, &mut all);
+    let surplus = |part: u64, of: u64| (part as f64 / of as f64 - 1.0) * 100.0;
+    let wanted = |listener: &Listener| listener.wanted.iter().sum::<usize>() as u64;
+    Outcome {
+        twice: all.iter().map(|listener| surplus(listener.received, listener.distinct)).collect(),
+        beyond: all.iter().map(|listener| surplus(listener.distinct, wanted(listener))).collect(),
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+#[test]
+fn rateless_symbols_never_come_twice_and_blocks_grow_together() {
+    for (changes, loss) in [(0, 0.0), (3, 0.05), (15, 0.05)] {
+        let Outcome { twice, beyond } = outcome(&[rateless(1_000); 20], 100, changes, loss);
+        assert!(twice.iter().all(|percent| *percent == 0.0), "{twice:?}");
+        assert!(mean(&beyond) < 3.0 && most(&beyond) < 6.0, "every {changes} s, loss {loss}: {beyond:?}");
+    }
+}
+
+#[test]
+fn small_files_are_whole_close_to_large_ones() {
+    // As many symbols in the one as in the others.
+    let blocks =
+        [vec![rateless(1_500)], vec![rateless(30); 40], vec![rateless(300); 4], vec![rateless(1); 20]]
+            .concat();
+    for (changes, loss) in [(0, 0.0), (3, 0.05)] {
+        let Outcome { twice, beyond } = outcome(&blocks, 100, changes, loss);
+        assert!(twice.iter().all(|percent| *percent == 0.0), "{twice:?}");
+        assert!(mean(&beyond) < 35.0 && most(&beyond) < 90.0, "every {changes} s, loss {loss}: {beyond:?}");
+    }
+}
+
+#[test]
+fn a_code_of_twice_the_symbols_brings_few_twice() {
+    for percent in [100, 110] {
+        // The rate as it is, and up and down by a factor of 2 all the time.
+        for (changes, loss) in [(0, 0.0), (0, 0.05), (3, 0.0), (15, 0.05)] {
+            let Outcome { twice, beyond } = outcome(&[stored(3_005, 6_010)], percent, changes, loss);
+            assert!(mean(&twice) < 2.0 && most(&twice) < 8.0, "every {changes} s, loss {loss}: {twice:?}");
+            assert!(most(&beyond) == 0.0);
+        }
+    }
+}
+
+#[test]
+fn silence_is_not_made_up_for_and_uncounted_packets_are_worth_least() {
+    let layers = channels();
+    let mut hierarchy = Hierarchy::new(vec![stored(10, 20); 3]);
+    let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    let first = hierarchy.place(&layers, 0, at(0));
+    assert_eq!(first, Place { buffer: 0, index: 0 });
+    let again = hierarchy.place(&layers, 0, at(0));
+    assert!(again.buffer == 0 && again.index > 10, "{again:?}: the base sends one packet a buffer");
+    let later = hierarchy.place(&layers, 0, at(1_000));
+    assert_eq!(later.buffer, 1);
+    assert_eq!(Hierarchy::new(Vec::new()).visit(later), None);
+}

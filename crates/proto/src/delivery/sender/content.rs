@@ -1,0 +1,60 @@
+//! The order of sending that fits the congestion control.
+
+use headwater_fec::Order;
+
+use crate::control::Departure;
+use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit};
+use crate::layering::Layering;
+
+/// The order of sending.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// To receivers that have every packet.
+    Flat(Carousel),
+    /// To receivers of any rate.
+    Layered(Hierarchy),
+}
+
+impl Content {
+    pub(super) fn new(blocks: Vec<CarouselBlock>, is_layered: bool, order: Order) -> Self {
+        if is_layered {
+            Self::Layered(Hierarchy::new(blocks))
+        } else {
+            Self::Flat(Carousel::new(blocks, order))
+        }
+    }
+
+    /// Visits that make a pass.
+    pub(super) fn pass_symbols(&self) -> u64 {
+        match self {
+            Self::Flat(carousel) => carousel.pass_symbols(),
+            Self::Layered(hierarchy) => hierarchy.pass_symbols(),
+        }
+    }
+
+    pub(super) fn block(&self, block: u32) -> CarouselBlock {
+        match self {
+            Self::Flat(carousel) => carousel.block(block),
+            Self::Layered(hierarchy) => hierarchy.block(block),
+        }
+    }
+
+    /// The place of a departure in its buffer, also where it carries no content: the schedule counts every packet.
+    pub(super) fn turn(&mut self, layering: Option<&dyn Layering>, departure: &Departure) -> Option<Place> {
+        match (self, layering) {
+            (Self::Layered(hierarchy), Some(layering)) => {
+                Some(hierarchy.place(layering, departure.level, departure.at))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a departure carries; `None` when there is no content at all.
+    pub(super) fn next(&mut self, turn: Option<Place>) -> Option<Visit> {
+        match (self, turn) {
+            (Self::Flat(carousel), _) => carousel.next_visit(),
+            (Self::Layered(hierarchy), Some(place)) => hierarchy.visit(place),
+            (Self::Layered(_), None) => None,
+        }
+    }
+}
