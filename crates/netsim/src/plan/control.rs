@@ -3,7 +3,7 @@
 use std::fmt;
 
 use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, Reception, SenderControl};
-use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Layering, Shape};
 use headwater_proto::{Datagram, Duration, Instant, Rate, Transmit, fixed, flid, m2c, webrc};
 
 /// A congestion control: how plans call it, what they may say of it, and what makes its ends.
@@ -299,6 +299,10 @@ impl SenderControl for ChosenSender {
 
     fn levels(&self) -> u16 {
         self.0.levels()
+    }
+
+    fn layering(&self) -> Option<&dyn Layering> {
+        self.0.layering()
     }
 
     fn description(&self) -> Option<headwater_wire::fdt::Control> {
