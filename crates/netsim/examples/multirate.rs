@@ -1,0 +1,94 @@
+//! Studies of M2C beside TCP and itself, as lines of CSV: `multirate STUDY SEEDS SECONDS [KBPS [RTT_MS [JOIN_MS]]]`.
+#[path = "../tests/multirate/bed.rs"]
+#[allow(dead_code, reason = "shared with the tests")]
+mod bed;
+
+use bed::*;
+use headwater_netsim::measure::jain;
+use headwater_netsim::engine::Run;
+use headwater_netsim::network::{AgentId, FlowId};
+use headwater_netsim::tcp::{Data, Variant};
+use headwater_proto::rtt::ProberConfig;
+use headwater_proto::{Seed, m2c};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let study = arguments.first().map_or("tcp", String::as_str);
+    let (seeds, seconds) = (number(1, 4), number(2, 300));
+    let mut place = Place::new(number(3, 1_000));
+    place.round_trip = ms(number(4, 8));
+    place.join = ms(number(5, 5));
+    let mut sums = Vec::new();
+    for seed in 0..seeds {
+        let values = match study {
+            "pair" => pair(seed, place, seconds),
+            "alone" => alone(seed, place, seconds),
+            _ => beside(study, seed, place, seconds),
+        };
+        let text: Vec<String> = values.iter().map(|value| format!("{value:.3}")).collect();
+        println!("{study},{seed},{},{:?},{:?},{}", place.kbps, place.round_trip, place.join, text.join(","));
+        sums.push(values);
+    }
+    let columns = sums.first().map_or(0, Vec::len);
+    let mean = |column: usize| sums.iter().map(|row| row[column]).sum::<f64>() / seeds as f64;
+    let least = |column: usize| sums.iter().map(|row| row[column]).fold(f64::INFINITY, f64::min);
+    let most = |column: usize| sums.iter().map(|row| row[column]).fold(f64::NEG_INFINITY, f64::max);
+    let summary: Vec<String> = (0..columns).map(|c| format!("{:.3} ({:.3}..{:.3})", mean(c), least(c), most(c))).collect();
+    println!("{study} {place:?}: {}", summary.join(", "));
+}
+
+/// Rates of flows over the last four fifths of the run, as parts of the link, and the part lost by a receiver.
+fn shares(run: &mut Run, flows: &[FlowId], agent: AgentId, place: Place, seconds: u64) -> (Vec<f64>, f64) {
+    run.run_until(at(seconds / 5));
+    let before = reception(run, agent);
+    let rates = rates(run, flows, seconds / 5, seconds);
+    let after = reception(run, agent);
+    let (packets, lost) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64);
+    (rates.iter().map(|rate| rate / (place.kbps * 1_000) as f64).collect(), lost / (packets + lost))
+}
+
+/// Use of the link, loss.
+fn alone(seed: u64, place: Place, seconds: u64) -> Vec<f64> {
+    let mut bed = Bed::new(seed, place);
+    let (flow, agent) = bed.m2c("m2c", 4 * place.kbps, m2c::ReceiverConfig::new());
+    let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+    let (shares, loss) = shares(&mut run, &[flow], agent, place, seconds);
+    vec![shares[0], loss]
+}
+
+/// Jain's index, the first one's part of both, use of the link, loss.
+fn pair(seed: u64, place: Place, seconds: u64) -> Vec<f64> {
+    let mut bed = Bed::new(seed, place);
+    let (one, agent) = bed.m2c("one", 4 * place.kbps, m2c::ReceiverConfig::new());
+    let (other, _) = bed.m2c("other", 4 * place.kbps, m2c::ReceiverConfig::new());
+    let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+    let (shares, loss) = shares(&mut run, &[one, other], agent, place, seconds);
+    let total = shares[0] + shares[1];
+    vec![jain(&shares).expect("sound"), shares[0] / total, total, loss]
+}
+
+/// M2C's part of both, ratio of M2C to the TCP, use of the link, M2C's loss.
+fn beside(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
+    let mut bed = Bed::new(seed, place);
+    let config = match study {
+        "hint" => m2c::ReceiverConfig::new().with_rtt_hint(place.round_trip),
+        "probe" => m2c::ReceiverConfig::new().with_prober(ProberConfig::new(Seed(seed))),
+        _ => m2c::ReceiverConfig::new(),
+    };
+    let (flow, agent) = bed.m2c("m2c", 4 * place.kbps, config);
+    let variant = match study {
+        "reno" => Variant::Reno,
+        "newreno" => Variant::NewReno,
+        _ => Variant::Sack,
+    };
+    let start = bed.moment("tcp");
+    let tcp = match study {
+        "short" => bed.short_tcps("tcp", ms(6_000)),
+        _ => bed.tcp("tcp", start, Data::Greedy, |config| config.variant = variant),
+    };
+    let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+    let (shares, loss) = shares(&mut run, &[flow, tcp], agent, place, seconds);
+    let total = shares[0] + shares[1];
+    vec![shares[0] / total, shares[0] / shares[1], total, loss]
+}
