@@ -85,7 +85,10 @@ fn beside(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     let start = bed.moment("tcp");
     let tcp = match study {
         "short" => bed.short_tcps("tcp", ms(6_000)),
-        _ => bed.tcp("tcp", start, Data::Greedy, |config| config.variant = variant),
+        _ => bed.tcp("tcp", start, Data::Greedy, |config| {
+            config.variant = variant;
+            config.overhead = headwater_proto::Rate::from_kilobits(place.kbps).time_of(1_500);
+        }),
     };
     let mut run = bed.network.build(Seed(seed), 0).expect("sound");
     let (shares, loss) = shares(&mut run, &[flow, tcp], agent, place, seconds);

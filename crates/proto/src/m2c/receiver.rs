@@ -19,7 +19,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 const EPOCH: Duration = RateMeter::WINDOW;
 /// What a loss event leaves of the window: AIMD(1, 1/2).
 const DECREASE: f64 = 0.5;
-/// Over how many sub-slots the window is averaged.
+/// Over how many sub-slots the window, and what packets wait, are averaged.
 const AVERAGED: f64 = 0.5;
 /// A window grows no further than this beyond what the next level needs.
 const WINDOW_ROOM: f64 = 1.02;
@@ -233,6 +233,7 @@ impl Session {
     fn new(clock: Clock, limits: Limits, now: Instant) -> Self {
         Self {
             slot: clock.channels.slot_at(now),
+            delay: OneWayDelay::new(AVERAGED * clock.channels.sub_slot_seconds()),
             clock,
             limits,
             waves: VecDeque::new(),
@@ -245,7 +246,6 @@ impl Session {
             first: now,
             lost: Instant::ZERO,
             meter: RateMeter::new(now),
-            delay: OneWayDelay::default(),
             joins: JoinLatency::default(),
             asked: None,
             last_join: None,
@@ -265,11 +265,11 @@ impl Session {
         self.clock.channels.cumulative_rate(level.min(top), now)
     }
 
-    /// `RTTc`: the floor, and the queueing of the last 30 s.
+    /// `RTTc`: the floor, and what packets waited of late on average, as a TCP sees it.
     fn rtt(&self) -> f64 {
         let told = [self.limits.hint, self.asked].into_iter().flatten().reduce(f64::min);
         let floor = self.joins.floor(told.unwrap_or(RTT_INITIAL));
-        told.map_or(floor, |told| told.min(floor)) + self.delay.queueing_max()
+        told.map_or(floor, |told| told.min(floor)) + self.delay.queueing_mean()
     }
 
     /// If this is the first packet of the channel being joined, the join is over.
@@ -470,7 +470,8 @@ impl ReceiverControl for Receiver {
 
     fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
         let Some(prober) = self.prober.as_mut() else { return false };
-        let is_answer = prober.answered(now, datagram);
+        let queueing = self.session.as_ref().map_or(0.0, |session| session.delay.queueing_last());
+        let is_answer = prober.answered(now, datagram, queueing);
         if let Some(session) = self.session.as_mut() {
             session.asked = prober.rtt();
         }

@@ -4,32 +4,27 @@ use std::collections::VecDeque;
 
 use crate::time::{Duration, Instant};
 
-/// How far back the greatest delay is looked for.
-const WINDOW: Duration = Duration::from_secs(30);
-/// Grain of that window.
-const BUCKET: Duration = Duration::from_millis(250);
 /// The least delay is found anew in periods of this length, so that clocks may drift.
 const REBASE: Duration = Duration::from_secs(300);
 
 /// One-way delays whose zero is unknown: only differences mean anything. Nanoseconds.
-///
-/// Memory: an entry for each quarter of a second of the window at most.
 #[derive(Clone, Debug)]
 pub struct OneWayDelay {
     /// Least of this period and of the one before.
     least: [i64; 2],
     period: u64,
-    /// Greatest of each bucket, falling from front to back.
-    greatest: VecDeque<(u64, i64)>,
-}
-
-impl Default for OneWayDelay {
-    fn default() -> Self {
-        Self { least: [i64::MAX; 2], period: 0, greatest: VecDeque::new() }
-    }
+    /// Over how many seconds the mean goes.
+    mean_seconds: f64,
+    /// The last packet: when it came, its delay, and the mean delay by then.
+    last: Option<(Instant, i64, f64)>,
 }
 
 impl OneWayDelay {
+    /// No packet yet; means will go over about `mean_seconds`.
+    pub fn new(mean_seconds: f64) -> Self {
+        Self { least: [i64::MAX; 2], period: 0, mean_seconds, last: None }
+    }
+
     /// A packet's delay.
     pub fn record(&mut self, now: Instant, delay: i64) {
         let period = now.as_nanos() / REBASE.as_nanos();
@@ -39,29 +34,31 @@ impl OneWayDelay {
             self.period = period;
         }
         self.least[0] = self.least[0].min(delay);
-
-        let bucket = now.as_nanos() / BUCKET.as_nanos();
-        let oldest = bucket.saturating_sub(WINDOW.as_nanos() / BUCKET.as_nanos());
-        while self.greatest.front().is_some_and(|(at, _)| *at < oldest) {
-            self.greatest.pop_front();
-        }
-        while self.greatest.back().is_some_and(|(_, greatest)| *greatest <= delay) {
-            self.greatest.pop_back();
-        }
-        if self.greatest.back().is_none_or(|(at, _)| *at != bucket) {
-            self.greatest.push_back((bucket, delay));
-        }
+        let mean = self.last.map_or(seconds(delay), |(before, _, mean)| {
+            // By time, not by packet: a queue that packets find full is full no longer for that.
+            let new = -libm::expm1(-now.since(before).as_secs_f64() / self.mean_seconds);
+            mean + (seconds(delay) - mean) * new
+        });
+        self.last = Some((now, delay, mean));
     }
 
     /// By how much a delay exceeds the least one: what the packet waited in queues, in seconds.
     pub fn queueing(&self, delay: i64) -> f64 {
-        let least = self.least[0].min(self.least[1]);
-        seconds(delay.saturating_sub(least).max(0))
+        seconds(delay.saturating_sub(self.least()).max(0))
     }
 
-    /// The greatest such excess in the last 30 s, in seconds.
-    pub fn queueing_max(&self) -> f64 {
-        self.greatest.front().map_or(0.0, |(_, delay)| self.queueing(*delay))
+    /// What the last packet waited, in seconds.
+    pub fn queueing_last(&self) -> f64 {
+        self.last.map_or(0.0, |(_, delay, _)| self.queueing(delay))
+    }
+
+    /// What packets waited of late on average, in seconds.
+    pub fn queueing_mean(&self) -> f64 {
+        self.last.map_or(0.0, |(_, _, mean)| (mean - seconds(self.least())).max(0.0))
+    }
+
+    fn least(&self) -> i64 {
+        self.least[0].min(self.least[1])
     }
 }
 
@@ -138,26 +135,38 @@ mod tests {
     }
 
     #[test]
-    fn queueing_is_the_greatest_difference_of_the_window() {
-        let mut delay = OneWayDelay::default();
+    fn queueing_is_what_exceeds_the_least_delay() {
+        let mut delay = OneWayDelay::new(5.0);
         delay.record(at(0), -500 * MS);
-        delay.record(at(1_000), -420 * MS);
-        delay.record(at(2_000), -450 * MS);
-        assert!((delay.queueing_max() - 0.08).abs() < 1e-9);
-        delay.record(at(31_400), -460 * MS);
-        assert!((delay.queueing_max() - 0.05).abs() < 1e-9, "80 ms are more than 30 s ago");
-        delay.record(at(33_000), -490 * MS);
-        assert!((delay.queueing_max() - 0.04).abs() < 1e-9);
+        for ms in (10..30_000).step_by(10) {
+            // A queue between 40 and 80 ms.
+            delay.record(at(ms), if ms % 20 == 0 { -420 * MS } else { -460 * MS });
+        }
+        assert!((delay.queueing_last() - 0.04).abs() < 1e-9);
+        assert!((delay.queueing_mean() - 0.06).abs() < 0.001, "{}", delay.queueing_mean());
+        assert!((delay.queueing(-490 * MS) - 0.01).abs() < 1e-9);
+        assert_eq!(delay.queueing(-510 * MS), 0.0);
+    }
+
+    #[test]
+    fn many_packets_at_once_do_not_outweigh_time() {
+        let mut delay = OneWayDelay::new(5.0);
+        delay.record(at(0), 0);
+        delay.record(at(60_000), 10 * MS);
+        for _ in 0..1_000 {
+            delay.record(at(60_050), 200 * MS);
+        }
+        assert!((0.010..0.013).contains(&delay.queueing_mean()), "{}", delay.queueing_mean());
     }
 
     #[test]
     fn a_drifting_clock_is_followed() {
-        let mut delay = OneWayDelay::default();
+        let mut delay = OneWayDelay::new(5.0);
         for second in 0..7_200_u64 {
             // 50 ppm: 360 ms in two hours.
             delay.record(at(second * 1_000), i64::try_from(second).unwrap() * MS / 20);
         }
-        assert!(delay.queueing_max() < 0.031, "{}", delay.queueing_max());
+        assert!(delay.queueing_mean() < 0.031, "{}", delay.queueing_mean());
     }
 
     #[test]

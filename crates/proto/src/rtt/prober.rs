@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const UNANSWERED_MAX: u32 = 6;
 /// Samples whose least counts.
 const SAMPLES: usize = 8;
+/// No round trip is taken for shorter, in seconds.
+const FLOOR: f64 = 0.002;
 /// Pause after an answer that announces none.
 const PAUSE_LEAST: Duration = Duration::from_secs(1);
 
@@ -118,8 +120,9 @@ impl Prober {
         })
     }
 
-    /// A datagram to this end: whether it is an answer, if only to a question that was not asked.
-    pub fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+    /// A datagram to this end: whether it is an answer, if only to a question that was not asked. Packets of the session
+    /// waited `queueing` seconds of late, and so did the answer, most likely: that is no part of the round trip.
+    pub fn answered(&mut self, now: Instant, datagram: &Datagram<'_>, queueing: f64) -> bool {
         let Ok(Message::Answer { nonce, pause_s }) = Message::parse(datagram.payload) else { return false };
         let Some((asked, at)) = self.pending else { return true };
         let is_timely = now.since(at) <= PATIENCE;
@@ -131,7 +134,7 @@ impl Prober {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back(now.since(at).as_secs_f64());
+        self.samples.push_back((now.since(at).as_secs_f64() - queueing).max(FLOOR));
         let pause = Duration::from_secs(pause_s.into()).max(PAUSE_LEAST);
         self.next = Some(now + self.part(pause, 0.5, 1.5));
         true
@@ -180,7 +183,7 @@ mod tests {
     fn answer(prober: &mut Prober, now: Instant, source: SocketAddr, nonce: u64) {
         let payload = Message::Answer { nonce, pause_s: 20 }.emit();
         let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
-        assert!(prober.answered(now, &datagram));
+        assert!(prober.answered(now, &datagram, 0.002));
     }
 
     #[test]
@@ -188,7 +191,7 @@ mod tests {
         let mut prober = prober(1);
         let (asked, nonce) = ask(&mut prober).unwrap();
         assert!(asked <= at(4_100), "within the spread");
-        let now = asked + Duration::from_millis(42);
+        let now = asked + Duration::from_millis(44);
         answer(&mut prober, now, SENDER.into(), nonce);
         assert!((prober.rtt().unwrap() - 0.042).abs() < 1e-9);
         let next = prober.poll_timeout().unwrap().since(now);
