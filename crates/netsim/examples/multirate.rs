@@ -4,8 +4,8 @@
 mod bed;
 
 use bed::*;
-use headwater_netsim::measure::jain;
 use headwater_netsim::engine::Run;
+use headwater_netsim::measure::jain;
 use headwater_netsim::network::{AgentId, FlowId};
 use headwater_netsim::tcp::{Data, Variant};
 use headwater_proto::rtt::ProberConfig;
@@ -13,7 +13,9 @@ use headwater_proto::{Seed, m2c};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let number = |index: usize, default: u64| {
+        arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
     let study = arguments.first().map_or("tcp", String::as_str);
     let (seeds, seconds) = (number(1, 4), number(2, 300));
     let mut place = Place::new(number(3, 1_000));
@@ -34,7 +36,8 @@ fn main() {
     let mean = |column: usize| sums.iter().map(|row| row[column]).sum::<f64>() / seeds as f64;
     let least = |column: usize| sums.iter().map(|row| row[column]).fold(f64::INFINITY, f64::min);
     let most = |column: usize| sums.iter().map(|row| row[column]).fold(f64::NEG_INFINITY, f64::max);
-    let summary: Vec<String> = (0..columns).map(|c| format!("{:.3} ({:.3}..{:.3})", mean(c), least(c), most(c))).collect();
+    let summary: Vec<String> =
+        (0..columns).map(|c| format!("{:.3} ({:.3}..{:.3})", mean(c), least(c), most(c))).collect();
     println!("{study} {place:?}: {}", summary.join(", "));
 }
 
@@ -85,10 +88,7 @@ fn beside(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     let start = bed.moment("tcp");
     let tcp = match study {
         "short" => bed.short_tcps("tcp", ms(6_000)),
-        _ => bed.tcp("tcp", start, Data::Greedy, |config| {
-            config.variant = variant;
-            config.overhead = headwater_proto::Rate::from_kilobits(place.kbps).time_of(1_500);
-        }),
+        _ => bed.tcp_as("tcp", start, Data::Greedy, |config| config.variant = variant),
     };
     let mut run = bed.network.build(Seed(seed), 0).expect("sound");
     let (shares, loss) = shares(&mut run, &[flow, tcp], agent, place, seconds);

@@ -8,7 +8,7 @@ use headwater_netsim::chance::uniform_duration;
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, Builder, FlowId, LinkConfig, NodeId, Session};
 use headwater_netsim::tcp::{Config, Data, Profile};
-use headwater_proto::control::ReceiverControl;
+use headwater_proto::control::{ReceiverControl, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use headwater_proto::queue::QueueConfig;
 use headwater_proto::{Duration, Instant, Rate, Seed, m2c};
@@ -28,9 +28,10 @@ pub fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Layers up to a rate, from one packet a second.
+/// Layers up to a rate, from ten packets a second.
 pub fn layers(max_kbps: u64) -> DynamicConfig {
-    DynamicConfig::new(PAYLOAD, Rate::from_kilobits(max_kbps)).with_quiescent_slots(10)
+    let base = Rate::from_bits(10 * 8 * u64::from(PAYLOAD)).expect("sound");
+    DynamicConfig::new(PAYLOAD, Rate::from_kilobits(max_kbps)).with_base_rate(base).with_quiescent_slots(10)
 }
 
 /// What lies between two hosts.
@@ -52,11 +53,10 @@ impl Place {
     }
 }
 
-/// A session: its layers, its sender's host and its groups.
+/// A session that is sent.
 #[derive(Clone, Copy)]
 pub struct Sent {
-    pub layers: DynamicConfig,
-    flow: FlowId,
+    pub flow: FlowId,
     session: Session,
 }
 
@@ -66,6 +66,8 @@ pub struct Bed {
     left: NodeId,
     right: NodeId,
     access: Duration,
+    /// Time of a packet on the bottleneck.
+    service: Duration,
     seed: Seed,
 }
 
@@ -81,7 +83,8 @@ impl Bed {
         network.graft_delay(Duration::from_nanos(place.join.as_nanos() / 3));
         network.leave_latency(ms(100));
         let access = Duration::from_nanos(place.round_trip.as_nanos() / 4);
-        Self { network, left, right, access, seed: Seed(seed) }
+        let service = Rate::from_kilobits(place.kbps).time_of(1_514);
+        Self { network, left, right, access, service, seed: Seed(seed) }
     }
 
     /// An instant of the first ten seconds by the seed: flows of different runs begin at other phases.
@@ -103,10 +106,22 @@ impl Bed {
         (from, self.host(&format!("{name}-to"), self.right, WIDE, 10_000))
     }
 
-    /// A TCP from an instant on: Linux with SACK unless changed.
-    pub fn tcp(&mut self, name: &str, start: Duration, data: Data, change: impl Fn(&mut Config)) -> FlowId {
+    /// A TCP that always has more to send: the paper's, which is Linux with SACK.
+    pub fn tcp(&mut self, name: &str, start: Duration) -> FlowId {
+        self.tcp_as(name, start, Data::Greedy, |_| {})
+    }
+
+    /// A TCP. Its packets leave with a jitter of up to one packet's time, lest shares depend on how the bottleneck's ties are broken.
+    pub fn tcp_as(
+        &mut self,
+        name: &str,
+        start: Duration,
+        data: Data,
+        change: impl Fn(&mut Config),
+    ) -> FlowId {
         let ends = self.ends(name);
         let mut config = Profile::Linux.config();
+        config.overhead = self.service;
         change(&mut config);
         let stream = self.seed.stream(&format!("{name}/overhead"), 0);
         let connection =
@@ -125,46 +140,73 @@ impl Bed {
         ShortFlows::declare(&mut self.network, name, ends, config, stream).expect("sound").0
     }
 
-    /// A session whose first slot begins at `start`.
-    pub fn session(&mut self, name: &str, layers: DynamicConfig, start: Duration) -> Sent {
+    /// A session whose sender begins at `start`.
+    pub fn session<S>(&mut self, name: &str, sender: S, start: Duration) -> Sent
+    where
+        S: SenderControl + Send + 'static,
+    {
         let from = self.host(&format!("{name}-from"), self.left, WIDE, 10_000);
         let flow = self.network.flow(name);
-        let channels = DynamicChannels::new(layers, Instant::ZERO).expect("sound");
-        let session = self.network.session(name, from, channels.dynamic_channels() + 1);
+        let session = self.network.session(name, from, sender.channels());
         let ports = Ports { flow, session, header_bytes: UDP_HEADER_BYTES };
-        let channels = DynamicChannels::new(layers, Instant::ZERO + start).expect("sound");
-        let sender = Hosted::new(ControlSender::new(DynamicSender::new(channels), PAYLOAD), ports);
+        let sender = Hosted::new(ControlSender::new(sender, PAYLOAD), ports);
         let sender = self.network.agent(&format!("{name}/sender"), from, sender);
         self.network.start_at(sender, Instant::ZERO + start);
-        Sent { layers, flow, session }
+        Sent { flow, session }
     }
 
-    /// One receiver of a session, whose last hop carries `kbps` with a queue of 25 packets.
-    pub fn receiver<R: ReceiverControl + 'static>(
+    /// A receiver of a session, whose last hop carries `kbps` with a queue of 25 packets.
+    pub fn receiver<R>(
         &mut self,
         name: &str,
         sent: Sent,
         kbps: Option<u64>,
         start: Duration,
         control: R,
-    ) -> (FlowId, AgentId) {
+    ) -> AgentId
+    where
+        R: ReceiverControl + Send + 'static,
+    {
         let (rate, queue) = kbps.map_or((WIDE, 10_000), |kbps| (kbps, 25));
         let to = self.host(&format!("{name}-to"), self.right, rate, queue);
         let ports = Ports { flow: sent.flow, session: sent.session, header_bytes: UDP_HEADER_BYTES };
-        let agent = Hosted::new(ControlReceiver::new(control), ports);
-        let agent = self.network.agent(&format!("{name}/receiver"), to, agent);
+        let agent = self.network.agent(
+            &format!("{name}/receiver"),
+            to,
+            Hosted::new(ControlReceiver::new(control), ports),
+        );
         self.network.start_at(agent, Instant::ZERO + start);
-        (sent.flow, agent)
+        agent
     }
 
-    /// An M2C session of its own, with one receiver.
+    /// A session with one receiver, which comes at `start`.
+    pub fn one<S, R>(&mut self, name: &str, sender: S, receiver: R, start: Duration) -> (FlowId, AgentId)
+    where
+        S: SenderControl + Send + 'static,
+        R: ReceiverControl + Send + 'static,
+    {
+        let sent = self.session(name, sender, Duration::ZERO);
+        (sent.flow, self.receiver(name, sent, None, start, receiver))
+    }
+
+    /// The sender of M2C on layers up to a rate, whose first slot begins at `start`.
+    pub fn m2c_session(&mut self, name: &str, max_kbps: u64, start: Duration) -> Sent {
+        let channels = DynamicChannels::new(layers(max_kbps), Instant::ZERO + start).expect("sound");
+        self.session(name, DynamicSender::new(channels), start)
+    }
+
+    /// An M2C session with one receiver; both begin at moments of their own.
     pub fn m2c(&mut self, name: &str, max_kbps: u64, config: m2c::ReceiverConfig) -> (FlowId, AgentId) {
         let phase = self.moment(name);
-        let sent = self.session(name, layers(max_kbps), phase);
-        let control = m2c::Receiver::new(sent.layers, config).expect("sound");
+        let sent = self.m2c_session(name, max_kbps, phase);
         let start = phase + self.moment(&format!("{name}/receiver"));
-        self.receiver(name, sent, None, start, control)
+        (sent.flow, self.receiver(name, sent, None, start, receiver(max_kbps, config)))
     }
+}
+
+/// The receiver of such a session.
+pub fn receiver(max_kbps: u64, config: m2c::ReceiverConfig) -> m2c::Receiver {
+    m2c::Receiver::new(layers(max_kbps), config).expect("sound")
 }
 
 /// Packets received and lost by an M2C receiver so far.
@@ -184,4 +226,9 @@ pub fn rates(run: &mut Run, flows: &[FlowId], from: u64, to: u64) -> Vec<f64> {
     run.run_until(at(to));
     let seconds = (to - from) as f64;
     count(run).iter().zip(before).map(|(after, before)| (after - before) as f64 * 8.0 / seconds).collect()
+}
+
+/// The mean over some runs of what is measured in each.
+pub fn mean(runs: u64, measure: impl Fn(u64) -> f64) -> f64 {
+    (0..runs).map(measure).sum::<f64>() / runs as f64
 }

@@ -5,7 +5,7 @@ use headwater_netsim::network::FlowId;
 use headwater_proto::flid::{Config, Kind, Layers, Receiver, ReceiverConfig, Sender};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 
-use super::{Bed, PAYLOAD, mean, rates};
+use super::bed::{Bed, PAYLOAD, Place, mean, rates};
 
 fn config(kind: Kind, bottleneck_kbps: u64) -> Config {
     let max = Rate::from_kilobits(4 * bottleneck_kbps);
@@ -18,12 +18,12 @@ fn config(kind: Kind, bottleneck_kbps: u64) -> Config {
 fn join(bed: &mut Bed, name: &str, config: Config, start: Duration) -> FlowId {
     let layers = Layers::new(&config, Instant::ZERO).expect("sound");
     let receiver = Receiver::new(config, ReceiverConfig::new()).expect("sound");
-    bed.session(name, Sender::new(layers), receiver, start).0
+    bed.one(name, Sender::new(layers), receiver, start).0
 }
 
 /// A bed of so many milliseconds of round trip, where joins take 5 ms.
 fn bed(seed: u64, kbps: u64, round_trip: u64) -> Bed {
-    Bed::new(seed, kbps, Duration::from_millis(round_trip), Duration::from_millis(5))
+    Bed::new(seed, Place { round_trip: Duration::from_millis(round_trip), ..Place::new(kbps) })
 }
 
 /// FLID's part of a link beside one TCP, over two runs.

@@ -1,0 +1,101 @@
+//! Many receivers of one session, and one that is in a hurry.
+
+use headwater_netsim::engine::Run;
+use headwater_netsim::network::AgentId;
+use headwater_netsim::tcp::Data;
+use headwater_proto::{Duration, Seed, m2c};
+
+use super::bed::{Bed, PAYLOAD, Place, at, ms, receiver, reception};
+
+/// Rates of last hops in kbit/s.
+const HOPS: [u64; 8] = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000];
+
+/// Seconds, to a tenth, until a receiver has so many packets.
+fn time_of(run: &mut Run, agent: AgentId, packets: u64, most: u64) -> f64 {
+    for tenth in 1..10 * most {
+        run.run_until(at(0) + ms(100 * tenth));
+        if reception(run, agent).0 >= packets {
+            return tenth as f64 / 10.0;
+        }
+    }
+    f64::INFINITY
+}
+
+#[test]
+fn each_receiver_gets_what_its_link_carries() {
+    let mut bed = Bed::new(1, Place::new(1_000_000));
+    let sent = bed.m2c_session("session", 50_000, Duration::ZERO);
+    let agents = HOPS.map(|kbps| {
+        let control = receiver(50_000, m2c::ReceiverConfig::new());
+        bed.receiver(&format!("at-{kbps}"), sent, Some(kbps), ms(100), control)
+    });
+    let mut run = bed.network.build(Seed(1), 0).expect("sound");
+    run.run_until(at(30));
+    let before = agents.map(|agent| reception(&run, agent));
+    run.run_until(at(110));
+    for ((agent, before), kbps) in agents.into_iter().zip(before).zip(HOPS) {
+        let after = reception(&run, agent);
+        let packets = (after.0 - before.0) as f64;
+        let loss = (after.1 - before.1) as f64 / packets;
+        let share = packets * f64::from(PAYLOAD + 28) * 8.0 / 80.0 / (kbps * 1_000) as f64;
+        assert!(share > 0.85, "{share:.3} of {kbps} kbit/s");
+        // A queue of 25 packets is more than a second at 250 kbit/s: the window hears late of what it did.
+        assert!(loss < 0.15, "{loss:.3} lost at {kbps} kbit/s");
+    }
+}
+
+#[test]
+fn the_number_of_receivers_behind_a_bottleneck_changes_nothing() {
+    let time = |receivers: u64| {
+        let mut bed = Bed::new(1, Place::new(1_000));
+        let sent = bed.m2c_session("session", 4_000, Duration::ZERO);
+        let agents: Vec<AgentId> = (0..receivers)
+            .map(|i| {
+                let control = receiver(4_000, m2c::ReceiverConfig::new());
+                bed.receiver(&format!("at-{i}"), sent, None, ms(100 + i % 50), control)
+            })
+            .collect();
+        let mut run = bed.network.build(Seed(1), 0).expect("sound");
+        let slowest = |run: &mut Run| agents.iter().map(|agent| reception(run, *agent).0).min().unwrap_or(0);
+        (1..2_000)
+            .find(|tenth| {
+                run.run_until(at(0) + ms(100 * tenth));
+                slowest(&mut run) >= 6_000
+            })
+            .expect("in time") as f64
+            / 10.0
+    };
+    let alone = time(1);
+    for receivers in [2, 5, 50] {
+        let many = time(receivers);
+        assert!(
+            (many / alone - 1.0).abs() < 0.03,
+            "{receivers} receivers take {many:.1} s, one {alone:.1} s"
+        );
+    }
+}
+
+#[test]
+fn a_small_file_comes_nearly_as_fast_as_by_tcp() {
+    let packets = 4_000_000 / u64::from(PAYLOAD) + 1;
+    let mut bed = Bed::new(1, Place::new(4_000));
+    let tcp = bed.tcp_as("tcp", Duration::ZERO, Data::Bytes(4_000_000), |_| {});
+    let mut run = bed.network.build(Seed(1), 0).expect("sound");
+    let of_tcp = (1..200)
+        .find(|tenth| {
+            run.run_until(at(0) + ms(100 * tenth));
+            run.flow_counters(tcp).delivered_payload_bytes >= 4_000_000
+        })
+        .expect("in time") as f64
+        / 10.0;
+    // At any phase of a slot.
+    for start in [0, 1_700, 5_000, 8_300, 9_900] {
+        let mut bed = Bed::new(1, Place::new(4_000));
+        let sent = bed.m2c_session("session", 16_000, Duration::ZERO);
+        let control = receiver(16_000, m2c::ReceiverConfig::new());
+        let agent = bed.receiver("one", sent, None, ms(start), control);
+        let mut run = bed.network.build(Seed(1), 0).expect("sound");
+        let time = time_of(&mut run, agent, packets, 60) - start as f64 / 1_000.0;
+        assert!(time < 1.5 * of_tcp, "from {start} ms: {time:.1} s, by TCP {of_tcp:.1} s");
+    }
+}
