@@ -64,6 +64,11 @@ impl Clock {
         Ok(Some(Self { channels: DynamicChannels::new(config, start)? }))
     }
 
+    /// Whether a packet that came at `now` left within half a slot of what the schedule says: nothing else is believed.
+    pub(crate) fn is_timely(&self, now: Instant, place: &Place) -> bool {
+        now.since(place.left).max(place.left.since(now)) <= self.channels.half_slot()
+    }
+
     /// Where a packet belongs that came while `slot` was the newest seen. `None` when no such packet is ever sent.
     pub(crate) fn place(&self, slot: Slot, cci: WebrcCci) -> Option<Place> {
         let channels = &self.channels;

@@ -3,9 +3,11 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use headwater_wire::cci::WebrcCci;
+
 use super::{DynamicChannels, DynamicConfig, DynamicSender};
 use crate::control::{Arrival, Departure, Membership, ReceiverControl, SenderControl};
-use crate::machine::ChannelId;
+use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -29,6 +31,12 @@ pub(crate) struct Path {
     waiting: VecDeque<Instant>,
     free: Instant,
     dropped: u64,
+    /// Each seventh packet is late by this.
+    pub(crate) late: Duration,
+    /// Each seventh packet comes twice.
+    pub(crate) repeats: bool,
+    /// Until when the receiver is deaf: what arrives waits.
+    pub(crate) stalled: Instant,
 }
 
 impl Path {
@@ -41,6 +49,9 @@ impl Path {
             waiting: VecDeque::new(),
             free: Instant::ZERO,
             dropped: 0,
+            late: Duration::ZERO,
+            repeats: false,
+            stalled: Instant::ZERO,
         }
     }
 
@@ -111,7 +122,7 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
     pub(crate) fn until(&mut self, end: Instant) {
         loop {
             let departure = self.sender.next_departure().unwrap();
-            let arrival = self.on_wire.peek().map(|Reverse((at, _))| *at);
+            let arrival = self.on_wire.peek().map(|Reverse((at, _))| (*at).max(self.path.stalled));
             let timeout = self.receiver.poll_timeout();
             let next = arrival.into_iter().chain(timeout).fold(departure, Instant::min);
             if next >= end {
@@ -128,7 +139,12 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
                 let departure = self.sender.departure(self.now).unwrap();
                 self.sender.departed(self.now, BYTES.into());
                 if let Some(arrives) = self.path.carry(self.now, departure.channel) {
-                    self.on_wire.push(Reverse((arrives, self.carried.len() as u64)));
+                    let number = self.carried.len() as u64;
+                    let late = if number.is_multiple_of(7) { self.path.late } else { Duration::ZERO };
+                    self.on_wire.push(Reverse((arrives + late, number)));
+                    if self.path.repeats && number.is_multiple_of(7) {
+                        self.on_wire.push(Reverse((arrives + late, number)));
+                    }
                     self.carried.push(departure);
                 }
             } else {
@@ -136,6 +152,15 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
             }
             self.path.apply(self.now, &mut self.receiver);
         }
+    }
+
+    /// A packet of anyone's, right now.
+    pub(crate) fn give(&mut self, channel: u16, cci: WebrcCci) {
+        let cci = cci.short().unwrap();
+        let (source, channel, bytes) = (SENDER.into(), ChannelId(channel), BYTES.into());
+        let ecn = Ecn::NotCapable;
+        self.receiver.arrived(self.now, &Arrival { source, channel, cci: &cci, ecn, bytes });
+        self.path.apply(self.now, &mut self.receiver);
     }
 
     pub(crate) fn held(&self) -> usize {

@@ -10,6 +10,8 @@
 mod config;
 mod receiver;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
 
 pub use self::config::ReceiverConfig;

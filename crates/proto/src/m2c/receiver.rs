@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use headwater_wire::cci::WebrcCci;
+
 use super::config::ReceiverConfig;
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, delay, shifted, unshifted};
@@ -27,6 +29,9 @@ const WINDOW_ROOM: f64 = 1.02;
 const FAST_FACTOR: f64 = 4.0;
 /// In fast start a level that brings less than this part of its rate has met the bottleneck.
 const FAST_SHARE: f64 = 0.9;
+/// A receiver whose base channel brings so many packets in a row, over this time, that are half a slot off begins anew.
+const ASTRAY: u32 = 3;
+const ASTRAY_TIME: Duration = Duration::from_secs(2);
 /// Round-trip time before any was measured, in seconds.
 const RTT_INITIAL: f64 = 0.1;
 
@@ -101,6 +106,9 @@ struct Session {
     /// What the join before took, for fast start.
     last_join: Option<f64>,
     intervals: LossIntervals,
+    /// Packets of the base channel in a row that came at no time of theirs, and since when.
+    astray: u32,
+    astray_since: Instant,
 }
 
 /// What the receiver was told.
@@ -161,6 +169,39 @@ impl Receiver {
             join_latency: session.joins.mean(),
             loss_event_rate: session.intervals.rate(),
         })
+    }
+
+    /// Where a packet belongs, if it belongs anywhere at this time.
+    fn place(&mut self, now: Instant, cci: WebrcCci) -> Option<Place> {
+        let session = self.session.as_mut()?;
+        let place = session.clock.place(session.slot, cci)?;
+        let is_timely = session.clock.is_timely(now, &place);
+        if is_timely {
+            session.astray = 0;
+        }
+        is_timely.then_some(place)
+    }
+
+    /// A packet of the base channel came at a time that is not its own. Forged and late ones come among others; when there are no
+    /// others, the sender began again, or this end's clock jumped: so does the receiver.
+    fn astray(&mut self, now: Instant) {
+        let Some(session) = self.session.as_mut() else { return };
+        if session.astray == 0 {
+            session.astray_since = now;
+        }
+        session.astray += 1;
+        if session.astray >= ASTRAY && now.since(session.astray_since) >= ASTRAY_TIME {
+            self.forget();
+        }
+    }
+
+    /// Leaves all but the base channel; its next packet starts the clock anew.
+    fn forget(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        for wave in &session.waves {
+            self.wishes.push(Membership::Leave(session.clock.channels.channel_of(wave.number)));
+        }
+        self.base = Holes::default();
     }
 
     /// A packet of the schedule came.
@@ -250,6 +291,8 @@ impl Session {
             asked: None,
             last_join: None,
             intervals: LossIntervals::default(),
+            astray: 0,
+            astray_since: now,
         }
     }
 
@@ -427,12 +470,7 @@ impl ReceiverControl for Receiver {
             return;
         }
         self.prober.iter_mut().for_each(Prober::stop);
-        let session = self.session.take();
-        for wave in session.iter().flat_map(|session| &session.waves) {
-            let channel = session.as_ref().map(|session| session.clock.channels.channel_of(wave.number));
-            channel.into_iter().for_each(|channel| self.wishes.push(Membership::Leave(channel)));
-        }
-        self.base = Holes::default();
+        self.forget();
         self.wishes.push(Membership::Leave(ChannelId::BASE));
     }
 
@@ -449,8 +487,12 @@ impl ReceiverControl for Receiver {
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
             self.session = Some(Session::new(clock, self.limits, at));
         }
-        let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));
-        let Some(place) = place else { return };
+        let Some(place) = self.place(at, cci) else {
+            if arrival.channel == ChannelId::BASE {
+                self.astray(at);
+            }
+            return;
+        };
         self.arrive(at, place);
         if arrival.ecn == Ecn::CongestionExperienced {
             self.reception.marked += 1;

@@ -1,0 +1,120 @@
+//! What may go wrong between a sender and a receiver, and what comes of it.
+
+use headwater_wire::cci::WebrcCci;
+
+use super::*;
+use crate::layering::path::{BYTES, Run, at, measure};
+use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+fn layers(max: u64) -> DynamicConfig {
+    DynamicConfig::new(BYTES, Rate::from_kilobits(max))
+        .with_base_rate(Rate::from_kilobits(96))
+        .with_quiescent_slots(5)
+}
+
+/// A receiver that has been there for a minute, behind 1 Mbit/s.
+fn settled() -> Run<Receiver> {
+    let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
+    let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
+    run.start();
+    run.until(at(60_000));
+    run
+}
+
+/// Packets that make no difference: the receiver goes on as if they had not come.
+fn is_unharmed(run: &mut Run<Receiver>, from: u64, to: u64) {
+    let (rate, loss) = measure(run, from, to);
+    assert!(rate > 850.0 && loss < 0.15, "{rate:.0} kbit/s, loss {loss:.3}");
+}
+
+#[test]
+fn a_sender_that_begins_again_is_followed() {
+    // At any phase of the old slots.
+    for pause in [1_000, 3_300, 47_000] {
+        let mut run = settled();
+        let again = DynamicChannels::new(layers(4_000), at(60_000 + pause)).unwrap();
+        run.sender = DynamicSender::new(again);
+        let (rate, _) = measure(&mut run, 130, 190);
+        assert!(rate > 800.0, "{rate:.0} kbit/s after a pause of {pause} ms");
+    }
+}
+
+#[test]
+fn one_that_claims_another_slot_is_not_believed() {
+    let mut run = settled();
+    let slots = run.sender.channels().slots_per_cycle();
+    let base = run.sender.channels().dynamic_channels();
+    for tenth in 0..600 {
+        run.until(at(60_000 + 100 * tenth));
+        let slot = run.sender.channels().slot_at(run.now);
+        // Ahead by more than one, or back in time.
+        let slot = u16::try_from((slot + 2 + tenth % (slots - 4)) % slots).unwrap();
+        run.give(0, WebrcCci { slot, channel: base, sequence: 3 });
+        run.give(1, WebrcCci { slot, channel: 1, sequence: 65_000 });
+    }
+    let packets = run.receiver.reception().packets;
+    assert!(packets > 60 * 70, "{packets}");
+    is_unharmed(&mut run, 120, 180);
+    assert_eq!(run.receiver.status(run.now).unwrap().mode, Mode::CongestionAvoidance);
+}
+
+#[test]
+fn without_its_base_channel_it_goes_on() {
+    let mut run = settled();
+    run.path.joined[0] = Some(at(1_000_000_000));
+    is_unharmed(&mut run, 60, 180);
+}
+
+#[test]
+fn packets_that_come_late_or_twice_are_no_loss() {
+    let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(600));
+    let mut run = Run::new(layers(4_000), Receiver::new(layers(4_000), config).unwrap(), 1_000, 4, 5);
+    run.path.repeats = true;
+    // Later than the two next ones of all channels, each of which may be of the same one.
+    run.path.late = Duration::from_millis(25);
+    run.start();
+    let (rate, loss) = measure(&mut run, 30, 130);
+    assert!(rate > 400.0, "{rate:.0} kbit/s");
+    assert_eq!(loss, 0.0);
+}
+
+#[test]
+fn sequence_numbers_wrap() {
+    // The base channel sends 8 packets a second: 65 536 in 8 083 seconds.
+    let small = layers(400);
+    let mut run = Run::new(small, Receiver::new(small, ReceiverConfig::new()).unwrap(), 256, 4, 5);
+    run.until(at(8_000_000));
+    run.start();
+    let (rate, loss) = measure(&mut run, 8_040, 8_140);
+    assert!(rate > 215.0 && loss < 0.15, "{rate:.0} kbit/s, loss {loss:.3}");
+}
+
+#[test]
+fn a_receiver_that_was_deaf_for_twenty_seconds_recovers() {
+    let mut run = settled();
+    run.path.stalled = at(80_000);
+    let (rate, _) = measure(&mut run, 100, 160);
+    assert!(rate > 800.0, "{rate:.0} kbit/s");
+}
+
+#[test]
+fn a_quiescent_channel_that_goes_on_sending_is_ignored() {
+    let mut run = settled();
+    let lost = run.receiver.reception().lost;
+    for ms in (60_000..120_000).step_by(50) {
+        run.until(at(ms));
+        let channels = run.sender.channels();
+        let now = channels.slot_at(run.now);
+        // The wave that ended a slot ago, as if it had not.
+        let wave = channels.wave_at(1, now - 1);
+        let slot = channels.slot_index(now);
+        let (channel, number) = (channels.channel_of(wave.number).0, channels.channel_number(wave.number));
+        run.give(channel, WebrcCci { slot, channel: number, sequence: u32::try_from(ms % 65_536).unwrap() });
+    }
+    let lost = run.receiver.reception().lost - lost;
+    assert!(lost < 60 * 12, "{lost} packets lost in a minute, of some 5 000");
+    is_unharmed(&mut run, 120, 180);
+    assert!(Instant::ZERO < run.now);
+}
