@@ -3,6 +3,7 @@
 use headwater_wire::cci::WebrcCci;
 
 use super::*;
+use crate::control::ReceiverControl;
 use crate::layering::path::{BYTES, Run, at, measure};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use crate::rate::Rate;

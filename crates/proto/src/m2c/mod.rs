@@ -8,9 +8,9 @@
 //! that too, `docs/errata/layering.md` says so.
 
 mod config;
-mod receiver;
 #[cfg(test)]
 mod hostile;
+mod receiver;
 #[cfg(test)]
 mod tests;
 
