@@ -1,6 +1,6 @@
 //! Studies of M2C beside TCP and itself, as lines of CSV: `multirate STUDY SEEDS SECONDS [KBPS [RTT_MS [JOIN_MS]]]`.
 #[path = "../tests/multirate/bed.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
+#[expect(dead_code, reason = "shared with the tests")]
 mod bed;
 
 use bed::*;
@@ -11,6 +11,7 @@ use headwater_netsim::tcp::{Data, Variant};
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Seed, m2c};
 
+#[expect(clippy::disallowed_methods, reason = "a command has arguments")]
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |index: usize, default: u64| {
