@@ -60,6 +60,38 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         missing: &[u32],
         repairs: &[Repair<'_>],
     ) -> Result<(), DecodeError>;
+
+    /// Decodes a block whose missing places hold repair symbols, so that these need no memory of their own: the symbol
+    /// `placed[i]`, a repair ESI, stands in the place of source symbol `missing[i]`. `more` are further ones, as
+    /// `repairs` of [`BlockCodec::decode`]; of several with one ESI the first counts, those in the block before `more`.
+    ///
+    /// After an error the received places are as they were; the missing places may hold anything.
+    ///
+    /// # Errors
+    /// As [`BlockCodec::decode`]; `placed` must not be longer than `missing`.
+    fn decode_in_place(
+        &self,
+        k: u32,
+        block: &mut [u8],
+        missing: &[u32],
+        placed: &[u32],
+        more: &[Repair<'_>],
+    ) -> Result<(), DecodeError> {
+        let shape = Shape::new(self, k, self.esi_end(k))?;
+        shape.check_placed(block, missing, placed)?;
+        let copies: Vec<Vec<u8>> = missing.iter().map(|&esi| block[shape.range(esi)].to_vec()).collect();
+        let copied = placed.iter().zip(&copies).map(|(&esi, data)| Repair { esi, data });
+        let repairs: Vec<_> = copied.chain(more.iter().copied()).collect();
+        self.decode(k, block, missing, &repairs)
+    }
+
+    /// Most memory that decoding a block in place takes which misses so many symbols, in bytes, the block included: a bound
+    /// on what is resident. What codecs keep beside is in [`kept_bytes`](crate::kept_bytes).
+    fn decoding_bytes(&self, k: u32, missing: usize) -> u64 {
+        let symbol = self.symbol_size() as u64;
+        // The block, its repair symbols, and what is made of them.
+        u64::from(k) * symbol + 2 * missing as u64 * symbol
+    }
 }
 
 /// Makes the repair symbols of one block, in any order, each as often as wanted.
@@ -198,7 +230,7 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// A block of `k` symbols of `codec`; its repair symbols are k..`esi_end`.
-    pub(crate) fn new(codec: &dyn BlockCodec, k: u32, esi_end: u32) -> Result<Self, FecError> {
+    pub(crate) fn new(codec: &(impl BlockCodec + ?Sized), k: u32, esi_end: u32) -> Result<Self, FecError> {
         let k_max = codec.k_max();
         if k == 0 || k > k_max {
             return Err(FecError::BlockSymbols { k, k_max });
@@ -240,6 +272,20 @@ impl Shape {
         missing: &[u32],
         repairs: &[Repair<'_>],
     ) -> Result<(), FecError> {
+        self.check_missing(block, missing)?;
+        repairs.iter().try_for_each(|repair| self.check_repair(repair.esi, repair.data))
+    }
+
+    /// The same for a block that holds repair symbols in its missing places.
+    pub(crate) fn check_placed(&self, block: &[u8], missing: &[u32], placed: &[u32]) -> Result<(), FecError> {
+        self.check_missing(block, missing)?;
+        if placed.len() > missing.len() {
+            return Err(FecError::Placed { placed: placed.len(), missing: missing.len() });
+        }
+        missing.iter().zip(placed).try_for_each(|(&at, &esi)| self.check_repair(esi, &block[self.range(at)]))
+    }
+
+    fn check_missing(&self, block: &[u8], missing: &[u32]) -> Result<(), FecError> {
         self.check_block(block)?;
         let mut next = 0;
         for &esi in missing {
@@ -248,7 +294,7 @@ impl Shape {
             }
             next = esi + 1;
         }
-        repairs.iter().try_for_each(|repair| self.check_repair(repair.esi, repair.data))
+        Ok(())
     }
 
     /// The bytes of source symbol `esi` in a block.

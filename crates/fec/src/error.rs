@@ -98,6 +98,14 @@ pub enum FecError {
         /// Source symbols of the block.
         k: u32,
     },
+    /// More repair symbols in the missing places of a block than it has such places.
+    #[error("{placed} repair symbols in the places of {missing} missing ones")]
+    Placed {
+        /// Repair symbols.
+        placed: usize,
+        /// Missing places.
+        missing: usize,
+    },
 }
 
 /// Why a block could not be decoded.

@@ -5,63 +5,104 @@
 //! a decoder that solves the equations of this very block. What is left is a system of m equations over GF(2^8), the
 //! field of RaptorQ's HDPC symbols (RFC 6330 section 5.7). It has a solution exactly when the decoder has one.
 
+use std::ops::Range;
+
 use raptorq::{ObjectTransmissionInformation, SourceBlockEncoder, SourceBlockEncodingPlan};
 
 use crate::codec::Shape;
-use crate::{Kernel, Repair, gf256};
+use crate::given::{Given, strips};
+use crate::{Kernel, gf256};
 
 /// Lengths that the encoder's vector loops like: it takes longer for the odd bytes at the end of a symbol.
 const COEFFICIENTS_MULTIPLE: usize = 64;
 
 /// Fills the missing places of `block`, or returns false where the equations are dependent, all of them.
 ///
-/// `missing` is not empty and `repairs` are distinct. The coefficients come first, so that a block which cannot
-/// be decoded yet costs little. Takes 2.1 blocks of memory at its peak.
+/// `missing` is not empty and the symbols given are distinct. The coefficients come first, so that a block which cannot
+/// be decoded yet costs little. Longer blocks than `strip_bytes_max` are decoded in strips of their symbols, which the plan
+/// serves all. Memory: [`bytes`], and the plan.
 pub(crate) fn decode(
     shape: &Shape,
     plan: &SourceBlockEncodingPlan,
     block: &mut [u8],
     missing: &[u32],
-    repairs: &[Repair<'_>],
+    given: &[Given<'_>],
+    strip_bytes_max: usize,
 ) -> bool {
-    let Some((inverse, chosen)) = solve(shape, plan, missing, repairs) else { return false };
-    let size = shape.symbol_size();
-    for &esi in missing {
-        block[shape.range(esi)].fill(0);
-    }
-    let differences = differences(shape, &encoder(plan, size, block), &chosen);
+    let Some((inverse, chosen)) = solve(shape, plan, missing, given) else { return false };
     let kernel = Kernel::chosen();
-    for (coefficients, &esi) in inverse.chunks_exact(missing.len()).zip(missing) {
-        let target = &mut block[shape.range(esi)];
-        for (&factor, difference) in coefficients.iter().zip(differences.chunks_exact(size)) {
-            kernel.mul_add(target, difference, factor);
+    for columns in strips(shape, strip_bytes_max) {
+        let repairs: Vec<u8> =
+            chosen.iter().flat_map(|given| given.data(shape, block, columns.clone())).copied().collect();
+        for &esi in missing {
+            block[shape.range(esi)][columns.clone()].fill(0);
+        }
+        let without = encoder_of_strip(shape, plan, block, &columns);
+        let differences = differences(shape, &without, &chosen, repairs);
+        for (coefficients, &esi) in inverse.chunks_exact(missing.len()).zip(missing) {
+            let target = &mut block[shape.range(esi)][columns.clone()];
+            for (&factor, difference) in coefficients.iter().zip(differences.chunks_exact(columns.len())) {
+                kernel.mul_add(target, difference, factor);
+            }
         }
     }
     true
 }
 
-/// What the missing symbols add to each of the `chosen` repair symbols, one after another.
-fn differences(shape: &Shape, without: &SourceBlockEncoder, chosen: &[Repair<'_>]) -> Vec<u8> {
-    let mut differences = Vec::with_capacity(chosen.len() * shape.symbol_size());
-    for repair in chosen {
-        let computed = &without.repair_packets(repair.esi - shape.k(), 1)[0];
-        differences.extend(computed.data().iter().zip(repair.data).map(|(c, r)| c ^ r));
-    }
-    differences
+/// What decoding takes beside the block, in bytes, with strips of so many bytes: at first the encoder of the coefficients
+/// and its unit vectors; then one of a strip, a copy of the strip, and the missing symbols' equations. The plan is beside.
+pub(crate) fn bytes(shape: &Shape, missing: usize, strip_bytes: usize) -> usize {
+    let k = shape.k() as usize;
+    let units = k * missing.next_multiple_of(COEFFICIENTS_MULTIPLE);
+    let equations = 4 * missing * missing;
+    let strip = 32 * strip_bytes / 10 + missing * shape.symbol_size();
+    equations + strip.max(32 * units / 10) + (80 << 10)
 }
 
-/// As many independent ones of `repairs` as are `missing`, and the inverse of their coefficients, row by row: the
+/// An encoder of these bytes of each symbol.
+fn encoder_of_strip(
+    shape: &Shape,
+    plan: &SourceBlockEncodingPlan,
+    block: &[u8],
+    columns: &Range<usize>,
+) -> SourceBlockEncoder {
+    if columns.len() == shape.symbol_size() {
+        return encoder(plan, columns.len(), block);
+    }
+    let mut strip = Vec::with_capacity(shape.k() as usize * columns.len());
+    for symbol in block.chunks_exact(shape.symbol_size()) {
+        strip.extend_from_slice(&symbol[columns.clone()]);
+    }
+    encoder(plan, columns.len(), &strip)
+}
+
+/// What the missing symbols add to each of the `chosen` repair symbols, whose bytes are `repairs`, one after another.
+fn differences(
+    shape: &Shape,
+    without: &SourceBlockEncoder,
+    chosen: &[Given<'_>],
+    mut repairs: Vec<u8>,
+) -> Vec<u8> {
+    let size = repairs.len() / chosen.len();
+    for (given, repair) in chosen.iter().zip(repairs.chunks_exact_mut(size)) {
+        let computed = &without.repair_packets(given.esi - shape.k(), 1)[0];
+        repair.iter_mut().zip(computed.data()).for_each(|(repair, computed)| *repair ^= computed);
+    }
+    repairs
+}
+
+/// As many independent ones of those given as are `missing`, and the inverse of their coefficients, row by row: the
 /// factors of their differences in each missing symbol.
 fn solve<'a>(
     shape: &Shape,
     plan: &SourceBlockEncodingPlan,
     missing: &[u32],
-    repairs: &[Repair<'a>],
-) -> Option<(Vec<u8>, Vec<Repair<'a>>)> {
+    given: &[Given<'a>],
+) -> Option<(Vec<u8>, Vec<Given<'a>>)> {
     let encoder = unit_encoder(shape, plan, missing);
     let mut elimination = Elimination::new(missing.len());
     let mut chosen = Vec::with_capacity(missing.len());
-    for repair in repairs {
+    for repair in given {
         let symbol = &encoder.repair_packets(repair.esi - shape.k(), 1)[0];
         if elimination.add(&symbol.data()[..missing.len()]) {
             chosen.push(*repair);
@@ -144,6 +185,7 @@ mod tests {
     use super::{Elimination, decode};
     use crate::codec::Shape;
     use crate::gf256::mul;
+    use crate::given::enough;
     use crate::raptor_q::RaptorQ;
     use crate::{BlockCodec, Parameters, Repair};
     use proptest::prelude::*;
@@ -166,14 +208,26 @@ mod tests {
             .collect();
         let repairs: Vec<Repair<'_>> =
             esis.iter().zip(&symbols).map(|(&esi, data)| Repair { esi, data }).collect();
-        let mut block = source.clone();
-        missing.iter().for_each(|&esi| block[shape.range(esi)].fill(0x5A));
-        let mut other = block.clone();
         let plan = SourceBlockEncodingPlan::generate(u16::try_from(k).unwrap());
-        let planned = decode(&shape, &plan, &mut block, missing, &repairs);
-        assert_eq!(planned, codec.decode_in_full(&shape, &mut other, missing, &repairs));
-        assert!(!planned || (block == source && other == source));
-        planned
+        let mut results = Vec::new();
+        // All beside the block or as many as fit in its missing places; at once or in strips.
+        for (in_place, strip) in [(false, usize::MAX), (true, usize::MAX), (true, source.len() / 3)] {
+            let mut block = source.clone();
+            missing.iter().for_each(|&esi| block[shape.range(esi)].fill(0x5A));
+            let placed = if in_place { &esis[..missing.len()] } else { &[] };
+            for (&at, symbol) in missing.iter().zip(&symbols[..placed.len()]) {
+                block[shape.range(at)].copy_from_slice(symbol);
+            }
+            let given = enough(missing, placed, &repairs[placed.len()..]).unwrap();
+            let mut other = block.clone();
+            let strip = strip.max(1);
+            let planned = decode(&shape, &plan, &mut block, missing, &given, strip);
+            assert_eq!(planned, codec.decode_in_full(&shape, &mut other, missing, &given, strip));
+            assert!(!planned || (block == source && other == source));
+            results.push(planned);
+        }
+        assert!(results.iter().all(|planned| *planned == results[0]));
+        results[0]
     }
 
     proptest! {

@@ -5,20 +5,29 @@
 //! and its `SourceBlockEncoder::new` keeps up to 64 plans for ever; neither is used.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::ops::Range;
 
 use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder,
-    SourceBlockEncodingPlan, extended_source_block_symbols,
+    extended_source_block_symbols,
 };
 
-use crate::codec::{Shape, enough_distinct};
+use crate::codec::Shape;
+use crate::given::{Given, enough, strips};
 use crate::planned;
+use crate::plans::{PLANNED_K_MAX, PLANS, ready};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme};
 
-/// Plans kept by a codec: the two lengths of blocks of an object, and of one more object that takes turns with
-/// it. A plan takes about 1 KiB per symbol: 5 MiB at k = 5008, 68 MiB at k = 56403.
-const PLANS_MAX: usize = 4;
+/// Most bytes of a block that the crate's decoder works on at a time: a longer one is decoded in strips of its symbols, each
+/// of which is solved anew, at up to twice the time. Up to here are the blocks of our senders below 100 GB.
+const STRIP_BYTES_MAX: usize = 8 << 20;
+/// What the crate's equations take, in bytes per symbol of the block.
+const MATRIX_BYTES: usize = 800;
+/// What the crate reserves for the operations that solve them, in bytes per symbol, and what it uses of that.
+const OPERATIONS_BYTES: (usize, usize) = (2_310, 1_264);
+/// Allocations above this are pages of their own (`M_MMAP_THRESHOLD` of glibc, at most): what is not used of them is no
+/// memory.
+const MAPPED_BYTES: usize = 32 << 20;
 
 /// K' from which H, the number of HDPC symbols, is 11, 12, .. 16; below, it is 10 (RFC 6330 section 5.6, table 2).
 const HDPC_STEPS: [u32; 6] = [1050, 10_899, 20_778, 30_654, 40_398, 50_511];
@@ -28,11 +37,7 @@ const SBN: u8 = 0;
 
 pub(crate) struct RaptorQ {
     symbol_size: u16,
-    /// The plans of the lengths used last, the latest at the end.
-    plans: Mutex<Vec<(u32, Arc<Plan>)>>,
 }
-
-type Plan = OnceLock<SourceBlockEncodingPlan>;
 
 impl RaptorQ {
     pub(crate) const K_MAX: u32 = K_MAX;
@@ -47,31 +52,18 @@ impl RaptorQ {
         if alignment == 0 || symbol_size % u16::from(alignment) != 0 {
             return Err(FecError::Alignment { symbol_size, alignment });
         }
-        Ok(Self { symbol_size, plans: Mutex::default() })
+        Ok(Self { symbol_size })
     }
 
     fn shape(&self, k: u32) -> Result<Shape, FecError> {
         Shape::new(self, k, Self::ESI_END)
     }
 
-    /// A single block's view of the object: with one sub-block, Al has no influence on any symbol.
-    fn transmission_information(&self) -> ObjectTransmissionInformation {
-        ObjectTransmissionInformation::new(0, self.symbol_size, 0, 1, 1)
-    }
-
-    /// The place of the plan for blocks of `k` symbols. It is filled outside the lock, by whoever comes first.
-    fn plan(&self, k: u32) -> Arc<Plan> {
-        // A panic of another thread cannot leave the list half changed.
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = match plans.iter().position(|&(of, _)| of == k) {
-            Some(position) => plans.remove(position).1,
-            None => Arc::default(),
-        };
-        if plans.len() == PLANS_MAX {
-            plans.remove(0);
-        }
-        plans.push((k, Arc::clone(&plan)));
-        plan
+    /// A single block's view of the object, or of a strip of its symbols: with one sub-block, Al has no influence on any
+    /// symbol.
+    fn transmission_information(symbol_size: usize) -> ObjectTransmissionInformation {
+        let symbol_size = u16::try_from(symbol_size).expect("at most T, which has 16 bits");
+        ObjectTransmissionInformation::new(0, symbol_size, 0, 1, 1)
     }
 }
 
@@ -99,8 +91,8 @@ impl BlockCodec for RaptorQ {
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
         let shape = self.shape(k)?;
         shape.check_block(source)?;
-        let plan = self.plan(k);
-        let information = self.transmission_information();
+        let plan = PLANS.plan(k);
+        let information = Self::transmission_information(shape.symbol_size());
         let block = SourceBlockEncoder::with_encoding_plan(SBN, &information, source, ready(&plan, k));
         Ok(Box::new(Encoder { shape, block }))
     }
@@ -114,45 +106,100 @@ impl BlockCodec for RaptorQ {
     ) -> Result<(), DecodeError> {
         let shape = self.shape(k)?;
         shape.check_decode(block, missing, repairs)?;
-        let repairs = enough_distinct(repairs, missing)?;
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let solved = if planned_is_faster(k, missing.len(), repairs.len(), Kernel::chosen()) {
-            let plan = self.plan(k);
-            planned::decode(&shape, ready(&plan, k), block, missing, &repairs)
-        } else {
-            self.decode_in_full(&shape, block, missing, &repairs)
+        self.decode_given(&shape, block, missing, &enough(missing, &[], repairs)?)
+    }
+
+    fn decode_in_place(
+        &self,
+        k: u32,
+        block: &mut [u8],
+        missing: &[u32],
+        placed: &[u32],
+        more: &[Repair<'_>],
+    ) -> Result<(), DecodeError> {
+        let shape = self.shape(k)?;
+        shape.check_placed(block, missing, placed)?;
+        shape.check_decode(block, missing, more)?;
+        self.decode_given(&shape, block, missing, &enough(missing, placed, more)?)
+    }
+
+    fn decoding_bytes(&self, k: u32, missing: usize) -> u64 {
+        let Ok(shape) = self.shape(k) else { return 0 };
+        let (symbols, size) = (k as usize, shape.symbol_size());
+        let block = symbols * size;
+        let strip = symbols * strips(&shape, STRIP_BYTES_MAX).map(|strip| strip.len()).max().unwrap_or(size);
+        let with_plan = block + planned::bytes(&shape, missing, strip);
+        let is_planned = |have| planned_is_faster(k, missing, have, Kernel::chosen());
+        let bytes = match (missing, is_planned(missing), is_planned(plenty(k, missing))) {
+            (0, ..) => block,
+            (_, true, true) => with_plan,
+            // With more symbols at hand than needed the crate may be taken.
+            (_, true, false) => with_plan.max(block + crate_bytes(symbols, strip)),
+            (_, false, _) => block + crate_bytes(symbols, strip),
         };
-        if solved { Ok(()) } else { Err(DecodeError::NeedMore { more: 1 }) }
+        bytes as u64
     }
 }
 
 impl RaptorQ {
+    fn decode_given(
+        &self,
+        shape: &Shape,
+        block: &mut [u8],
+        missing: &[u32],
+        given: &[Given<'_>],
+    ) -> Result<(), DecodeError> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let solved = if planned_is_faster(shape.k(), missing.len(), given.len(), Kernel::chosen()) {
+            let plan = PLANS.plan(shape.k());
+            planned::decode(shape, ready(&plan, shape.k()), block, missing, given, STRIP_BYTES_MAX)
+        } else {
+            self.decode_in_full(shape, block, missing, given, STRIP_BYTES_MAX)
+        };
+        if solved { Ok(()) } else { Err(DecodeError::NeedMore { more: 1 }) }
+    }
+
     /// Fills the missing places of `block` by the crate's decoder, or returns false while the equations are
-    /// dependent. `repairs` are distinct and enough in number.
+    /// dependent. The symbols given are distinct and enough in number.
     pub(crate) fn decode_in_full(
         &self,
         shape: &Shape,
         block: &mut [u8],
         missing: &[u32],
-        repairs: &[Repair<'_>],
+        given: &[Given<'_>],
+        strip_bytes_max: usize,
     ) -> bool {
-        let Some(solved) = self.solve(shape, block, missing, repairs) else { return false };
-        for range in missing.iter().map(|&esi| shape.range(esi)) {
-            block[range.clone()].copy_from_slice(&solved[range]);
+        for columns in strips(shape, strip_bytes_max) {
+            // The equations of all strips are the same: if at all, the first one fails.
+            let Some(solved) = Self::solve(shape, block, missing, given, &columns) else { return false };
+            for &esi in missing {
+                let symbol = &solved[esi as usize * columns.len()..][..columns.len()];
+                block[shape.range(esi)][columns.clone()].copy_from_slice(symbol);
+            }
         }
         true
     }
 
-    /// The whole block. The crate solves anew whenever it is given symbols, so it is given them at most three times.
-    fn solve(&self, shape: &Shape, block: &[u8], missing: &[u32], repairs: &[Repair<'_>]) -> Option<Vec<u8>> {
-        let mut decoder = SourceBlockDecoder::new(SBN, &self.transmission_information(), block.len() as u64);
-        let [first, second] = attempts(shape.k(), missing.len(), repairs.len());
-        let source = shape.received(missing).map(|esi| packet(esi, &block[shape.range(esi)]));
-        let repair = |repair: &Repair<'_>| packet(repair.esi, repair.data);
-        let mut solved = decoder.decode(source.chain(repairs[..first].iter().map(repair)));
-        for next in [&repairs[first..second], &repairs[second..]] {
+    /// The bytes `columns` of each symbol of the whole block. The crate solves anew whenever it is given symbols, so it is
+    /// given them at most three times.
+    fn solve(
+        shape: &Shape,
+        block: &[u8],
+        missing: &[u32],
+        given: &[Given<'_>],
+        columns: &Range<usize>,
+    ) -> Option<Vec<u8>> {
+        let information = Self::transmission_information(columns.len());
+        let bytes = u64::from(shape.k()) * columns.len() as u64;
+        let mut decoder = SourceBlockDecoder::new(SBN, &information, bytes);
+        let [first, second] = attempts(shape.k(), missing.len(), given.len());
+        let source =
+            shape.received(missing).map(|esi| packet(esi, &block[shape.range(esi)][columns.clone()]));
+        let repair = |given: &Given<'_>| packet(given.esi, given.data(shape, block, columns.clone()));
+        let mut solved = decoder.decode(source.chain(given[..first].iter().map(repair)));
+        for next in [&given[first..second], &given[second..]] {
             if solved.is_none() && !next.is_empty() {
                 solved = decoder.decode(next.iter().map(repair));
             }
@@ -161,11 +208,13 @@ impl RaptorQ {
     }
 }
 
-/// The plan in its place, made if nobody has made it yet.
-fn ready(plan: &Plan, k: u32) -> &SourceBlockEncodingPlan {
-    let symbols = u16::try_from(k).expect("k <= 56403");
-    // The clone sheds the spare capacity that making the plan leaves behind.
-    plan.get_or_init(|| SourceBlockEncodingPlan::generate(symbols).clone())
+/// What the crate's decoder takes for a strip of a block, in bytes: its symbols twice, and what it solves. What it makes of them
+/// comes when the latter is gone, and takes less.
+fn crate_bytes(symbols: usize, strip: usize) -> usize {
+    let (reserved, used) = OPERATIONS_BYTES;
+    let operations = if symbols * reserved > MAPPED_BYTES { used } else { reserved };
+    let solving = symbols * (MATRIX_BYTES + operations);
+    strip * 21 / 10 + solving.max(strip * 11 / 5) + (96 << 10)
 }
 
 /// Whether planned decoding beats the crate's decoder, by what both take on one core at T = 1408, K = 16 to 20152.
@@ -180,7 +229,7 @@ fn planned_is_faster(k: u32, missing: usize, have: usize, kernel: Kernel) -> boo
         (false, true) => 8,
         (false, false) => 12,
     };
-    missing * missing <= bound * k as usize
+    k <= PLANNED_K_MAX && missing * missing <= bound * k as usize
 }
 
 /// How many of `have` repair symbols to hand over at the first and at the second attempt; all at the third.
@@ -249,25 +298,8 @@ impl fmt::Debug for Encoder {
 
 #[cfg(test)]
 mod tests {
-    use super::{PLANS_MAX, RaptorQ, attempts, intermediate_symbols, planned_is_faster};
-    use crate::{Kernel, Parameters};
-    use std::sync::Arc;
-
-    #[test]
-    fn plans_are_shared_and_the_one_unused_longest_is_dropped() {
-        let codec = RaptorQ::new(&Parameters::raptorq(1)).unwrap();
-        let first = codec.plan(1);
-        for k in 2..=4 {
-            codec.plan(k);
-        }
-        assert!(Arc::ptr_eq(&first, &codec.plan(1)));
-        let second = codec.plan(2);
-        codec.plan(5);
-        codec.plan(6);
-        assert_eq!(codec.plans.lock().unwrap().len(), PLANS_MAX);
-        assert!(Arc::ptr_eq(&first, &codec.plan(1)) && Arc::ptr_eq(&second, &codec.plan(2)));
-        assert!(codec.plan(5).get().is_none());
-    }
+    use super::{attempts, intermediate_symbols, planned_is_faster};
+    use crate::Kernel;
 
     #[test]
     fn attempts_avoid_the_numbers_of_symbols_that_solve_twice() {

@@ -38,6 +38,26 @@ fn repair_symbols(codec: &dyn BlockCodec, k: u32) -> usize {
     (codec.encoding_symbols(k) - k) as usize
 }
 
+/// Decodes with as many of the repair symbols in the missing places as fit there.
+fn decode_in_place(
+    codec: &dyn BlockCodec,
+    k: u32,
+    source: &[u8],
+    missing: &[u32],
+    symbols: &[(u32, Vec<u8>)],
+) -> Result<(), DecodeError> {
+    let size = codec.symbol_size();
+    let (inside, beside) = symbols.split_at(missing.len());
+    let mut block = with_losses(source, size, missing);
+    for (at, (_, symbol)) in missing.iter().zip(inside) {
+        block[*at as usize * size..][..size].copy_from_slice(symbol);
+    }
+    let placed: Vec<u32> = inside.iter().map(|(esi, _)| *esi).collect();
+    let decoded = codec.decode_in_place(k, &mut block, missing, &placed, &repairs(beside));
+    assert!(decoded.is_err() || block == source, "{codec:?} k = {k}: wrong bytes in place");
+    decoded
+}
+
 /// Decodes with `missing` lost, from as many repair symbols as it takes, in the order of `esis`. Returns how many
 /// it took, or `None` where they were too few.
 fn decode_growing(codec: &dyn BlockCodec, k: u32, missing: &[u32], esis: &[u32]) -> Option<usize> {
@@ -47,7 +67,10 @@ fn decode_growing(codec: &dyn BlockCodec, k: u32, missing: &[u32], esis: &[u32])
     let mut block = with_losses(&source, codec.symbol_size(), missing);
     let damaged = block.clone();
     for count in missing.len()..=repairs.len() {
-        match codec.decode(k, &mut block, missing, &repairs[..count]) {
+        let decoded = codec.decode(k, &mut block, missing, &repairs[..count]);
+        let in_place = decode_in_place(codec, k, &source, missing, &symbols[..count]);
+        assert_eq!(in_place, decoded, "{codec:?} k = {k}: in place");
+        match decoded {
             Ok(()) => {
                 assert!(block == source, "{codec:?} k = {k}: wrong bytes");
                 return Some(count);

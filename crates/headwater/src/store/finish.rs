@@ -13,8 +13,6 @@ use super::place::{FilePlace, ObjectPlace, Places};
 
 /// Bytes of a file read and hashed at once: what stays in a processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
-/// What decoding takes, in tenths of a block, with the block and its repair symbols (`crates/fec/tests/memory.rs`).
-const DECODING_TENTHS: u64 = 64;
 
 /// Work that takes time.
 #[derive(Debug)]
@@ -43,8 +41,11 @@ impl Job {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Block(object, job) if !job.missing.is_empty() => {
-                let symbols = u64::from(object.block(job.sbn).symbols);
-                DECODING_TENTHS * symbols * object.symbol_bytes() as u64 / 10
+                let more = u64::from(job.repairs).saturating_sub(job.missing.len() as u64);
+                let symbols = object.block(job.sbn).symbols;
+                object.spec.codec.decoding_bytes(symbols, job.missing.len())
+                    + 2 * more * object.symbol_bytes() as u64
+                    + CHUNK_BYTES as u64
             }
             _ => CHUNK_BYTES as u64,
         }
@@ -86,7 +87,8 @@ fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result
     Ok(report(block_digest(&content[..bytes])))
 }
 
-/// Fills in what is missing, or says how many more symbols that takes.
+/// Fills in what is missing, or says how many more symbols that takes. The repair symbols are read into the missing places,
+/// where they take no room of their own.
 fn decode(
     places: &Places,
     object: &ObjectPlace,
@@ -96,13 +98,20 @@ fn decode(
 ) -> Result<Result<(), u32>, StoreError> {
     let (size, codec) = (object.symbol_bytes(), &object.spec.codec);
     let numbers = places.read_repair_numbers(object, block, job.repairs)?;
-    let mut symbols = vec![0; numbers.len() * size];
-    places.read_repair_symbols(object, block, &mut symbols)?;
     // What came from an earlier session is not trusted.
     let exists = |esi: &u32| (block.symbols..codec.esi_end(block.symbols)).contains(esi);
-    let slots = numbers.iter().zip(symbols.chunks_exact(size)).filter(|(esi, _)| exists(esi));
-    let repairs: Vec<_> = slots.map(|(esi, data)| Repair { esi: *esi, data }).collect();
-    match codec.decode(block.symbols, content, &job.missing, &repairs) {
+    let slots: Vec<(u32, u32)> = (0..).zip(numbers).filter(|(_, esi)| exists(esi)).collect();
+    let mut places_left = job.missing.iter();
+    let mut more = Vec::new();
+    read_repairs(places, object, block, &slots, |symbol| match places_left.next() {
+        Some(&at) => content[at as usize * size..][..size].copy_from_slice(symbol),
+        None => more.extend_from_slice(symbol),
+    })?;
+    let esis: Vec<u32> = slots.iter().map(|(_, esi)| *esi).collect();
+    let (placed, beside) = esis.split_at(esis.len().min(job.missing.len()));
+    let more: Vec<_> =
+        beside.iter().zip(more.chunks_exact(size)).map(|(&esi, data)| Repair { esi, data }).collect();
+    match codec.decode_in_place(block.symbols, content, &job.missing, placed, &more) {
         Ok(()) => Ok(Ok(())),
         Err(DecodeError::NeedMore { more }) => Ok(Err(more)),
         Err(DecodeError::Invalid(error)) => Err(StoreError(format!(
@@ -110,6 +119,25 @@ fn decode(
             job.sbn, object.file.spec.path
         ))),
     }
+}
+
+/// Reads the symbols in these slots, which go with their ESIs, many at a time.
+fn read_repairs(
+    places: &Places,
+    object: &ObjectPlace,
+    block: &Block,
+    slots: &[(u32, u32)],
+    mut take: impl FnMut(&[u8]),
+) -> Result<(), StoreError> {
+    let size = object.symbol_bytes();
+    let at_once = (CHUNK_BYTES / size).clamp(1, slots.len().max(1));
+    let mut symbols = vec![0; at_once * size];
+    for slots in slots.chunk_by(|one, next| one.0 + 1 == next.0).flat_map(|run| run.chunks(at_once)) {
+        let symbols = &mut symbols[..slots.len() * size];
+        places.read_repair_symbols(object, block, slots[0].0, symbols)?;
+        symbols.chunks_exact(size).for_each(&mut take);
+    }
+    Ok(())
 }
 
 /// Writes what was decoded, adjacent symbols together. `content` is the block without padding.

@@ -173,14 +173,15 @@ impl Places {
         Ok(numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
     }
 
-    /// The symbols in the slots of a block that `symbols` has room for.
+    /// The symbols in the slots of a block from `first` on that `symbols` has room for.
     pub(super) fn read_repair_symbols(
         &self,
         object: &ObjectPlace,
         block: &Block,
+        first: u32,
         symbols: &mut [u8],
     ) -> Result<(), StoreError> {
-        self.read_repair_file(object, Region::of(object, block).symbol(0), symbols)
+        self.read_repair_file(object, Region::of(object, block).symbol(first), symbols)
     }
 
     /// Gives the room of a block's repair symbols back, where the file system can.

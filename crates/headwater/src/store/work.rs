@@ -6,20 +6,19 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use headwater_proto::delivery::{StoreError, StoreReport};
+use headwater_fec::kept_bytes;
+use headwater_proto::delivery::{DECODING_BYTES, StoreError, StoreReport};
 
 use super::finish::{Job, Outcome};
 use super::place::Places;
 use crate::net::Waker;
 use crate::workers::worker_count;
 
-/// Memory of the jobs at work, in bytes: two blocks of 5008 symbols of which all were lost, one of 10 017, or any one.
-const JOBS_BYTES_MAX: u64 = 88 << 20;
-
 /// Jobs and the threads that do them.
 ///
 /// The queue holds a few blocks, as many as the receiver's machine hands over at a time, and the files that are whole. It
-/// never blocks, since symbols that arrive meanwhile would be lost. Memory: [`JOBS_BYTES_MAX`], or one block's.
+/// never blocks, since symbols that arrive meanwhile would be lost. Memory: [`DECODING_BYTES`], or one block's where that takes
+/// more, which the receiver has made room for.
 pub(super) struct Workers {
     shared: Arc<Shared>,
     reports: Receiver<Outcome>,
@@ -43,10 +42,10 @@ struct Queue {
 }
 
 impl Queue {
-    /// The next job, if there is memory for it.
-    fn take(&mut self) -> Option<(Job, u64)> {
+    /// The next job, if there is memory for it beside those at work and the `kept` bytes of what serves all.
+    fn take(&mut self, kept: u64) -> Option<(Job, u64)> {
         let bytes = self.jobs.front()?.bytes();
-        if self.bytes > 0 && self.bytes.saturating_add(bytes) > JOBS_BYTES_MAX {
+        if self.bytes > 0 && self.bytes.saturating_add(bytes).saturating_add(kept) > DECODING_BYTES {
             return None;
         }
         self.bytes = self.bytes.saturating_add(bytes);
@@ -135,7 +134,7 @@ impl Shared {
             if queue.ended {
                 return None;
             }
-            if let Some(job) = queue.take() {
+            if let Some(job) = queue.take(kept_bytes()) {
                 return Some(job);
             }
             queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -185,5 +184,68 @@ impl fmt::Debug for Workers {
             .field("threads", &self.threads.len())
             .field("pending", &self.pending)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_fec::{Parameters, Partition, codec};
+    use headwater_proto::delivery::{BlockJob, FileIndex, FileSpec, ObjectIndex, ObjectSpec, RelativePath};
+
+    use super::super::place::{FilePlace, ObjectPlace};
+    use super::*;
+
+    /// A block of k symbols of which so many are missing.
+    fn job(k: u32, missing: u32) -> Job {
+        let bytes = u64::from(k) * 1_408;
+        let spec =
+            FileSpec { path: RelativePath::new("file").unwrap(), bytes, mode: None, md5: None, digest: None };
+        let file = FilePlace { index: FileIndex(0), spec, number: None };
+        let spec = ObjectSpec {
+            file: file.index,
+            offset: 0,
+            partition: Partition::with_blocks(bytes, 1_408, 1).unwrap(),
+            codec: codec(Parameters::raptorq(1_408)).unwrap(),
+            identity: None,
+        };
+        let object = ObjectPlace { spec, file: Arc::new(file), number: None };
+        let job =
+            BlockJob { object: ObjectIndex(0), sbn: 0, missing: (0..missing).collect(), repairs: missing };
+        Job::Block(Arc::new(object), job)
+    }
+
+    /// Takes all that may be at work at a time.
+    fn taken(queue: &mut Queue, kept: u64) -> usize {
+        let mut count = 0;
+        while queue.take(kept).is_some() {
+            count += 1;
+        }
+        assert!(count <= 1 || queue.bytes + kept <= DECODING_BYTES);
+        count
+    }
+
+    #[test]
+    fn as_many_blocks_are_decoded_at_a_time_as_memory_allows() {
+        // With the plans of two lengths of 5008.
+        let kept = 12 << 20;
+        for (k, missing, expected) in
+            [(5_008, 5_008, 2), (5_008, 50, 2), (10_017, 10_017, 1), (20_152, 20_152, 1)]
+        {
+            let mut queue = Queue { jobs: (0..8).map(|_| job(k, missing)).collect(), ..Queue::default() };
+            assert_eq!(taken(&mut queue, kept), expected, "{k}");
+        }
+    }
+
+    #[test]
+    fn a_block_beyond_the_bound_is_decoded_alone_and_in_its_turn() {
+        let jobs = [job(5_008, 1), job(56_403, 56_403), job(5_008, 1), job(5_008, 1)];
+        let mut queue = Queue { jobs: jobs.into(), ..Queue::default() };
+        let (_, first) = queue.take(0).unwrap();
+        assert!(queue.take(0).is_none(), "it waits, and nothing overtakes it");
+        queue.bytes -= first;
+        let (_, long) = queue.take(0).unwrap();
+        assert!(long > DECODING_BYTES && queue.take(0).is_none());
+        queue.bytes -= long;
+        assert_eq!(taken(&mut queue, 0), 2);
     }
 }

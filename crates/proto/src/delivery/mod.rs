@@ -31,8 +31,8 @@ pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, 
 pub use offsets::{Offsets, bisecting_offsets};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
-    BLOCK_STATE_BYTES, Drops, FileProgress, OTHERS_MAX, PENDING_BYTES, Receiver, ReceiverConfig,
-    ReceiverEvent, ReceiverStats, SILENCE,
+    BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, OTHERS_MAX, PENDING_BYTES, Receiver,
+    ReceiverConfig, ReceiverEvent, ReceiverStats, SILENCE,
 };
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
 pub use store::{

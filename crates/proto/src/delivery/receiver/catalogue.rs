@@ -6,6 +6,7 @@ use headwater_fec::{Partition, Scheme};
 use headwater_wire::fdt::{FdtError, File, Segment};
 use headwater_wire::{Fti, PayloadId};
 
+use super::DECODING_BYTES;
 use super::block::Block;
 use super::room::Room;
 use crate::delivery::FDT_BYTES_MAX;
@@ -18,8 +19,7 @@ use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, Store
 /// What a block costs as long as the session lasts, in bytes: its state or that it has ended, its digest, and what was
 /// promised of it.
 const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<Digest>() + size_of::<ShortDigest>();
-/// Longest block of a code that is taken, in bytes: decoding takes up to 7 times that. Our own senders' longest have 20 152
-/// symbols of 1408 bytes.
+/// Longest block of a code that is taken, in bytes. Our own senders' longest have 20 152 symbols of 1408 bytes.
 const CODED_BLOCK_BYTES_MAX: u64 = 32 << 20;
 
 /// Room for the parameters of any code.
@@ -234,7 +234,14 @@ impl Catalogue {
         let promised = promised(entry, partition)?;
 
         let count = usize::try_from(blocks).map_err(|_| Refusal::TooManyBlocks)?;
-        if !room.has(count.saturating_mul(BLOCK_BYTES)) {
+        // What the store lacks to decode the longest block.
+        let longest = partition.max_block_symbols();
+        let decoding = match codec.scheme() {
+            Scheme::NoCode => 0,
+            _ => codec.decoding_bytes(longest, longest as usize),
+        };
+        let lent = usize::try_from(decoding.saturating_sub(DECODING_BYTES)).unwrap_or(usize::MAX);
+        if !room.has_beside(count.saturating_mul(BLOCK_BYTES), lent) {
             return Err(Refusal::TooManyBlocks);
         }
         let (file, new_file, segment) = self.file_of(entry, fti)?;
@@ -247,6 +254,7 @@ impl Catalogue {
         let place = state.objects.get_mut(segment.index as usize).filter(|place| place.is_none());
         let place = place.ok_or(Refusal::Segments)?;
         *place = Some(object);
+        room.lend(lent);
         room.take_for_good(count * BLOCK_BYTES);
         // The object itself was one of those left; its blocks are now.
         state.left = state.left - 1 + blocks;

@@ -31,6 +31,10 @@ pub const PENDING_BYTES: usize = 16 << 20;
 /// Bytes that a receiver takes to keep account of blocks and symbols: enough for a terabyte in blocks of 10 017
 /// symbols.
 pub const BLOCK_STATE_BYTES: usize = 104 << 20;
+/// Bytes that a store may take for the blocks that it decodes at a time, all together, with what codecs keep. A block that
+/// takes more by itself is decoded alone, and takes the rest from [`BLOCK_STATE_BYTES`]: an object for which that leaves no
+/// room is refused.
+pub const DECODING_BYTES: u64 = 88 << 20;
 /// A session from which nothing was heard for this long makes way for another one on the group: long enough for an
 /// interface or a route that comes back, and for a sender of any rate.
 pub const SILENCE: Duration = Duration::from_secs(5);

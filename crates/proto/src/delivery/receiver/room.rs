@@ -13,13 +13,15 @@ pub type BlockId = (ObjectIndex, u32);
 pub struct Room {
     bytes: usize,
     bytes_max: usize,
+    /// Of them those that the store takes to decode the longest block, beyond its own.
+    lent: usize,
     /// The block that gets on without room.
     favoured: Option<BlockId>,
 }
 
 impl Room {
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes: 0, bytes_max, favoured: None }
+        Self { bytes: 0, bytes_max, lent: 0, favoured: None }
     }
 
     /// Whether so many bytes are left.
@@ -31,6 +33,17 @@ impl Room {
     pub fn take_for_good(&mut self, bytes: usize) {
         debug_assert!(self.has(bytes), "asked for before");
         self.bytes += bytes;
+    }
+
+    /// Whether so many bytes are left when the store has `lent` of them, for blocks that are decoded one at a time.
+    pub fn has_beside(&self, bytes: usize, lent: usize) -> bool {
+        self.has(bytes.saturating_add(lent.saturating_sub(self.lent)))
+    }
+
+    /// Leaves so many bytes to the store, for as long as the session lasts.
+    pub fn lend(&mut self, lent: usize) {
+        self.take_for_good(lent.saturating_sub(self.lent));
+        self.lent = self.lent.max(lent);
     }
 
     /// Takes memory for a block; false when there is none for it now.
@@ -59,6 +72,17 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_store_is_lent_what_its_longest_block_takes() {
+        let mut room = Room::new(100);
+        room.lend(30);
+        room.lend(20);
+        assert!(room.has(70) && !room.has(71));
+        assert!(room.has_beside(60, 40) && !room.has_beside(60, 41) && room.has_beside(70, 10));
+        room.lend(40);
+        assert!(room.has(60) && !room.has(61));
+    }
 
     #[test]
     fn one_block_at_a_time_gets_on_without_room() {
