@@ -1,6 +1,7 @@
 //! What the decoding of a block allocates, by an allocator that counts.
 
 #![expect(unsafe_code, reason = "an allocator that counts calls that of the system")]
+#![expect(clippy::disallowed_methods, reason = "the kernel says what is resident")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 mod common;

@@ -17,8 +17,10 @@ const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
 const GATHER_MAX: u64 = 8;
 /// Bytes of a RaptorQ plan for each symbol of the block it is for.
 const PLAN_BYTES: u64 = 1_024;
-/// Plans that a codec keeps, at most, and what making one more takes in plans.
-const PLANS_KEPT: u64 = 4;
+/// Plans that are kept, at most; the symbols of their blocks together, unless one alone has more; and what making one more
+/// takes in plans.
+const PLANS_KEPT: u64 = 16;
+const PLANS_KEPT_SYMBOLS: u64 = 20_160;
 const PLANS_MAKING: u64 = 2;
 
 /// Where a session keeps its repair symbols.
@@ -116,12 +118,13 @@ impl Needs {
             _ => (symbol_size, 0),
         };
         // Each object has blocks of two lengths at most.
-        let kept = PLANS_KEPT.min(2 * plan.objects().len() as u64);
+        let kept = largest * PLANS_KEPT.min(2 * plan.objects().len() as u64);
+        let kept = kept.min(largest.max(PLANS_KEPT_SYMBOLS));
         Self {
             block: (largest * symbol_size).max(1),
             encoder: largest * per_symbol,
             encoders: plan.symbols().saturating_mul(per_symbol),
-            plans: (kept + PLANS_MAKING) * largest * per_plan,
+            plans: (kept + PLANS_MAKING * largest) * per_plan,
         }
     }
 
