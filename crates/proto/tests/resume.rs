@@ -39,7 +39,7 @@ fn stop(pair: &mut Pair) -> (MemoryStore, u64) {
 fn start(pair: &mut Pair, store: MemoryStore) {
     let end = &mut pair.receivers[0];
     end.machine = Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), store, pair.now);
-    (end.joined, end.started) = (false, true);
+    (end.joined, end.started, end.ended_at) = (false, true, None);
     end.events.clear();
 }
 
@@ -57,6 +57,16 @@ fn run_for(pair: &mut Pair, milliseconds: u64) {
     pair.run(limit);
     if !pair.receivers[0].machine.is_ended() {
         pair.now = limit;
+    }
+}
+
+/// Runs to the end, beginning anew where another session has come, as the driver does.
+fn run_to_the_end(pair: &mut Pair) {
+    pair.run(LIMIT);
+    while matches!(pair.receivers[0].events.last(), Some(ReceiverEvent::Superseded { .. })) {
+        let (kept, _) = stop(pair);
+        start(pair, kept);
+        pair.run(LIMIT);
     }
 }
 
@@ -130,8 +140,49 @@ fn another_content_or_coding_of_the_same_name_starts_anew() {
         assert!(useful > 100);
         let mut new = pair(contents, Scheme::RaptorQ, symbol_size, spread(), 0.0);
         start(&mut new, kept);
-        new.run(LIMIT);
+        run_to_the_end(&mut new);
         new.receivers[0].assert_received(contents);
         assert_eq!(new.receivers[0].machine.stats().resumed, 0);
+    }
+}
+
+#[test]
+fn a_receiver_started_again_needs_no_fdt() {
+    let contents = [content(8, 3_000_000), content(9, 10_000)];
+    let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.1);
+    run_described(&mut pair, 100);
+    let (kept, _) = stop(&mut pair);
+    start(&mut pair, kept);
+    while pair.receivers[0].machine.stats().packets < 40 {
+        run_for(&mut pair, 1);
+    }
+    let machine = &pair.receivers[0].machine;
+    let stats = machine.stats();
+    assert_eq!((stats.fdt_packets, machine.files().count()), (0, 2));
+    assert!(stats.useful > 30 && stats.resumed > 30, "{stats:?}");
+    pair.run(LIMIT);
+    pair.receivers[0].assert_received(&contents);
+}
+
+/// The same source and TSI, other files under the same TOIs.
+#[test]
+fn a_kept_fdt_of_another_session_is_found_out_and_leaves_no_wrong_bytes() {
+    let (before, after) = (
+        [content(10, 1_500_000), content(11, 500_000)],
+        [content(12, 1_500_000), content(11, 500_000), content(13, 500)],
+    );
+    for (before, after) in [(&before[..], &after[..]), (&after[..], &before[..])] {
+        let mut old = pair(before, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.0);
+        run_described(&mut old, 100);
+        let (kept, _) = stop(&mut old);
+        let mut new = pair(after, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.0);
+        run_described(&mut new, 300);
+        start(&mut new, kept);
+        new.run(LIMIT);
+        let end = &new.receivers[0];
+        assert!(end.machine.stats().useful > 30, "it took symbols for those of the old session");
+        assert!(matches!(end.events.last(), Some(ReceiverEvent::Superseded { tsi: 1, .. })));
+        run_to_the_end(&mut new);
+        new.receivers[0].assert_received(after);
     }
 }

@@ -1,5 +1,7 @@
 //! What a journal tells: changes, and their bytes (integers little-endian, behind one byte for the kind).
 
+use std::time::{Duration, SystemTime};
+
 use headwater_proto::delivery::Digest;
 
 /// What names a file in the working folder: the digest of its path, shortened.
@@ -26,6 +28,8 @@ pub(super) enum Change {
     Dropped { file: u32 },
     /// A file has its final name.
     Placed { file: u32, stamp: Stamp },
+    /// Of the 64 source symbols from 64 * `index` on those are in place whose bits are set, the lowest bit for the first.
+    Word { object: u32, sbn: u32, index: u32, bits: u64 },
 }
 
 /// What tells that a file in place has not been touched since: device, inode, bytes, and the time of its last change.
@@ -36,6 +40,14 @@ pub(super) struct Stamp {
     pub(super) bytes: u64,
     /// Nanoseconds since 1970.
     pub(super) changed: i128,
+}
+
+impl Stamp {
+    /// When the file changed last.
+    pub(super) fn time(&self) -> SystemTime {
+        let since = u64::try_from(self.changed).map_or(Duration::ZERO, Duration::from_nanos);
+        SystemTime::UNIX_EPOCH + since
+    }
 }
 
 impl Change {
@@ -62,6 +74,9 @@ impl Change {
                 let Stamp { device, inode, bytes, changed } = stamp;
                 let words = [device, inode, bytes].map(u64::to_le_bytes);
                 put(9, &[&le(file), words.as_flattened(), &changed.to_le_bytes()]);
+            }
+            Self::Word { object, sbn, index, bits } => {
+                put(10, &[&le(object), &le(sbn), &le(index), &bits.to_le_bytes()]);
             }
         }
     }
@@ -96,6 +111,12 @@ impl Change {
                     bytes: take(bytes).map(u64::from_le_bytes)?,
                     changed: take(bytes).map(i128::from_le_bytes)?,
                 },
+            },
+            10 => Self::Word {
+                object: word(bytes)?,
+                sbn: word(bytes)?,
+                index: word(bytes)?,
+                bits: take(bytes).map(u64::from_le_bytes)?,
             },
             _ => return None,
         })

@@ -1,6 +1,7 @@
 //! Finishing blocks and files: decode, verify, name.
 
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use headwater_fec::{Block, DecodeError, Repair};
@@ -8,7 +9,9 @@ use headwater_proto::delivery::{BlockHasher, BlockJob, FileIndex, StoreError, St
 use md5::{Digest as _, Md5};
 
 use super::change::Stamp;
-use super::journal;
+use super::journal::{self, Journal};
+use super::kept::BLOCKS_BYTES_MAX;
+use super::ledger::JOURNAL_NEW;
 use super::place::{FilePlace, ObjectPlace, Places};
 
 /// Bytes of a file read and hashed at once: what stays in a processor's cache.
@@ -23,6 +26,8 @@ pub(super) enum Job {
     File(Arc<FilePlace>),
     /// Make files safe on disk, and then the journal up to this length.
     Sync(Vec<Arc<FilePlace>>, Arc<File>, u64),
+    /// The same, with a journal that is made anew of the old one.
+    Compact(Vec<Arc<FilePlace>>, Arc<File>, u64),
 }
 
 /// What came of it.
@@ -34,6 +39,8 @@ pub(super) enum Outcome {
     Placed(FileIndex, Stamp),
     /// All is safe on disk that was to be.
     Synced,
+    /// So is a new journal, if it could be made: it tells what the old one did up to this length.
+    Compacted(io::Result<Journal>, u64),
 }
 
 impl Job {
@@ -47,6 +54,7 @@ impl Job {
                     + 2 * more * object.symbol_bytes() as u64
                     + CHUNK_BYTES as u64
             }
+            Self::Compact(..) => 2 * BLOCKS_BYTES_MAX as u64,
             _ => CHUNK_BYTES as u64,
         }
     }
@@ -58,12 +66,24 @@ impl Job {
             Self::File(file) => finish_file(places, file),
             Self::Sync(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;
-                let synced = journal::sync(journal, *end);
+                let synced = journal::sync(journal, *end).and_then(|()| places.folder.sync_work());
                 synced.map_err(|error| places.folder.failed("write the journal", error))?;
                 Ok(Outcome::Synced)
             }
+            Self::Compact(files, journal, end) => {
+                files.iter().try_for_each(|file| places.sync(file))?;
+                Ok(Outcome::Compacted(compact(places, journal, *end), *end))
+            }
         }
     }
+}
+
+fn compact(places: &Places, old: &File, end: u64) -> io::Result<Journal> {
+    let new = places.folder.open_work(JOURNAL_NEW, Some(0)).map_err(io::Error::other)?;
+    let (journal, _) = journal::compact(old, end, new, BLOCKS_BYTES_MAX, |_| false)?;
+    let (file, end) = journal.written();
+    journal::sync(&file, end)?;
+    Ok(journal)
 }
 
 fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result<StoreReport, StoreError> {

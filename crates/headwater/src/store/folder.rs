@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use headwater_proto::Size;
 use headwater_proto::delivery::{RESERVED_PREFIX, RelativePath, StoreError};
@@ -28,6 +29,13 @@ const MODE_WORKING: u32 = 0o600;
 const RECEIVERS_MAX: usize = 16;
 /// What a receiver locks in its working folder.
 const LOCK: &str = "lock";
+/// What an earlier session left is kept so long after it was written to last.
+const KEPT: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// Whether something written then is kept. What is from the future, by a clock that was set back, is.
+pub(super) fn is_recent(written: SystemTime) -> bool {
+    SystemTime::now().duration_since(written).is_ok_and(|age| age < KEPT) || written > SystemTime::now()
+}
 
 /// A folder to receive into, and a working folder in it that no other receiver uses meanwhile.
 #[derive(Debug)]
@@ -55,10 +63,10 @@ impl Folder {
         let out =
             rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         for number in 1..=RECEIVERS_MAX {
-            let suffix = if number == 1 { String::new() } else { format!("-{number}") };
-            let work_name = format!("{RESERVED_PREFIX}work{suffix}");
+            let work_name = work_name(number);
             let opened = open_work(out.as_fd(), &work_name).map_err(|errno| failed(errno.into()))?;
             if let Some((work, lock)) = opened {
+                remove_forgotten(out.as_fd(), number);
                 return Ok(Self { path: path.to_owned(), out, work, work_name, _lock: lock });
             }
         }
@@ -103,10 +111,27 @@ impl Folder {
         rustix::fs::openat(&self.work, name, flags, Mode::empty()).ok().map(File::from)
     }
 
+    /// When a working file was written to last, if it is there.
+    pub(super) fn changed(&self, name: &str) -> Option<SystemTime> {
+        self.find_work(name)?.metadata().ok()?.modified().ok()
+    }
+
     /// Gives a working file the name of another one, which it replaces, and makes the names safe on disk.
     pub(super) fn rename_work(&self, name: &str, new: &str) -> Result<(), StoreError> {
         rustix::fs::renameat(&self.work, name, &self.work, new)
             .and_then(|()| sync_folder(self.work.as_fd()))
+            .map_err(|errno| self.failed("name a working file", errno))
+    }
+
+    /// Makes the names of working files safe on disk.
+    pub(super) fn sync_work(&self) -> io::Result<()> {
+        Ok(sync_folder(self.work.as_fd())?)
+    }
+
+    /// Gives a working file the name of another one, which it replaces; that one may be there again after a
+    /// loss of power.
+    pub(super) fn rename_unsafe(&self, name: &str, new: &str) -> Result<(), StoreError> {
+        rustix::fs::renameat(&self.work, name, &self.work, new)
             .map_err(|errno| self.failed("name a working file", errno))
     }
 
@@ -125,24 +150,12 @@ impl Folder {
 
     /// Removes what is in the working folder but for the names that `keeps` wants.
     pub(super) fn clean(&self, keeps: impl Fn(&str) -> bool) -> Result<(), Errno> {
-        for entry in Dir::read_from(&self.work)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if !matches!(name.to_bytes(), b"." | b"..")
-                && !name.to_str().is_ok_and(|name| name == LOCK || keeps(name))
-            {
-                rustix::fs::unlinkat(&self.work, name, AtFlags::empty())?;
-            }
-        }
-        Ok(())
+        clean(self.work.as_fd(), keeps)
     }
 
     /// Removes the working folder.
     pub(super) fn remove_work(&self) {
-        let removed = self.clean(|_| false).and_then(|()| {
-            rustix::fs::unlinkat(&self.work, LOCK, AtFlags::empty())?;
-            rustix::fs::unlinkat(&self.out, self.work_name.as_str(), AtFlags::REMOVEDIR)
-        });
+        let removed = remove(self.out.as_fd(), &self.work_name, self.work.as_fd());
         if let Err(error) = removed {
             warn!(folder = %self.work_path().display(), %error, "the working folder could not be removed");
         }
@@ -282,6 +295,67 @@ fn open_work(out: BorrowedFd<'_>, name: &str) -> Result<Option<(OwnedFd, OwnedFd
             return Ok(Some((work, lock)));
         }
     }
+}
+
+/// The name of a working folder, counted from 1.
+fn work_name(number: usize) -> String {
+    let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+    format!("{RESERVED_PREFIX}work{suffix}")
+}
+
+/// Removes the working folders other than `own` that no receiver uses and none has written to for long.
+fn remove_forgotten(out: BorrowedFd<'_>, own: usize) {
+    for name in (1..=RECEIVERS_MAX).filter(|number| *number != own).map(work_name) {
+        // As long as its lock is held nobody else can begin to use it.
+        let opened = match rustix::fs::statat(out, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => open_work(out, &name),
+            Err(_) => continue,
+        };
+        let Ok(Some((work, _lock))) = opened else { continue };
+        let removed = match newest(work.as_fd()) {
+            Ok(Some(written)) if is_recent(written) => continue,
+            Ok(_) => remove(out, &name, work.as_fd()),
+            Err(errno) => Err(errno),
+        };
+        if let Err(error) = removed {
+            warn!(folder = name, %error, "an old working folder could not be removed");
+        }
+    }
+}
+
+/// When something in a working folder was written to last.
+fn newest(work: BorrowedFd<'_>) -> Result<Option<SystemTime>, Errno> {
+    let mut newest = None;
+    for entry in Dir::read_from(work)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let stat = rustix::fs::statat(work, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+            let since = u64::try_from(stat.st_mtime).map_or(Duration::ZERO, Duration::from_secs);
+            newest = newest.max(Some(SystemTime::UNIX_EPOCH + since));
+        }
+    }
+    Ok(newest)
+}
+
+/// Removes a working folder, whose lock is held.
+fn remove(out: BorrowedFd<'_>, name: &str, work: BorrowedFd<'_>) -> Result<(), Errno> {
+    clean(work, |_| false)?;
+    rustix::fs::unlinkat(work, LOCK, AtFlags::empty())?;
+    rustix::fs::unlinkat(out, name, AtFlags::REMOVEDIR)
+}
+
+/// Removes what is in a working folder but its lock and the names that `keeps` wants.
+fn clean(work: BorrowedFd<'_>, keeps: impl Fn(&str) -> bool) -> Result<(), Errno> {
+    for entry in Dir::read_from(work)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !matches!(name.to_bytes(), b"." | b"..")
+            && !name.to_str().is_ok_and(|name| name == LOCK || keeps(name))
+        {
+            rustix::fs::unlinkat(work, name, AtFlags::empty())?;
+        }
+    }
+    Ok(())
 }
 
 fn stamp_of(stat: &Stat) -> Stamp {

@@ -6,21 +6,24 @@
 //! on disk with its content; after another boot no more than that counts. Whatever is damaged ends the journal there.
 //! Nothing of it is trusted beyond that: blocks are verified as if they had just come.
 //!
+//! A journal that has grown long is made anew beside, while the old one goes on; what came meanwhile is copied, and then the
+//! new one takes the name of the old one. Whoever is killed on the way leaves the old one, whole.
+//!
 //! ```text
 //! "HWJRNL" version:u16 boot:16 checksum:8 | synced:u64 checksum:8 | (length:u32 checksum:8 changes)*
 //! ```
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::change::Change;
-use super::kept::Kept;
+use super::kept::{Id, Kept};
 
 const MAGIC: &[u8; 6] = b"HWJRNL";
 /// Counts up with every change of the format; journals of other versions are discarded.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const CHECKSUM_BYTES: usize = 8;
 /// Magic, version, boot.
 const OPENING_BYTES: usize = 24;
@@ -76,6 +79,22 @@ impl Journal {
         Ok(())
     }
 
+    /// Goes on in a journal made anew of what this one told up to `from`: copies what came since. Nothing may be noted that
+    /// is not written.
+    pub(super) fn go_on_in(&mut self, new: Journal, from: u64) -> io::Result<()> {
+        let mut at = from;
+        let mut end = new.end;
+        let mut buffer = vec![0; BATCH_BYTES];
+        while at < self.end {
+            let count = usize::try_from(self.end - at).map_or(buffer.len(), |rest| rest.min(buffer.len()));
+            self.file.read_exact_at(&mut buffer[..count], at)?;
+            new.file.write_all_at(&buffer[..count], end)?;
+            (at, end) = (at + count as u64, end + count as u64);
+        }
+        (self.file, self.end) = (new.file, end);
+        Ok(())
+    }
+
     /// The file, and how much of it is written.
     pub(super) fn written(&self) -> (Arc<File>, u64) {
         (Arc::clone(&self.file), self.end)
@@ -89,28 +108,67 @@ pub(super) fn sync(file: &File, end: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Reads a journal as far as it can be trusted.
-pub(super) fn read(file: &File) -> Kept {
-    let mut kept = Kept::default();
-    if let Some(end) = trusted_end(file) {
-        let mut position = HEADER_BYTES as u64;
-        let mut reader = BufReader::with_capacity(1 << 18, file);
-        let mut batch = Vec::new();
-        if reader.seek(SeekFrom::Start(position)).is_err() {
-            return kept;
-        }
-        while read_batch(&mut reader, &mut batch).is_some() {
-            position += (4 + CHECKSUM_BYTES + batch.len()) as u64;
-            if position > end || kept.apply_all(&batch).is_none() {
-                break;
-            }
+/// Reads a journal up to `end` as far as it is undamaged: its files and objects, and blocks from `from` on that take
+/// `bytes_max`.
+pub(super) fn read(file: &File, end: u64, from: Id, bytes_max: usize) -> Kept {
+    let mut kept = Kept::new(from, bytes_max);
+    let mut position = HEADER_BYTES as u64;
+    let mut reader = BufReader::with_capacity(1 << 18, At { file, position });
+    let mut batch = Vec::new();
+    while read_batch(&mut reader, &mut batch).is_some() {
+        position += (4 + CHECKSUM_BYTES + batch.len()) as u64;
+        if position > end || kept.apply_all(&batch).is_none() {
+            break;
         }
     }
     kept
 }
 
+/// Reads a file from a position of its own: another thread may do the same.
+struct At<'a> {
+    file: &'a File,
+    position: u64,
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+/// Makes a journal anew in an empty file, which tells what the old one does up to `end`, and no more than is needed for
+/// that; `forgets` says which files are left out. Reads the old one once for each 8 MiB of what blocks take.
+pub(super) fn compact(
+    old: &File,
+    end: u64,
+    new: File,
+    bytes_max: usize,
+    forgets: impl Fn(u32) -> bool,
+) -> io::Result<(Journal, Kept)> {
+    let mut journal = Journal::create(new)?;
+    let mut kept = read(old, end, (0, 0), bytes_max);
+    let forget = |kept: &mut Kept| {
+        let files: Vec<u32> = kept.files.keys().copied().filter(|file| forgets(*file)).collect();
+        files.into_iter().for_each(|file| kept.forget(file));
+    };
+    forget(&mut kept);
+    kept.changes().try_for_each(|change| journal.note(&change))?;
+    kept.block_changes().try_for_each(|change| journal.note(&change))?;
+    let mut next = kept.until;
+    while let Some(from) = next {
+        let mut more = read(old, end, from, bytes_max);
+        forget(&mut more);
+        more.block_changes().try_for_each(|change| journal.note(&change))?;
+        next = more.until;
+    }
+    journal.flush()?;
+    Ok((journal, kept))
+}
+
 /// How far a journal counts; `None` if it is none of ours.
-fn trusted_end(file: &File) -> Option<u64> {
+pub(super) fn trusted_end(file: &File) -> Option<u64> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0).ok()?;
     let (opening, rest) = header.split_at(OPENING_BYTES);

@@ -9,15 +9,30 @@ use super::change::{Change, Key, Stamp};
 /// Symbols of a block are numbered with 24 bits at most.
 const ESI_END: u32 = 1 << 24;
 
-/// Files and objects by the journal's numbers.
+/// Memory of the state of blocks that is read at a time, in bytes: those of a terabyte take 12 of it, one after another.
+pub(super) const BLOCKS_BYTES_MAX: usize = 8 << 20;
+/// What a block takes beside its bits.
+const BLOCK_BYTES: usize = 160;
+
+/// A block, by the journal's number of its object.
+pub(super) type Id = (u32, u32);
+
+/// Files and objects by the journal's numbers, and as many of their blocks as there is memory for. Bound:
+/// [`BLOCKS_BYTES_MAX`] or one block, and some 150 bytes for each file and object.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) files: BTreeMap<u32, KeptFile>,
     pub(super) objects: BTreeMap<u32, KeptObject>,
+    /// The blocks that are told of: from this one on, up to the one that there was no memory for.
+    from: Id,
+    pub(super) until: Option<Id>,
+    blocks: BTreeMap<Id, KeptBlock>,
+    bytes: usize,
+    bytes_max: usize,
 }
 
 /// A file that was received in part, or is in place.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct KeptFile {
     pub(super) key: Key,
     pub(super) bytes: u64,
@@ -27,15 +42,14 @@ pub(super) struct KeptFile {
 }
 
 /// An object of a kept file.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct KeptObject {
     pub(super) file: u32,
     pub(super) identity: Digest,
-    pub(super) blocks: BTreeMap<u32, KeptBlock>,
 }
 
 /// What came of a block.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeptBlock {
     pub(super) is_whole: bool,
     /// Source symbols in place: bit `esi % 64` of word `esi / 64`.
@@ -44,7 +58,28 @@ pub(super) struct KeptBlock {
     pub(super) slots: u32,
 }
 
+impl KeptBlock {
+    fn bytes(&self) -> usize {
+        BLOCK_BYTES + 8 * self.source.capacity()
+    }
+
+    fn word(&mut self, index: u32) -> Option<&mut u64> {
+        let index = Some(index as usize).filter(|index| *index < ESI_END as usize / 64)?;
+        if index >= self.source.len() {
+            // Exact, as what is read of a journal must not take twice its bits.
+            self.source.reserve_exact(index + 1 - self.source.len());
+            self.source.resize(index + 1, 0);
+        }
+        self.source.get_mut(index)
+    }
+}
+
 impl Kept {
+    /// Nothing yet, to be told of blocks from `from` on that take so many bytes.
+    pub(super) fn new(from: Id, bytes_max: usize) -> Self {
+        Self { from, bytes_max, ..Self::default() }
+    }
+
     /// Applies the changes of a batch in order; `None` when one makes no sense.
     pub(super) fn apply_all(&mut self, mut batch: &[u8]) -> Option<()> {
         while !batch.is_empty() {
@@ -53,25 +88,60 @@ impl Kept {
         Some(())
     }
 
-    /// The changes that make this from nothing.
+    /// The changes that make the files and objects from nothing.
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
         let files = self.files.iter().flat_map(|(&file, kept)| {
-            let KeptFile { key, bytes, digest, placed, .. } = *kept;
+            let KeptFile { key, bytes, digest, placed } = *kept;
             let placed = placed.map(|stamp| Change::Placed { file, stamp });
             [Change::File { file, key, bytes, digest }].into_iter().chain(placed)
         });
-        let objects = self.objects.iter().flat_map(|(&object, kept)| {
-            let KeptObject { file, identity, .. } = *kept;
-            let blocks = kept.blocks.iter().flat_map(move |(sbn, kept)| block_changes(object, *sbn, kept));
-            [Change::Object { object, file, identity }].into_iter().chain(blocks)
+        let objects = self.objects.iter().map(|(&object, kept)| {
+            let KeptObject { file, identity } = *kept;
+            Change::Object { object, file, identity }
         });
         files.chain(objects)
+    }
+
+    /// The changes that make the blocks.
+    pub(super) fn block_changes(&self) -> impl Iterator<Item = Change> {
+        self.blocks.iter().flat_map(|(id, kept)| block_changes(*id, kept))
+    }
+
+    /// Whether an object's blocks are among those told of, all of them.
+    pub(super) fn has_blocks_of(&self, object: u32) -> bool {
+        self.from <= (object, 0) && self.until.is_none_or(|until| until.0 > object)
+    }
+
+    /// Whether a block of an object is among those told of.
+    pub(super) fn tells_of(&self, id: Id) -> bool {
+        self.from <= id && self.until.is_none_or(|until| id < until)
+    }
+
+    /// Takes the blocks of an object out, as far as they are told of.
+    pub(super) fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, KeptBlock> {
+        let mut taken = self.blocks.split_off(&(object, 0));
+        self.blocks.extend(taken.split_off(&(object + 1, 0)));
+        self.bytes -= taken.values().map(KeptBlock::bytes).sum::<usize>();
+        taken.into_iter().map(|((_, sbn), block)| (sbn, block)).collect()
     }
 
     /// Forgets a file with its objects.
     pub(super) fn forget(&mut self, file: u32) {
         self.files.remove(&file);
-        self.objects.retain(|_, object| object.file != file);
+        self.forget_objects(file);
+    }
+
+    fn forget_objects(&mut self, file: u32) {
+        let objects: Vec<u32> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.file == file)
+            .map(|(number, _)| *number)
+            .collect();
+        for object in objects {
+            self.objects.remove(&object);
+            self.take_blocks(object);
+        }
     }
 
     fn apply(&mut self, change: Change) -> Option<()> {
@@ -81,43 +151,85 @@ impl Kept {
             }
             Change::Object { object, file, identity } => {
                 self.files.get(&file)?;
-                self.objects.insert(object, KeptObject { file, identity, blocks: BTreeMap::new() });
+                self.objects.insert(object, KeptObject { file, identity });
             }
             Change::Source { object, sbn, esi, count } => {
                 let end = esi.checked_add(count).filter(|end| *end <= ESI_END)?;
-                let source = &mut self.block(object, sbn)?.source;
-                source.resize(source.len().max(end.div_ceil(64) as usize), 0);
-                (esi..end).for_each(|esi| source[(esi / 64) as usize] |= 1 << (esi % 64));
+                self.change((object, sbn), |block| {
+                    end.checked_sub(1).map_or(Some(()), |last| block.word(last / 64).map(|_| ()))?;
+                    (esi..end).for_each(|esi| block.source[(esi / 64) as usize] |= 1 << (esi % 64));
+                    Some(())
+                })?;
+            }
+            Change::Word { object, sbn, index, bits } => {
+                self.change((object, sbn), |block| block.word(index).map(|word| *word |= bits))?;
             }
             Change::Repairs { object, sbn, slots } => {
-                self.block(object, sbn)?.slots = Some(slots).filter(|slots| *slots < ESI_END)?;
+                let slots = Some(slots).filter(|slots| *slots < ESI_END)?;
+                self.change((object, sbn), |block| {
+                    block.slots = slots;
+                    Some(())
+                })?;
             }
-            Change::Whole { object, sbn } => {
-                *self.block(object, sbn)? = KeptBlock { is_whole: true, ..KeptBlock::default() };
-            }
-            Change::RepairsDropped { object, sbn } => self.block(object, sbn)?.slots = 0,
+            Change::Whole { object, sbn } => self.change((object, sbn), |block| {
+                *block = KeptBlock { is_whole: true, ..KeptBlock::default() };
+                Some(())
+            })?,
+            Change::RepairsDropped { object, sbn } => self.change((object, sbn), |block| {
+                block.slots = 0;
+                Some(())
+            })?,
             Change::AllDropped { object, sbn } => {
-                self.objects.get_mut(&object)?.blocks.remove(&sbn);
+                self.objects.get(&object)?;
+                let dropped = self.blocks.remove(&(object, sbn));
+                self.bytes -= dropped.map_or(0, |block| block.bytes());
             }
             Change::Dropped { file } => self.forget(file),
             Change::Placed { file, stamp } => {
                 self.files.get_mut(&file)?.placed = Some(stamp);
-                self.objects.retain(|_, object| object.file != file);
+                self.forget_objects(file);
             }
         }
         Some(())
     }
 
-    fn block(&mut self, object: u32, sbn: u32) -> Option<&mut KeptBlock> {
-        Some(self.objects.get_mut(&object)?.blocks.entry(sbn).or_default())
+    /// Changes a block of a known object, if it is one of those told of; the last ones make room.
+    fn change(&mut self, id: Id, change: impl FnOnce(&mut KeptBlock) -> Option<()>) -> Option<()> {
+        self.objects.get(&id.0)?;
+        if !self.tells_of(id) {
+            return Some(());
+        }
+        let mut added = 0;
+        let block = self.blocks.entry(id).or_insert_with(|| {
+            added = BLOCK_BYTES;
+            KeptBlock::default()
+        });
+        let before = block.bytes();
+        change(block)?;
+        self.bytes = self.bytes + added + block.bytes() - before;
+        while self.bytes > self.bytes_max && self.blocks.len() > 1 {
+            let Some((last, block)) = self.blocks.pop_last() else { break };
+            self.bytes -= block.bytes();
+            self.until = Some(last);
+        }
+        Some(())
     }
 }
 
-fn block_changes(object: u32, sbn: u32, kept: &KeptBlock) -> impl Iterator<Item = Change> {
-    let whole = kept.is_whole.then_some(Change::Whole { object, sbn });
-    let source = runs(&kept.source).map(move |(esi, count)| Change::Source { object, sbn, esi, count });
-    let repairs = (kept.slots > 0).then_some(Change::Repairs { object, sbn, slots: kept.slots });
-    whole.into_iter().chain(source).chain(repairs)
+/// The changes that make a block: source symbols in runs, or word by word where that is shorter.
+fn block_changes((object, sbn): Id, kept: &KeptBlock) -> Vec<Change> {
+    let mut changes = Vec::new();
+    changes.extend(kept.is_whole.then_some(Change::Whole { object, sbn }));
+    let words = kept.source.iter().filter(|word| **word != 0).count();
+    // A run takes 17 bytes, a word 21.
+    if 17 * runs(&kept.source).count() <= 21 * words {
+        changes.extend(runs(&kept.source).map(|(esi, count)| Change::Source { object, sbn, esi, count }));
+    } else {
+        let words = (0..).zip(&kept.source).filter(|(_, word)| **word != 0);
+        changes.extend(words.map(|(index, bits)| Change::Word { object, sbn, index, bits: *bits }));
+    }
+    changes.extend((kept.slots > 0).then_some(Change::Repairs { object, sbn, slots: kept.slots }));
+    changes
 }
 
 /// Runs of bits that are set: where each begins and how long it is.

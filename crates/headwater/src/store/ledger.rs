@@ -1,6 +1,6 @@
 //! Keeps the journal of a session: what of it may be resumed, when it is written, when it is made safe on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -8,33 +8,49 @@ use headwater_proto::delivery::{BlockVerdict, Digest, FileSpec, HeldFile, StoreE
 use tracing::warn;
 
 use super::change::{Change, Key, Stamp};
+use super::description;
 use super::finish::Job;
+use super::folder::is_recent;
 use super::journal::{self, Journal};
-use super::kept::{Kept, KeptBlock};
+use super::kept::{BLOCKS_BYTES_MAX, Kept, KeptBlock, KeptFile};
 use super::place::{FilePlace, ObjectPlace, Places, content_name, key_of, repair_name};
 
-const JOURNAL: &str = "journal";
+pub(super) const JOURNAL: &str = "journal";
 /// A journal being made anew.
-const JOURNAL_NEW: &str = "journal.new";
+pub(super) const JOURNAL_NEW: &str = "journal.new";
+/// A journal may grow to twice its length when it was made, and so many bytes, before it is made anew while the session
+/// goes on: one that is new has at most 21 bytes for each 64 symbols.
+const GROWTH_BYTES: u64 = 4 << 20;
+/// Files of earlier sessions that are remembered; of more the first ones are forgotten.
+const FILES_MAX: usize = 1 << 16;
 /// Most content whose changes are not in the journal, in bytes: what a process that is killed loses.
 const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
 /// Content after which all is made safe on disk, in bytes: what a machine that loses power loses, and as much again while
 /// that goes on.
-const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
+pub(super) const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 
 /// What of a working folder is worth keeping.
+///
+/// Memory: some 300 bytes for each file and object of the session and of those left by earlier ones, and what
+/// [`Kept`] takes.
 #[derive(Debug)]
 pub(super) struct Ledger {
     places: Arc<Places>,
     journal: Journal,
-    /// What earlier sessions left, as far as this one has not taken it over.
+    /// How long the journal may become before it is made anew.
+    pub(super) compact_at: u64,
+    /// What earlier sessions left of blocks, a part at a time.
     kept: Kept,
+    /// Files that earlier sessions left, as far as this one has not taken them over.
+    files: BTreeMap<Key, (u32, KeptFile)>,
+    /// Their objects, and those of files taken over, by file and identity.
+    objects: BTreeMap<(u32, Digest), u32>,
     /// All files of the journal, by its numbers.
     states: BTreeMap<u32, State>,
     next_file: u32,
     next_object: u32,
     unwritten_bytes: u64,
-    unsynced_bytes: u64,
+    pub(super) unsynced_bytes: u64,
     /// Files written to since they were made safe on disk, by index: at most those of the session.
     dirty: BTreeMap<usize, Arc<FilePlace>>,
     is_syncing: bool,
@@ -51,21 +67,20 @@ struct State {
 impl Ledger {
     /// Reads what earlier sessions left, and begins a journal that tells no more than that.
     pub(super) fn open(places: Arc<Places>) -> Result<Self, StoreError> {
-        let mut kept =
-            places.folder.find_work(JOURNAL).map_or_else(Kept::default, |file| journal::read(&file));
         let folder = &places.folder;
-        let is_there = |key: &Key| folder.find_work(&content_name(key)).is_some();
-        let lost = kept.files.iter().filter(|(_, file)| file.placed.is_none() && !is_there(&file.key));
-        for file in lost.map(|(number, _)| *number).collect::<Vec<_>>() {
-            kept.forget(file);
-        }
         let failed = |error: io::Error| folder.failed("write the journal", error);
         folder.discard(JOURNAL_NEW)?;
-        let mut journal = Journal::create(folder.open_work(JOURNAL_NEW, Some(0))?).map_err(failed)?;
-        for change in kept.changes() {
-            journal.note(&change).map_err(failed)?;
-        }
-        journal.flush().map_err(failed)?;
+        let old = folder.find_work(JOURNAL);
+        let end = old.as_ref().and_then(journal::trusted_end);
+        let new = folder.open_work(JOURNAL_NEW, Some(0))?;
+        let (journal, kept) = match (old, end) {
+            (Some(old), Some(end)) => {
+                let lost = lost_files(&places, &journal::read(&old, end, (0, 0), 0).files);
+                journal::compact(&old, end, new, BLOCKS_BYTES_MAX, |file| lost.contains(&file))
+                    .map_err(failed)?
+            }
+            _ => (Journal::create(new).map_err(failed)?, Kept::default()),
+        };
         for file in kept.files.values().filter(|file| file.placed.is_none()) {
             for name in [content_name(&file.key), repair_name(&file.key)] {
                 folder.find_work(&name).map_or(Ok(()), |file| file.sync_data()).map_err(failed)?;
@@ -74,14 +89,16 @@ impl Ledger {
         let (file, end) = journal.written();
         journal::sync(&file, end).map_err(failed)?;
         folder.rename_work(JOURNAL_NEW, JOURNAL)?;
-        let state = |file: &super::kept::KeptFile| State {
-            key: file.key,
-            is_begun: true,
-            is_placed: file.placed.is_some(),
-        };
+        let state =
+            |file: &KeptFile| State { key: file.key, is_begun: true, is_placed: file.placed.is_some() };
+        let object =
+            |(number, object): (&u32, &super::kept::KeptObject)| ((object.file, object.identity), *number);
         let mut ledger = Self {
+            compact_at: 2 * end + GROWTH_BYTES,
             journal,
             states: kept.files.iter().map(|(number, file)| (*number, state(file))).collect(),
+            files: kept.files.iter().map(|(number, file)| (file.key, (*number, *file))).collect(),
+            objects: kept.objects.iter().map(object).collect(),
             next_file: kept.files.keys().next_back().map_or(0, |last| last.saturating_add(1)),
             next_object: kept.objects.keys().next_back().map_or(0, |last| last.saturating_add(1)),
             kept,
@@ -99,9 +116,7 @@ impl Ledger {
     /// same name is removed.
     pub(super) fn take_file(&mut self, spec: &FileSpec) -> Result<(Option<u32>, HeldFile), StoreError> {
         let key = key_of(&spec.path);
-        let known = self.kept.files.iter().find(|(_, file)| file.key == key).map(|(number, _)| *number);
-        if let Some(number) = known {
-            let file = &self.kept.files[&number];
+        if let Some((number, file)) = self.files.remove(&key) {
             let is_same = spec.digest == Some(file.digest) && spec.bytes == file.bytes;
             let is_placed = file.placed.is_some();
             let is_whole = is_placed && file.placed == self.places.folder.stamp(&spec.path);
@@ -110,7 +125,6 @@ impl Ledger {
             }
             self.note(&Change::Dropped { file: number })?;
             self.write()?;
-            self.kept.forget(number);
             self.states.remove(&number);
         }
         self.places.folder.discard(&content_name(&key))?;
@@ -125,17 +139,28 @@ impl Ledger {
 
     /// The number of an object of a file that may be resumed, and the blocks that are there.
     pub(super) fn take_object(&mut self, file: u32, identity: Digest) -> (u32, BTreeMap<u32, KeptBlock>) {
-        let is_same = |object: &super::kept::KeptObject| object.file == file && object.identity == identity;
-        let known = self.kept.objects.iter().find(|(_, object)| is_same(object)).map(|(number, _)| *number);
-        if let Some(number) = known {
-            let blocks = self.kept.objects.remove(&number).map(|object| object.blocks).unwrap_or_default();
-            return (number, blocks);
+        if let Some(number) = self.objects.remove(&(file, identity)) {
+            return (number, self.take_blocks(number));
         }
         let object = self.next_object;
         self.next_object += 1;
         // Written with the first symbol: what goes wrong then is told then.
         self.journal.defer(&Change::Object { object, file, identity });
         (object, BTreeMap::new())
+    }
+
+    /// What an earlier session left of an object. It was not noted anew in this one, so the journal still tells it.
+    fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, KeptBlock> {
+        let (journal, end) = self.journal.written();
+        if !self.kept.has_blocks_of(object) {
+            self.kept = journal::read(&journal, end, (object, 0), BLOCKS_BYTES_MAX);
+        }
+        let mut blocks = self.kept.take_blocks(object);
+        while let Some(from) = self.kept.until.filter(|until| until.0 == object) {
+            self.kept = journal::read(&journal, end, from, BLOCKS_BYTES_MAX);
+            blocks.extend(self.kept.take_blocks(object));
+        }
+        blocks
     }
 
     /// Notes symbols that were written. Returns a job when it is time to make all safe on disk.
@@ -160,7 +185,33 @@ impl Ledger {
         self.write()?;
         (self.is_syncing, self.unsynced_bytes) = (true, 0);
         let (journal, end) = self.journal.written();
-        Ok(Some(Job::Sync(std::mem::take(&mut self.dirty).into_values().collect(), journal, end)))
+        let files = std::mem::take(&mut self.dirty).into_values().collect();
+        Ok(Some(if end < self.compact_at {
+            Job::Sync(files, journal, end)
+        } else {
+            Job::Compact(files, journal, end)
+        }))
+    }
+
+    /// Goes on in the journal made anew of the old one up to `from`; with the old one where that is not possible.
+    pub(super) fn compacted(&mut self, new: io::Result<Journal>, from: u64) -> Result<(), StoreError> {
+        self.is_syncing = false;
+        self.write()?;
+        let replaced = new.and_then(|new| self.journal.go_on_in(new, from));
+        match replaced {
+            Ok(()) => {
+                let (_, end) = self.journal.written();
+                self.compact_at = 2 * end + GROWTH_BYTES;
+                // Safe on disk with what is made safe next.
+                self.places.folder.rename_unsafe(JOURNAL_NEW, JOURNAL)
+            }
+            Err(error) => {
+                // Mostly for want of space, and there is a journal.
+                warn!(%error, "the journal could not be made anew; it goes on growing");
+                self.compact_at = self.compact_at.saturating_mul(2);
+                self.places.folder.discard(JOURNAL_NEW)
+            }
+        }
     }
 
     /// Notes what became of a block, before its slots are used again.
@@ -235,13 +286,19 @@ impl Ledger {
         let under_way = self.states.values().filter(|state| !state.is_placed);
         let mut names: Vec<_> =
             under_way.flat_map(|state| [content_name(&state.key), repair_name(&state.key)]).collect();
-        names.push(JOURNAL.to_owned());
+        names.extend([JOURNAL, description::NAME].map(str::to_owned));
         names.sort_unstable();
         if let Err(error) =
             self.places.folder.clean(|name| names.binary_search_by(|known| known.as_str().cmp(name)).is_ok())
         {
             warn!(%error, "the working folder could not be cleaned");
         }
+    }
+
+    /// How long the journal is.
+    #[cfg(test)]
+    pub(super) fn journal_bytes(&self) -> u64 {
+        self.journal.written().1
     }
 
     fn touch(&mut self, place: &ObjectPlace, bytes: u64) {
@@ -259,4 +316,19 @@ impl Ledger {
         self.unwritten_bytes = 0;
         self.journal.flush().map_err(|error| self.places.folder.failed("write the journal", error))
     }
+}
+
+/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too many.
+fn lost_files(places: &Places, files: &BTreeMap<u32, KeptFile>) -> BTreeSet<u32> {
+    let is_kept = |file: &KeptFile| match file.placed {
+        Some(stamp) => is_recent(stamp.time()),
+        None => places.folder.changed(&content_name(&file.key)).is_some_and(is_recent),
+    };
+    let beyond = files.len().saturating_sub(FILES_MAX);
+    files
+        .iter()
+        .enumerate()
+        .filter(|(place, (_, file))| *place < beyond || !is_kept(file))
+        .map(|(_, (number, _))| *number)
+        .collect()
 }

@@ -4,10 +4,16 @@
 //! While a file is under way it is in a working folder inside the folder that it will end in: one file for its content,
 //! at full length but sparse, and one for its repair symbols. A journal tells what has come, so that a session that was
 //! cut short goes on: whatever ends it, its working folder stays until all files are in place. Disk space: the content,
-//! the repair symbols of the blocks under way, at most as much again, and 17 bytes of journal for each run of symbols
-//! written since it began: 1.2 % of the content if no two symbols came together.
+//! the repair symbols of the blocks under way, at most as much again, and a journal of 4 MiB and twice what it takes to tell
+//! which symbols are there, at most 21 bytes for each 64: 0.05 % of the content; another one while it is made anew.
+//!
+//! What is left of a session that nobody goes on with is removed 14 days after it was written to last, by the next receiver
+//! of the folder, unless another receiver uses it.
 
 mod change;
+#[cfg(test)]
+mod compact_tests;
+mod description;
 mod finish;
 mod folder;
 mod gather;
@@ -27,8 +33,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, RelativePath,
-    Store, StoreError, StoreReport, StoredRepair,
+    BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
+    RelativePath, Store, StoreError, StoreReport, StoredRepair,
 };
 
 use self::change::{Change, Stamp};
@@ -319,6 +325,16 @@ impl Store for DiskStore {
         self.places.discard(&place)
     }
 
+    fn keep_description(&mut self, description: &Description) {
+        if let Err(error) = description::write(&self.places.folder, description) {
+            warn!("{error}; a receiver that goes on with this session waits for its FDT");
+        }
+    }
+
+    fn kept_description(&mut self) -> Option<Description> {
+        description::read(&self.places.folder)
+    }
+
     fn poll_report(&mut self) -> Option<StoreReport> {
         if let Err(error) = self.write_when_due() {
             self.failed = Some(error);
@@ -331,6 +347,11 @@ impl Store for DiskStore {
                 Outcome::Report(report) => return Some(report),
                 Outcome::Placed(file, stamp) => return Some(self.placed(file, stamp)),
                 Outcome::Synced => self.ledger.synced(),
+                Outcome::Compacted(journal, from) => {
+                    if let Err(error) = self.ledger.compacted(journal, from) {
+                        return Some(StoreReport::Failed(error));
+                    }
+                }
             }
         }
     }

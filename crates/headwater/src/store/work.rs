@@ -100,6 +100,13 @@ impl Workers {
 }
 
 impl Workers {
+    /// Whether all jobs are done, reported or not.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        let queue = self.shared.lock();
+        queue.jobs.is_empty() && queue.bytes == 0
+    }
+
     /// Ends the threads; jobs that none of them has begun are not done.
     pub(super) fn stop(&mut self) {
         {

@@ -9,8 +9,8 @@ use super::digest::{Digest, block_digest};
 use super::name::RelativePath;
 use super::plan::SessionPlan;
 use super::store::{
-    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, Source,
-    SourceError, Store, StoreError, StoreReport, StoredRepair,
+    BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
+    Source, SourceError, Store, StoreError, StoreReport, StoredRepair,
 };
 
 /// Files in memory as a source of symbols; blocks are encoded when their first repair symbol is asked for.
@@ -114,6 +114,7 @@ pub struct MemoryStore {
     held: BTreeMap<(ObjectIndex, u32), HeldBlock>,
     /// From a store that was interrupted.
     kept: Kept,
+    description: Option<Description>,
     reports: VecDeque<StoreReport>,
     /// Most bytes of files taken; more is refused.
     bytes_max: u64,
@@ -152,7 +153,7 @@ impl MemoryStore {
             }
             kept.files.insert(key, bytes);
         }
-        Self { kept, bytes_max: self.bytes_max, ..Self::default() }
+        Self { kept, description: self.description, bytes_max: self.bytes_max, ..Self::default() }
     }
 
     /// A store for at most `bytes_max` bytes of files.
@@ -309,6 +310,14 @@ impl Store for MemoryStore {
     fn finish_file(&mut self, file: FileIndex) {
         self.done.push(file);
         self.reports.push_back(StoreReport::FileDone(file));
+    }
+
+    fn keep_description(&mut self, description: &Description) {
+        self.description = Some(description.clone());
+    }
+
+    fn kept_description(&mut self) -> Option<Description> {
+        self.description.clone()
     }
 
     fn poll_report(&mut self) -> Option<StoreReport> {

@@ -36,6 +36,6 @@ pub use receiver::{
 };
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
 pub use store::{
-    BlockJob, BlockVerdict, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec, Source,
-    SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,
+    BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
+    Source, SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,
 };

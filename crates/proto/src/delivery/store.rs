@@ -179,6 +179,19 @@ pub enum StoreReport {
 #[error("{0}")]
 pub struct StoreError(pub String);
 
+/// What an FDT said of a session, for a receiver that is started again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Who sends the session.
+    pub source: core::net::IpAddr,
+    /// Its transport session identifier.
+    pub tsi: u64,
+    /// The FDT instance.
+    pub instance_id: u32,
+    /// The instance as XML, at most [`FDT_BYTES_MAX`](super::FDT_BYTES_MAX).
+    pub xml: Vec<u8>,
+}
+
 /// Where a receiver's symbols go.
 ///
 /// Calls return fast; decoding, hashing and finishing a file may go on elsewhere and are reported by
@@ -239,6 +252,16 @@ pub trait Store {
     /// # Errors
     /// When it could not be discarded: the session ends.
     fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError>;
+
+    /// Keeps what the FDT said last, if the store can be resumed. By default it is forgotten.
+    fn keep_description(&mut self, description: &Description) {
+        let _forgotten = description;
+    }
+
+    /// What an earlier session kept last. It is not trusted: the FDT that comes may say otherwise.
+    fn kept_description(&mut self) -> Option<Description> {
+        None
+    }
 
     /// The next report, if one is there.
     fn poll_report(&mut self) -> Option<StoreReport>;

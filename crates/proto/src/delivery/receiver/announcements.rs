@@ -8,7 +8,7 @@ use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
 use super::{Receiver, ReceiverEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::{Assembly, Progress};
-use crate::delivery::store::{HeldBlock, ObjectIndex, Store};
+use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
 
 /// FDT instances put together at the same time.
@@ -26,6 +26,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             return;
         };
         self.stats.fdt_packets += 1;
+        self.heard_instance = Some(extension.instance_id);
         if self.instances.contains(&extension.instance_id) {
             return;
         }
@@ -42,6 +43,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                     Ok(instance) => {
                         self.stats.last_progress = now;
                         self.remember(extension.instance_id);
+                        self.may_recall = false;
+                        self.keep(extension.instance_id, &instance, xml);
                         self.on_instance(now, &instance);
                     }
                     // Not remembered: a corrupt symbol may have spoiled it, and it will come again.
@@ -75,7 +78,45 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.instances.push_back(instance_id);
     }
 
+    /// Keeps an instance for a receiver that is started again, where its files could be resumed.
+    fn keep(&mut self, instance_id: u32, instance: &Instance, xml: Vec<u8>) {
+        let Some((source, tsi)) = self.session else { return };
+        if instance.files.iter().all(|entry| entry.headwater.digest.is_some()) {
+            self.store.keep_description(&Description { source, tsi, instance_id, xml });
+        }
+    }
+
+    /// Goes on with what an earlier receiver kept of the session's FDT, until it comes again; unless another instance is
+    /// coming.
+    pub(super) fn recall(&mut self, now: Instant) {
+        self.may_recall = false;
+        let is_this = |kept: &Description| {
+            self.session == Some((kept.source, kept.tsi))
+                && self.heard_instance.is_none_or(|heard| heard == kept.instance_id)
+        };
+        let kept = self.store.kept_description().filter(is_this);
+        if let Some(instance) = kept.and_then(|kept| Instance::parse(&kept.xml).ok()) {
+            self.on_instance(now, &instance);
+            self.recalled = Some(instance.control);
+        }
+    }
+
+    /// Whether an instance describes what was recalled: other entries, or fewer, are another session's.
+    fn is_recalled(&self, instance: &Instance) -> bool {
+        let agrees = |entry: &File| self.catalogue.agrees(entry, instance.fti(entry).ok());
+        let is_all = !instance.complete || self.catalogue.is_described_by(&instance.files);
+        is_all && instance.files.iter().all(agrees)
+    }
+
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
+        let recalled = self.recalled.take();
+        if recalled.is_some_and(|control| control != instance.control || !self.is_recalled(instance)) {
+            // What has come since may be in the wrong place, where its digest will tell. The next receiver knows better.
+            if let (Some(source), Some((_, tsi))) = (self.sender, self.session) {
+                self.end(ReceiverEvent::Superseded { tsi, source });
+            }
+            return;
+        }
         if let Err(error) = self.control.describe(now, instance.control.as_ref()) {
             self.end(ReceiverEvent::ControlRefused { reason: error.to_string() });
             return;

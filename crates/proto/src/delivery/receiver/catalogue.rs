@@ -1,6 +1,6 @@
 //! What the FDT has announced: files, and the objects that carry them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fec::{Partition, Scheme};
 use headwater_wire::fdt::{FdtError, File, Segment};
@@ -208,6 +208,12 @@ impl Catalogue {
         fti.is_none_or(|fti| fti == object.fti)
             && entry.headwater.digest == file.spec.digest
             && RelativePath::from_content_location(name).as_ref() == Ok(&file.spec.path)
+    }
+
+    /// Whether all objects known are among these entries.
+    pub fn is_described_by(&self, entries: &[File]) -> bool {
+        let tois: BTreeSet<u128> = entries.iter().map(|entry| entry.toi).collect();
+        self.by_toi.keys().all(|toi| tois.contains(toi))
     }
 
     /// Takes an entry of the FDT in.

@@ -14,6 +14,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
 use headwater_wire::alc;
+use headwater_wire::fdt::Control;
 
 use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
@@ -94,10 +95,18 @@ pub struct Receiver<C, S> {
     control: C,
     store: S,
     session: Option<(IpAddr, u64)>,
+    /// Where its first packet came from.
+    sender: Option<SocketAddr>,
     /// Other sessions told of, at most [`OTHERS_MAX`].
     others: Vec<(IpAddr, u64)>,
     assemblies: VecDeque<Assembly>,
     instances: VecDeque<u32>,
+    /// Whether to ask the store what an earlier receiver kept of the FDT.
+    may_recall: bool,
+    /// The FDT instance of which a packet came last.
+    heard_instance: Option<u32>,
+    /// What the FDT that an earlier receiver kept says of the control, until the FDT itself comes.
+    recalled: Option<Option<Control>>,
     catalogue: Catalogue,
     pending: Pending,
     room: Room,
@@ -132,9 +141,13 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             control,
             store,
             session: None,
+            sender: None,
             others: Vec::new(),
             assemblies: VecDeque::new(),
             instances: VecDeque::new(),
+            may_recall: true,
+            heard_instance: None,
+            recalled: None,
             catalogue: Catalogue::default(),
             pending: Pending::new(config.pending_bytes),
             room: Room::new(BLOCK_STATE_BYTES),
@@ -249,6 +262,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let ours = self.would_take(source, tsi);
         if ours {
             self.session = Some((source.ip(), tsi));
+            self.sender = Some(source);
             self.event(ReceiverEvent::SessionFound { tsi, source });
         }
         ours

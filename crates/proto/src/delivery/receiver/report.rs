@@ -26,8 +26,9 @@ pub enum ReceiverEvent {
         source: SocketAddr,
     },
     /// The session has been silent for [`SILENCE`](crate::delivery::SILENCE) while another one that the receiver would
-    /// have taken is being sent: its sender was started again, mostly. This receiver has ended; another one would
-    /// receive the other session.
+    /// have taken is being sent: its sender was started again, mostly. Or the FDT says that the session is another one than
+    /// what an earlier receiver kept of it made believe. This receiver has ended; another one would receive the other
+    /// session.
     Superseded {
         /// The other one's transport session identifier.
         tsi: u64,

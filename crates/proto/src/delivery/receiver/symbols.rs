@@ -20,6 +20,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         id: PayloadId,
         payload: &[u8],
     ) {
+        if self.may_recall {
+            self.recall(now);
+        }
         let fti = header.extensions.fti;
         if let Some(fti) = fti
             && let Some(Announced::AwaitsFti(entry)) = self.catalogue.look_up(toi)
