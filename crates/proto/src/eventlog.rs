@@ -9,7 +9,7 @@
 //!
 //! Time is in milliseconds since the driver's zero, with microseconds behind the point. Rates are bit/s, lengths bytes.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::time::Instant;
 
@@ -249,9 +249,31 @@ pub struct Progress {
     pub unsent: u64,
     /// Datagrams that a receiver dropped for a fault of their own.
     pub dropped: u64,
+    /// Why; left out when there were none.
+    #[serde(skip_serializing_if = "Reasons::is_empty")]
+    pub dropped_for: Reasons,
+    /// Datagrams that the kernel dropped before a receiver could read them: no loss of the network's.
+    pub kernel_drops: u64,
     /// A receiver's alone.
     #[serde(flatten)]
     pub reception: Option<Reception>,
+}
+
+/// Counts by the name of what they count, an object in which nothing is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reasons(pub [(&'static str, u64); 8]);
+
+impl Reasons {
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|(_, count)| *count == 0)
+    }
+}
+
+impl Serialize for Reasons {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_map(self.0.iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name, count)))
+    }
 }
 
 /// A session that could be sent.
@@ -463,13 +485,15 @@ mod tests {
 
     #[test]
     fn counters_lie_flat_beside_the_outcome() {
-        let progress = Progress { packets: 2, bytes: 3_000, ..Progress::default() };
+        let mut progress = Progress { packets: 2, bytes: 3_000, ..Progress::default() };
+        progress.dropped_for.0[3] = ("bad_symbol", 4);
         let event = Event::SessionEnded { role: Role::Receiver, outcome: "completed", progress };
         let line =
             text(|out| write_line(out, Instant::ZERO + Duration::from_secs(3_600), Some("steady"), &event));
         let json: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(json["time"], 3_600_000.0);
         assert_eq!((&json["end"], &json["role"]), (&"steady".into(), &"receiver".into()));
+        assert_eq!(json["dropped_for"], serde_json::json!({"bad_symbol": 4}));
         assert_eq!((&json["outcome"], &json["bytes"]), (&"completed".into(), &3_000.into()));
     }
 }

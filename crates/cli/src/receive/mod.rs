@@ -12,7 +12,7 @@ use headwater::{
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
-use headwater_proto::eventlog::{Event, Progress, Reception, Role};
+use headwater_proto::eventlog::{Event, Progress, Reasons, Reception, Role};
 
 use crate::args::ReceiveArgs;
 use crate::capture::Capture;
@@ -163,6 +163,8 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         duplicates: received.stats.duplicates,
         unsent: 0,
         dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
+        dropped_for: Reasons(received.stats.dropped.by_reason()),
+        kernel_drops: received.kernel_drops,
         reception: Some(reception(received)),
     }
 }
