@@ -122,6 +122,7 @@ step_interop() {
     have tcpdump || need_apt tcpdump
     have ip || need_apt iproute2
     have ethtool || need_apt ethtool
+    [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
     local script scripts=(tests/interop/*.sh)
     [ -e "${scripts[0]}" ] || die "no script in tests/interop"

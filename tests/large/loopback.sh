@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # A long session over loopback multicast: content of many gigabytes, and the memory of both ends, which may not be above
-# 256 MiB each. By hand, not in continuous integration: 16 GiB take 34 GiB of disk, or 23 in window
-# order, and at least the content's length over the rate. 8 GiB at 400 Mbit/s took 378 s on two processors with a load of
-# 15, most of it for what the kernel had dropped, and 42 MiB of memory at the sender, 32 MiB at the receiver.
+# 256 MiB each. By hand, but for 1 GiB (tests/interop/memory.sh): 16 GiB take 34 GiB of disk, or 23 in window order, and at
+# least the content's length over the rate. docs/speed.md says what it took.
 #
 # The content is one random file under several names (hard links), so that it is no zeros on the wire and takes little
 # disk at the sender.

@@ -12,10 +12,12 @@ use bench::{complete, fdt, packet};
 use counter::Counter;
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    BLOCK_STATE_BYTES, Drops, FileToSend, PlanConfig, PlannedObject, Receiver, ReceiverConfig, RelativePath,
-    SessionPlan,
+    BLOCK_STATE_BYTES, Digest, Drops, FileToSend, PlanConfig, PlannedObject, Receiver, ReceiverConfig,
+    RelativePath, Sender, SenderConfig, SessionPlan, Source, SourceError,
 };
-use headwater_proto::{ChannelId, Datagram, Ecn, Input, Instant, Machine, fixed};
+use headwater_proto::{
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, Instant, Machine, Output, Rate, fixed,
+};
 use headwater_wire::extensions::{Extensions, FdtExtension};
 use headwater_wire::fdt::{File, Headwater, Instance, OtiAttributes, Segment};
 use headwater_wire::{Fti, PayloadId};
@@ -47,9 +49,9 @@ fn give_fdt(receiver: &mut Counted, instance_id: u32, xml: &str, first: usize) {
     }
 }
 
-fn plan(bytes: u64) -> SessionPlan {
+fn plan(bytes: u64, rate: u64) -> SessionPlan {
     let file = FileToSend { path: RelativePath::new("large").unwrap(), bytes, mode: None };
-    let order = Order::Spread { rate: 500_000_000 };
+    let order = Order::Spread { rate };
     let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1_408, order };
     SessionPlan::new(vec![file], config).unwrap()
 }
@@ -101,7 +103,7 @@ fn receive_with_loss(receiver: &mut Counted, plan: &SessionPlan, lost: u32) -> u
 
 #[test]
 fn a_terabyte_is_received_within_the_bound_at_any_loss() {
-    let plan = plan(TERABYTE);
+    let plan = plan(TERABYTE, 500_000_000);
     let xml = described(&plan).to_xml();
     for (lost, is_all_kept) in [(3, true), (50, false)] {
         let mut machine = receiver();
@@ -116,6 +118,46 @@ fn a_terabyte_is_received_within_the_bound_at_any_loss() {
         println!("a terabyte of which {lost} % are lost: {:.1} MiB", bytes as f64 / MIB as f64);
         assert!(bytes > 80 * MIB, "a bit for each symbol, and each block: {bytes}");
         assert!(bytes < BLOCK_STATE_BYTES + 12 * MIB, "{lost} %: {bytes} bytes");
+    }
+}
+
+/// Content that costs nothing.
+struct Nothing;
+
+impl Source for Nothing {
+    fn read_symbol(&mut self, _: usize, _: u32, _: u32, symbol: &mut [u8]) -> Result<(), SourceError> {
+        symbol.fill(0);
+        Ok(())
+    }
+
+    fn encoding_symbols(&self, _: usize, _: u32) -> Option<u32> {
+        Some(20_034)
+    }
+}
+
+#[test]
+fn a_terabyte_is_sent_within_the_bound() {
+    // Blocks of 10 017 symbols, and of 20 152.
+    for rate in [500_000_000, 50_000_000] {
+        let plan = plan(TERABYTE, rate);
+        let blocks: usize = plan.objects().iter().map(|object| object.partition.blocks() as usize).sum();
+        let digests: Vec<Vec<Digest>> =
+            plan.objects().iter().map(|object| vec![[2; 32]; object.partition.blocks() as usize]).collect();
+        let bytes = allocated::peak(|| {
+            let control = fixed::Sender::new(Rate::from_bits(rate).unwrap(), Instant::ZERO);
+            let mut sender = Sender::new(SenderConfig::new(1), &plan, &digests, control, Nothing).unwrap();
+            let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+            let mut packets = 0;
+            while packets < 20_000 {
+                let now = sender.poll_timeout().unwrap();
+                while let Some(output) = sender.poll_output(now, &mut buffer) {
+                    packets += u32::from(matches!(output, Output::Transmit(_)));
+                }
+            }
+        });
+        println!("a terabyte in {blocks} blocks: {:.1} MiB", bytes as f64 / MIB as f64);
+        // The FDT as values, as XML and as symbols, which is as long as its digests; and the blocks' own.
+        assert!(bytes < 130 * blocks + 24 * MIB, "{bytes} bytes for {blocks} blocks");
     }
 }
 
