@@ -58,7 +58,7 @@ impl Channels {
         }
     }
 
-    /// As many channels as a session can have, [`CHANNELS_MAX`], or as there is room for above `base`: for whoever is yet
+    /// As many channels as a session can have, `CHANNELS_MAX`, or as there is room for above `base`: for whoever is yet
     /// to learn how many there are.
     ///
     /// # Errors
