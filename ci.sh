@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(fmt clippy docs wasm test deny fuzz interop)
+STEPS=(fmt clippy docs wasm test verdict deny fuzz interop)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
@@ -24,6 +24,7 @@ usage: ./ci.sh [STEP...]
   docs     the documentation builds without warnings
   wasm     the pure crates build for $WASM
   test     cargo test --workspace, and the trace digests again in release
+  verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
   interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, run-time faults
@@ -86,6 +87,13 @@ step_test() {
 }
 
 # A failure prints its seed: run it again with PROPTEST_RNG_SEED in front of the command that is shown.
+step_verdict() {
+    have python3 || need_apt python3
+    cargo build --locked -p headwater-cli
+    # Whether the numbers hold is for the full form to say.
+    python3 experiments/verdict.py --form short --headwater "${CARGO_TARGET_DIR:-target}/debug/headwater" --out "$scratch"
+}
+
 step_explore() {
     local seed
     for seed in $(shuf -i 1-4294967295 -n "${SEEDS:-10}"); do

@@ -6,7 +6,7 @@
 An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
 folders below experiments/m2c are taken. The short form runs a few small cells to see that everything works, in minutes; the
 full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT/ (PROGRAM is a digest of the program, so that a new
-build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, all of them to verdict.md.
+build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md.
 
 verdict.toml:
   title, about         what stands above the table
@@ -88,8 +88,9 @@ def one(folder, arguments, program, out):
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
-    text = f"## {wanted['title']}\n\n{wanted.get('about', '').strip()}\n\n{markdown(rows)}\n"
-    (out / f"{folder.name}.md").write_text(text)
+    head = f"## {wanted['title']}\n\n{wanted.get('about', '').strip()}\n\n"
+    (out / f"{folder.name}.md").write_text(head + markdown(rows))
+    text = head + markdown([row for row in rows if row["criterion"]])
     return text, sum(row["verdict"] == "missed" for row in rows)
 
 
@@ -189,7 +190,7 @@ def claim_rows(claim, cells):
             mean = Estimate(claim_values(claim, *base)).mean if base else math.nan
             values = [value / mean for value in values]
         ours = Estimate(values)
-        name = ", ".join([claim["name"], *(f"{path} = {value}" for path, value in cell.items()
+        name = ", ".join([claim["name"], *(f"{' '.join(path.split('.')[-2:])} {value}" for path, value in cell.items()
                                            if path in claim.get("show", cell))])
         rule, verdict = "", "shown"
         if "holds" in claim:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws a receiver of a session against its fair share: what it subscribes to and gets, with the flow beside it.
 
-    share.py RESULTS [--run N] [--link NAME] [--out NAME]
+    share.py RESULTS [--run N] [--rate RATE] [--out NAME]
 
 RESULTS is a results.jsonl of a plan like experiments/m2c/share/plan.toml: a session with one receiver first, one flow beside it. Written
 are NAME.svg and NAME.png. The fair share is half of the link while both are there, the whole link before.
@@ -44,13 +44,14 @@ def main():
     rates.plot(times, [value / MBIT for value in smooth(beside["throughput"])], label=f"{beside['name']} received", linewidth=1.3)
     rates.plot(times, held(session), label=f"{session['name']} subscribed", linewidth=0.9, alpha=0.7)
     rates.plot(times, [value / MBIT for value in member["fair_rate"]], label="its own estimate", linewidth=0.8, alpha=0.6)
-    rates.plot(times, fair, "k--", linewidth=1, label="fair share")
-    rates.set_ylim(0, 1.6 * arguments.rate / MBIT)
+    rates.step(times, fair, "k--", where="mid", linewidth=1, label="fair share")
+    rates.set_ylim(0, 1.35 * arguments.rate / MBIT)
     rates.set_ylabel("Mbit/s on the wire")
     rates.legend(frameon=False, ncols=3, loc="upper center")
     rates.set_title(f"{outcome['plan']}, run {outcome['run']}: receiver {member['node']}")
     levels.step(times, member["level"], where="mid", color="tab:blue")
     levels.set_ylabel("levels held")
+    levels.yaxis.get_major_locator().set_params(integer=True)
     window.plot(times, member["window"], color="tab:blue", linewidth=1)
     window.set_ylabel("window (packets)")
     round_trip = window.twinx()

@@ -39,7 +39,7 @@ def main():
         above.plot(times, shown, color="black" if number == 0 else colour, linewidth=1.2, label="base" if number == 0 else None)
     above.set_yscale("log")
     above.set_ylabel("each channel (kbit/s)")
-    above.legend(frameon=False, loc="upper right")
+    above.legend(frameon=False, loc="lower right")
     above.set_title(f"{outcome['plan']}: channels that begin high, fall all the time, and are left when silent")
     below.stackplot(times, [[rate / KBIT for rate in smooth(rates)] for rates in groups],
                     colors=[colours(number / max(1, len(groups) - 1)) for number in range(len(groups))], linewidth=0)
@@ -54,9 +54,10 @@ def main():
 def smooth(rates, width=5):
     """Means over neighbouring bins, so that slow channels, which send a few packets in one, do not flicker; zeros stay."""
     half = width // 2
+    first = next((index for index, rate in enumerate(rates) if rate), 0)
     out = []
     for index, rate in enumerate(rates):
-        part = rates[max(0, index - half):index + half + 1]
+        part = rates[max(first, index - half):index + half + 1]
         out.append(sum(part) / len(part) if rate else 0.0)
     return out
 
