@@ -179,3 +179,16 @@ fn sessions_tell_what_is_wrong_with_them() {
     let member = |key: &str| format!("content = \"zeros\"\n[flow.file.member.near]\n{key} = \"9ms\"\n");
     fails("content = \"zeros\"", &member("rtt-hnt"), &["unknown key 'rtt-hnt'", "did you mean 'rtt-hint'?"]);
 }
+
+#[test]
+fn every_plan_of_the_experiments_is_right() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/m2c");
+    let mut plans = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path().join("plan.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        headwater_netsim::plan::Plan::parse(&path.to_string_lossy(), &text).unwrap();
+        plans += 1;
+    }
+    assert!(plans >= 8, "{plans} plans");
+}
