@@ -352,6 +352,8 @@ pub enum CongestionControl {
     M2c,
     /// The same aim, by RFC 3738
     Webrc,
+    /// The same aim by steps that receivers take together (Byers et al. 2002)
+    FlidDl,
     /// The rate of --rate, whatever happens
     Fixed,
 }

@@ -1,9 +1,9 @@
 //! Which congestion control a session runs.
 
 use headwater_fec::Order;
-use headwater_proto::described::Description;
-use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Shape};
-use headwater_proto::{Instant, Rate};
+use headwater_proto::described::{Description, DescriptionError};
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, Shape};
+use headwater_proto::{Instant, Rate, flid};
 
 use crate::send::SendOrder;
 
@@ -13,6 +13,9 @@ pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
 /// What [`LayerOptions`] sends on all channels together unless told otherwise: 100 Mbit/s, which every wired network of
 /// today carries. What no receiver of a link has joined stays off it where switches and routers know memberships.
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
+
+/// UDP payload of a packet whose symbol has the usual length.
+const PACKET_BYTES_USUAL: u16 = 1_424;
 
 /// The congestion control of a session, with what its sender must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub enum CongestionControl {
     M2c(LayerOptions),
     /// WEBRC (RFC 3738): the same aim, by another rule.
     Webrc(LayerOptions),
+    /// FLID-DL: steps up and down that all receivers take together, fair to TCP over round trips of some 0.4 s.
+    FlidDl(LayerOptions),
 }
 
 /// The channels of a session with many rates: a base channel and waves above it, which begin fast and fade.
@@ -63,7 +68,7 @@ impl LayerOptions {
         self
     }
 
-    /// Slots, ratio and quiescence are those of RFC 3738.
+    /// Of M2C and WEBRC; slots, ratio and quiescence are those of RFC 3738.
     fn config(&self, packet_bytes: u16, shape: Shape) -> DynamicConfig {
         DynamicConfig::new(packet_bytes, self.max_rate).with_base_rate(self.base_rate).with_shape(shape)
     }
@@ -76,6 +81,7 @@ impl CongestionControl {
             Self::Fixed { .. } => "fixed",
             Self::M2c(_) => "m2c",
             Self::Webrc(_) => "webrc",
+            Self::FlidDl(_) => "flid-dl",
         }
     }
 
@@ -88,11 +94,19 @@ impl CongestionControl {
     ///
     /// # Errors
     /// When the rates make no channels.
-    pub fn channels(&self) -> Result<u16, DynamicConfigError> {
+    pub fn channels(&self) -> Result<u16, DescriptionError> {
         // Rates are in bits, so how long packets are changes nothing but whether the base channel's can be counted.
-        match self.layers(u16::MAX) {
-            None => Ok(1),
-            Some(config) => Ok(DynamicChannels::new(config, Instant::ZERO)?.dynamic_channels() + 1),
+        self.channels_of(PACKET_BYTES_USUAL)
+    }
+
+    /// The same for packets of so many bytes, which may be too long or too short for the base rate.
+    pub(crate) fn channels_of(&self, packet_bytes: u16) -> Result<u16, DescriptionError> {
+        match self.description(packet_bytes) {
+            Description::Fixed => Ok(1),
+            Description::M2c(config) | Description::Webrc(config) => {
+                Ok(DynamicChannels::new(config, Instant::ZERO)?.dynamic_channels() + 1)
+            }
+            Description::FlidDl(config) => Ok(flid::Layers::new(&config, Instant::ZERO)?.channels()),
         }
     }
 
@@ -100,7 +114,7 @@ impl CongestionControl {
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
-            Self::M2c(layers) | Self::Webrc(layers) => layers.max_rate,
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.max_rate,
         }
     }
 
@@ -108,24 +122,19 @@ impl CongestionControl {
     pub const fn rate_base(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
-            Self::M2c(layers) | Self::Webrc(layers) => layers.base_rate,
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.base_rate,
         }
     }
 
     /// What its receivers must know, when full packets have so many bytes of UDP payload.
     pub(crate) fn description(&self, packet_bytes: u16) -> Description {
-        match (self, self.layers(packet_bytes)) {
-            (Self::M2c(_), Some(config)) => Description::M2c(config),
-            (Self::Webrc(_), Some(config)) => Description::Webrc(config),
-            _ => Description::Fixed,
-        }
-    }
-
-    fn layers(&self, packet_bytes: u16) -> Option<DynamicConfig> {
         match self {
-            Self::Fixed { .. } => None,
-            Self::M2c(layers) => Some(layers.config(packet_bytes, Shape::Geometric)),
-            Self::Webrc(layers) => Some(layers.config(packet_bytes, Shape::Webrc)),
+            Self::Fixed { .. } => Description::Fixed,
+            Self::M2c(layers) => Description::M2c(layers.config(packet_bytes, Shape::Geometric)),
+            Self::Webrc(layers) => Description::Webrc(layers.config(packet_bytes, Shape::Webrc)),
+            Self::FlidDl(layers) => Description::FlidDl(
+                flid::Config::dynamic_layers(packet_bytes, layers.max_rate).with_base_rate(layers.base_rate),
+            ),
         }
     }
 
@@ -163,17 +172,12 @@ mod tests {
 
     #[test]
     fn channels_are_those_of_the_description() {
-        for control in [CongestionControl::M2c, CongestionControl::Webrc] {
+        for control in [CongestionControl::M2c, CongestionControl::Webrc, CongestionControl::FlidDl] {
             for max in [1_000_000, 100_000_000, 10_000_000_000] {
                 let control = control(LayerOptions::new().with_max_rate(rate(max)));
                 for packet_bytes in [80, 1_424] {
-                    let description = control.description(packet_bytes);
-                    let (Description::M2c(config) | Description::Webrc(config)) = description else {
-                        panic!("{description:?}")
-                    };
-                    let channels = DynamicChannels::new(config, Instant::ZERO).unwrap();
-                    assert_eq!(control.channels(), Ok(channels.dynamic_channels() + 1));
-                    assert_eq!(description.name(), control.name());
+                    assert_eq!(control.channels_of(packet_bytes), control.channels());
+                    assert_eq!(control.description(packet_bytes).name(), control.name());
                 }
             }
         }

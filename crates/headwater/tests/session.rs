@@ -650,6 +650,11 @@ fn each_receiver_has_its_own_rate_by_webrc() {
 }
 
 #[test]
+fn each_receiver_has_its_own_rate_by_flid_dl() {
+    multi_rate(CongestionControl::FlidDl);
+}
+
+#[test]
 fn a_session_of_many_rates_is_described_and_closed_for_those_on_the_base_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

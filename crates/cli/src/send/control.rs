@@ -15,6 +15,7 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         args::CongestionControl::Fixed => return fixed(args),
         args::CongestionControl::M2c => CongestionControl::M2c(layers(args)),
         args::CongestionControl::Webrc => CongestionControl::Webrc(layers(args)),
+        args::CongestionControl::FlidDl => CongestionControl::FlidDl(layers(args)),
     };
     let name = control.name();
     if let Some(rate) = args.rate {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use headwater_proto::delivery::{FdtTooLarge, NameError, PlanError, RelativePath, SourceError};
-use headwater_proto::layering::DynamicConfigError;
+use headwater_proto::described::DescriptionError;
 use headwater_proto::{Rate, Size};
 
 use super::files::Skipped;
@@ -86,7 +86,7 @@ pub enum SendError {
     Channels(#[from] ChannelsError),
     /// The rates make no channels.
     #[error(transparent)]
-    Layers(#[from] DynamicConfigError),
+    Layers(#[from] DescriptionError),
     /// There is no room for channels between the base rate and the maximum.
     #[error(
         "a maximum of {max} is too low over a base rate of {base}: it must be at least {least}; or lower the base rate"

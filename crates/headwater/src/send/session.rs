@@ -7,9 +7,9 @@ use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
 };
-use headwater_proto::described::Description;
+use headwater_proto::described::{Description, DescriptionError};
 use headwater_proto::layering::{DynamicChannels, DynamicSender};
-use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed, flid};
 
 use super::budget::{Budget, RepairPlace};
 use super::content::Content;
@@ -64,11 +64,7 @@ impl SendSession {
         if let Some(mtu) = socket.interface().mtu().filter(|mtu| packet_bytes(symbol_size, &options) > *mtu) {
             return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
         }
-        if let Description::M2c(layers) | Description::Webrc(layers) =
-            options.congestion_control.description(symbol_size + CONTENT_HEADER_BYTES)
-        {
-            DynamicChannels::new(layers, Instant::ZERO)?;
-        }
+        options.congestion_control.channels_of(symbol_size + CONTENT_HEADER_BYTES)?;
         let order = options.congestion_control.order(options.order);
         let config = PlanConfig { scheme: options.scheme, symbol_size, order };
         let plan = SessionPlan::new(files.to_send(), config)?;
@@ -148,8 +144,13 @@ impl SendSession {
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
             }
             Description::M2c(layers) | Description::Webrc(layers) => {
-                let channels = DynamicChannels::new(layers, Instant::ZERO)?;
+                let channels = DynamicChannels::new(layers, Instant::ZERO).map_err(DescriptionError::from)?;
                 let control = DynamicSender::new(channels).with_description(description.to_fdt());
+                self.send(control, source, &digests, observer)
+            }
+            Description::FlidDl(layers) => {
+                let layers = flid::Layers::new(&layers, Instant::ZERO).map_err(DescriptionError::from)?;
+                let control = flid::Sender::new(layers).with_description(description.to_fdt());
                 self.send(control, source, &digests, observer)
             }
         }

@@ -5,14 +5,15 @@
 //!
 //! | parameter | what | controls |
 //! |---|---|---|
-//! | `packet-bytes` | UDP payload of a full packet | `m2c`, `webrc` |
-//! | `base-rate`, `max-rate` | of the base channel, of all channels | |
-//! | `ratio-ppm` | P, in millionths | |
-//! | `slot-ns` | TSD, in nanoseconds | |
-//! | `channels-per-slot`, `quiescent-slots` | K, Q | |
+//! | `packet-bytes` | UDP payload of a full packet | all |
+//! | `base-rate`, `max-rate` | of the base channel, of all channels | all |
+//! | `ratio-ppm` | what a level is to the next one, in millionths | all |
+//! | `slot-ns` | TSD, in nanoseconds | all |
+//! | `channels-per-slot`, `quiescent-slots` | K, Q | `m2c`, `webrc` |
 //! | `constant`, `staggered` | 0 or 1 | |
+//! | `leave-ns`, `deaf-slots` | leave latency; slots without a decision after a leave | `flid-dl` |
 //!
-//! All are required. Without the attribute a session has one channel at a rate of its sender's choice.
+//! Those of a control are all required. Without the attribute a session has one channel at a rate of its sender's choice.
 
 mod receiver;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod tests;
 use headwater_wire::fdt;
 
 pub use self::receiver::{Receiver, ReceiverConfig};
+use crate::flid;
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Shape};
 use crate::machine::DATAGRAM_BYTES_MAX;
 use crate::rate::Rate;
@@ -28,6 +30,9 @@ use crate::time::{Duration, Instant};
 
 const M2C: &str = "m2c";
 const WEBRC: &str = "webrc";
+const FLID_DL: &str = "flid-dl";
+const LEAVE: &str = "leave-ns";
+const DEAF: &str = "deaf-slots";
 const PACKET_BYTES: &str = "packet-bytes";
 const BASE_RATE: &str = "base-rate";
 const MAX_RATE: &str = "max-rate";
@@ -35,6 +40,8 @@ const RATIO: &str = "ratio-ppm";
 const SLOT: &str = "slot-ns";
 const PER_SLOT: &str = "channels-per-slot";
 const QUIESCENT: &str = "quiescent-slots";
+/// The controls have bounds of their own.
+const RATIO_MILLIONTHS_MAX: u32 = 10_000_000;
 const CONSTANT: &str = "constant";
 const STAGGERED: &str = "staggered";
 
@@ -47,6 +54,8 @@ pub enum Description {
     M2c(DynamicConfig),
     /// WEBRC over these channels, which have its shape.
     Webrc(DynamicConfig),
+    /// FLID-DL over these layers, which are dynamic.
+    FlidDl(flid::Config),
 }
 
 /// Why a description cannot be followed.
@@ -63,6 +72,9 @@ pub enum DescriptionError {
     /// The numbers do not fit together.
     #[error("the session's congestion control does not work out: {0}")]
     Channels(#[from] DynamicConfigError),
+    /// The numbers do not fit together.
+    #[error("the session's congestion control does not work out: {0}")]
+    Layers(#[from] flid::ConfigError),
 }
 
 impl Description {
@@ -72,6 +84,7 @@ impl Description {
             Self::Fixed => "fixed",
             Self::M2c(_) => M2C,
             Self::Webrc(_) => WEBRC,
+            Self::FlidDl(_) => FLID_DL,
         }
     }
 
@@ -81,6 +94,7 @@ impl Description {
             Self::Fixed => None,
             Self::M2c(config) => Some(layers_to_fdt(M2C, config)),
             Self::Webrc(config) => Some(layers_to_fdt(WEBRC, config)),
+            Self::FlidDl(config) => Some(flid_to_fdt(config)),
         }
     }
 
@@ -93,60 +107,102 @@ impl Description {
         match control.name() {
             M2C => layers_from_fdt(control, Shape::Geometric).map(Self::M2c),
             WEBRC => layers_from_fdt(control, Shape::Webrc).map(Self::Webrc),
+            FLID_DL => flid_from_fdt(control).map(Self::FlidDl),
             other => Err(DescriptionError::Unknown(other.to_owned())),
         }
     }
 }
 
 fn layers_to_fdt(name: &str, config: &DynamicConfig) -> fdt::Control {
+    told(
+        name,
+        &[
+            (PACKET_BYTES, config.packet_bytes().into()),
+            (BASE_RATE, config.base_rate().as_bits()),
+            (MAX_RATE, config.max_rate().as_bits()),
+            (RATIO, millionths(config.ratio())),
+            (SLOT, config.slot().as_nanos()),
+            (PER_SLOT, config.channels_per_slot().into()),
+            (QUIESCENT, config.quiescent_slots().into()),
+            (CONSTANT, config.is_constant().into()),
+            (STAGGERED, config.is_staggered().into()),
+        ],
+    )
+}
+
+fn flid_to_fdt(config: &flid::Config) -> fdt::Control {
+    told(
+        FLID_DL,
+        &[
+            (PACKET_BYTES, config.packet_bytes().into()),
+            (BASE_RATE, config.base_rate().as_bits()),
+            (MAX_RATE, config.max_rate().as_bits()),
+            (RATIO, millionths(config.ratio())),
+            (SLOT, config.slot().as_nanos()),
+            (LEAVE, config.leave_latency().as_nanos()),
+            (DEAF, config.deaf_slots().into()),
+        ],
+    )
+}
+
+fn told(name: &str, parameters: &[(&str, u64)]) -> fdt::Control {
     let mut control = fdt::Control::new(name).expect("names of controls are words");
-    let parameters = [
-        (PACKET_BYTES, config.packet_bytes().into()),
-        (BASE_RATE, config.base_rate().as_bits()),
-        (MAX_RATE, config.max_rate().as_bits()),
-        (RATIO, millionths(config.ratio())),
-        (SLOT, config.slot().as_nanos()),
-        (PER_SLOT, config.channels_per_slot().into()),
-        (QUIESCENT, config.quiescent_slots().into()),
-        (CONSTANT, config.is_constant().into()),
-        (STAGGERED, config.is_staggered().into()),
-    ];
     for (name, value) in parameters {
-        control.put(name, value).expect("nine parameters with names of their own");
+        control.put(name, *value).expect("a few parameters with names of their own");
     }
     control
 }
 
 fn layers_from_fdt(control: &fdt::Control, shape: Shape) -> Result<DynamicConfig, DescriptionError> {
-    let rate = |name| {
-        let bits = number(control, name, 1, u64::MAX)?;
-        Rate::from_bits(bits).ok_or(DescriptionError::Parameter(name))
-    };
-    let small = |name, least| {
-        let value = number(control, name, least, u16::MAX.into())?;
-        u16::try_from(value).map_err(|_| DescriptionError::Parameter(name))
-    };
-    let ratio = f64::from(u32::try_from(number(control, RATIO, 1, 999_999)?).unwrap_or(0)) / 1e6;
-    let packet_bytes = number(control, PACKET_BYTES, 1, DATAGRAM_BYTES_MAX as u64)?;
-    let packet_bytes = u16::try_from(packet_bytes).map_err(|_| DescriptionError::Parameter(PACKET_BYTES))?;
-    let config = DynamicConfig::new(packet_bytes, rate(MAX_RATE)?)
+    let config = DynamicConfig::new(packet_bytes(control)?, rate(control, MAX_RATE)?)
         .with_shape(shape)
-        .with_base_rate(rate(BASE_RATE)?)
-        .with_ratio(ratio)
-        .with_slot(Duration::from_nanos(number(control, SLOT, 1, u64::MAX)?))
-        .with_channels_per_slot(small(PER_SLOT, 1)?)
-        .with_quiescent_slots(small(QUIESCENT, 0)?)
+        .with_base_rate(rate(control, BASE_RATE)?)
+        .with_ratio(ratio(control)?)
+        .with_slot(time(control, SLOT)?)
+        .with_channels_per_slot(small(control, PER_SLOT, 1)?)
+        .with_quiescent_slots(small(control, QUIESCENT, 0)?)
         .with_constant_rate(number(control, CONSTANT, 0, 1)? == 1)
         .with_stagger(number(control, STAGGERED, 0, 1)? == 1);
     DynamicChannels::new(config, Instant::ZERO)?;
     Ok(config)
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates; a ratio is below 1"
-)]
+fn flid_from_fdt(control: &fdt::Control) -> Result<flid::Config, DescriptionError> {
+    let config = flid::Config::dynamic_layers(packet_bytes(control)?, rate(control, MAX_RATE)?)
+        .with_base_rate(rate(control, BASE_RATE)?)
+        .with_ratio(ratio(control)?)
+        .with_slot(time(control, SLOT)?)
+        .with_leave_latency(time(control, LEAVE)?)
+        .with_deaf_slots(small(control, DEAF, 0)?);
+    flid::Layers::new(&config, Instant::ZERO)?;
+    Ok(config)
+}
+
+fn packet_bytes(control: &fdt::Control) -> Result<u16, DescriptionError> {
+    let bytes = number(control, PACKET_BYTES, 1, DATAGRAM_BYTES_MAX as u64)?;
+    u16::try_from(bytes).map_err(|_| DescriptionError::Parameter(PACKET_BYTES))
+}
+
+fn rate(control: &fdt::Control, name: &'static str) -> Result<Rate, DescriptionError> {
+    Rate::from_bits(number(control, name, 1, u64::MAX)?).ok_or(DescriptionError::Parameter(name))
+}
+
+fn ratio(control: &fdt::Control) -> Result<f64, DescriptionError> {
+    let millionths = number(control, RATIO, 1, RATIO_MILLIONTHS_MAX.into())?;
+    let millionths = u32::try_from(millionths).map_err(|_| DescriptionError::Parameter(RATIO))?;
+    Ok(f64::from(millionths) / 1e6)
+}
+
+fn time(control: &fdt::Control, name: &'static str) -> Result<Duration, DescriptionError> {
+    number(control, name, 1, u64::MAX).map(Duration::from_nanos)
+}
+
+fn small(control: &fdt::Control, name: &'static str, least: u64) -> Result<u16, DescriptionError> {
+    let value = number(control, name, least, u16::MAX.into())?;
+    u16::try_from(value).map_err(|_| DescriptionError::Parameter(name))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, which is meant")]
 fn millionths(ratio: f64) -> u64 {
     libm::round(ratio * 1e6) as u64
 }

@@ -10,7 +10,7 @@ use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rate::Rate;
 use crate::rtt::ProberConfig;
 use crate::time::{Duration, Instant};
-use crate::{fixed, m2c, webrc};
+use crate::{fixed, flid, m2c, webrc};
 
 /// What a receiver may be told beside what the session says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +82,10 @@ enum Control {
         receiver: Box<webrc::Receiver>,
         packet_bytes: u16,
     },
+    FlidDl {
+        receiver: Box<flid::Receiver>,
+        packet_bytes: u16,
+    },
 }
 
 /// The newest packet of the base channel.
@@ -113,6 +117,7 @@ impl Receiver {
             Control::Fixed { receiver, .. } => receiver,
             Control::M2c { receiver, .. } => &**receiver,
             Control::Webrc { receiver, .. } => &**receiver,
+            Control::FlidDl { receiver, .. } => &**receiver,
         }
     }
 
@@ -121,6 +126,7 @@ impl Receiver {
             Control::Fixed { receiver, .. } => receiver,
             Control::M2c { receiver, .. } => &mut **receiver,
             Control::Webrc { receiver, .. } => &mut **receiver,
+            Control::FlidDl { receiver, .. } => &mut **receiver,
         }
     }
 
@@ -205,6 +211,14 @@ impl ReceiverControl for Receiver {
                 let receiver = Box::new(webrc::Receiver::new(layers, inner)?);
                 self.begin(now, Control::Webrc { receiver, packet_bytes: layers.packet_bytes() });
             }
+            Description::FlidDl(layers) => {
+                let mut inner = flid::ReceiverConfig::new();
+                if let Some(rate) = config.max_rate {
+                    inner = inner.with_max_rate(rate);
+                }
+                let receiver = Box::new(flid::Receiver::new(layers, inner)?);
+                self.begin(now, Control::FlidDl { receiver, packet_bytes: layers.packet_bytes() });
+            }
         }
         Ok(())
     }
@@ -259,6 +273,12 @@ impl ReceiverControl for Receiver {
                     status.fair_rate = bits(inner.target, *packet_bytes);
                     status.rtt = seconds(inner.rtt);
                     status.loss_event_rate = Some(inner.loss);
+                }
+            }
+            Control::FlidDl { receiver, packet_bytes } => {
+                status.name = "flid-dl";
+                if let Some(inner) = receiver.status(now) {
+                    status.fair_rate = bits(inner.fair_rate, *packet_bytes);
                 }
             }
         }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::{Description, DescriptionError, Receiver, ReceiverConfig};
 use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use crate::flid;
 use crate::layering::path::SENDER;
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use crate::machine::{ChannelId, Ecn};
@@ -23,7 +24,7 @@ fn layers() -> DynamicConfig {
 
 /// A path without delay, loss or limit: what a sender sends arrives on the channels held.
 struct Bed {
-    sender: DynamicSender,
+    sender: Box<dyn SenderControl>,
     receiver: Receiver,
     held: Vec<ChannelId>,
     now: Instant,
@@ -31,11 +32,18 @@ struct Bed {
 
 impl Bed {
     fn new(description: Description, receiver: ReceiverConfig) -> Self {
-        let (Description::M2c(config) | Description::Webrc(config)) = description else {
-            panic!("of layers")
+        let control = description.to_fdt();
+        let sender: Box<dyn SenderControl> = match description {
+            Description::Fixed => panic!("of layers"),
+            Description::M2c(config) | Description::Webrc(config) => {
+                let channels = DynamicChannels::new(config, Instant::ZERO).unwrap();
+                Box::new(DynamicSender::new(channels).with_description(control))
+            }
+            Description::FlidDl(config) => {
+                let layers = flid::Layers::new(&config, Instant::ZERO).unwrap();
+                Box::new(flid::Sender::new(layers).with_description(control))
+            }
         };
-        let sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
-        let sender = sender.with_description(description.to_fdt());
         let mut bed =
             Self { sender, receiver: Receiver::new(receiver), held: Vec::new(), now: Instant::ZERO };
         bed.receiver.start(Instant::ZERO);
@@ -103,6 +111,10 @@ fn every_description_survives_the_table() {
         let control = fdt::Control::from_str(&text).unwrap();
         assert_eq!(Description::from_fdt(Some(&control)), Ok(description), "{text}");
     }
+    let flid =
+        flid::Config::dynamic_layers(1_000, Rate::from_kilobits(4_000)).with_ratio(1.4).with_deaf_slots(3);
+    let flid = Description::FlidDl(flid.with_base_rate(Rate::from_kilobits(96)));
+    assert_eq!(Description::from_fdt(flid.to_fdt().as_ref()), Ok(flid));
     let webrc = Description::Webrc(layers().with_shape(Shape::Webrc));
     assert_eq!(Description::from_fdt(webrc.to_fdt().as_ref()), Ok(webrc));
     assert_eq!(Description::Fixed.to_fdt(), None);
@@ -116,7 +128,7 @@ fn what_cannot_be_followed_is_refused_by_name() {
     assert_eq!(refused, DescriptionError::Unknown("tomorrow".into()));
     let text = Description::M2c(layers()).to_fdt().unwrap().to_string();
     for (good, bad, name) in [
-        ("ratio-ppm=750000", "ratio-ppm=1000000", "ratio-ppm"),
+        ("ratio-ppm=750000", "ratio-ppm=0", "ratio-ppm"),
         ("packet-bytes=1000", "packet-bytes=0", "packet-bytes"),
         ("packet-bytes=1000", "packet-bytes=9001", "packet-bytes"),
         ("base-rate=96000", "base-rate=0", "base-rate"),
@@ -133,7 +145,12 @@ fn what_cannot_be_followed_is_refused_by_name() {
 
 #[test]
 fn only_the_base_is_held_until_the_session_is_described() {
-    for description in [Description::M2c(layers()), Description::Webrc(layers().with_shape(Shape::Webrc))] {
+    let flid = flid::Config::dynamic_layers(1_000, Rate::from_kilobits(4_000));
+    for description in [
+        Description::M2c(layers()),
+        Description::Webrc(layers().with_shape(Shape::Webrc)),
+        Description::FlidDl(flid.with_base_rate(Rate::from_kilobits(96))),
+    ] {
         let mut bed = Bed::new(description, ReceiverConfig::new());
         bed.until(at(3_000));
         assert_eq!(bed.held, [ChannelId::BASE]);
@@ -199,20 +216,24 @@ proptest! {
     /// Whatever an FDT says and whatever then comes, nothing panics, and the channels held are of the session.
     #[test]
     fn any_description_and_any_packets_are_survived(
-        is_m2c in any::<bool>(),
+        name in 0..3_usize,
         (packet_bytes, ratio, slot) in (1..10_000_u64, 1..1_000_000_u64, any::<u64>()),
         (base, max) in (0..64_u32, 0..64_u32),
         (per_slot, quiescent, flags) in (0..4_u64, 0..300_u64, 0..4_u64),
         is_plausible in any::<bool>(),
         packets in prop::collection::vec((any::<[u8; 4]>(), 0..3_000_000_000_u64, any::<bool>()), 0..60),
     ) {
-        let (slot, ratio) =
-            if is_plausible { (1_000_000_000 * (1 + slot % 60), 100_000 + ratio % 890_000) } else { (slot, ratio) };
+        let (slot, ratio) = match (is_plausible, name) {
+            (true, 2) => (50_000_000 * (1 + slot % 60), 1_050_000 + ratio),
+            (true, _) => (1_000_000_000 * (1 + slot % 60), 100_000 + ratio % 890_000),
+            (false, _) => (slot, ratio),
+        };
         let text = format!(
             "{} packet-bytes={packet_bytes} base-rate={} max-rate={} ratio-ppm={ratio} slot-ns={slot} \
-             channels-per-slot={per_slot} quiescent-slots={quiescent} constant={} staggered={}",
-            if is_m2c { "m2c" } else { "webrc" },
-            1_u64 << base, 1_u64 << max, flags & 1, flags >> 1,
+             channels-per-slot={per_slot} quiescent-slots={quiescent} constant={} staggered={} \
+             leave-ns={} deaf-slots={quiescent}",
+            ["m2c", "webrc", "flid-dl"][name],
+            1_u64 << base, 1_u64 << max, flags & 1, flags >> 1, 1 + quiescent * 100_000_000,
         );
         let control: fdt::Control = text.parse().unwrap();
         let mut receiver = Receiver::new(ReceiverConfig::new());

@@ -2,6 +2,7 @@
 
 use headwater_wire::Cci;
 use headwater_wire::cci::FlidSlCci;
+use headwater_wire::fdt;
 
 use super::INDICES;
 use super::layers::Layers;
@@ -26,6 +27,7 @@ pub struct Sender {
     /// The next sequence number of each channel.
     sequences: Vec<u16>,
     spacing: Spacing,
+    description: Option<fdt::Control>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +41,17 @@ impl Sender {
     pub fn new(layers: Layers) -> Self {
         let next = (0..layers.levels()).map(|level| Next { number: 0, at: layers.nth(level, 0) }).collect();
         let sequences = vec![0; layers.channels().into()];
-        let mut sender = Self { layers, next, level: 0, sequences, spacing: Spacing::default() };
+        let mut sender =
+            Self { layers, next, level: 0, sequences, spacing: Spacing::default(), description: None };
         sender.choose();
         sender
+    }
+
+    /// Tells receivers so of its layers: [`crate::described::Description::to_fdt`]. Default: nothing.
+    #[must_use]
+    pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
+        self.description = description;
+        self
     }
 
     /// The layers, to ask what they will send.
@@ -109,6 +119,10 @@ impl SenderControl for Sender {
 
     fn layering(&self) -> Option<&dyn Layering> {
         Some(&self.layers)
+    }
+
+    fn description(&self) -> Option<fdt::Control> {
+        self.description.clone()
     }
 
     fn next_departure(&self) -> Option<Instant> {

@@ -1,0 +1,317 @@
+"""Sessions in which each receiver has its own rate, over two switches with queues of 25 packets. Root, Linux.
+
+  source, rival --- near === bottleneck === far ---< receivers, each behind a link of its own
+
+Both switches are bridges that snoop IGMPv3; the near one asks for members. What must hold is checked at the end of each part,
+and what was measured is printed whatever it is.
+
+usage: multirate.py [--full] [--control m2c|webrc] BINARY [PART...]      parts: links tcp shared small
+"""
+
+import argparse
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from network import Failed, Network, check, require_root
+
+MB = 1_000_000
+GROUP = "232.72.87.1:7287"
+SOURCE = "10.87.0.1"
+QUEUE_PACKETS = 25
+# Below nothing else on the machine: a busy one would measure its own scheduler.
+NICE = ("nice", "-n", "-10")
+
+TCP_SINK = """
+import socket, sys, time
+listener = socket.create_server(("", 5001)); print("ready", flush=True)
+link, _ = listener.accept(); total = 0; began = time.monotonic(); told = began
+while chunk := link.recv(1 << 16):
+    total += len(chunk); now = time.monotonic()
+    if now - told > 0.1: told = now; print(now, total, flush=True)
+print(time.monotonic(), total, flush=True)
+"""
+TCP_SOURCE = """
+import socket, sys, time
+link = socket.create_connection((sys.argv[1], 5001)); left = int(sys.argv[2]); chunk = bytes(1 << 16)
+while left > 0: left -= link.send(chunk[:left])
+link.shutdown(socket.SHUT_WR)
+while link.recv(1 << 16): pass
+"""
+
+
+class Bed(Network):
+    """The two switches, the source, a rival beside it, and receivers behind links of so many Mbit/s (None: no limit)."""
+
+    def __init__(self, folder, binary, control, bottleneck, links):
+        super().__init__("hwmulti")
+        self.folder, self.binary, self.control = folder, binary, control
+        self.bottleneck, self.links = bottleneck, links
+        self.run_number = 0
+
+    def build(self):
+        for host in ("near", "far", "source", "rival", *self.links):
+            self.add_host(host)
+            self.run(host, "sysctl", "-q", "-w", "net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_no_metrics_save=1")
+        self.add_switch("near", True)
+        self.add_switch("far", False)
+        self.ip("near", "link", "add", "bot", "type", "veth", "peer", "name", "bot", "netns", self.hosts["far"])
+        for switch in ("near", "far"):
+            self.plug(switch, "bot")
+        for number, host in enumerate(("source", "rival", *self.links), start=1):
+            switch = "near" if host in ("source", "rival") else "far"
+            self.ip(switch, "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", self.hosts[host])
+            self.plug(switch, host)
+            self.set_offloads(host, False)
+            self.bring_up(host, f"10.87.0.{number}")
+        self.set_port("far", "bot", "multicast_router", 2)
+        self.set_port("near", "bot", "multicast_router", 0)
+        for host, rate in self.links.items():
+            self.set_port("far", host, "multicast_fast_leave", 1)
+            self.limit("far", host, rate)
+        self.limit("near", "bot", self.bottleneck)
+        # All ports are up: ask now. A switch forwards by what it has snooped only after the first response interval.
+        for value in (0, 1):
+            self.write("near", "/sys/class/net/bridge/bridge/multicast_querier", value)
+        time.sleep(1)
+        return self
+
+    def add_switch(self, switch, is_querier):
+        # Times in hundredths of a second.
+        times = {
+            "startup_query_interval": 50, "startup_query_count": 4, "query_interval": 500, "query_response_interval": 50,
+            "last_member_interval": 10, "last_member_count": 3, "hash_max": 16384, "igmp_version": 3, "snooping": 1,
+            "querier": int(is_querier),
+        }
+        options = [word for name, value in times.items() for word in (f"mcast_{name}", value)]
+        self.ip(switch, "link", "add", "bridge", "type", "bridge", "stp_state", 0, *options)
+        self.ip(switch, "link", "set", "dev", "bridge", "up")
+
+    def plug(self, switch, port):
+        names = ("gro", "gso", "tso", "tx-udp-segmentation")
+        self.run(switch, "ethtool", "-K", port, *(word for name in names for word in (name, "off")))
+        self.ip(switch, "link", "set", "dev", port, "master", "bridge", "up")
+
+    def write(self, host, file, value):
+        self.run(host, "sh", "-c", f"echo {value} > {file}")
+
+    def set_port(self, switch, port, name, value):
+        self.write(switch, f"/sys/class/net/{port}/brport/{name}", value)
+
+    def limit(self, switch, port, mbit):
+        if mbit is None:
+            return
+        burst = max(1540, int(mbit * 1e6 / 8 * 0.0005))
+        root = ("qdisc", "add", "dev", port, "root", "handle", "1:", "tbf", "rate", f"{mbit}mbit", "burst", burst)
+        self.run(switch, "tc", *root, "limit", 1_000_000)
+        self.run(switch, "tc", "qdisc", "add", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", QUEUE_PACKETS)
+
+    def carried(self, switch, port):
+        """Bytes of frames that left by a port."""
+        links = json.loads(self.run(switch, "ip", "-json", "-s", "link", "show", "dev", port))
+        return links[0]["stats64"]["tx"]["bytes"]
+
+    def session(self, file, max_mbit, receivers):
+        """Starts receivers, then the sender."""
+        self.run_number += 1
+        started = {}
+        for host in receivers:
+            out = self.folder / f"{self.run_number}-{host}"
+            options = ["--json", "--quiet", "--interface", "eth0", "--group", GROUP, "--source", SOURCE, "--timeout", "60s"]
+            command = [*NICE, self.binary, "receive", *options, "--out", out]
+            started[host] = self.start(host, f"{self.run_number}", self.folder, command)
+        for program in started.values():
+            program.wait_for("its join", lambda events: any(event["event"] == "channel:joined" for event in events))
+        options = ["--json", "--quiet", "--interface", "eth0", "--group", GROUP, "--max-rate", f"{max_mbit}M"]
+        command = [*NICE, self.binary, "send", *options, "--congestion-control", self.control, file]
+        return self.start("source", f"send-{self.run_number}", self.folder, command), started
+
+    def tcp(self, host, number_of_bytes):
+        """A TCP flow from the rival to a host."""
+        self.run_number += 1
+        sink = self.start(host, f"sink-{self.run_number}", self.folder, [*NICE, sys.executable, "-c", TCP_SINK])
+        until = time.monotonic() + 20
+        while "ready" not in sink.out.read_text():
+            check(time.monotonic() < until, f"no TCP sink: {sink.complaint()}")
+            time.sleep(0.01)
+        address = f"10.87.0.{1 + ['source', 'rival', *self.links].index(host)}"
+        command = [*NICE, sys.executable, "-c", TCP_SOURCE, address, number_of_bytes]
+        return sink, self.start("rival", f"tcp-{self.run_number}", self.folder, command)
+
+
+def whole(bed, program, file, patience):
+    """Waits until a receiver is whole; its seconds from the first packet on, and its last counters."""
+    until = time.monotonic() + patience
+    while not program.has_ended():
+        check(time.monotonic() < until, f"{program.name} is not whole after {patience} s: {program.events()[-1:]}")
+        time.sleep(0.02)
+    events = program.events()
+    ended = events[-1]
+    check(ended["event"] == "session:ended" and ended["outcome"] == "completed", f"{program.name}: {program.complaint()}")
+    found = next(event for event in events if event["event"] == "session:found")
+    done = next(event for event in events if event["event"] == "object:completed")
+    return (done["time"] - found["time"]) / 1000, ended
+
+
+def content(folder, megabytes):
+    file = folder / f"{megabytes}.bin"
+    if not file.exists():
+        file.write_bytes(random.Random(megabytes).randbytes(int(megabytes * MB)))
+    return file
+
+
+def describe(name, seconds, ended, megabytes):
+    lost = ended["lost"] / max(1, ended["lost"] + ended["packets"])
+    join = ended.get("join_latency") or 0
+    print(
+        f"  {name:10} {seconds:7.1f} s  {megabytes * 8 / seconds:6.2f} Mbit/s  {lost:6.1%} lost  joins {join:.0f} ms, at most "
+        f"{ended.get('join_latency_max') or 0:.0f} ms  needed {ended['useful']} of {ended['packets']} packets",
+        flush=True,
+    )
+
+
+def stop(*programs):
+    for program in programs:
+        program.signal(signal.SIGINT)
+    for program in programs:
+        program.end()
+
+
+def links(make, folder, full):
+    """Three links: rates in their order, each at least 75 % of its own."""
+    megabytes, rates = (20, (2, 10, 50)) if full else (5, (2, 5, 20))
+    hosts = {f"mbit{rate}": rate for rate in rates}
+    with make(None, hosts) as bed:
+        bed.build()
+        sender, receivers = bed.session(content(folder, megabytes), 100 if full else 40, hosts)
+        shares = {}
+        for host, program in sorted(receivers.items(), key=lambda item: -hosts[item[0]]):
+            seconds, ended = whole(bed, program, None, 60 + 30 * megabytes / hosts[host])
+            describe(host, seconds, ended, megabytes)
+            shares[host] = megabytes * 8 / seconds / hosts[host]
+        stop(sender)
+    print("  share of the link:", ", ".join(f"{host} {share:.2f}" for host, share in shares.items()))
+    speeds = [shares[host] * rate for host, rate in hosts.items()]
+    return [
+        ("rates in the order of the links", speeds == sorted(speeds)),
+        ("each at least 75 % of its link", min(shares.values()) >= 0.75),
+    ]
+
+
+def tcp(make, folder, full):
+    """A TCP beside a receiver, on 10 Mbit/s: between a third and two thirds of the link."""
+    seconds, rate = (90, 10) if full else (40, 10)
+    with make(None, {"shared": rate}) as bed:
+        bed.build()
+        sender, receivers = bed.session(content(folder, 200), 40, ["shared"])
+        sink, source = bed.tcp("shared", 10_000 * MB)
+        time.sleep(seconds)
+        samples = [line.split() for line in sink.out.read_text().splitlines()[1:-1]]
+        samples = [(float(at), int(total)) for at, total in samples]
+        last = samples[-1]
+        first = next(sample for sample in samples if sample[0] > last[0] - seconds * 0.75)
+        share = (last[1] - first[1]) * 8 / (last[0] - first[0]) / (rate * 1e6)
+        progress = [event for event in receivers["shared"].events() if event["event"] == "session:progress"]
+        later = [event for event in progress if event["time"] > progress[-1]["time"] - seconds * 750]
+        ours = (later[-1]["bytes"] - later[0]["bytes"]) * 8 / (later[-1]["time"] - later[0]["time"]) * 1000 / (rate * 1e6)
+        lost = (later[-1]["lost"] - later[0]["lost"]) / max(1, later[-1]["packets"] - later[0]["packets"])
+        stop(sender, receivers["shared"], source, sink)
+    print(f"  TCP {share:.2f} of the link, the receiver {ours:.2f} ({lost:.1%} lost)")
+    return [("TCP keeps between 1/3 and 2/3 of the link", 1 / 3 <= share <= 2 / 3)]
+
+
+def shared(make, folder, full):
+    """Five receivers behind 4 Mbit/s, one of them behind a last hop of 1 Mbit/s: nobody waits for it, nor it for them."""
+    megabytes = 10 if full else 4
+    hosts = {**{f"fast{number}": None for number in range(1, 5)}, "slow": 1}
+    file = content(folder, megabytes)
+    patience = 60 + 30 * megabytes
+    with make(4, hosts) as bed:
+        bed.build()
+
+        def session(names, is_counted=False):
+            before = bed.carried("near", "bot")
+            sender, receivers = bed.session(file, 16, names)
+            results, carried = {}, None
+            for host in names:
+                results[host] = whole(bed, receivers[host], file, patience)
+                if host == "fast4":
+                    carried = bed.carried("near", "bot") - before
+            stop(sender)
+            for host, (seconds, ended) in results.items():
+                describe(host, seconds, ended, megabytes)
+            return {host: seconds for host, (seconds, _) in results.items()}, results, carried
+
+        fast = [host for host in hosts if host != "slow"]
+        print("  the four alone")
+        alone, _, _ = session(fast)
+        print("  the slow one alone")
+        slow_alone, _, _ = session(["slow"])
+        print("  all five")
+        together, results, carried = session(list(hosts))
+    ratio = max(together[host] for host in fast) / max(alone.values())
+    slow_ratio = together["slow"] / slow_alone["slow"]
+    # Of the bytes of one receiver, with their Ethernet, IP and UDP headers. Receivers differ a little in what they hold, and the
+    # link carries what any of them does; a copy for each would be five times.
+    once = carried / max(results[host][1]["bytes"] + 42 * results[host][1]["packets"] for host in fast)
+    print(f"  the four: {ratio:.2f} of their time alone; the slow one: {slow_ratio:.2f} of its own; the link carried {once:.2f} times a receiver's bytes")
+    return [
+        ("the four within 1.2 of their time without the slow one", ratio <= 1.2),
+        ("the slow one within 1.2 of its own", slow_ratio <= 1.2),
+        ("the link carries the session once: below 1.5 of a receiver's bytes", once <= 1.5),
+    ]
+
+
+def small(make, folder, full):
+    """4 MB at 4 Mbit/s: at most 1.5 times TCP's time."""
+    with make(4, {"only": None}) as bed:
+        bed.build()
+        sink, source = bed.tcp("only", 4 * MB)
+        began = time.monotonic()
+        source.end()
+        sink.end()
+        tcp_seconds = time.monotonic() - began
+        times = []
+        for _ in range(3 if full else 1):
+            sender, receivers = bed.session(content(folder, 4), 16, ["only"])
+            seconds, ended = whole(bed, receivers["only"], None, 120)
+            describe("only", seconds, ended, 4)
+            times.append(seconds)
+            stop(sender)
+    middle = sorted(times)[len(times) // 2]
+    print(f"  TCP {tcp_seconds:.1f} s, ours {middle:.1f} s: {middle / tcp_seconds:.2f} times")
+    return [("within 1.5 of TCP's time", middle <= 1.5 * tcp_seconds)]
+
+
+PARTS = {"links": links, "tcp": tcp, "shared": shared, "small": small}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--control", default="m2c")
+    parser.add_argument("binary")
+    parser.add_argument("parts", nargs="*")
+    options = parser.parse_args()
+    require_root("ip", "tc", "ethtool", "sysctl")
+    missed = []
+    with tempfile.TemporaryDirectory(prefix="hwmulti") as name:
+        folder = Path(name)
+        for part in options.parts or PARTS:
+            print(f"multirate: {part}: {PARTS[part].__doc__}", flush=True)
+            make = lambda bottleneck, hosts: Bed(folder, options.binary, options.control, bottleneck, hosts)
+            for what, holds in PARTS[part](make, folder, options.full):
+                print(f"  {'met   ' if holds else 'MISSED'} {what}", flush=True)
+                missed += [] if holds else [f"{part}: {what}"]
+    check(not missed, f"missed: {'; '.join(missed)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as failure:
+        sys.exit(f"multirate: {failure}")

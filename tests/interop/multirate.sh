@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Sessions in which each receiver has its own rate, over switches that snoop IGMPv3 and queues of 25 packets, beside the kernel's
+# TCP. Needs root. What must hold is in multirate.py. The short form takes some three minutes.
+#
+#   tests/interop/multirate.sh [--full] [--control m2c|webrc|flid-dl] [links|tcp|shared|small ...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+options=()
+parts=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --full) options+=("$1") ;;
+        --control) options+=("$1" "${2:?--control needs a name}") && shift ;;
+        links | tcp | shared | small) parts+=("$1") ;;
+        *) echo "multirate: '$1' is neither an option nor a part; see the head of this script" >&2 && exit 2 ;;
+    esac
+    shift
+done
+cargo build --locked --release -p headwater-cli
+BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")
+PYTHONPATH=tests exec python3 -B tests/interop/multirate.py "${options[@]}" "$BINARY" "${parts[@]}"
