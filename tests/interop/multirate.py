@@ -207,7 +207,10 @@ def tcp(make, folder, full):
     seconds, rate = (90, 10) if full else (40, 10)
     with make(None, {"shared": rate}) as bed:
         bed.build()
-        sender, receivers = bed.session(content(folder, 200), 40, ["shared"])
+        # What the receiver cannot have taken by the end, and the sender need not keep on disk.
+        sender, receivers = bed.session(content(folder, 100), 40, ["shared"])
+        receivers["shared"].wait_for("a file", lambda events: any(event["event"] == "object:announced" for event in events))
+        time.sleep(5)
         sink, source = bed.tcp("shared", 10_000 * MB)
         time.sleep(seconds)
         samples = [line.split() for line in sink.out.read_text().splitlines()[1:-1]]
