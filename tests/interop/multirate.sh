@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sessions in which each receiver has its own rate, over switches that snoop IGMPv3 and queues of 25 packets, beside the kernel's
-# TCP. Needs root. What must hold is in multirate.py. The short form takes some three minutes.
+# TCP. Needs root. What must hold is in multirate.py. The short form takes some four minutes and fails only where it is certain; the full
+# one fails where any bound is missed, and wants a quiet machine.
 #
 #   tests/interop/multirate.sh [--full] [--control m2c|webrc|flid-dl] [links|tcp|shared|small ...]
 set -euo pipefail
