@@ -29,7 +29,7 @@ const BATCH_RUNS: usize = 16;
 const MESSAGE_BYTES_RUN: usize = 65_535;
 /// Datagrams that the kernel cuts from one message at most, and the payload of a message.
 const SEGMENTS_MAX: usize = 64;
-const RUN_BYTES_MAX: usize = 65_507;
+const RUN_BYTES_MAX: usize = 65_465;
 /// As the receiving session asks for.
 const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 /// How often the receiver looks whether it is over.

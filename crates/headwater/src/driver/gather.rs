@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use headwater_proto::{DATAGRAM_BYTES_MAX, Ecn};
 
-use crate::net::Run;
+use crate::net::{RUN_BYTES_MAX, Run};
 
-/// Datagrams gathered before they are sent: two calls of 64 with segmentation offload.
-const GATHER_BYTES: usize = 192 << 10;
+/// Datagrams gathered before they are sent: four full messages with segmentation offload, of full datagrams.
+const GATHER_BYTES: usize = 4 * (RUN_BYTES_MAX - 1_500);
 
 /// Datagrams to be sent, in order.
 #[derive(Debug)]

@@ -11,6 +11,14 @@ use super::endpoint::Endpoint;
 /// Largest message: a UDP payload, or a run of them that the kernel coalesced (GRO).
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
+/// From one buffer to the next. At a multiple of a page all of them would compete for the same lines of a cache, of which
+/// single datagrams fill the first few only.
+const BUFFER_STRIDE: usize = MESSAGE_BYTES_MAX + 1 + 33 * 64;
+
+/// Messages that are longer are runs, of which so many are read at a time: half a megabyte.
+const RUN_BYTES_MIN: usize = 16 << 10;
+const RUNS_MAX: usize = 8;
+
 /// A reusable buffer that a socket fills with the datagrams that are waiting.
 ///
 /// It holds at most 32 messages of 65 535 bytes (2 MB, of which only what is written to is backed by memory), each of
@@ -21,6 +29,8 @@ pub struct RecvBatch {
     messages: Vec<Message>,
     /// Leading buffers in use; dropped messages hold theirs until the next read.
     filled: usize,
+    /// Buffers that a read may use: few where each is filled by a run, so that all stay in a processor's cache.
+    usable: usize,
     datagrams: usize,
 }
 
@@ -39,9 +49,10 @@ impl RecvBatch {
     /// An empty batch.
     pub fn new() -> Self {
         Self {
-            buffer: vec![0; BATCH_SIZE * MESSAGE_BYTES_MAX],
+            buffer: vec![0; BATCH_SIZE * BUFFER_STRIDE],
             messages: Vec::with_capacity(BATCH_SIZE),
             filled: 0,
+            usable: BATCH_SIZE,
             datagrams: 0,
         }
     }
@@ -77,7 +88,7 @@ impl RecvBatch {
 
     /// Whether another read would find no buffer.
     pub(super) fn is_full(&self) -> bool {
-        self.filled == BATCH_SIZE
+        self.filled >= self.usable
     }
 
     /// Reads what waits at `endpoint` into the free buffers. `accept` says of each message which channel it belongs to
@@ -90,11 +101,12 @@ impl RecvBatch {
         endpoint: &Endpoint,
         mut accept: impl FnMut(&RecvMeta) -> Option<Option<ChannelId>>,
     ) -> io::Result<()> {
-        let free = BATCH_SIZE - self.filled;
+        let free = self.usable.saturating_sub(self.filled);
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
-        let mut chunks = self.buffer.chunks_exact_mut(MESSAGE_BYTES_MAX).skip(self.filled);
-        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] =
-            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+        let mut chunks = self.buffer.chunks_exact_mut(BUFFER_STRIDE).skip(self.filled);
+        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
+            IoSliceMut::new(chunks.next().map_or(&mut [], |chunk| &mut chunk[..MESSAGE_BYTES_MAX]))
+        });
         let received = endpoint.receive(&mut buffers[..free], &mut metas[..free])?;
         for (i, meta) in metas[..received].iter().enumerate() {
             if let Some(channel) = accept(meta) {
@@ -102,6 +114,10 @@ impl RecvBatch {
             }
         }
         self.filled += received;
+        let bytes: usize = metas[..received].iter().map(|meta| meta.len).sum();
+        if received > 0 {
+            self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { BATCH_SIZE };
+        }
         Ok(())
     }
 
@@ -113,7 +129,7 @@ impl RecvBatch {
     fn payload(&self, message: &Message, index: usize) -> &[u8] {
         let first = index * message.stride;
         let end = message.bytes.min(first + message.stride);
-        let start = message.buffer_index * MESSAGE_BYTES_MAX;
+        let start = message.buffer_index * BUFFER_STRIDE;
         &self.buffer[start + first..start + end]
     }
 }

@@ -37,6 +37,7 @@ pub use endpoint::{BufferSize, OpenError};
 pub use interface::{Interface, InterfaceError};
 pub use link::{LinkChange, LinkState};
 pub use observed::{Observed, ObservedSocket};
+pub(crate) use pieces::RUN_BYTES_MAX;
 pub use poller::{Poller, Readiness, Waker};
 pub use receiver::{MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 pub use send_error::SendError;
