@@ -57,21 +57,21 @@ impl Gather {
 
     /// Takes a source symbol, without its padding. True when it is time to write its block.
     pub(super) fn put_source(&mut self, key: Key, esi: u32, symbol: &[u8]) -> bool {
-        let gathered = self.block(key);
-        gathered.source_esis.push(esi);
-        gathered.source.extend_from_slice(symbol);
-        self.is_full(key, symbol.len())
+        self.put(key, symbol.len(), |gathered| {
+            gathered.source_esis.push(esi);
+            gathered.source.extend_from_slice(symbol);
+        })
     }
 
     /// Takes a repair symbol, whose slot follows the last one's. True when it is time to write its block.
     pub(super) fn put_repair(&mut self, key: Key, repair: StoredRepair, symbol: &[u8]) -> bool {
-        let gathered = self.block(key);
-        if gathered.repair_esis.is_empty() {
-            gathered.slot = repair.slot;
-        }
-        gathered.repair_esis.push(repair.esi);
-        gathered.repairs.extend_from_slice(symbol);
-        self.is_full(key, symbol.len())
+        self.put(key, symbol.len(), |gathered| {
+            if gathered.repair_esis.is_empty() {
+                gathered.slot = repair.slot;
+            }
+            gathered.repair_esis.push(repair.esi);
+            gathered.repairs.extend_from_slice(symbol);
+        })
     }
 
     /// Takes out what was gathered of a block, to be given back to [`Gather::recycle`].
@@ -100,14 +100,12 @@ impl Gather {
         }
     }
 
-    fn block(&mut self, key: Key) -> &mut Gathered {
-        self.blocks.entry(key).or_insert_with(|| self.spare.pop().unwrap_or_default())
-    }
-
-    fn is_full(&mut self, key: Key, added: usize) -> bool {
-        self.bytes += added;
-        self.bytes >= self.bytes_max
-            || self.blocks.get(&key).is_some_and(|block| block.bytes() >= BLOCK_BYTES)
+    /// Puts so many bytes to a block, whose place is looked up once, as this is done for each packet.
+    fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut Gathered)) -> bool {
+        let gathered = self.blocks.entry(key).or_insert_with(|| self.spare.pop().unwrap_or_default());
+        put(gathered);
+        self.bytes += bytes;
+        self.bytes >= self.bytes_max || gathered.bytes() >= BLOCK_BYTES
     }
 }
 

@@ -17,6 +17,7 @@ mod description;
 mod finish;
 mod folder;
 mod gather;
+mod hashing;
 mod journal;
 mod kept;
 mod ledger;
@@ -27,7 +28,7 @@ mod resume_tests;
 mod tests;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,6 +42,7 @@ use self::change::{Change, Stamp};
 use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
 use self::gather::{Gather, Gathered, Key};
+use self::hashing::Hashing;
 use self::kept::KeptBlock;
 use self::ledger::Ledger;
 use self::place::{FilePlace, ObjectPlace, Places};
@@ -63,6 +65,9 @@ pub(crate) struct DiskStore {
     objects: Vec<Option<Arc<ObjectPlace>>>,
     names: Names,
     gather: Gather,
+    hashing: Hashing,
+    /// Blocks that no thread is needed for, until they are reported.
+    done: VecDeque<StoreReport>,
     /// When all that was gathered is written, unless it was before.
     write_at: Instant,
     /// Why a block could not be handed to a thread.
@@ -88,6 +93,8 @@ impl DiskStore {
             objects: Vec::new(),
             names: Names::default(),
             gather: Gather::new(),
+            hashing: Hashing::default(),
+            done: VecDeque::new(),
             write_at: Instant::now(),
             failed: None,
             announced_bytes: 0,
@@ -98,7 +105,7 @@ impl DiskStore {
 
     /// Whether work is under way or waits to be done.
     pub(crate) fn is_busy(&self) -> bool {
-        self.workers.pending() > 0
+        self.workers.pending() > 0 || !self.done.is_empty()
     }
 
     /// Why the first file was refused for which there was no space.
@@ -148,7 +155,7 @@ impl DiskStore {
     /// Writes what was gathered of a block.
     fn write_block(&mut self, key: Key) -> Result<(), StoreError> {
         let Some(gathered) = self.gather.take(key) else { return Ok(()) };
-        let written = self.write_gathered(&self.object(ObjectIndex(key.0)), key.1, &gathered);
+        let written = self.write_gathered(&self.object(ObjectIndex(key.0)), key, &gathered);
         self.gather.recycle(gathered);
         written
     }
@@ -156,12 +163,14 @@ impl DiskStore {
     fn write_gathered(
         &mut self,
         place: &ObjectPlace,
-        sbn: u32,
+        key: Key,
         gathered: &Gathered,
     ) -> Result<(), StoreError> {
+        let sbn = key.1;
         let block = place.block(sbn);
         for (esi, count, bytes) in gathered.source_runs(block, place.spec.partition.symbol_size()) {
             let start = place.offset(&block) + u64::from(esi) * place.symbol_bytes() as u64;
+            self.hashing.write(key, esi, count, bytes);
             self.places.write(&place.file, start, bytes)?;
             self.note(place, bytes.len(), |object| Change::Source { object, sbn, esi, count })?;
         }
@@ -293,9 +302,17 @@ impl Store for DiskStore {
     }
 
     fn finish_block(&mut self, job: BlockJob) {
-        match self.write_block((job.object.0, job.sbn)) {
-            Ok(()) => self.workers.push(Job::Block(self.object(job.object), job)),
-            Err(error) => self.failed = Some(error),
+        let key = (job.object.0, job.sbn);
+        if let Err(error) = self.write_block(key) {
+            self.failed = Some(error);
+            return;
+        }
+        let place = self.object(job.object);
+        match self.hashing.take(key, place.block(job.sbn).symbols) {
+            Some(digest) => {
+                self.done.push_back(StoreReport::BlockDone { object: job.object, sbn: job.sbn, digest });
+            }
+            None => self.workers.push(Job::Block(place, job)),
         }
     }
 
@@ -321,6 +338,8 @@ impl Store for DiskStore {
         self.end(&place.spec);
         self.gather
             .retain(|object| self.objects[object].as_ref().is_some_and(|object| object.spec.file != file));
+        self.hashing
+            .retain(|object| self.objects[object].as_ref().is_some_and(|object| object.spec.file != file));
         self.ledger.dropped(&place)?;
         self.places.discard(&place)
     }
@@ -341,6 +360,9 @@ impl Store for DiskStore {
         }
         if let Some(error) = self.failed.take() {
             return Some(StoreReport::Failed(error));
+        }
+        if let Some(report) = self.done.pop_front() {
+            return Some(report);
         }
         loop {
             match self.workers.poll()? {

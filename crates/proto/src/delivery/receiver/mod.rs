@@ -341,12 +341,16 @@ impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
     type Event = ReceiverEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
+        // With a datagram there is a report to hear of only while the store is at work.
+        let is_timeout = matches!(input, Input::Timeout);
         match input {
             Input::Timeout => self.control.timeout(now),
             Input::Datagram(datagram) if !self.ended => self.on_datagram(now, &datagram),
             Input::Datagram(_) => {}
         }
-        while let Some(report) = self.store.poll_report() {
+        while (is_timeout || self.jobs > 0)
+            && let Some(report) = self.store.poll_report()
+        {
             self.on_report(now, report);
         }
         self.settle(now);
