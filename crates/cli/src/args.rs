@@ -165,6 +165,9 @@ pub struct SendArgs {
     /// Folder for repair symbols on disk, as many bytes as the content; default: TMPDIR, else /tmp
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
+    /// Send datagrams one by one, not in runs that the kernel cuts: for interfaces that do that badly
+    #[arg(long)]
+    pub no_offload: bool,
     /// Show what would be sent and how long it takes; send nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -287,6 +290,9 @@ pub struct BenchArgs {
     /// Folder to write in; default: for `net` in memory (/dev/shm), for `disk` the current one
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
+    /// Sessions of `net` send datagrams one by one, not in runs that the kernel cuts
+    #[arg(long)]
+    pub no_offload: bool,
 }
 
 /// A part of Headwater to measure.

@@ -39,7 +39,7 @@ pub fn run(args: &BenchArgs, report: &Report) -> Result<(), Failure> {
         folder.or_exit(Exit::Disk, format!("cannot make a temporary folder in '{}'", parent.display()))?;
     let file = folder.path().join("content");
     content::make(&file, args.size.0, 1).or_exit(Exit::Disk, "cannot write the content to send")?;
-    let bed = Bed::new(&args.interface, &file, folder.path().join("out"), args.size.0);
+    let bed = Bed::new(&args.interface, &file, folder.path().join("out"), args.size.0, !args.no_offload);
     let interface = Interface::find(&args.interface)
         .or_exit(Exit::Network, format!("cannot use the interface '{}'", args.interface))?;
     let bare = Bare { interface, time: args.time / u32::try_from(ROUNDS).expect("a few") };

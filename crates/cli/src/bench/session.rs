@@ -35,6 +35,7 @@ pub struct Bed<'a> {
     file: &'a Path,
     out: PathBuf,
     bytes: u64,
+    offload: bool,
 }
 
 /// A transfer to measure.
@@ -61,9 +62,10 @@ impl Moment {
 
 impl<'a> Bed<'a> {
     /// Sends `file` of `bytes` bytes; received files go to the folder `out`.
-    pub fn new(interface: &'a str, file: &'a Path, out: PathBuf, bytes: u64) -> Self {
+    /// With `offload`, the kernel cuts runs of datagrams where it can.
+    pub fn new(interface: &'a str, file: &'a Path, out: PathBuf, bytes: u64, offload: bool) -> Self {
         let group = GROUP.parse().expect("an address and a port");
-        Self { interface, group, file, out, bytes }
+        Self { interface, group, file, out, bytes, offload }
     }
 
     /// One sender at a rate in bit/s, one receiver. Counted from the first packet until the file is in place;
@@ -144,6 +146,7 @@ impl<'a> Bed<'a> {
             .with_scheme(scheme)
             .with_symbol_size(Some(SYMBOL_BYTES))
             .with_tsi(Some(TSI))
+            .with_offload(self.offload)
             .with_end(end);
         SendSession::open(files, options).or_exit(Exit::Network, "cannot open a sending session")
     }

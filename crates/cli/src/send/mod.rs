@@ -80,6 +80,7 @@ fn open(
         .with_outage_max(args.outage)
         .with_memory_limit(Some(args.memory.0))
         .with_temporary_folder(args.temp_dir.clone())
+        .with_offload(!args.no_offload)
         .with_trace(capture.map(Capture::hook));
     SendSession::open(files, options).map_err(|error| sending_failed(args, error))
 }

@@ -47,6 +47,7 @@ pub struct SendOptions {
     pub(super) outage_max: Duration,
     pub(super) memory_limit: Option<u64>,
     pub(super) temporary_folder: Option<PathBuf>,
+    pub(super) offload: bool,
     pub(super) trace: Option<TraceHook>,
 }
 
@@ -68,6 +69,7 @@ impl SendOptions {
             outage_max: Duration::from_secs(60),
             memory_limit: None,
             temporary_folder: None,
+            offload: true,
             trace: None,
         }
     }
@@ -162,6 +164,14 @@ impl SendOptions {
         self
     }
 
+    /// Whether the kernel may cut runs of datagrams (segmentation offload), where it can: that saves most of the cost, but
+    /// lets each run out as one burst. Default: yes.
+    #[must_use]
+    pub fn with_offload(mut self, offload: bool) -> Self {
+        self.offload = offload;
+        self
+    }
+
     /// Called for each datagram sent or received. Default: none.
     #[must_use]
     pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
@@ -186,6 +196,7 @@ impl fmt::Debug for SendOptions {
             .field("outage_max", &self.outage_max)
             .field("memory_limit", &self.memory_limit)
             .field("temporary_folder", &self.temporary_folder)
+            .field("offload", &self.offload)
             .finish_non_exhaustive()
     }
 }

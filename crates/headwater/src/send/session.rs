@@ -77,6 +77,7 @@ impl SendSession {
             .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
         let stop = StopHandle::new(poller.waker());
         socket.set_stop(stop.flag());
+        socket.set_segmentation(options.offload);
         Ok(Self { files, options, plan, symbol_size, budget, tsi, socket, poller, stop })
     }
 
