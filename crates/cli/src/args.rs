@@ -369,6 +369,10 @@ pub enum CongestionControl {
 pub enum Fec {
     /// RaptorQ (RFC 6330): any packets will do, 0.1 % more than the content
     Raptorq,
+    /// LDPC-Triangle (RFC 5170): one block of up to 80 000 packets, 0.7 % more than the content
+    LdpcTriangle,
+    /// LDPC-Staircase (RFC 5170): the same, some percent more
+    LdpcStaircase,
     /// Reed-Solomon over GF(2^8) (RFC 5510)
     Rs,
     /// No code (RFC 5445): a receiver waits for the very packets that it misses
@@ -379,6 +383,8 @@ impl From<Fec> for headwater_fec::Scheme {
     fn from(fec: Fec) -> Self {
         match fec {
             Fec::Raptorq => Self::RaptorQ,
+            Fec::LdpcTriangle => Self::LdpcTriangle,
+            Fec::LdpcStaircase => Self::LdpcStaircase,
             Fec::Rs => Self::ReedSolomon,
             Fec::None => Self::NoCode,
         }

@@ -4,6 +4,11 @@ pub const SYMBOL_SIZE_DEFAULT: u16 = 1408;
 /// The largest K of any block: RaptorQ's K'_max (RFC 6330 section 5.1.2).
 pub const K_MAX: u32 = 56403;
 
+/// The longest block of LDPC that a sender makes, in symbols: with n = 2k decoding one in strips takes 93 MiB.
+const LDPC_K_MAX: u32 = 1 << 17;
+/// Beside itself and its repair symbols, an LDPC block takes so many bytes a symbol while it is encoded: its matrix.
+const LDPC_SYMBOL_BYTES: u64 = 64;
+
 /// K aimed at in spread order: the optimum of decoding speed against excess reception is flat around it.
 const K_SPREAD: u64 = 5008;
 /// K aimed at where decoding speed decides.
@@ -60,9 +65,17 @@ pub fn blocks_for(symbols: u64, order: Order) -> u32 {
     u32::try_from(symbols.div_ceil(k)).unwrap_or(u32::MAX)
 }
 
+/// The longest block of LDPC with n = 2k, in symbols of `symbol_size` bytes, that is encoded within `memory` bytes: it and its
+/// repair symbols take seven eighths of them, the rest is for what all blocks share. At least 1. In 256 MiB, at 1408 bytes a
+/// symbol, 79 782 symbols: LDPC gets better with the length of a block, so a file is one block where that is possible.
+pub fn ldpc_block_symbols(symbol_size: u16, memory: u64) -> u32 {
+    let symbols = memory / 16 * 7 / (u64::from(symbol_size) + LDPC_SYMBOL_BYTES);
+    u32::try_from(symbols).unwrap_or(u32::MAX).clamp(1, LDPC_K_MAX)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{K_MAX, LARGE_SYMBOLS, Order, blocks_for};
+    use super::{K_MAX, LARGE_SYMBOLS, Order, blocks_for, ldpc_block_symbols};
 
     const SLOW: Order = Order::Spread { rate: 4_000_000 };
     const MEDIUM: Order = Order::Spread { rate: 100_000_000 };
@@ -75,6 +88,14 @@ mod tests {
         assert_eq!(blocks_for(10_016, SLOW), 1);
         assert_eq!(blocks_for(10_017, SLOW), 3);
         assert_eq!(blocks_for(5_008_000, MEDIUM), 1000);
+    }
+
+    #[test]
+    fn ldpc_blocks_are_as_long_as_memory_allows() {
+        assert_eq!(ldpc_block_symbols(1_408, 256 << 20), 79_782);
+        assert_eq!(ldpc_block_symbols(1_448, 256 << 20), 77_672);
+        assert_eq!(ldpc_block_symbols(64, 256 << 20), 1 << 17);
+        assert_eq!((ldpc_block_symbols(8_880, 0), ldpc_block_symbols(1, u64::MAX)), (1, 1 << 17));
     }
 
     #[test]

@@ -92,6 +92,49 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         // The block, its repair symbols, and what is made of them.
         u64::from(k) * symbol + 2 * missing as u64 * symbol
     }
+
+    /// Symbols of a block of `k` source symbols with which decoding mostly succeeds: fewer are not worth an attempt. The
+    /// default: k.
+    fn symbols_to_try(&self, k: u32) -> u32 {
+        k
+    }
+
+    /// The seed of the order in which a sender should send the symbols of a block ([`crate::sending_order`]); `None`, the
+    /// default, where any order does as well as that of their ESIs.
+    fn sending_seed(&self) -> Option<u32> {
+        None
+    }
+
+    /// Memory that decoding a block of `k` symbols in strips of `width` bytes takes, with the strip and that of its repair
+    /// symbols: a bound. Only for a code that decodes in strips; 0 for others.
+    fn strip_bytes(&self, _k: u32, _width: usize) -> u64 {
+        0
+    }
+
+    /// Whether there are recipes: symbols are sums of one another, so that a block may be decoded in strips, some bytes of each
+    /// of its symbols at a time.
+    fn decodes_in_strips(&self) -> bool {
+        false
+    }
+
+    /// How to decode a block in strips, from the numbers of its symbols: `missing` as for [`BlockCodec::decode`], `repairs`
+    /// the ESIs of repair symbols, all different. Only for a code that decodes in strips.
+    ///
+    /// # Errors
+    /// As [`BlockCodec::decode`]; [`FecError::Strips`] where the code does not.
+    fn recipe(&self, _k: u32, _missing: &[u32], _repairs: &[u32]) -> Result<Box<dyn Recipe>, DecodeError> {
+        Err(FecError::Strips(self.scheme()).into())
+    }
+}
+
+/// How a block is decoded, whatever its symbols hold: which are sums of which.
+pub trait Recipe: fmt::Debug + Send + Sync {
+    /// Fills the missing places of `block`, `width` bytes of each of its k source symbols: those of all symbols have the same
+    /// place in their symbols. `repairs` holds the same bytes of each repair symbol, in the order of the ESIs given.
+    ///
+    /// # Errors
+    /// [`FecError::BlockLength`] and [`FecError::SymbolLength`].
+    fn fill(&self, width: usize, block: &mut [u8], repairs: &[&[u8]]) -> Result<(), FecError>;
 }
 
 /// Makes the repair symbols of one block, in any order, each as often as wanted.
@@ -255,10 +298,15 @@ impl Shape {
         }
     }
 
-    pub(crate) fn check_repair(&self, esi: u32, data: &[u8]) -> Result<(), FecError> {
+    pub(crate) fn check_esi(&self, esi: u32) -> Result<(), FecError> {
         if esi < self.k || esi >= self.esi_end {
             return Err(FecError::SymbolId { esi, start: self.k, end: self.esi_end });
         }
+        Ok(())
+    }
+
+    pub(crate) fn check_repair(&self, esi: u32, data: &[u8]) -> Result<(), FecError> {
+        self.check_esi(esi)?;
         if data.len() != self.symbol_size {
             return Err(FecError::SymbolLength { expected: self.symbol_size, actual: data.len() });
         }
@@ -287,6 +335,11 @@ impl Shape {
 
     fn check_missing(&self, block: &[u8], missing: &[u32]) -> Result<(), FecError> {
         self.check_block(block)?;
+        self.check_ascending(missing)
+    }
+
+    /// Strictly ascending, and below k.
+    pub(crate) fn check_ascending(&self, missing: &[u32]) -> Result<(), FecError> {
         let mut next = 0;
         for &esi in missing {
             if esi < next || esi >= self.k {

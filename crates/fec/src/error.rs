@@ -90,6 +90,12 @@ pub enum FecError {
         /// One above the last repair symbol.
         end: u32,
     },
+    /// An ESI twice in a list that must have each once.
+    #[error("encoding symbol {0} is listed twice")]
+    Repeated(u32),
+    /// The code has no recipes: it decodes whole symbols.
+    #[error("{0} does not decode in strips")]
+    Strips(crate::Scheme),
     /// The list of missing source symbols is not strictly ascending or names one at or above k.
     #[error("missing symbol {esi} is out of order or not below k = {k}")]
     Missing {

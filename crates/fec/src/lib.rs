@@ -34,10 +34,11 @@ mod raptor_q;
 mod reed_solomon;
 mod scheme;
 
-pub use block_size::{K_MAX, Order, SYMBOL_SIZE_DEFAULT, blocks_for};
-pub use codec::{BlockCodec, BlockEncoder, LdpcParameters, Parameters, Repair, codec};
+pub use block_size::{K_MAX, Order, SYMBOL_SIZE_DEFAULT, blocks_for, ldpc_block_symbols};
+pub use codec::{BlockCodec, BlockEncoder, LdpcParameters, Parameters, Recipe, Repair, codec};
 pub use error::{DecodeError, FecError};
 pub use kernel::Kernel;
+pub use ldpc::sending_order;
 pub use partition::{Block, Partition, PartitionError};
 pub use plans::kept_bytes;
 pub use scheme::Scheme;

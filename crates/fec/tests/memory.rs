@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{Random, repairs, source, symbols, with_losses};
-use headwater_fec::{Parameters, codec};
+use headwater_fec::{LdpcParameters, Parameters, Scheme, codec, sending_order};
 
 struct Counting;
 
@@ -84,6 +84,25 @@ fn pipeline_bytes(k: u32, size: u16, lost: usize, extra: usize) -> usize {
     bytes
 }
 
+/// What decoding an LDPC block takes in strips of `width` bytes, as a part of the bound that it tells: half of what is received
+/// are source symbols, and there are few more than it takes.
+fn strips_of_bound(k: u32, width: usize) -> f64 {
+    let parameters = Parameters::ldpc(Scheme::LdpcTriangle, 1408, k, 2 * k, LdpcParameters::new(1));
+    let codec = codec(parameters).unwrap();
+    let received = &sending_order(1, 2 * k)[..(k + k / 100) as usize];
+    let mut is_missing = vec![true; k as usize];
+    received.iter().filter(|esi| **esi < k).for_each(|esi| is_missing[*esi as usize] = false);
+    let missing: Vec<u32> = (0..k).filter(|esi| is_missing[*esi as usize]).collect();
+    let esis: Vec<u32> = received.iter().copied().filter(|esi| *esi >= k).collect();
+    let bytes = peak(|| {
+        let recipe = codec.recipe(k, &missing, &esis).unwrap();
+        let (mut block, symbols) = (vec![0; k as usize * width], vec![1; esis.len() * width]);
+        let repairs: Vec<&[u8]> = symbols.chunks_exact(width).collect();
+        recipe.fill(width, &mut block, &repairs).unwrap();
+    });
+    bytes as f64 / codec.strip_bytes(k, width) as f64
+}
+
 /// Tests run side by side, and the counter counts them all.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 /// The crate's decoder takes 4.3 blocks beside the block, whatever was lost.
@@ -139,5 +158,14 @@ fn the_longest_blocks_have_a_bound_too() {
         let (taken, bound) = (resident() - before, codec.decoding_bytes(k, lost) - block.len() as u64);
         println!("k = {k}, T = {size}, {lost} lost: {taken} bytes beside the block, of {bound}");
         assert!(taken <= bound, "k = {k}, T = {size}, {lost} lost: {taken}, {bound}");
+    }
+}
+
+#[test]
+fn strips_of_a_block_have_a_bound() {
+    let _alone = ALONE.lock().unwrap();
+    for (k, width) in [(100, 1408), (3_000, 1408), (40_000, 64), (71_644, 256)] {
+        let part = strips_of_bound(k, width);
+        assert!(part <= 1.0, "k = {k}, {width} bytes of each symbol: {part:.2} of the bound");
     }
 }

@@ -22,7 +22,8 @@ pub struct Honest {
 /// One session for each code.
 pub fn session(choice: u8) -> &'static Honest {
     static SESSIONS: OnceLock<Vec<Honest>> = OnceLock::new();
-    let schemes = [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ];
+    let schemes =
+        [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ, Scheme::LdpcStaircase, Scheme::LdpcTriangle];
     let sessions = SESSIONS.get_or_init(|| schemes.map(record).into());
     &sessions[usize::from(choice) % sessions.len()]
 }
@@ -35,7 +36,12 @@ fn record(scheme: Scheme) -> Honest {
         bytes: content.len() as u64,
         mode: None,
     };
-    let config = PlanConfig { scheme, symbol_size: SYMBOL_BYTES, order: Order::Window };
+    // LDPC is not sent in windows.
+    let order = match scheme {
+        Scheme::LdpcStaircase | Scheme::LdpcTriangle => Order::Spread { rate: 1_000_000 },
+        _ => Order::Window,
+    };
+    let config = PlanConfig { scheme, symbol_size: SYMBOL_BYTES, order };
     let files = contents.iter().enumerate().map(file).collect();
     let plan = SessionPlan::new(files, config).expect("a small session");
     let source = MemorySource::new(&plan, &contents.iter().map(Vec::as_slice).collect::<Vec<_>>());

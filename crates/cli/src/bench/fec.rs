@@ -4,17 +4,31 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_fec::{BlockCodec, Kernel, Parameters, Repair, SYMBOL_SIZE_DEFAULT, codec};
+use headwater_fec::{
+    BlockCodec, Kernel, LdpcParameters, Parameters, Repair, SYMBOL_SIZE_DEFAULT, Scheme, codec, sending_order,
+};
 
 use super::report::{Report, speed};
 use super::{take_turns, timed};
 use crate::args::BenchArgs;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// The codes and lengths of blocks: a small file, window order, spread order. Reed-Solomon's blocks end at 255.
-const BLOCKS: [(&str, u32); 4] = [("RaptorQ", 64), ("RaptorQ", 1_002), ("RaptorQ", 5_008), ("RS", 64)];
+/// The codes and lengths of blocks: a small file, window order, spread order; of LDPC a file that is one block.
+/// Reed-Solomon's blocks end at 255.
+const BLOCKS: [(&str, u32); 7] = [
+    ("RaptorQ", 64),
+    ("RaptorQ", 1_002),
+    ("RaptorQ", 5_008),
+    ("RS", 64),
+    ("LDPC-Triangle", 5_008),
+    ("LDPC-Triangle", 34_034),
+    ("LDPC-Staircase", 34_034),
+];
 /// Losses in percent. A block without any is not decoded.
 const LOSSES: [u32; 2] = [1, 10];
+/// LDPC is sent in random order: of n = 2k symbols a receiver has about half of the source and half of the repair symbols.
+/// What it has beyond k, in thousandths, to decode by substitution alone, and with elimination.
+const LDPC_EXTRA_PERMILLE: [u32; 2] = [120, 100];
 /// Most symbols of a Reed-Solomon block.
 const RS_SYMBOLS_MAX: u32 = 255;
 /// Beyond K, so that decoding as good as never fails.
@@ -27,14 +41,20 @@ pub fn run(args: &BenchArgs, report: &Report) -> Result<(), Failure> {
         Kernel::chosen().name()
     ));
     for (name, k) in BLOCKS {
-        let parameters = match name {
-            "RS" => Parameters::reed_solomon(SYMBOL_SIZE_DEFAULT, k, RS_SYMBOLS_MAX),
-            _ => Parameters::raptorq(SYMBOL_SIZE_DEFAULT),
-        };
-        let codec = codec(parameters).or_exit(Exit::Other, "cannot make a codec")?;
+        let codec = codec(parameters(name, k)).or_exit(Exit::Other, "cannot make a codec")?;
         measure(name, k, &codec, args.time, report).or_exit(Exit::Other, format!("{name}, K = {k}"))?;
     }
     Ok(())
+}
+
+fn parameters(name: &str, k: u32) -> Parameters {
+    let ldpc = |scheme| Parameters::ldpc(scheme, SYMBOL_SIZE_DEFAULT, k, 2 * k, LdpcParameters::new(1));
+    match name {
+        "RS" => Parameters::reed_solomon(SYMBOL_SIZE_DEFAULT, k, RS_SYMBOLS_MAX),
+        "LDPC-Triangle" => ldpc(Scheme::LdpcTriangle),
+        "LDPC-Staircase" => ldpc(Scheme::LdpcStaircase),
+        _ => Parameters::raptorq(SYMBOL_SIZE_DEFAULT),
+    }
 }
 
 fn measure(
@@ -49,12 +69,23 @@ fn measure(
     let bytes = source.len() as u64;
     let mut symbol = vec![0; codec.symbol_size()];
     let repairs = (k..codec.encoding_symbols(k)).cycle();
+    let substituting = ldpc_without_elimination(name, k)?;
     let mut losses = Vec::new();
-    for percent in LOSSES {
-        let lost = Lost::new(codec, k, percent, &source)?;
+    for at in 0..LOSSES.len() {
+        let lost = match (codec.sending_seed(), &substituting) {
+            (Some(seed), Some(substituting)) => {
+                let codec = [substituting, codec][at];
+                Lost::half(codec, k, seed, LDPC_EXTRA_PERMILLE[at], &source)?
+            }
+            _ => Lost::new(codec, k, LOSSES[at], &source)?,
+        };
         lost.decode(&mut source.clone())?;
         losses.push(lost);
     }
+    let [first, second] = match substituting {
+        Some(_) => ["decode half lost, substitution", "decode half lost, elimination"],
+        None => ["decode 1 % loss", "decode 10 % loss"],
+    };
     let mut block = source.clone();
     let mut other = source.clone();
     let [hash, encode, repair, few, many] = take_turns(
@@ -79,12 +110,23 @@ fn measure(
     );
     let bare = speed(bytes, hash);
     report.row("fec", &format!("BLAKE3, K = {k}"), bare, None);
-    for (what, seconds) in
-        [("encode", encode), ("repair symbols", repair), ("decode 1 % loss", few), ("decode 10 % loss", many)]
-    {
+    for (what, seconds) in [("encode", encode), ("repair symbols", repair), (first, few), (second, many)] {
         report.row("fec", &format!("{name} {what}, K = {k}"), speed(bytes, seconds), Some(("BLAKE3", bare)));
     }
     Ok(())
+}
+
+/// LDPC as a receiver has it that only substitutes.
+fn ldpc_without_elimination(
+    name: &str,
+    k: u32,
+) -> Result<Option<Arc<dyn BlockCodec>>, headwater_fec::FecError> {
+    if !name.starts_with("LDPC") {
+        return Ok(None);
+    }
+    let mut parameters = parameters(name, k);
+    parameters.ldpc.eliminates = false;
+    codec(parameters).map(Some)
 }
 
 /// A block that lost symbols, and the repair symbols that came for it.
@@ -111,6 +153,32 @@ impl<'a> Lost<'a> {
             sent.push((esi, symbol));
         }
         let missing = (0..count).map(|i| i * k / count).collect();
+        Ok(Self { codec, k, missing, sent })
+    }
+
+    /// The first k symbols of the order of sending, and some more.
+    fn half(
+        codec: &'a Arc<dyn BlockCodec>,
+        k: u32,
+        seed: u32,
+        extra_permille: u32,
+        source: &[u8],
+    ) -> Result<Self, headwater_fec::DecodeError> {
+        let order = sending_order(seed, codec.encoding_symbols(k));
+        let received = &order[..(k + k * extra_permille / 1_000) as usize];
+        let encoder = codec.encoder(k, source)?;
+        let mut is_missing = vec![true; k as usize];
+        let mut sent = Vec::new();
+        for esi in received {
+            if let Some(is_missing) = is_missing.get_mut(*esi as usize) {
+                *is_missing = false;
+                continue;
+            }
+            let mut symbol = vec![0; codec.symbol_size()];
+            encoder.symbol(*esi, &mut symbol)?;
+            sent.push((*esi, symbol));
+        }
+        let missing = (0..k).filter(|esi| is_missing[*esi as usize]).collect();
         Ok(Self { codec, k, missing, sent })
     }
 

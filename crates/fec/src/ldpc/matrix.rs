@@ -1,7 +1,7 @@
 //! The parity check matrix (RFC 5170, sections 5.3 to 5.7) and the generator of chance that makes it.
 
 /// Park and Miller's minimal standard generator: x <- 16807 x mod (2^31 - 1) (RFC 5170, section 5.7).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generator(u64);
 
 const MODULUS: u64 = 0x7FFF_FFFF;
@@ -37,6 +37,9 @@ pub(super) enum Variant {
 }
 
 /// n - k rows over n columns: each row's entries, whose symbols XOR to zero.
+///
+/// Memory: 4 bytes an entry and a row; while it is made 12 bytes more for each entry of a source column. A row has N1 k / (n - k)
+/// entries in source columns and two of the staircase, in the triangle about log2(n - k) / 2 more.
 #[derive(Debug)]
 pub(super) struct Matrix {
     k: u32,
@@ -51,26 +54,42 @@ impl Matrix {
     ///
     /// n - k is at least `n1`: the caller has checked it.
     pub(super) fn new(variant: Variant, k: u32, n: u32, n1: u32, mut generator: Generator) -> Self {
-        let mut rows = vec![Vec::new(); (n - k) as usize];
-        fill_source_columns(&mut rows, k, n1, &mut generator);
-        fill_thin_rows(&mut rows, k, &mut generator);
-        for (i, row) in (0..).zip(&mut rows) {
-            row.push(k + i);
-            if i > 0 {
-                row.push(k + i - 1);
+        let height = n - k;
+        let source = Source::new(k, height, n1, &mut generator);
+        // Drawn for all rows before anything of the triangle is.
+        let added: Vec<(u32, u32)> = source.thin_rows(k, &mut generator);
+        let mut added = added.into_iter().peekable();
+        let mut matrix = Self { k, entries: Vec::with_capacity(source.columns.len()), starts: vec![0] };
+        for i in 0..height {
+            let first = matrix.entries.len();
+            matrix.entries.extend_from_slice(source.row(i));
+            while let Some((_, column)) = added.next_if(|(row, _)| *row == i) {
+                matrix.entries.push(column);
             }
-        }
-        if variant == Variant::Triangle {
-            fill_triangle(&mut rows, k, &mut generator);
-        }
-        let mut matrix = Self { k, entries: Vec::new(), starts: vec![0] };
-        for mut row in rows {
-            row.sort_unstable();
-            row.dedup();
-            matrix.entries.extend_from_slice(&row);
-            matrix.starts.push(u32::try_from(matrix.entries.len()).expect("below 2^32 entries"));
+            matrix.entries.push(k + i);
+            if i > 0 {
+                matrix.entries.push(k + i - 1);
+                if variant == Variant::Triangle {
+                    draw_triangle(i, &mut generator, |j| matrix.entries.push(k + j));
+                }
+            }
+            matrix.end_row(first);
         }
         matrix
+    }
+
+    /// The entries from `first` on become a row: in order, none twice.
+    fn end_row(&mut self, first: usize) {
+        self.entries[first..].sort_unstable();
+        let mut kept = first + 1;
+        for at in first + 1..self.entries.len() {
+            if self.entries[at] != self.entries[kept - 1] {
+                self.entries[kept] = self.entries[at];
+                kept += 1;
+            }
+        }
+        self.entries.truncate(kept);
+        self.starts.push(u32::try_from(kept).expect("below 2^32 entries"));
     }
 
     pub(super) fn k(&self) -> u32 {
@@ -83,6 +102,11 @@ impl Matrix {
 
     pub(super) fn rows(&self) -> u32 {
         u32::try_from(self.starts.len() - 1).expect("below 2^20 rows")
+    }
+
+    /// What the matrix and its columns take, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        4 * (2 * self.entries.capacity() + 2 * self.starts.len() + self.k as usize)
     }
 
     /// Columns of a row in ascending order; the last is the symbol that it makes.
@@ -127,15 +151,78 @@ impl Columns {
     }
 }
 
-/// `n1` entries in each source column, spread so that rows fill up evenly (section 5.4).
-fn fill_source_columns(rows: &mut [Vec<u32>], k: u32, n1: u32, generator: &mut Generator) {
-    let height = u32::try_from(rows.len()).expect("below 2^20 rows");
+/// The entries in source columns, by rows.
+struct Source {
+    columns: Vec<u32>,
+    /// Where each row begins in `columns`, and the end.
+    starts: Vec<u32>,
+}
+
+impl Source {
+    /// `n1` entries in each of `k` columns, spread so that rows fill up evenly (section 5.4).
+    fn new(k: u32, height: u32, n1: u32, generator: &mut Generator) -> Self {
+        let rows = draw_source_columns(k, height, n1, generator);
+        let mut starts = vec![0_u32; height as usize + 1];
+        for row in &rows {
+            starts[*row as usize + 1] += 1;
+        }
+        for row in 1..starts.len() {
+            starts[row] += starts[row - 1];
+        }
+        let mut next = starts.clone();
+        let mut columns = vec![0; rows.len()];
+        for (column, rows) in (0..k).zip(rows.chunks_exact(n1 as usize)) {
+            for row in rows {
+                let place = &mut next[*row as usize];
+                columns[*place as usize] = column;
+                *place += 1;
+            }
+        }
+        Self { columns, starts }
+    }
+
+    fn row(&self, row: u32) -> &[u32] {
+        let row = row as usize;
+        &self.columns[self.starts[row] as usize..self.starts[row + 1] as usize]
+    }
+
+    /// What rows with fewer than two source symbols are given, as row and column, by ascending row.
+    fn thin_rows(&self, k: u32, generator: &mut Generator) -> Vec<(u32, u32)> {
+        let mut added = Vec::new();
+        let height = u32::try_from(self.starts.len() - 1).expect("below 2^20 rows");
+        for i in 0..height {
+            let mut only = match *self.row(i) {
+                [] => None,
+                [column] => Some(column),
+                _ => continue,
+            };
+            if only.is_none() {
+                let column = generator.below(k);
+                added.push((i, column));
+                only = Some(column);
+            }
+            // With one source symbol there is no second one.
+            while k > 1 {
+                let column = generator.below(k);
+                if Some(column) != only {
+                    added.push((i, column));
+                    break;
+                }
+            }
+        }
+        added
+    }
+}
+
+/// The rows of each source column's entries, column by column.
+fn draw_source_columns(k: u32, height: u32, n1: u32, generator: &mut Generator) -> Vec<u32> {
     let mut urn: Vec<u32> = (0..n1 * k).map(|place| place % height).collect();
+    let mut rows = Vec::with_capacity(urn.len());
     let mut taken = 0;
-    let mut column = Vec::with_capacity(n1 as usize);
-    for j in 0..k {
-        column.clear();
+    for _ in 0..k {
+        let first = rows.len();
         for _ in 0..n1 {
+            let column = &rows[first..];
             let left = &urn[taken as usize..];
             let row = if left.iter().any(|row| !column.contains(row)) {
                 let place = loop {
@@ -156,41 +243,20 @@ fn fill_source_columns(rows: &mut [Vec<u32>], k: u32, n1: u32, generator: &mut G
                     }
                 }
             };
-            column.push(row);
-            rows[row as usize].push(j);
+            rows.push(row);
         }
     }
+    rows
 }
 
-/// No row with fewer than two source symbols.
-fn fill_thin_rows(rows: &mut [Vec<u32>], k: u32, generator: &mut Generator) {
-    for row in rows {
-        if row.is_empty() {
-            row.push(generator.below(k));
-        }
-        // With one source symbol there is no second one.
-        if row.len() == 1 && k > 1 {
-            let column = loop {
-                let column = generator.below(k);
-                if column != row[0] {
-                    break column;
-                }
-            };
-            row.push(column);
-        }
-    }
-}
-
-/// Section 5.6 of RFC 5170: the bound of the draws shrinks inside the loop.
-fn fill_triangle(rows: &mut [Vec<u32>], k: u32, generator: &mut Generator) {
-    for (i, row) in (0_u32..).zip(rows).skip(1) {
-        let mut j = i - 1;
-        let mut drawn = 0;
-        while drawn < j {
-            j = generator.below(j);
-            row.push(k + j);
-            drawn += 1;
-        }
+/// Row `i` of the triangle (section 5.6): the bound of the draws shrinks inside the loop.
+fn draw_triangle(i: u32, generator: &mut Generator, mut set: impl FnMut(u32)) {
+    let mut j = i - 1;
+    let mut drawn = 0;
+    while drawn < j {
+        j = generator.below(j);
+        set(j);
+        drawn += 1;
     }
 }
 

@@ -152,11 +152,6 @@ impl<'m> Peeling<'m> {
         None
     }
 
-    /// Symbols that were unknown at the beginning, at least 1.
-    pub(super) fn unknown_symbols(&self) -> usize {
-        (self.left + self.steps.len() + self.inactive.len()).max(1)
-    }
-
     /// The steps in an order in which each uses only symbols known before it.
     pub(super) fn steps(&self) -> &[Step] {
         &self.steps

@@ -1,5 +1,6 @@
 //! Where the repair symbols of a session are kept, so that coding stays within a bound of memory.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use headwater_fec::{Order, Scheme};
@@ -12,11 +13,15 @@ use super::options::{SendEnd, SendOptions};
 use super::repair_store::check_space;
 
 /// Memory for coding unless said otherwise.
-const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
+pub(super) const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
 /// Blocks whose repair symbols are written together: enough for runs of 11 kB, few enough to be done soon.
 const GATHER_MAX: u64 = 8;
 /// Bytes of a RaptorQ plan for each symbol of the block it is for.
 const PLAN_BYTES: u64 = 1_024;
+/// Bytes of LDPC's matrix for each symbol of the block that a thread is encoding, while it is made, and of the order of sending
+/// for each symbol of a length of block.
+const MATRIX_BYTES: u64 = 128;
+const ORDER_BYTES: u64 = 8;
 /// Plans that are kept, at most; the symbols of their blocks together, unless one alone has more; and what making one more
 /// takes in plans.
 const PLANS_KEPT: u64 = 16;
@@ -112,19 +117,25 @@ impl Needs {
         let objects = || plan.objects().iter().map(|object| object.partition);
         let largest = objects().map(|partition| u64::from(partition.max_block_symbols())).max().unwrap_or(0);
         let symbol_size = objects().map(|partition| u64::from(partition.symbol_size())).max().unwrap_or(0);
-        // RaptorQ keeps the intermediate symbols (1.02 blocks) and a copy of the source symbols with some overhead each.
-        let (per_symbol, per_plan) = match scheme {
-            Scheme::RaptorQ => (2 * symbol_size + symbol_size / 20 + 64, PLAN_BYTES),
-            _ => (symbol_size, 0),
-        };
+        let codes_in_raptorq = scheme == Scheme::RaptorQ;
+        // RaptorQ keeps the intermediate symbols (1.02 blocks) and a copy of the source symbols with some overhead each, the
+        // others the repair symbols.
+        let per_symbol = symbol_size + u64::from(codes_in_raptorq) * (symbol_size + symbol_size / 20 + 64);
         // Each object has blocks of two lengths at most.
         let kept = largest * PLANS_KEPT.min(2 * plan.objects().len() as u64);
         let kept = kept.min(largest.max(PLANS_KEPT_SYMBOLS));
+        let is_ldpc = matches!(scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
+        let plans = match scheme {
+            Scheme::RaptorQ => (kept + PLANS_MAKING * largest) * PLAN_BYTES,
+            _ if is_ldpc => ORDER_BYTES * symbols_of_lengths(plan),
+            _ => 0,
+        };
+        let matrix = if is_ldpc { MATRIX_BYTES } else { 0 };
         Self {
-            block: (largest * symbol_size).max(1),
+            block: (largest * (symbol_size + matrix)).max(1),
             encoder: largest * per_symbol,
             encoders: plan.symbols().saturating_mul(per_symbol),
-            plans: (kept + PLANS_MAKING * largest) * per_plan,
+            plans,
         }
     }
 
@@ -150,6 +161,15 @@ impl Needs {
         let small = |value| usize::try_from(value).expect("bounded by constants");
         Ok((small(threads), small(gather)))
     }
+}
+
+/// Symbols of one block of each length that blocks of a session have.
+fn symbols_of_lengths(plan: &SessionPlan) -> u64 {
+    let partitions = plan.objects().iter().map(|object| object.partition);
+    let ends = partitions
+        .flat_map(|partition| [Some(0), partition.blocks().checked_sub(1)].map(|sbn| (partition, sbn)));
+    let lengths = ends.filter_map(|(partition, sbn)| partition.block(sbn?).map(|block| block.symbols));
+    lengths.collect::<BTreeSet<u32>>().into_iter().map(u64::from).sum()
 }
 
 #[cfg(test)]
@@ -203,6 +223,22 @@ mod tests {
             }
         }
         assert_eq!(needs(4_000_000_000).on_disk(MEMORY_LIMIT_DEFAULT, 2).unwrap(), (2, 8));
+    }
+
+    /// The paper's largest file is one block, encoded in memory; longer content has its repair symbols on disk, and blocks that
+    /// fit the limit.
+    #[test]
+    fn ldpc_is_encoded_within_the_limit() {
+        let limit = MEMORY_LIMIT_DEFAULT;
+        for scheme in [Scheme::LdpcStaircase, Scheme::LdpcTriangle] {
+            let one = Needs::of(&plan(103_740_000, scheme), scheme);
+            assert_eq!(one.in_memory(limit, 2).unwrap().threads, 1);
+            let many = Needs::of(&plan(4_000_000_000, scheme), scheme);
+            assert_eq!(many.in_memory(limit, 2), None);
+            let (threads, gather) = many.on_disk(limit, 2).unwrap();
+            assert_eq!((threads, gather), (1, 1));
+            assert!(peak(&many, threads, gather) <= limit);
+        }
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl SendOptions {
     }
 
     /// The order of sending. Default: by the rate, [`SendOrder::Window`] on one channel of 1 Gbit/s or more, where the
-    /// decoder limits a receiver, else [`SendOrder::Spread`].
+    /// decoder limits a receiver, else [`SendOrder::Spread`]; with LDPC always that.
     #[must_use]
     pub fn with_order(mut self, order: Option<SendOrder>) -> Self {
         self.order = order;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_fec::SYMBOL_SIZE_DEFAULT;
+use headwater_fec::{Order, SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
@@ -11,7 +11,7 @@ use headwater_proto::described::{Description, DescriptionError};
 use headwater_proto::layering::{DynamicChannels, DynamicSender};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed, flid};
 
-use super::budget::{Budget, RepairPlace};
+use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::Content;
 use super::error::SendError;
 use super::files::FileSet;
@@ -65,9 +65,10 @@ impl SendSession {
             return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
         }
         options.congestion_control.channels_of(symbol_size + CONTENT_HEADER_BYTES)?;
-        let order = options.congestion_control.order(options.order);
+        let order = order(&options);
         let config = PlanConfig { scheme: options.scheme, symbol_size, order };
-        let plan = SessionPlan::new(files.to_send(), config)?;
+        let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
+        let plan = SessionPlan::within(files.to_send(), config, memory)?;
         let budget = Budget::new(&plan, &options, worker_count())?;
         let tsi = match options.tsi {
             Some(tsi) => tsi,
@@ -263,6 +264,13 @@ impl From<SendEnd> for End {
             SendEnd::After(time) => Self::At(Instant::ZERO + time.into()),
         }
     }
+}
+
+/// The order that was asked for, or else the one that the rate asks for and the code can do.
+fn order(options: &SendOptions) -> Order {
+    let is_ldpc = matches!(options.scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
+    let wanted = options.order.or(is_ldpc.then_some(SendOrder::Spread));
+    options.congestion_control.order(wanted)
 }
 
 fn check(options: &SendOptions) -> Result<(), SendError> {

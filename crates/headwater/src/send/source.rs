@@ -20,7 +20,8 @@ const WINDOW_BLOCKS: usize = 32;
 #[derive(Debug)]
 pub(super) struct FileSource {
     content: Arc<Content>,
-    ahead: ReadAhead,
+    /// None where symbols are sent in a random order: nothing of what stands beside them is sent soon.
+    ahead: Option<ReadAhead>,
     repair: Repair,
 }
 
@@ -56,7 +57,11 @@ impl FileSource {
             None => Repair::Nothing,
         };
         let symbol_bytes = plan.objects().first().map_or(0, |object| object.partition.symbol_size().into());
-        let ahead = ReadAhead::new(Arc::clone(&content), symbol_bytes, blocks_in_turn(plan));
+        // Without repair symbols a session is sent in order, whatever its code.
+        let is_random = budget.threads > 0
+            && plan.objects().first().is_some_and(|object| object.codec.sending_seed().is_some());
+        let ahead =
+            (!is_random).then(|| ReadAhead::new(Arc::clone(&content), symbol_bytes, blocks_in_turn(plan)));
         Ok(Self { content, ahead, repair })
     }
 
@@ -84,7 +89,10 @@ impl Source for FileSource {
         symbol: &mut [u8],
     ) -> Result<(), SourceError> {
         if self.is_source(object, sbn, esi) {
-            return self.ahead.symbol(object, sbn, esi, symbol);
+            return match &mut self.ahead {
+                Some(ahead) => ahead.symbol(object, sbn, esi, symbol),
+                None => self.content.read_symbols(object, sbn, esi, symbol),
+            };
         }
         match &self.repair {
             Repair::Encoders(encoders) => encoders.symbol(object, sbn, esi, symbol),

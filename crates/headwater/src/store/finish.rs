@@ -13,6 +13,7 @@ use super::journal::{self, Journal};
 use super::kept::BLOCKS_BYTES_MAX;
 use super::ledger::JOURNAL_NEW;
 use super::place::{FilePlace, ObjectPlace, Places};
+use super::strips::{self, strip_width};
 
 /// Bytes of a file read and hashed at once: what stays in a processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -48,11 +49,14 @@ impl Job {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Block(object, job) if !job.missing.is_empty() => {
+                let (symbols, codec) = (object.block(job.sbn).symbols, &*object.spec.codec);
                 let more = u64::from(job.repairs).saturating_sub(job.missing.len() as u64);
-                let symbols = object.block(job.sbn).symbols;
-                object.spec.codec.decoding_bytes(symbols, job.missing.len())
-                    + 2 * more * object.symbol_bytes() as u64
-                    + CHUNK_BYTES as u64
+                let decoding = if codec.decodes_in_strips() {
+                    codec.strip_bytes(symbols, strip_width(codec, symbols))
+                } else {
+                    codec.decoding_bytes(symbols, job.missing.len()) + 2 * more * object.symbol_bytes() as u64
+                };
+                decoding + CHUNK_BYTES as u64
             }
             Self::Compact(..) => 2 * BLOCKS_BYTES_MAX as u64,
             _ => CHUNK_BYTES as u64,
@@ -89,7 +93,11 @@ fn compact(places: &Places, old: &File, end: u64) -> io::Result<Journal> {
 fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result<StoreReport, StoreError> {
     let block = object.block(job.sbn);
     let report = |digest| StoreReport::BlockDone { object: job.object, sbn: job.sbn, digest };
-    if job.missing.is_empty() {
+    let in_strips = !job.missing.is_empty() && object.spec.codec.decodes_in_strips();
+    if in_strips && let Err(more) = strips::decode(places, object, job, &block)? {
+        return Ok(StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more });
+    }
+    if in_strips || job.missing.is_empty() {
         let mut hasher = BlockHasher::default();
         read_through(places, &object.file, object.offset(&block), block.bytes, |chunk| hasher.update(chunk))?;
         return Ok(report(hasher.finish()));
@@ -134,10 +142,7 @@ fn decode(
     match codec.decode_in_place(block.symbols, content, &job.missing, placed, &more) {
         Ok(()) => Ok(Ok(())),
         Err(DecodeError::NeedMore { more }) => Ok(Err(more)),
-        Err(DecodeError::Invalid(error)) => Err(StoreError(format!(
-            "block {} of '{}' cannot be decoded: {error}; the sender uses the code in a way that is not supported",
-            job.sbn, object.file.spec.path
-        ))),
+        Err(DecodeError::Invalid(error)) => Err(object.cannot_decode(job.sbn, error)),
     }
 }
 

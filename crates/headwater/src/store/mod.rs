@@ -24,6 +24,7 @@ mod ledger;
 mod place;
 #[cfg(test)]
 mod resume_tests;
+mod strips;
 #[cfg(test)]
 mod tests;
 mod work;

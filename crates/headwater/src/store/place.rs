@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
-use headwater_fec::Block;
+use headwater_fec::{Block, FecError};
 use headwater_proto::delivery::{FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, repair_slots};
 use rustix::fs::FallocateFlags;
 
@@ -78,6 +78,14 @@ impl ObjectPlace {
 
     pub(super) fn symbol_bytes(&self) -> usize {
         self.spec.partition.symbol_size().into()
+    }
+
+    /// Why the store fails over a block whose coding contradicts itself.
+    pub(super) fn cannot_decode(&self, sbn: u32, error: FecError) -> StoreError {
+        StoreError(format!(
+            "block {sbn} of '{}' cannot be decoded: {error}; the sender uses the code in a way that is not supported",
+            self.file.spec.path
+        ))
     }
 
     /// Where a block begins in its file.

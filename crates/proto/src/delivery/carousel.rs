@@ -36,7 +36,8 @@ pub struct CarouselBlock {
 pub struct Visit {
     /// Index of the block in the list given to [`Carousel::new`].
     pub block: u32,
-    /// Encoding symbol id within the block.
+    /// Encoding symbol id within the block; of a code whose symbols are sent in an order of their own
+    /// (`BlockCodec::sending_seed`) its position in that order, which is below n all the same.
     pub esi: u32,
 }
 

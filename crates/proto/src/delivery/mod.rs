@@ -18,6 +18,7 @@ mod memory;
 mod name;
 mod object;
 mod offsets;
+mod orders;
 mod plan;
 mod receiver;
 mod sender;
@@ -32,7 +33,7 @@ pub use offsets::{Offsets, bisecting_offsets};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
     BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, OTHERS_MAX, PENDING_BYTES, Receiver,
-    ReceiverConfig, ReceiverEvent, ReceiverStats, SILENCE,
+    ReceiverConfig, ReceiverEvent, ReceiverStats, SILENCE, STRIP_WIDTH_MIN,
 };
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
 pub use store::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_fec::{BlockCodec, FecError, Order, Partition, PartitionError, Scheme};
+use headwater_fec::{BlockCodec, FecError, Order, Partition, PartitionError, Scheme, ldpc_block_symbols};
 use headwater_wire::Fti;
 use headwater_wire::fdt::{self, File, Headwater, Instance, OtiAttributes, Segment};
 use headwater_wire::fti::Ldpc;
@@ -82,6 +82,11 @@ pub enum PlanError {
     /// Symbols of no bytes, or longer than a datagram has room for.
     #[error("symbols of {0} bytes cannot be sent; choose 1 to {SYMBOL_SIZE_MAX}")]
     SymbolSize(u16),
+    /// LDPC in window order.
+    #[error(
+        "{0} cannot be sent in window order: a few percent of its repair symbols repair next to nothing; choose spread order"
+    )]
+    Order(Scheme),
     /// The erasure code cannot work with these numbers.
     #[error(transparent)]
     Fec(#[from] FecError),
@@ -107,20 +112,40 @@ pub struct SessionPlan {
 /// repair.
 const REED_SOLOMON_BLOCK_SYMBOLS: u32 = 127;
 
+/// Memory that a sender is taken to have for coding, in bytes, unless it says otherwise.
+const CODING_BYTES: u64 = 256 << 20;
+
+/// N1 of LDPC: most senders have 3 (RFC 5170, section 4.2.3).
+const LDPC_N1: u32 = 3;
+/// Seed of LDPC's matrices: one is as good as another, and blocks of one length share a matrix.
+const LDPC_SEED: u32 = 1;
+
 impl SessionPlan {
     /// Plans a session. The same files and configuration give the same plan.
     ///
     /// # Errors
     /// [`PlanError`] when one session cannot carry the files.
     pub fn new(files: Vec<FileToSend>, config: PlanConfig) -> Result<Self, PlanError> {
+        Self::within(files, config, CODING_BYTES)
+    }
+
+    /// Plans a session whose sender has `memory` bytes for coding, 256 MiB by default: LDPC's blocks are as long as that
+    /// allows.
+    ///
+    /// # Errors
+    /// [`PlanError`] when one session cannot carry the files.
+    pub fn within(files: Vec<FileToSend>, config: PlanConfig, memory: u64) -> Result<Self, PlanError> {
         if config.symbol_size == 0 || config.symbol_size > SYMBOL_SIZE_MAX {
             return Err(PlanError::SymbolSize(config.symbol_size));
+        }
+        if config.order == Order::Window && is_ldpc(config.scheme) {
+            return Err(PlanError::Order(config.scheme));
         }
         refuse_same_names(&files)?;
         let mut objects = Vec::with_capacity(files.len());
         let mut codecs = Codecs::default();
         for (index, file) in files.iter().enumerate() {
-            let runs = partition(file.bytes, config)
+            let runs = partition(file.bytes, config, memory)
                 .and_then(|whole| runs(whole, config))
                 .map_err(|error| PlanError::Partition { path: file.path.clone(), error })?;
             let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
@@ -202,9 +227,14 @@ fn refuse_same_names(files: &[FileToSend]) -> Result<(), PlanError> {
 }
 
 /// The blocks of a whole file, all sizes within one symbol of one another.
-fn partition(bytes: u64, config: PlanConfig) -> Result<Partition, PartitionError> {
-    if config.scheme == Scheme::ReedSolomon {
-        return Partition::new(bytes, config.symbol_size, REED_SOLOMON_BLOCK_SYMBOLS);
+fn partition(bytes: u64, config: PlanConfig, memory: u64) -> Result<Partition, PartitionError> {
+    let largest = match config.scheme {
+        Scheme::ReedSolomon => Some(REED_SOLOMON_BLOCK_SYMBOLS),
+        Scheme::LdpcStaircase | Scheme::LdpcTriangle => Some(ldpc_block_symbols(config.symbol_size, memory)),
+        Scheme::NoCode | Scheme::RaptorQ => None,
+    };
+    if let Some(largest) = largest {
+        return Partition::new(bytes, config.symbol_size, largest);
     }
     let symbols = bytes.div_ceil(u64::from(config.symbol_size).max(1));
     Partition::with_blocks(bytes, config.symbol_size, headwater_fec::blocks_for(symbols, config.order))
@@ -212,12 +242,22 @@ fn partition(bytes: u64, config: PlanConfig) -> Result<Partition, PartitionError
 
 /// Blocks of one object: no more than the scheme can number and the FDT can carry digests of.
 fn blocks_max(scheme: Scheme) -> u32 {
+    let described = u32::try_from(fdt::BLOCK_DIGESTS_MAX).expect("a few thousand");
     match scheme {
         Scheme::RaptorQ => 255,
-        Scheme::NoCode | Scheme::LdpcStaircase | Scheme::LdpcTriangle | Scheme::ReedSolomon => {
-            u32::try_from(fdt::BLOCK_DIGESTS_MAX).expect("a few thousand")
-        }
+        Scheme::LdpcStaircase | Scheme::LdpcTriangle => described.min(1 << 12),
+        Scheme::NoCode | Scheme::ReedSolomon => described,
     }
+}
+
+fn is_ldpc(scheme: Scheme) -> bool {
+    matches!(scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle)
+}
+
+/// max_n of LDPC: n = 2k, but no fewer repair symbols than a source column has entries, which matters to objects of one symbol
+/// and of two. Each of those is one block, so that n is right for it.
+fn ldpc_symbols_max(max_block: u32) -> u32 {
+    (2 * max_block).max(max_block + LDPC_N1)
 }
 
 /// Cuts a file into runs of blocks, each with its offset. A run begins with the large blocks and ends with the small
@@ -261,8 +301,8 @@ fn fti(partition: Partition, scheme: Scheme) -> Fti {
                 n1_minus3: 0,
                 g: 1,
                 max_block,
-                max_symbols: max_block.saturating_mul(2),
-                seed: 1,
+                max_symbols: ldpc_symbols_max(max_block),
+                seed: LDPC_SEED,
             };
             if scheme == Scheme::LdpcStaircase { Fti::LdpcStaircase(code) } else { Fti::LdpcTriangle(code) }
         }
@@ -337,6 +377,41 @@ mod tests {
                 assert_eq!(plan.objects()[0].partition.transfer_length(), bytes);
             }
         }
+    }
+
+    #[test]
+    fn ldpc_takes_a_file_as_one_block_where_memory_allows() {
+        for (bytes, blocks, max_block, max_symbols) in [
+            (0, 0, 1, 4),
+            (1, 1, 1, 4),
+            (1_409, 1, 2, 5),
+            (3 * 1_408, 1, 3, 6),
+            (103_740_000, 1, 73_679, 147_358),
+            (1 << 30, 10, 76_261, 152_522),
+        ] {
+            let plan = plan(bytes, Scheme::LdpcTriangle);
+            let object = &plan.objects()[0];
+            let Fti::LdpcTriangle(ldpc) = object.fti else { panic!("{:?}", object.fti) };
+            assert_eq!(
+                (object.partition.blocks(), ldpc.max_block, ldpc.max_symbols),
+                (blocks, max_block, max_symbols)
+            );
+            assert_eq!((ldpc.g, ldpc.n1_minus3), (1, 0));
+            assert_eq!(object.fti.validate(), Ok(()));
+            for sbn in 0..blocks {
+                let k = object.partition.block(sbn).unwrap().symbols;
+                let n = object.codec.encoding_symbols(k);
+                assert!(n >= 2 * k && n >= k + 3, "k = {k}, n = {n}");
+            }
+        }
+        let path = RelativePath::new("big").unwrap();
+        let order = Order::Spread { rate: 10_000_000 };
+        let config = PlanConfig { scheme: Scheme::LdpcStaircase, symbol_size: 1_408, order };
+        let files = vec![FileToSend { path, bytes: 103_740_000, mode: None }];
+        let frugal = SessionPlan::within(files.clone(), config, 64 << 20).unwrap();
+        assert_eq!(frugal.objects()[0].partition.blocks(), 4);
+        let window = SessionPlan::new(files, PlanConfig { order: Order::Window, ..config });
+        assert!(matches!(window, Err(PlanError::Order(Scheme::LdpcStaircase))));
     }
 
     #[test]

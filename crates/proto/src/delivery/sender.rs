@@ -18,6 +18,7 @@ use self::header::{Header, ObjectHeader, fdt_header};
 use super::carousel::{CarouselBlock, Visit};
 use super::digest::Digest;
 use super::fdt::{FdtSymbol, FdtTooLarge};
+use super::orders::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
 use crate::control::{Departure, SenderControl};
@@ -98,7 +99,8 @@ pub struct SenderStats {
 
 /// The sending end of a session.
 ///
-/// Memory: 28 bytes a block for the order of sending, 44 over several levels, and the FDT.
+/// Memory: 28 bytes a block for the order of sending, 44 over several levels, the FDT, and for LDPC 4 bytes a symbol for each
+/// length of its blocks.
 #[derive(Debug)]
 pub struct Sender<C, S> {
     config: SenderConfig,
@@ -106,6 +108,7 @@ pub struct Sender<C, S> {
     source: S,
     objects: Vec<ObjectHeader>,
     blocks: Vec<(u32, u32)>,
+    orders: Orders,
     content: Content,
     fdt: Description,
     phase: Phase,
@@ -145,12 +148,17 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     ) -> Result<Self, FdtTooLarge> {
         let mut blocks = Vec::new();
         let mut of_content = Vec::new();
+        let mut orders = Orders::default();
+        // A single pass sends as many symbols as the content has: by ESI those are the content.
+        let is_shuffled = !matches!(config.end, End::Passes(0 | 1));
         for (index, object) in (0..).zip(plan.objects()) {
             for sbn in 0..object.partition.blocks() {
                 let symbols = object.partition.block(sbn).expect("below the number of blocks").symbols;
                 blocks.push((index, sbn));
                 let limit = source.encoding_symbols(index as usize, sbn);
-                of_content.push(carousel_block(&*object.codec, symbols, limit));
+                let block = carousel_block(&*object.codec, symbols, limit);
+                orders.push(&*object.codec, block.encoding_symbols, is_shuffled);
+                of_content.push(block);
             }
         }
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
@@ -167,6 +175,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             source,
             objects: plan.objects().iter().map(ObjectHeader::new).collect(),
             blocks,
+            orders,
             content,
             fdt,
             phase: Phase::Sending,
@@ -285,8 +294,9 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     ) -> Result<usize, SourceError> {
         let (object, sbn) = self.blocks[visit.block as usize];
         let index = object as usize;
-        let is_ready = self.source.is_ready(index, sbn, visit.esi)?;
-        let esi = if is_ready { visit.esi } else { visit.esi % self.content.block(visit.block).symbols };
+        let esi = self.orders.esi(visit.block, visit.esi);
+        let is_ready = self.source.is_ready(index, sbn, esi)?;
+        let esi = if is_ready { esi } else { esi % self.content.block(visit.block).symbols };
         let header = self.objects[index];
         let payload_id = PayloadId { sbn, esi };
         let start = Header::new(self.config.tsi, Some(header.toi), header.codepoint, departure)

@@ -140,9 +140,10 @@ pub struct StoredRepair {
     pub slot: u32,
 }
 
-/// Slots for repair symbols of a block of `k` source symbols: k suffice but for a few blocks in a thousand.
+/// Slots for repair symbols of a block of `k` source symbols, at most 3k: k suffice but for a few blocks in a thousand; of LDPC
+/// they may be some percent more where all source symbols are lost.
 pub fn repair_slots(k: u32) -> u32 {
-    k.saturating_add(2)
+    k.saturating_add(k / 8).saturating_add(2)
 }
 
 /// What a store reports when work that takes time is done.

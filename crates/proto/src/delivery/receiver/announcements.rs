@@ -230,7 +230,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     fn resume_block(&mut self, index: ObjectIndex, held: &HeldBlock) {
         let object = &mut self.catalogue.objects[index.0];
         let Some(spec) = object.partition.block(held.sbn) else { return };
-        let block = BlockState::resumed(spec.symbols, object.codec.esi_end(spec.symbols), held);
+        let (k, codec) = (spec.symbols, &object.codec);
+        let block = BlockState::resumed(k, codec.esi_end(k), held).with_first_try(codec.symbols_to_try(k));
         if !self.room.take((index, held.sbn), block.bytes()) {
             // It is received anew when there is room.
             return;

@@ -15,7 +15,9 @@ pub struct BlockState {
     /// Repair symbols held, in the slots below this one.
     repairs: u32,
     repair_esis: EsiSet,
-    /// Symbols needed before the next attempt: K, then more than the last attempt had.
+    /// Symbols needed before the first attempt: K, or more where the code mostly takes more.
+    first_try: u32,
+    /// Symbols needed before the next attempt: at least so many, then more than the last attempt had.
     needed: u32,
     tried: u32,
     phase: Phase,
@@ -81,12 +83,20 @@ impl BlockState {
             source_count: 0,
             repairs: 0,
             repair_esis: EsiSet::default(),
+            first_try: symbols,
             needed: symbols,
             tried: 0,
             phase: Phase::Receiving,
             strikes: 0,
             is_resumed: false,
         }
+    }
+
+    /// A block that is not tried to be decoded before there are so many symbols, unless all source symbols are there.
+    pub fn with_first_try(mut self, symbols: u32) -> Self {
+        self.first_try = symbols.max(self.symbols);
+        self.needed = self.first_try;
+        self
     }
 
     /// What [`BlockState::new`] takes, in bytes.
@@ -112,8 +122,7 @@ impl BlockState {
         for esi in (0..symbols).filter(|esi| held.holds_source(*esi)) {
             block.add_source(esi);
         }
-        let wanted = symbols.saturating_add(SPARE_SYMBOLS).saturating_sub(block.source_count);
-        for esi in held.repairs.iter().filter(|_| !held.is_whole).take(wanted as usize) {
+        for esi in held.repairs.iter().filter(|_| !held.is_whole).take(repair_slots(symbols) as usize) {
             // What stands in a slot that makes no sense ends what counts of them.
             if !(symbols..esi_end).contains(esi) || !block.repair_esis.insert(*esi) {
                 break;
@@ -133,7 +142,8 @@ impl BlockState {
             Phase::Finishing if esi < self.symbols || self.source_count == self.symbols => {
                 return Worth::Surplus;
             }
-            Phase::Finishing => SPARE_SYMBOLS,
+            // An attempt that may well fail takes long, and what came meanwhile serves the next one.
+            Phase::Finishing => SPARE_SYMBOLS + 4 * (self.first_try - self.symbols),
             Phase::Receiving | Phase::Waiting => 0,
         };
         let has_room = esi < self.symbols || self.repairs < repair_slots(self.symbols);
@@ -167,7 +177,7 @@ impl BlockState {
 
     /// Whether it is time to hand the block to the store.
     pub fn is_ready(&self) -> bool {
-        self.phase == Phase::Receiving && self.count() >= self.needed
+        self.phase == Phase::Receiving && (self.count() >= self.needed || self.source_count == self.symbols)
     }
 
     /// It has enough, and takes no more.
@@ -210,7 +220,7 @@ impl BlockState {
         self.repairs = 0;
         self.repair_esis = EsiSet::default();
         self.phase = Phase::Receiving;
-        self.needed = self.symbols;
+        self.needed = self.first_try;
         let is_resumed = core::mem::take(&mut self.is_resumed);
         if is_resumed || self.strikes > 0 || self.source_count == self.symbols {
             self.source.fill(0);

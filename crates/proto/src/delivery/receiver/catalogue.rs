@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_fec::{Partition, Scheme};
+use headwater_fec::{BlockCodec, Partition, Scheme};
 use headwater_wire::fdt::{FdtError, File, Segment};
 use headwater_wire::{Fti, PayloadId};
 
@@ -21,6 +21,11 @@ use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, Store
 const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<Digest>() + size_of::<ShortDigest>();
 /// Longest block of a code that is taken, in bytes. Our own senders' longest have 20 152 symbols of 1408 bytes.
 const CODED_BLOCK_BYTES_MAX: u64 = 32 << 20;
+/// Memory that decoding a block may take where it is decoded in strips, and the narrowest strips that is asked for, both in
+/// bytes. Of LDPC with n = 2k blocks of up to 134 000 symbols are taken, whatever the length of these.
+const STRIPS_BYTES_MAX: u64 = 96 << 20;
+/// See [`STRIPS_BYTES_MAX`]: a vector or a line of cache.
+pub const STRIP_WIDTH_MIN: u16 = 64;
 
 /// Room for the parameters of any code.
 const FTI_BYTES_MAX: usize = 32;
@@ -86,7 +91,7 @@ pub struct ObjectState {
     pub fti: Fti,
     pub partition: Partition,
     /// n of a block of k symbols is asked of it.
-    pub codec: std::sync::Arc<dyn headwater_fec::BlockCodec>,
+    pub codec: std::sync::Arc<dyn BlockCodec>,
     pub blocks: Vec<Block>,
     /// What the sender promised of its blocks; empty when it did not.
     pub promised: Vec<ShortDigest>,
@@ -231,12 +236,7 @@ impl Catalogue {
                 "its blocks have {symbols} symbols, where {most} are possible"
             )));
         }
-        let block_bytes = u64::from(partition.max_block_symbols()) * u64::from(partition.symbol_size());
-        if codec.scheme() != Scheme::NoCode && block_bytes > CODED_BLOCK_BYTES_MAX {
-            return Err(Refusal::Coding(format!(
-                "its blocks have {block_bytes} bytes; {CODED_BLOCK_BYTES_MAX} can be decoded"
-            )));
-        }
+        check_block(&*codec, partition)?;
         let promised = promised(entry, partition)?;
 
         let count = usize::try_from(blocks).map_err(|_| Refusal::TooManyBlocks)?;
@@ -244,6 +244,9 @@ impl Catalogue {
         let longest = partition.max_block_symbols();
         let decoding = match codec.scheme() {
             Scheme::NoCode => 0,
+            _ if codec.decodes_in_strips() => {
+                codec.strip_bytes(longest, partition.symbol_size().min(STRIP_WIDTH_MIN).into())
+            }
             _ => codec.decoding_bytes(longest, longest as usize),
         };
         let lent = usize::try_from(decoding.saturating_sub(DECODING_BYTES)).unwrap_or(usize::MAX);
@@ -422,6 +425,27 @@ fn identity(file: &FileSpec, offset: u64, fti: Fti, promised: &[ShortDigest]) ->
     }
     hasher.update(file.path.as_str().as_bytes());
     Some(*hasher.finalize().as_bytes())
+}
+
+/// Whether the longest block can be decoded within bounds of memory.
+fn check_block(codec: &dyn BlockCodec, partition: Partition) -> Result<(), Refusal> {
+    let (k, size) = (partition.max_block_symbols(), partition.symbol_size());
+    let block_bytes = u64::from(k) * u64::from(size);
+    let refuse = |reason| Err(Refusal::Coding(reason));
+    if codec.decodes_in_strips() {
+        let needed = codec.strip_bytes(k, size.min(STRIP_WIDTH_MIN).into());
+        if needed > STRIPS_BYTES_MAX {
+            let n = codec.encoding_symbols(k);
+            return refuse(format!(
+                "decoding its blocks of {k} of {n} symbols takes {needed} bytes of memory; {STRIPS_BYTES_MAX} are allowed"
+            ));
+        }
+    } else if codec.scheme() != Scheme::NoCode && block_bytes > CODED_BLOCK_BYTES_MAX {
+        return refuse(format!(
+            "its blocks have {block_bytes} bytes; {CODED_BLOCK_BYTES_MAX} can be decoded"
+        ));
+    }
+    Ok(())
 }
 
 fn promised(entry: &File, partition: Partition) -> Result<Vec<ShortDigest>, Refusal> {

@@ -25,6 +25,7 @@ use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
+pub use self::catalogue::STRIP_WIDTH_MIN;
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
 /// Bytes of packets kept while their objects are unknown, by default.

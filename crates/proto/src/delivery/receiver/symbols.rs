@@ -75,7 +75,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.stats.dropped.no_room += 1;
                 return;
             }
-            *block = Block::Open(Box::new(BlockState::new(spec.symbols)));
+            let first_try = object.codec.symbols_to_try(spec.symbols);
+            *block = Block::Open(Box::new(BlockState::new(spec.symbols).with_first_try(first_try)));
         }
         let Some(block) = block.under_way() else {
             self.stats.surplus += 1;

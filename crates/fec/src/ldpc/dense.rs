@@ -1,0 +1,185 @@
+//! The columns set aside, solved for by the rows that are left over: Gaussian elimination over GF(2), on bits alone.
+
+use super::matrix::Matrix;
+use super::peeling::{Peeling, State};
+
+/// Words of 64 columns that are worked out at a time, so that memory is a few bytes for each symbol yielded, not a bit for each
+/// of them and each column set aside.
+const STRIP_WORDS: usize = 4;
+/// Rows tried beyond as many as there are columns set aside, before those tried that say nothing new are dropped.
+const SPARE_ROWS: usize = 64;
+
+/// How the columns set aside follow from rows.
+#[derive(Debug)]
+pub(super) struct Dense {
+    /// Rows of the matrix, none a sum of others: as many as columns set aside.
+    pub(super) rows: Vec<u32>,
+    /// By column set aside, a bit for each of `rows`: those whose right sides add up to it.
+    pub(super) sums: Bits,
+}
+
+/// Rows of bits, in words of 64.
+#[derive(Debug)]
+pub(super) struct Bits {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Bits {
+    fn new(rows: usize, columns: usize) -> Self {
+        let words = columns.div_ceil(64);
+        Self { words, bits: vec![0; rows * words] }
+    }
+
+    /// Eight bits of a row from column 8 * `byte` on.
+    pub(super) fn byte(&self, row: usize, byte: usize) -> u8 {
+        self.row(row)[byte / 8].to_le_bytes()[byte % 8]
+    }
+
+    fn row(&self, row: usize) -> &[u64] {
+        &self.bits[row * self.words..(row + 1) * self.words]
+    }
+
+    fn row_mut(&mut self, row: usize) -> &mut [u64] {
+        &mut self.bits[row * self.words..(row + 1) * self.words]
+    }
+
+    /// Adds one row to another.
+    fn add(&mut self, from: usize, to: usize) {
+        let (low, high) = (from.min(to), from.max(to));
+        let (before, after) = self.bits.split_at_mut(high * self.words);
+        let (low, high) = (&mut before[low * self.words..][..self.words], &mut after[..self.words]);
+        if from < to { xor(high, low) } else { xor(low, high) }
+    }
+}
+
+/// Solves for the columns set aside. When the rows do not determine them: by how many they are too few.
+///
+/// Memory: for m columns set aside m^2 / 2 bytes, and 32 bytes for each symbol yielded. Time: up to m^3 / 32 operations on
+/// words, when few rows are dependent.
+pub(super) fn solve(matrix: &Matrix, peeling: &Peeling<'_>) -> Result<Dense, u32> {
+    let wanted = peeling.inactive().len();
+    let mut echelon = Echelon::new(wanted);
+    let spare: Vec<u32> = peeling.spare_rows().collect();
+    for rows in spare.chunks(wanted + SPARE_ROWS) {
+        let coefficients = coefficients(matrix, peeling, rows);
+        for (index, row) in rows.iter().enumerate() {
+            echelon.take(*row, coefficients.row(index));
+            if echelon.rows.len() == wanted {
+                return Ok(echelon.solved());
+            }
+        }
+    }
+    Err(u32::try_from(wanted - echelon.rows.len()).expect("below 2^20 columns"))
+}
+
+/// What each of `rows` says of the columns set aside, once what was yielded is put in terms of them.
+fn coefficients(matrix: &Matrix, peeling: &Peeling<'_>, rows: &[u32]) -> Bits {
+    let steps = peeling.steps();
+    let mut bits = Bits::new(rows.len(), peeling.inactive().len());
+    let mut yielded = vec![[0_u64; STRIP_WORDS]; steps.len()];
+    for first in (0..bits.words).step_by(STRIP_WORDS) {
+        for (index, step) in steps.iter().enumerate() {
+            yielded[index] = strip(matrix.row(step.row), step.column, first, peeling, &yielded);
+        }
+        let width = STRIP_WORDS.min(bits.words - first);
+        for (index, row) in rows.iter().enumerate() {
+            let strip = strip(matrix.row(*row), u32::MAX, first, peeling, &yielded);
+            bits.row_mut(index)[first..first + width].copy_from_slice(&strip[..width]);
+        }
+    }
+    bits
+}
+
+/// What the columns of a matrix row, but for one, are together: the words from `first` on.
+fn strip(
+    row: &[u32],
+    but: u32,
+    first: usize,
+    peeling: &Peeling<'_>,
+    yielded: &[[u64; STRIP_WORDS]],
+) -> [u64; STRIP_WORDS] {
+    let mut sum = [0; STRIP_WORDS];
+    for column in row.iter().filter(|column| **column != but) {
+        match peeling.state(*column) {
+            State::Known | State::Unknown => {}
+            State::Inactive(number) => {
+                let word = (number / 64) as usize;
+                if let Some(place) = word.checked_sub(first).and_then(|word| sum.get_mut(word)) {
+                    *place ^= 1 << (number % 64);
+                }
+            }
+            State::Solved(step) => xor(&mut sum, &yielded[step as usize]),
+        }
+    }
+    sum
+}
+
+/// Rows in echelon form, and which of the rows taken each is the sum of.
+struct Echelon {
+    /// By pivot: the row that begins there, in `left` and `sums`.
+    by_pivot: Vec<Option<u32>>,
+    /// One row more than there are columns, to work in.
+    left: Bits,
+    sums: Bits,
+    /// Rows of the matrix taken.
+    rows: Vec<u32>,
+}
+
+impl Echelon {
+    fn new(columns: usize) -> Self {
+        let (left, sums) = (Bits::new(columns + 1, columns), Bits::new(columns + 1, columns));
+        Self { by_pivot: vec![None; columns], left, sums, rows: Vec::new() }
+    }
+
+    /// Takes a row, unless it is a sum of those taken before.
+    fn take(&mut self, row: u32, bits: &[u64]) {
+        let new = self.rows.len();
+        self.left.row_mut(new).copy_from_slice(bits);
+        self.sums.row_mut(new).fill(0);
+        let mut word = 0;
+        while let Some(pivot) = first(self.left.row(new), &mut word) {
+            let Some(other) = self.by_pivot[pivot] else {
+                self.sums.row_mut(new)[new / 64] ^= 1 << (new % 64);
+                self.by_pivot[pivot] = Some(u32::try_from(new).expect("below 2^20 rows"));
+                self.rows.push(row);
+                return;
+            };
+            self.left.add(other as usize, new);
+            self.sums.add(other as usize, new);
+        }
+    }
+
+    /// With a row for each pivot: every column as a sum of right sides.
+    fn solved(mut self) -> Dense {
+        let place = |pivot: Option<u32>| pivot.expect("a row for each pivot") as usize;
+        let order: Vec<usize> = self.by_pivot.iter().copied().map(place).collect();
+        for (pivot, row) in order.iter().enumerate().rev() {
+            // Rows of later pivots have but their own bit by now.
+            for later in pivot + 1..order.len() {
+                if self.left.row(*row)[later / 64] & 1 << (later % 64) != 0 {
+                    self.sums.add(order[later], *row);
+                }
+            }
+        }
+        let mut sums = Bits::new(order.len(), order.len());
+        for (pivot, row) in order.iter().enumerate() {
+            sums.row_mut(pivot).copy_from_slice(self.sums.row(*row));
+        }
+        Dense { rows: self.rows, sums }
+    }
+}
+
+/// The first bit from a word on, which moves on with it.
+fn first(bits: &[u64], word: &mut usize) -> Option<usize> {
+    while *bits.get(*word)? == 0 {
+        *word += 1;
+    }
+    Some(*word * 64 + bits[*word].trailing_zeros() as usize)
+}
+
+fn xor(target: &mut [u64], source: &[u64]) {
+    for (target, source) in target.iter_mut().zip(source) {
+        *target ^= source;
+    }
+}
