@@ -702,3 +702,55 @@ fn contradictions_of_a_session_of_many_rates_are_refused() {
     let passes = refused(LayerOptions::new(), |options| options.with_end(SendEnd::Passes(1)));
     assert!(matches!(passes, SendError::NoPasses));
 }
+
+/// LDPC over a lossy link: several files, those of no byte and of one among them, with repair symbols in memory and, within
+/// little memory, in blocks of their own on disk.
+#[test]
+fn ldpc_carries_files_of_every_size() {
+    for (scheme, memory) in
+        [(Scheme::LdpcTriangle, None), (Scheme::LdpcStaircase, None), (Scheme::LdpcTriangle, Some(1 << 20))]
+    {
+        let group = group();
+        let (source, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (index, bytes) in [0, 1, 1_409, 300_000, 2_000_001].into_iter().enumerate() {
+            fs::write(source.path().join(format!("file{index}")), content(bytes, index as u64)).unwrap();
+        }
+        let options = receive_options(group, out.path()).with_loss(Some(Loss { probability: 0.05, seed: 3 }));
+        let receiving = receive_ahead(options);
+        let options = send_options(group, "40M").with_scheme(scheme).with_memory_limit(memory);
+        let session = SendSession::open(prepare([source.path()]).unwrap(), options).unwrap();
+        let is_on_disk = matches!(session.repair_place(), RepairPlace::Disk { .. });
+        assert_eq!(is_on_disk, memory.is_some(), "{:?}", session.repair_place());
+        drop(session);
+        let options = send_options(group, "40M").with_scheme(scheme).with_memory_limit(memory);
+        let sending = Sending::start(source.path(), options);
+        let summary = receiving.join().unwrap();
+        sending.stop();
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed);
+        let folder = source.path().file_name().unwrap();
+        let (sent, received) = (tree(source.path()), tree(&out.path().join(folder)));
+        assert!(sent.keys().eq(received.keys()), "{:?}", received.keys());
+        for (name, file) in &sent {
+            assert!(
+                *file == received[name],
+                "{name}, {scheme}: mode {:o}, {} bytes",
+                received[name].0,
+                received[name].1.len()
+            );
+        }
+    }
+}
+
+/// Windows are no order for LDPC: by itself it is spread at any rate, and asked for windows it says why not.
+#[test]
+fn ldpc_is_sent_in_spread_order_only() {
+    let source = tempfile::tempdir().unwrap();
+    fs::write(source.path().join("file"), content(10_000, 1)).unwrap();
+    let open = |order| {
+        let options = send_options(group(), "2G").with_scheme(Scheme::LdpcTriangle).with_order(order);
+        SendSession::open(prepare([source.path().join("file")]).unwrap(), options)
+    };
+    assert!(open(None).is_ok());
+    let error = open(Some(SendOrder::Window)).unwrap_err().to_string();
+    assert!(error.contains("choose spread order"), "{error}");
+}

@@ -156,9 +156,9 @@ impl Echelon {
         let order: Vec<usize> = self.by_pivot.iter().copied().map(place).collect();
         for (pivot, row) in order.iter().enumerate().rev() {
             // Rows of later pivots have but their own bit by now.
-            for later in pivot + 1..order.len() {
+            for (later, known) in order.iter().enumerate().skip(pivot + 1) {
                 if self.left.row(*row)[later / 64] & 1 << (later % 64) != 0 {
-                    self.sums.add(order[later], *row);
+                    self.sums.add(*known, *row);
                 }
             }
         }

@@ -202,12 +202,14 @@ impl Source {
                 only = Some(column);
             }
             // With one source symbol there is no second one.
-            while k > 1 {
-                let column = generator.below(k);
-                if Some(column) != only {
-                    added.push((i, column));
-                    break;
-                }
+            if k > 1 {
+                let column = loop {
+                    let column = generator.below(k);
+                    if Some(column) != only {
+                        break column;
+                    }
+                };
+                added.push((i, column));
             }
         }
         added

@@ -191,7 +191,7 @@ impl BlockCodec for Ldpc {
         shape.check_ascending(missing)?;
         let mut distinct = repairs.to_vec();
         distinct.sort_unstable();
-        for pair in distinct.windows(2).filter(|pair| pair[0] == pair[1]) {
+        if let Some(pair) = distinct.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(FecError::Repeated(pair[0]).into());
         }
         distinct.iter().try_for_each(|esi| shape.check_esi(*esi))?;
