@@ -112,7 +112,8 @@ fn receive_ahead(options: ReceiveOptions) -> thread::JoinHandle<ReceiveSummary> 
     let receiving = thread::spawn(move || {
         let mut observer = |update| {
             if matches!(update, ReceiveUpdate::Joined(_)) {
-                joined.send(()).unwrap();
+                // A receiver that left while its last block is decoded may come back: nobody waits for that.
+                let _later = joined.send(());
             }
         };
         session.run(&mut observer).unwrap()

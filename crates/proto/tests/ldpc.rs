@@ -72,6 +72,7 @@ fn a_single_pass_is_the_content_itself() {
 }
 
 /// Late joiners and lossy ones need few more symbols than the content has: Triangle about 1 %, Staircase with N1 = 3 some 7 %.
+/// Up to 158 more are kept that come while an attempt is under way, in case it fails.
 #[test]
 fn few_symbols_beyond_the_content_are_needed() {
     let contents = [content(5, 5_000 * 64)];
@@ -81,7 +82,7 @@ fn few_symbols_beyond_the_content_are_needed() {
         .flat_map(|at| [0.0, 0.05, 0.3].map(|loss| (Instant::from_nanos(*at), loss)))
         .map(|(joins_at, loss)| Link { loss, joins_at, ..Link::default() })
         .collect();
-    for (scheme, most) in [(Scheme::LdpcTriangle, 5_100), (Scheme::LdpcStaircase, 5_600)] {
+    for (scheme, most) in [(Scheme::LdpcTriangle, 5_039 + 158 + 20), (Scheme::LdpcStaircase, 5_600)] {
         let mut pair =
             Pair::new(Seed(4), sender(&contents, ldpc(scheme), SenderConfig::new(1), RATE), &links);
         pair.run(LIMIT);
