@@ -181,6 +181,7 @@ fn sessions_tell_what_is_wrong_with_them() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the plans are files of the repository")]
 fn every_plan_of_the_experiments_is_right() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/m2c");
     let mut plans = 0;
