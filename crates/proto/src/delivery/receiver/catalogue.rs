@@ -21,10 +21,10 @@ use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, Store
 const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<Digest>() + size_of::<ShortDigest>();
 /// Longest block of a code that is taken, in bytes. Our own senders' longest have 20 152 symbols of 1408 bytes.
 const CODED_BLOCK_BYTES_MAX: u64 = 32 << 20;
-/// Memory that decoding a block may take where it is decoded in strips, and the narrowest strips that is asked for, both in
-/// bytes. Of LDPC with n = 2k blocks of up to 134 000 symbols are taken, whatever the length of these.
+/// Memory that decoding a block may take where it is decoded in strips of [`STRIP_WIDTH_MIN`], in bytes. Of LDPC with n = 2k
+/// blocks of up to 134 000 symbols are taken, whatever the length of these.
 const STRIPS_BYTES_MAX: u64 = 96 << 20;
-/// See [`STRIPS_BYTES_MAX`]: a vector or a line of cache.
+/// The narrowest strips in which a block is decoded, in bytes: a vector or a line of cache.
 pub const STRIP_WIDTH_MIN: u16 = 64;
 
 /// Room for the parameters of any code.
