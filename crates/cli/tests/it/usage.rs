@@ -64,7 +64,7 @@ fn wrong_options_are_usage_errors_that_name_what_is_right() {
     fails(&["send", "--rate", "0", "x"], 2, &["out of range"]);
     fails(&["send", "--duration", "10", "x"], 2, &["10s"]);
     fails(&["send", "--duration", "10s", "--passes", "2", "x"], 2, &["cannot be used with"]);
-    fails(&["send", "--fec", "magic", "x"], 2, &["raptorq, rs, none"]);
+    fails(&["send", "--fec", "magic", "x"], 2, &["raptorq, ldpc-triangle, ldpc-staircase, rs, none"]);
     fails(&["send", "--group", "192.0.2.1:7287", "x"], 2, &["not a multicast address"]);
     fails(&["send", "--ttl", "0", "x"], 2, &["1..=255"]);
     fails(&["send", "--dscp", "64", "x"], 2, &["0..=63"]);
