@@ -195,7 +195,7 @@ pub struct ReceiveArgs {
     /// Take no more than this, in bit/s; default: what the path fairly carries
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
-    /// Round-trip time to the sender on an idle path, if you know it, where routers are slow to join groups: 20ms
+    /// Round-trip time to the sender on an idle path: 20ms; default: the sender is asked by unicast, a few times an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
     /// Drop each packet with this probability, 0 to 1: fault injection

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process::Command;
 use std::sync::Arc;
@@ -397,6 +397,30 @@ fn only_the_wanted_source_is_heard_ipv6() {
     receiver.leave(ChannelId(0)).unwrap();
 }
 
+/// A receiver asks a sender by unicast, from a port of its own, and hears that sender there and nobody else.
+#[test]
+fn a_sender_is_asked_by_unicast_and_only_it_is_heard() {
+    let channels = channels(Family::V4, 1);
+    let mut receiver = receiver(&channels);
+    assert_eq!(receiver.asks_from(), None);
+    let asked = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    let stranger = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    asked.set_read_timeout(Some(PATIENCE)).unwrap();
+    let destination = asked.local_addr().unwrap();
+    let question = Run { destination, contents: b"how far?", segment_bytes: 8, ecn: Ecn::NotCapable };
+    assert_eq!(receiver.send(&[question]).unwrap(), 0);
+    let mut heard = [0; 32];
+    let (bytes, from) = asked.recv_from(&mut heard).unwrap();
+    assert_eq!(&heard[..bytes], b"how far?");
+    assert_eq!(receiver.asks_from().map(|own| own.port()), Some(from.port()));
+    stranger.send_to(b"forged", from).unwrap();
+    asked.send_to(b"so far", from).unwrap();
+    let received = receive(&mut receiver, 1);
+    assert_eq!(payloads(&received), [b"so far"]);
+    assert_eq!((received[0].channel, received[0].source), (None, destination));
+    assert_eq!(receiver.counters().foreign_source, 1);
+}
+
 #[test]
 fn a_segmented_run_arrives_as_its_datagrams_in_order_ipv4() {
     a_segmented_run_arrives_as_its_datagrams_in_order(Family::V4);
@@ -480,7 +504,7 @@ fn a_port_that_nobody_listens_at_stops_nothing() {
     let mut receiver = receiver(&channels);
     receiver.join(ChannelId(0)).unwrap();
     let mut sender = sender(&channels);
-    let closed = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let closed = UdpSocket::bind((LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let run = Run { destination: closed, contents: b"x", segment_bytes: 0, ecn: Ecn::NotCapable };
     for _ in 0..50 {
         sender.send(&[run, run]).unwrap();
@@ -554,7 +578,7 @@ fn what_the_queue_of_the_interface_drops_is_counted() {
 fn receivers_answer_the_sender() {
     let channels = channels(Family::V4, 1);
     let mut sender = sender(&channels);
-    let answering = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    let answering = UdpSocket::bind((LOCALHOST, 0)).unwrap();
     answering.send_to(b"lost 7", sender.local_addr()).unwrap();
     let mut poller = Poller::new().unwrap();
     poller.wait([sender.as_fd()], Some(Instant::now() + PATIENCE)).unwrap();
@@ -571,7 +595,7 @@ fn receivers_answer_the_sender() {
 fn datagrams_to_no_group_of_ours_are_counted_not_delivered() {
     let channels = channels(Family::V4, 1);
     let mut receiver = receiver(&channels);
-    let stray = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    let stray = UdpSocket::bind((LOCALHOST, 0)).unwrap();
     stray.send_to(b"stray", (LOCALHOST, channels.port())).unwrap();
     assert_eq!(receive(&mut receiver, 0), []);
     assert_eq!(receiver.counters().foreign_group, 1);
@@ -583,7 +607,7 @@ fn an_empty_datagram_arrives_empty() {
     let channels = channels(Family::V4, 1);
     let mut receiver = receiver(&channels);
     receiver.join(ChannelId(0)).unwrap();
-    let other = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    let other = UdpSocket::bind((LOCALHOST, 0)).unwrap();
     SockRef::from(&other).set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
     other.send_to(b"", channels.base()).unwrap();
     assert_eq!(payloads(&receive(&mut receiver, 1)), [b""]);

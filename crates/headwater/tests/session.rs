@@ -7,8 +7,8 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -613,7 +613,8 @@ fn at_high_rates_a_call_sends_many_datagrams() {
 }
 
 /// A session in which each receiver has its own rate: no option, no number but the group at the receivers.
-fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary, ReceiveSummary) {
+/// Says how many answers to questions for the round-trip time came to the slow one, too.
+fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary, ReceiveSummary, u64) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(3_000_000, 7), 0o600);
@@ -622,7 +623,14 @@ fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary
     let options = SendOptions::new(group, control(layers)).with_interface(Some("lo".into()));
     let sending = Sending::start(&file, options);
     let (free, capped) = (folder.path().join("free"), folder.path().join("capped"));
-    let cap = receive_options(group, &capped).with_max_rate(Some("2M".parse().unwrap()));
+    let answers = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&answers);
+    let cap = receive_options(group, &capped).with_max_rate(Some("2M".parse().unwrap())).with_trace(Some(
+        Box::new(move |packet| {
+            let is_answer = packet.direction == Direction::Received && packet.payload.starts_with(b"HWR");
+            counted.fetch_add(u64::from(is_answer), Ordering::Relaxed);
+        }),
+    ));
     let slow = thread::spawn(move || receive(cap));
     let quick = receive(receive_options(group, &free));
     let slow = slow.join().unwrap();
@@ -637,7 +645,7 @@ fn multi_rate(control: fn(LayerOptions) -> CongestionControl) -> (ReceiveSummary
     }
     // 3 MB at 2 Mbit/s take 12 s.
     assert!(slow.progress.elapsed > Duration::from_secs(9), "{:?}", slow.progress.elapsed);
-    (quick, slow)
+    (quick, slow, answers.load(Ordering::Relaxed))
 }
 
 /// The capped receiver does not hold the other one back.
@@ -648,13 +656,15 @@ fn is_quicker(quick: &ReceiveSummary, slow: &ReceiveSummary) {
 
 #[test]
 fn each_receiver_has_its_own_rate_by_m2c() {
-    let (quick, slow) = multi_rate(CongestionControl::M2c);
+    let (quick, slow, answers) = multi_rate(CongestionControl::M2c);
     is_quicker(&quick, &slow);
+    // The first question is asked within 4 s of the first packet, the second 7 s after its answer or later.
+    assert!((1..3).contains(&answers), "{answers} answers");
 }
 
 #[test]
 fn each_receiver_has_its_own_rate_by_webrc() {
-    let (quick, slow) = multi_rate(CongestionControl::Webrc);
+    let (quick, slow, _answers) = multi_rate(CongestionControl::Webrc);
     is_quicker(&quick, &slow);
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::ChannelId;
 use headwater_proto::control::Membership;
+use tracing::debug;
 
 use crate::net::{LinkChange, MembershipError, ReceiverSocket, RecvBatch, Run, SendError, SenderSocket};
 
@@ -93,12 +94,15 @@ impl Port for ReceiverSocket {
     }
 
     fn local(&self) -> SocketAddr {
-        self.channels().base()
+        self.asks_from().unwrap_or_else(|| self.channels().base())
     }
 
     fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
-        // No receiving control has anything to say yet: its datagrams would count as unsent.
-        Ok(runs.iter().map(|run| run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64).sum())
+        // Without a socket to ask from the session goes on unasked.
+        Ok(ReceiverSocket::send(self, runs).unwrap_or_else(|error| {
+            debug!(%error, "cannot ask the sender");
+            runs.iter().map(|run| run.contents.len().div_ceil(run.segment_bytes.max(1)) as u64).sum()
+        }))
     }
 
     fn look(&mut self) -> Option<LinkChange> {

@@ -1,4 +1,4 @@
-//! The receiving socket: joins and leaves channels, and reads what arrives on them.
+//! The receiving socket: joins and leaves channels, reads what arrives on them, and asks senders by unicast.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,6 +15,7 @@ use super::channels::Channels;
 use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::interface::Interface;
 use super::link::{LinkChange, LinkState, LinkWatch};
+use super::sender::Run;
 use super::sys;
 
 /// How a receiving socket is opened.
@@ -106,6 +107,8 @@ pub struct ReceiverSocket {
     expected: Option<IpAddr>,
     /// Socket to read first, so that none starves the others.
     next: usize,
+    /// From where senders are asked, once one was.
+    asking: Option<Asking>,
     counters: ReceiverCounters,
 }
 
@@ -116,6 +119,15 @@ struct Membership {
     socket: usize,
     /// The only source.
     source: Option<IpAddr>,
+}
+
+/// A socket of its own, on a port that no one else shares: the groups' port would give an answer to any receiver of this
+/// machine.
+#[derive(Debug)]
+struct Asking {
+    endpoint: Endpoint,
+    /// Whom was asked last; what others send there is dropped.
+    of: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -158,8 +170,32 @@ impl ReceiverSocket {
             memberships: vec![None; usize::from(channels.count())],
             expected: None,
             next: 0,
+            asking: None,
             counters: ReceiverCounters::default(),
         })
+    }
+
+    /// Sends datagrams by unicast, and says how many the kernel did not take: a question that is lost is asked again.
+    ///
+    /// # Errors
+    /// When the socket that this needs cannot be opened.
+    pub fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, OpenError> {
+        let mut unsent = 0;
+        for run in runs {
+            let asking = match &mut self.asking {
+                Some(asking) => asking,
+                None => {
+                    let endpoint = Endpoint::open(SocketAddr::new(any_address(&self.channels), 0), false)?;
+                    self.asking.insert(Asking { endpoint, of: run.destination })
+                }
+            };
+            asking.of = run.destination;
+            for datagram in run.contents.chunks(run.segment_bytes.max(1)) {
+                let sent = asking.endpoint.socket.send_to(datagram, &run.destination.into());
+                unsent += u64::from(sent.is_err());
+            }
+        }
+        Ok(unsent)
     }
 
     /// Joins a channel; joining it twice changes nothing. Opens another socket when those there are can join no more.
@@ -254,17 +290,30 @@ impl ReceiverSocket {
                 counters.admit(channels, source, meta).map(Some)
             })?;
         }
+        if let Some(Asking { endpoint, of }) = self.asking.as_ref().filter(|_| !batch.is_full()) {
+            let counters = &mut self.counters;
+            batch.read(endpoint, |meta| counters.admit_answer(*of, meta).then_some(None))?;
+        }
         Ok(batch.len())
     }
 
-    /// What to wait on until there is something to read. Changes when channels are joined.
+    /// What to wait on until there is something to read. Changes when channels are joined and when something is sent.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sockets.iter().map(|socket| socket.endpoint.as_fd())
+        let asking = self.asking.iter().map(|asking| asking.endpoint.as_fd());
+        self.sockets.iter().map(|socket| socket.endpoint.as_fd()).chain(asking)
     }
 
     /// The groups.
     pub const fn channels(&self) -> &Channels {
         &self.channels
+    }
+
+    /// From where senders are asked, once one was; the port counts, the address is one of the interface.
+    pub fn asks_from(&self) -> Option<SocketAddr> {
+        let port = self.asking.as_ref()?.endpoint.socket.local_addr().ok()?.as_socket()?.port();
+        let any = any_address(&self.channels);
+        let own = self.interface.addresses.iter().find(|address| address.is_ipv4() == any.is_ipv4());
+        Some(SocketAddr::new(own.copied().unwrap_or(any), port))
     }
 
     /// The interface it receives on.
@@ -360,18 +409,30 @@ impl ReceiverSocket {
 
 impl MemberSocket {
     fn open(channels: &Channels, options: &ReceiverOptions) -> Result<(Self, BufferSize), OpenError> {
-        let any = if channels.is_ipv4() {
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-        } else {
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-        };
-        let endpoint = Endpoint::open(SocketAddr::new(any, channels.port()), true)?;
+        let endpoint = Endpoint::open(SocketAddr::new(any_address(channels), channels.port()), true)?;
         let buffer = endpoint.set_receive_buffer(options.receive_buffer_bytes)?;
         Ok((Self { endpoint, full: false }, buffer))
     }
 }
 
+fn any_address(channels: &Channels) -> IpAddr {
+    if channels.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
 impl ReceiverCounters {
+    /// Counts what came where answers are expected, and says whether it is to be handed over.
+    fn admit_answer(&mut self, of: SocketAddr, meta: &RecvMeta) -> bool {
+        let count = datagrams(meta.len, meta.stride) as u64;
+        let is_theirs = (meta.addr.ip(), meta.addr.port()) == (of.ip(), of.port());
+        if is_theirs {
+            self.datagrams += count;
+            self.bytes += meta.len as u64;
+        } else {
+            self.foreign_source += count;
+        }
+        is_theirs
+    }
+
     /// Counts a message, and says which channel it belongs to or that it is to be dropped.
     fn admit(&mut self, channels: &Channels, source: Option<IpAddr>, meta: &RecvMeta) -> Option<ChannelId> {
         let count = datagrams(meta.len, meta.stride) as u64;

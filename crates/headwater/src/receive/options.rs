@@ -87,7 +87,8 @@ impl ReceiveOptions {
     }
 
     /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast as a TCP would be
-    /// although its routers take long to join a group. Default: the least that a join took.
+    /// although its routers take long to join a group. Default: the sender is asked now and then, by unicast (`docs/wire/rtt.md`); until it
+    /// answers, and where it does not, the least that a join took.
     #[must_use]
     pub fn with_rtt(mut self, rtt: Option<Duration>) -> Self {
         self.rtt = rtt;

@@ -2,6 +2,7 @@
 
 use headwater_proto::delivery::{Receiver, ReceiverConfig};
 use headwater_proto::described;
+use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{ChannelId, Seed};
 
 use super::error::ReceiveError;
@@ -76,7 +77,8 @@ impl ReceiveSession {
         // The one place where a receiver's control is made.
         let control = described::ReceiverConfig::new()
             .with_max_rate(self.options.max_rate)
-            .with_rtt_hint(self.options.rtt.map(Into::into));
+            .with_rtt_hint(self.options.rtt.map(Into::into))
+            .with_prober(self.options.rtt.is_none().then(|| ProberConfig::new(Seed(random_seed()))));
         let config = ReceiverConfig::default().with_tsi(self.options.tsi).with_source(self.options.source);
         let clock = Clock::start();
         let mut watch = Watch::new(self.stop.clone(), observer, self.options.timeout, clock.now());
@@ -107,4 +109,11 @@ impl ReceiveSession {
             let _refused = self.socket.leave(channel);
         }
     }
+}
+
+/// A seed that nobody guesses. Should the system have none, answers are still told from others by whom they come from.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok();
+    u64::from_ne_bytes(bytes)
 }

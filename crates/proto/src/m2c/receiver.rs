@@ -485,7 +485,8 @@ impl ReceiverControl for Receiver {
         if self.session.is_none() {
             // The configuration was found sound when the receiver was made.
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
-            self.session = Some(Session::new(clock, self.limits, at));
+            let asked = self.prober.as_ref().and_then(Prober::rtt);
+            self.session = Some(Session { asked, ..Session::new(clock, self.limits, at) });
         }
         let Some(place) = self.place(at, cci) else {
             if arrival.channel == ChannelId::BASE {
