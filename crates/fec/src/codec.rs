@@ -42,6 +42,22 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     /// [`FecError::BlockSymbols`] and [`FecError::BlockLength`].
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError>;
 
+    /// How many repair symbols of a block of `k` source symbols [`BlockCodec::repair_symbols`] makes at a fraction of what
+    /// an encoder takes; 0 where it has no other way.
+    fn few_symbols(&self, _k: u32) -> u32 {
+        0
+    }
+
+    /// Writes the repair symbols of a block from ESI `first` on, as many as `out` has room for, without an encoder where a
+    /// few are made faster so. `source` as for [`BlockCodec::encoder`].
+    ///
+    /// # Errors
+    /// [`FecError::BlockSymbols`], [`FecError::BlockLength`], [`FecError::SymbolId`], and [`FecError::SymbolLength`] when
+    /// `out` does not hold whole symbols.
+    fn repair_symbols(&self, k: u32, source: &[u8], first: u32, out: &mut [u8]) -> Result<(), FecError> {
+        encode_in_full(self, k, source, first, out)
+    }
+
     /// Decodes a block in place.
     ///
     /// `block` has k * T bytes with the received source symbols in their places; what stands in the missing
@@ -135,6 +151,22 @@ pub trait Recipe: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`FecError::BlockLength`] and [`FecError::SymbolLength`].
     fn fill(&self, width: usize, block: &mut [u8], repairs: &[&[u8]]) -> Result<(), FecError>;
+}
+
+/// What [`BlockCodec::repair_symbols`] is where nothing is faster.
+pub(crate) fn encode_in_full<C: BlockCodec + ?Sized>(
+    codec: &C,
+    k: u32,
+    source: &[u8],
+    first: u32,
+    out: &mut [u8],
+) -> Result<(), FecError> {
+    let encoder = codec.encoder(k, source)?;
+    let size = codec.symbol_size();
+    for (esi, symbol) in (first..).zip(out.chunks_mut(size)) {
+        encoder.symbol(esi, symbol)?;
+    }
+    Ok(())
 }
 
 /// Makes the repair symbols of one block, in any order, each as often as wanted.
@@ -311,6 +343,13 @@ impl Shape {
             return Err(FecError::SymbolLength { expected: self.symbol_size, actual: data.len() });
         }
         Ok(())
+    }
+
+    /// Whole repair symbols from ESI `first` on.
+    pub(crate) fn check_repairs(&self, first: u32, symbols: &[u8]) -> Result<(), FecError> {
+        (first..)
+            .zip(symbols.chunks(self.symbol_size))
+            .try_for_each(|(esi, symbol)| self.check_repair(esi, symbol))
     }
 
     /// All checks of [`BlockCodec::decode`] that do not depend on the code.

@@ -21,6 +21,7 @@
 
 mod block_size;
 mod codec;
+mod dense;
 mod error;
 mod gf256;
 mod given;

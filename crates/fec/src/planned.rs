@@ -29,8 +29,12 @@ pub(crate) fn decode(
     given: &[Given<'_>],
     strip_bytes_max: usize,
 ) -> bool {
-    let Some((inverse, chosen)) = solve(shape, plan, missing, given) else { return false };
-    let kernel = Kernel::chosen();
+    let units = unit_encoder(shape, plan, missing);
+    let row = |given: &Given<'_>| {
+        units.repair_packets(given.esi - shape.k(), 1)[0].data()[..missing.len()].to_vec()
+    };
+    let Some((inverse, chosen)) = solve(missing.len(), given, row) else { return false };
+    drop(units);
     for columns in strips(shape, strip_bytes_max) {
         let repairs: Vec<u8> =
             chosen.iter().flat_map(|given| given.data(shape, block, columns.clone())).copied().collect();
@@ -39,14 +43,28 @@ pub(crate) fn decode(
         }
         let without = encoder_of_strip(shape, plan, block, &columns);
         let differences = differences(shape, &without, &chosen, repairs);
-        for (coefficients, &esi) in inverse.chunks_exact(missing.len()).zip(missing) {
-            let target = &mut block[shape.range(esi)][columns.clone()];
-            for (&factor, difference) in coefficients.iter().zip(differences.chunks_exact(columns.len())) {
-                kernel.mul_add(target, difference, factor);
-            }
-        }
+        fill(shape, block, missing, &inverse, &differences, &columns);
     }
     true
+}
+
+/// Writes these bytes of the missing symbols: their rows of `inverse` times the `differences`, which are as long.
+pub(crate) fn fill(
+    shape: &Shape,
+    block: &mut [u8],
+    missing: &[u32],
+    inverse: &[u8],
+    differences: &[u8],
+    columns: &Range<usize>,
+) {
+    let kernel = Kernel::chosen();
+    for (coefficients, &esi) in inverse.chunks_exact(missing.len()).zip(missing) {
+        let target = &mut block[shape.range(esi)][columns.clone()];
+        target.fill(0);
+        for (&factor, difference) in coefficients.iter().zip(differences.chunks_exact(columns.len())) {
+            kernel.mul_add(target, difference, factor);
+        }
+    }
 }
 
 /// What decoding takes beside the block, in bytes, with strips of so many bytes: at first the encoder of the coefficients
@@ -91,23 +109,20 @@ fn differences(
     repairs
 }
 
-/// As many independent ones of those given as are `missing`, and the inverse of their coefficients, row by row: the
-/// factors of their differences in each missing symbol.
-fn solve<'a>(
-    shape: &Shape,
-    plan: &SourceBlockEncodingPlan,
-    missing: &[u32],
+/// As many independent ones of those given as are `missing`, by their coefficients (`row`) of the missing symbols, and the
+/// inverse of these, row by row: the factors of the differences in each missing symbol.
+pub(crate) fn solve<'a>(
+    missing: usize,
     given: &[Given<'a>],
+    row: impl Fn(&Given<'a>) -> Vec<u8>,
 ) -> Option<(Vec<u8>, Vec<Given<'a>>)> {
-    let encoder = unit_encoder(shape, plan, missing);
-    let mut elimination = Elimination::new(missing.len());
-    let mut chosen = Vec::with_capacity(missing.len());
+    let mut elimination = Elimination::new(missing);
+    let mut chosen = Vec::with_capacity(missing);
     for repair in given {
-        let symbol = &encoder.repair_packets(repair.esi - shape.k(), 1)[0];
-        if elimination.add(&symbol.data()[..missing.len()]) {
+        if elimination.add(&row(repair)) {
             chosen.push(*repair);
         }
-        if chosen.len() == missing.len() {
+        if chosen.len() == missing {
             return Some((elimination.inverse(), chosen));
         }
     }
@@ -125,7 +140,12 @@ fn unit_encoder(shape: &Shape, plan: &SourceBlockEncodingPlan, missing: &[u32]) 
     encoder(plan, size, &units)
 }
 
-fn encoder(plan: &SourceBlockEncodingPlan, symbol_size: usize, block: &[u8]) -> SourceBlockEncoder {
+/// An encoder of `block`, whose symbols have `symbol_size` bytes.
+pub(crate) fn encoder(
+    plan: &SourceBlockEncodingPlan,
+    symbol_size: usize,
+    block: &[u8],
+) -> SourceBlockEncoder {
     let symbol_size = u16::try_from(symbol_size).expect("T has 16 bits, and far fewer symbols are missing");
     let information = ObjectTransmissionInformation::new(0, symbol_size, 0, 1, 1);
     SourceBlockEncoder::with_encoding_plan(0, &information, block, plan)
@@ -184,6 +204,7 @@ impl Elimination {
 mod tests {
     use super::{Elimination, decode};
     use crate::codec::Shape;
+    use crate::dense::Coefficients;
     use crate::gf256::mul;
     use crate::given::enough;
     use crate::raptor_q::RaptorQ;
@@ -191,7 +212,7 @@ mod tests {
     use proptest::prelude::*;
     use raptorq::SourceBlockEncodingPlan;
 
-    /// Whether both decoders fill the block, which is then the same of both and that of the sender.
+    /// Whether all three decoders fill the block, which is then the same of all and that of the sender.
     fn decoders_agree(k: u32, size: u16, missing: &[u32], esis: &[u32]) -> bool {
         let codec = RaptorQ::new(&Parameters::raptorq(size)).unwrap();
         let shape = Shape::new(&codec, k, RaptorQ::ESI_END).unwrap();
@@ -209,6 +230,7 @@ mod tests {
         let repairs: Vec<Repair<'_>> =
             esis.iter().zip(&symbols).map(|(&esi, data)| Repair { esi, data }).collect();
         let plan = SourceBlockEncodingPlan::generate(u16::try_from(k).unwrap());
+        let coefficients = Coefficients::new(k, &plan);
         let mut results = Vec::new();
         // All beside the block or as many as fit in its missing places; at once or in strips.
         for (in_place, strip) in [(false, usize::MAX), (true, usize::MAX), (true, source.len() / 3)] {
@@ -219,11 +241,12 @@ mod tests {
                 block[shape.range(at)].copy_from_slice(symbol);
             }
             let given = enough(missing, placed, &repairs[placed.len()..]).unwrap();
-            let mut other = block.clone();
+            let (mut other, mut third) = (block.clone(), block.clone());
             let strip = strip.max(1);
             let planned = decode(&shape, &plan, &mut block, missing, &given, strip);
             assert_eq!(planned, codec.decode_in_full(&shape, &mut other, missing, &given, strip));
-            assert!(!planned || (block == source && other == source));
+            assert_eq!(planned, coefficients.decode(&shape, &mut third, missing, &given));
+            assert!(!planned || (block == source && other == source && third == source));
             results.push(planned);
         }
         assert!(results.iter().all(|planned| *planned == results[0]));
@@ -236,7 +259,7 @@ mod tests {
         /// From one loss to all, with just enough repair symbols or a few more: also where the rule would take the
         /// crate's decoder.
         #[test]
-        fn planned_and_full_decoding_agree(
+        fn dense_planned_and_full_decoding_agree(
             (k, missing) in (1u32..400).prop_flat_map(|k| {
                 (Just(k), proptest::sample::subsequence((0..k).collect::<Vec<_>>(), 1..=k as usize))
             }),
@@ -251,7 +274,7 @@ mod tests {
         }
     }
 
-    /// About one block in 200 cannot be decoded from K symbols: both decoders must say so of the same blocks.
+    /// About one block in 200 cannot be decoded from K symbols: all decoders must say so of the same blocks.
     #[test]
     fn planned_and_full_decoding_fail_together() {
         let k = 10;

@@ -12,10 +12,11 @@ use raptorq::{
     extended_source_block_symbols,
 };
 
-use crate::codec::Shape;
+use crate::codec::{Shape, encode_in_full};
+use crate::dense;
 use crate::given::{Given, enough, strips};
 use crate::planned;
-use crate::plans::{PLANNED_K_MAX, PLANS, ready};
+use crate::plans::{PLANNED_K_MAX, PLANS};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme};
 
 /// Most bytes of a block that the crate's decoder works on at a time: a longer one is decoded in strips of its symbols, each
@@ -93,8 +94,26 @@ impl BlockCodec for RaptorQ {
         shape.check_block(source)?;
         let plan = PLANS.plan(k);
         let information = Self::transmission_information(shape.symbol_size());
-        let block = SourceBlockEncoder::with_encoding_plan(SBN, &information, source, ready(&plan, k));
+        let block = SourceBlockEncoder::with_encoding_plan(SBN, &information, source, plan.ready(k));
         Ok(Box::new(Encoder { shape, block }))
+    }
+
+    fn few_symbols(&self, k: u32) -> u32 {
+        dense::symbols_max(k, Kernel::chosen())
+    }
+
+    fn repair_symbols(&self, k: u32, source: &[u8], first: u32, out: &mut [u8]) -> Result<(), FecError> {
+        let shape = self.shape(k)?;
+        shape.check_block(source)?;
+        shape.check_repairs(first, out)?;
+        let count = out.len() / shape.symbol_size();
+        if count > self.few_symbols(k) as usize {
+            return encode_in_full(self, k, source, first, out);
+        }
+        if count > 0 {
+            PLANS.plan(k).coefficients(k).encode(&shape, source, first, out);
+        }
+        Ok(())
     }
 
     fn decode(
@@ -130,6 +149,9 @@ impl BlockCodec for RaptorQ {
         let strip = symbols * strips(&shape, STRIP_BYTES_MAX).map(|strip| strip.len()).max().unwrap_or(size);
         let with_plan = block + planned::bytes(&shape, missing, strip);
         let is_planned = |have| planned_is_faster(k, missing, have, Kernel::chosen());
+        if (1..=self.few_symbols(k) as usize).contains(&missing) {
+            return (block + dense::decoding_bytes(&shape, missing)) as u64;
+        }
         let bytes = match (missing, is_planned(missing), is_planned(plenty(k, missing))) {
             (0, ..) => block,
             (_, true, true) => with_plan,
@@ -152,9 +174,11 @@ impl RaptorQ {
         if missing.is_empty() {
             return Ok(());
         }
-        let solved = if planned_is_faster(shape.k(), missing.len(), given.len(), Kernel::chosen()) {
-            let plan = PLANS.plan(shape.k());
-            planned::decode(shape, ready(&plan, shape.k()), block, missing, given, STRIP_BYTES_MAX)
+        let k = shape.k();
+        let solved = if missing.len() <= self.few_symbols(k) as usize {
+            PLANS.plan(k).coefficients(k).decode(shape, block, missing, given)
+        } else if planned_is_faster(k, missing.len(), given.len(), Kernel::chosen()) {
+            planned::decode(shape, PLANS.plan(k).ready(k), block, missing, given, STRIP_BYTES_MAX)
         } else {
             self.decode_in_full(shape, block, missing, given, STRIP_BYTES_MAX)
         };

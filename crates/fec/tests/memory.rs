@@ -66,6 +66,8 @@ fn pipeline_bytes(k: u32, size: u16, lost: usize, extra: usize) -> usize {
     let missing = random.sample(0, k, lost);
     let esis: Vec<u32> = (k..).take(lost + extra).collect();
     let sent = symbols(&*codec, k, &source, &esis);
+    // Makes what all blocks of this length share.
+    codec.decode(k, &mut with_losses(&source, size.into(), &missing), &missing, &repairs(&sent)).unwrap();
     let bytes = peak(|| {
         let mut block = with_losses(&source, size.into(), &missing);
         for (at, symbol) in missing.iter().zip(&sent) {
@@ -130,6 +132,29 @@ fn the_pipeline_of_a_block_has_a_bound() {
         for lost in [1, all.div_ceil(50), all / 2 + 1, all] {
             pipeline_bytes(k, size, lost.min(all), 0);
         }
+    }
+}
+
+/// The first block of its length, whose coefficients are made and kept (2.2 k^2 bytes): where symbols are short, they are what
+/// counts.
+#[test]
+fn coefficients_are_made_and_kept_within_their_bound() {
+    let _alone = ALONE.lock().unwrap();
+    for (k, size) in [(7, 16), (199, 16), (641, 2), (1_090, 16), (1_091, 1408)] {
+        let codec = codec(Parameters::raptorq(size)).unwrap();
+        let source = source(&*codec, k, 1);
+        let sent = symbols(&*codec, k, &source, &[k, k + 1, k + 2]);
+        let mut block = with_losses(&source, size.into(), &[1, 5]);
+        let before = NOW.load(Relaxed);
+        let bytes = peak(|| codec.decode(k, &mut block, &[1, 5], &repairs(&sent)).unwrap());
+        let kept = NOW.load(Relaxed) - before;
+        assert!(block == source);
+        let (length, told) = (k as usize, usize::try_from(codec.decoding_bytes(k, 2)).unwrap());
+        let bound = 22 * length * length / 10 + 64 * length + (1 << 10);
+        assert!(kept <= bound, "k = {k}: {kept} bytes kept, of {bound}");
+        let bound = bound + told - block.len();
+        assert!(bytes <= bound, "k = {k}, T = {size}: {bytes} bytes, of {bound}");
+        println!("k = {k}, T = {size}: {kept} bytes kept, {bytes} of {bound}");
     }
 }
 

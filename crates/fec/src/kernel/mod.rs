@@ -75,6 +75,35 @@ impl Kernel {
         }
     }
 
+    /// `target` += `factors[i]` * source i for up to four symbols, which `sources` holds one after the other: `target` is
+    /// read and written once for all of them.
+    ///
+    /// # Panics
+    /// Where `sources` has another length than as many symbols as there are factors.
+    pub(crate) fn mul_add_some(self, target: &mut [u8], sources: &[u8], factors: &[u8]) {
+        assert_eq!(target.len() * factors.len(), sources.len(), "a factor for each symbol");
+        #[cfg(target_arch = "x86_64")]
+        if let (Instructions::Gfni(gfni), Ok(factors)) = (self.0, factors.try_into()) {
+            gfni.mul_add_four(target, sources, factors);
+            return;
+        }
+        for (&factor, source) in factors.iter().zip(sources.chunks_exact(target.len().max(1))) {
+            self.mul_add(target, source, factor);
+        }
+    }
+
+    /// Passes over a block (`mul_add` of each of its symbols) that take less than following a RaptorQ plan once, at k =
+    /// 1002.
+    pub(crate) fn dense_max(self) -> u32 {
+        match self.0 {
+            Instructions::Scalar => 0,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Gfni(_) => 60,
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            _ => 20,
+        }
+    }
+
     /// Whether it goes byte by byte, more than ten times slower than the others.
     pub(crate) fn is_scalar(self) -> bool {
         self.0 == Instructions::Scalar
@@ -166,6 +195,26 @@ mod tests {
             for kernel in Kernel::available() {
                 let mut result = bytes.clone();
                 kernel.mul_add(&mut result[target_at..target_at + length], source, factor);
+                prop_assert!(result == expected, "{kernel:?}");
+            }
+        }
+
+        /// Several products in one pass are those one after the other.
+        #[test]
+        fn kernels_add_several_products(
+            sources in proptest::collection::vec(any::<u8>(), 4 * 300),
+            target in proptest::collection::vec(any::<u8>(), 300),
+            factors in proptest::collection::vec(prop_oneof![Just(0), Just(1), any::<u8>()], 0..5),
+            length in 0usize..300,
+        ) {
+            let sources = &sources[..factors.len() * length];
+            let mut expected = target.clone();
+            for (&factor, source) in factors.iter().zip(sources.chunks(length.max(1))) {
+                expected.iter_mut().zip(source).for_each(|(t, &s)| *t ^= slow_mul(factor, s));
+            }
+            for kernel in Kernel::available() {
+                let mut result = target.clone();
+                kernel.mul_add_some(&mut result[..length], sources, &factors);
                 prop_assert!(result == expected, "{kernel:?}");
             }
         }

@@ -53,6 +53,12 @@ impl Gfni {
         // SAFETY: only `detect` makes a `Self`, where the processor has GFNI, AVX-512F and AVX-512BW.
         unsafe { mul_add_gfni(target, source, factor) }
     }
+
+    /// `sources` has four times the length of `target`.
+    pub(super) fn mul_add_four(self, target: &mut [u8], sources: &[u8], factors: [u8; 4]) {
+        // SAFETY: only `detect` makes a `Self`, where the processor has GFNI, AVX-512F and AVX-512BW.
+        unsafe { mul_add_four_gfni(target, sources, factors) }
+    }
 }
 
 #[target_feature(enable = "avx2")]
@@ -105,6 +111,46 @@ fn mul_add_gfni(target: &mut [u8], source: &[u8], factor: u8) {
     let sum = _mm512_xor_si512(t, _mm512_gf2p8affine_epi64_epi8::<0>(s, matrix));
     // SAFETY: only the bytes of `rest` are written, and the slice has them.
     unsafe { _mm512_mask_storeu_epi8(target_rest.as_mut_ptr().cast(), rest, sum) };
+}
+
+#[target_feature(enable = "gfni,avx512f,avx512bw")]
+fn mul_add_four_gfni(target: &mut [u8], sources: &[u8], [a, b, c, d]: [u8; 4]) {
+    let (first, rest) = sources.split_at(target.len());
+    let (second, rest) = rest.split_at(target.len());
+    let (third, rest) = rest.split_at(target.len());
+    let fourth = &rest[..target.len()];
+    // All written out: closures do not have the instructions of the function around them.
+    let matrix_a = _mm512_set1_epi64(MATRICES[usize::from(a)].cast_signed());
+    let matrix_b = _mm512_set1_epi64(MATRICES[usize::from(b)].cast_signed());
+    let matrix_c = _mm512_set1_epi64(MATRICES[usize::from(c)].cast_signed());
+    let matrix_d = _mm512_set1_epi64(MATRICES[usize::from(d)].cast_signed());
+    let whole = target.len() / 64 * 64;
+    for at in (0..whole).step_by(64) {
+        // SAFETY: all five slices have the length of `target`, and at + 64 is no more than that.
+        let (t, a, b, c, d) = unsafe {
+            (
+                _mm512_loadu_si512(target.as_ptr().add(at).cast()),
+                _mm512_loadu_si512(first.as_ptr().add(at).cast()),
+                _mm512_loadu_si512(second.as_ptr().add(at).cast()),
+                _mm512_loadu_si512(third.as_ptr().add(at).cast()),
+                _mm512_loadu_si512(fourth.as_ptr().add(at).cast()),
+            )
+        };
+        let a = _mm512_gf2p8affine_epi64_epi8::<0>(a, matrix_a);
+        let b = _mm512_gf2p8affine_epi64_epi8::<0>(b, matrix_b);
+        let c = _mm512_gf2p8affine_epi64_epi8::<0>(c, matrix_c);
+        let d = _mm512_gf2p8affine_epi64_epi8::<0>(d, matrix_d);
+        let sum = _mm512_xor_si512(_mm512_xor_si512(t, _mm512_xor_si512(a, b)), _mm512_xor_si512(c, d));
+        // SAFETY: `target` has the 64 bytes that are written.
+        unsafe { _mm512_storeu_si512(target.as_mut_ptr().add(at).cast(), sum) };
+    }
+    if whole < target.len() {
+        let rest = &mut target[whole..];
+        mul_add_gfni(rest, &first[whole..], a);
+        mul_add_gfni(rest, &second[whole..], b);
+        mul_add_gfni(rest, &third[whole..], c);
+        mul_add_gfni(rest, &fourth[whole..], d);
+    }
 }
 
 /// Bit i of a product is the parity of the factor's byte 7 - i with the byte multiplied: that byte has bit j
