@@ -1,4 +1,4 @@
-//! Jobs that threads do ahead, in order, the one that is waited for first.
+//! Jobs that threads do ahead, in order, the one that is waited for first; some only once one of them is.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::delivery::SourceError;
 
-/// Jobs numbered from 0, begun at once and kept with their results until they are dropped.
+/// Jobs numbered from 0, kept with their results until they are dropped. Those that are prompt are begun at once, the later
+/// ones when any of them is waited for.
 pub(super) struct Background<T> {
     shared: Arc<Shared<T>>,
     workers: Vec<JoinHandle<()>>,
@@ -22,6 +23,8 @@ struct State<T> {
     jobs: Vec<Job<T>>,
     /// All jobs before it are begun.
     next: usize,
+    /// Jobs that may begin before any of the others is wanted: the first so many.
+    prompt: usize,
     /// The job that is waited for.
     wanted: Option<usize>,
     failed: Option<SourceError>,
@@ -36,16 +39,21 @@ enum Job<T> {
 }
 
 impl<T: Clone + Send + 'static> Background<T> {
-    /// Begins `jobs` jobs on `threads` threads, each of which does them by a `worker` of its own.
+    /// Begins the `prompt` first of `jobs` jobs on `threads` threads, each of which does them by a `worker` of its own.
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start<W>(jobs: usize, threads: usize, worker: impl Fn() -> W) -> Result<Self, SourceError>
+    pub(super) fn start<W>(
+        jobs: usize,
+        prompt: usize,
+        threads: usize,
+        worker: impl Fn() -> W,
+    ) -> Result<Self, SourceError>
     where
         W: FnMut(usize) -> Result<T, SourceError> + Send + 'static,
     {
         let jobs = vec![Job::Waiting; jobs];
-        let state = State { jobs, next: 0, wanted: None, failed: None, ended: false };
+        let state = State { jobs, next: 0, prompt, wanted: None, failed: None, ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let mut background = Self { shared, workers: Vec::new() };
         for _ in 0..threads {
@@ -67,6 +75,7 @@ impl<T: Clone + Send + 'static> Background<T> {
             if let Some(result) = state.want(job)? {
                 return Ok(result);
             }
+            self.shared.let_begin(&mut state, job);
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -80,6 +89,7 @@ impl<T: Clone + Send + 'static> Background<T> {
         let mut state = self.shared.lock();
         loop {
             let result = state.want(job)?;
+            self.shared.let_begin(&mut state, job);
             let left = until.saturating_duration_since(Instant::now());
             if result.is_some() || left.is_zero() {
                 return Ok(result);
@@ -107,10 +117,31 @@ impl<T> Shared<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The job is wanted: it and all others may begin, if it was to wait for that.
+    fn let_begin(&self, state: &mut State<T>, job: usize) {
+        if job >= state.prompt {
+            state.prompt = state.jobs.len();
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next job, once there is one that may begin; `None` at the end.
+    fn begin(&self) -> Option<usize> {
+        let mut state = self.lock();
+        loop {
+            if state.is_over() {
+                return None;
+            }
+            if let Some(job) = state.begin() {
+                return Some(job);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     fn work(&self, mut work: impl FnMut(usize) -> Result<T, SourceError>) {
         let guard = FailOnPanic(self);
-        loop {
-            let Some(job) = self.lock().begin() else { break };
+        while let Some(job) = self.begin() {
             let result = work(job);
             let mut state = self.lock();
             match result {
@@ -142,18 +173,20 @@ impl<T: Clone> State<T> {
 }
 
 impl<T> State<T> {
-    /// The next job to do; `None` at the end.
+    /// Whether there is nothing more to begin.
+    fn is_over(&self) -> bool {
+        self.ended || self.failed.is_some() || self.next == self.jobs.len()
+    }
+
+    /// The next job to do, if one may begin.
     fn begin(&mut self) -> Option<usize> {
-        if self.ended || self.failed.is_some() {
-            return None;
-        }
         let is_waiting = |job: &usize| matches!(self.jobs[*job], Job::Waiting);
         let job = match self.wanted.filter(is_waiting) {
             Some(wanted) => wanted,
             None => {
-                let next = (self.next..self.jobs.len()).find(is_waiting)?;
-                self.next = next + 1;
-                next
+                let next = (self.next..self.prompt).find(is_waiting);
+                self.next = next.map_or(self.prompt, |next| next + 1);
+                next?
             }
         };
         self.jobs[job] = Job::Working;
@@ -192,7 +225,7 @@ mod tests {
         let (gate, gated) = mpsc::channel();
         let (done, order) = mpsc::channel();
         let gated = Mutex::new(Some(gated));
-        let background = Background::start(5, 1, || {
+        let background = Background::start(5, 5, 1, || {
             let (gated, done) = (gated.lock().unwrap().take().unwrap(), done.clone());
             move |job| {
                 gated.recv_timeout(PATIENCE).unwrap();
@@ -215,21 +248,52 @@ mod tests {
     }
 
     #[test]
+    fn later_jobs_begin_when_one_of_them_is_wanted() {
+        let (done, order) = mpsc::channel();
+        let background = Background::start(6, 3, 2, || {
+            let done = done.clone();
+            move |job| {
+                done.send(job).unwrap();
+                Ok(job)
+            }
+        })
+        .unwrap();
+        let begun = |count: usize| {
+            let mut jobs: Vec<usize> = (0..count).map(|_| order.recv_timeout(PATIENCE).unwrap()).collect();
+            jobs.sort_unstable();
+            jobs
+        };
+        assert_eq!(begun(3), [0, 1, 2]);
+        assert_eq!(background.result(1), Ok(1));
+        assert!(order.recv_timeout(Duration::from_millis(30)).is_err(), "nobody wants the others");
+        assert_eq!(background.result(4), Ok(4));
+        assert_eq!(begun(3), [3, 4, 5]);
+    }
+
+    #[test]
+    fn threads_that_wait_for_later_jobs_end_with_it() {
+        let background = Background::start(4, 2, 2, || Ok).unwrap();
+        assert_eq!(background.result(1), Ok(1));
+        drop(background);
+    }
+
+    #[test]
     fn a_failure_or_a_panic_ends_the_wait_for_any_job() {
-        let failing =
-            Background::start(3, 1, || |job| if job == 0 { Err(SourceError("no".into())) } else { Ok(()) })
-                .unwrap();
+        let failing = Background::start(3, 3, 1, || {
+            |job| if job == 0 { Err(SourceError("no".into())) } else { Ok(()) }
+        })
+        .unwrap();
         // Asked for first: what is waited for goes first.
         assert_eq!(failing.result(0), Err(SourceError("no".into())));
         assert_eq!(failing.result(2), Err(SourceError("no".into())));
-        let panicking = Background::<()>::start(3, 1, || |_| panic!("a test's own panic")).unwrap();
+        let panicking = Background::<()>::start(3, 3, 1, || |_| panic!("a test's own panic")).unwrap();
         assert!(panicking.result(2).is_err());
     }
 
     #[test]
     fn what_is_not_begun_is_dropped_with_it() {
         let (begun, jobs) = mpsc::channel();
-        let background = Background::start(1_000_000, 2, || {
+        let background = Background::start(1_000_000, 1_000_000, 2, || {
             let begun = begun.clone();
             move |job| begun.send(job).map_err(|_| SourceError("nobody listens".into()))
         })

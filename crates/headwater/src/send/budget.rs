@@ -14,6 +14,9 @@ use super::repair_store::check_space;
 
 /// Memory for coding unless said otherwise.
 pub(super) const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
+/// Up to this rate, in bit/s, all blocks are encoded at once: sending leaves most of a processor to it. Above it, encoders
+/// would take the processor from sending, for receivers that mostly do with the first passes.
+const EAGER_RATE_MAX: u64 = 2_000_000_000;
 /// Blocks whose repair symbols are written together: enough for runs of 11 kB, few enough to be done soon.
 const GATHER_MAX: u64 = 8;
 /// Bytes of a RaptorQ plan for each symbol of the block it is for.
@@ -22,10 +25,11 @@ const PLAN_BYTES: u64 = 1_024;
 /// for each symbol of a length of block.
 const MATRIX_BYTES: u64 = 128;
 const ORDER_BYTES: u64 = 8;
-/// Plans that are kept, at most; the symbols of their blocks together, unless one alone has more; and what making one more
-/// takes in plans.
+/// The longest block that has coefficients, which are kept with its plan.
+const COEFFICIENTS_SYMBOLS_MAX: u64 = 1_100;
+/// Plans that are kept, at most; their bytes together, unless one alone has more; and what making one more takes in plans.
 const PLANS_KEPT: u64 = 16;
-const PLANS_KEPT_SYMBOLS: u64 = 20_160;
+const PLANS_KEPT_BYTES: u64 = 20_160 * 1_264;
 const PLANS_MAKING: u64 = 2;
 
 /// Where a session keeps its repair symbols.
@@ -55,6 +59,8 @@ pub(super) struct Budget {
     pub(super) threads: usize,
     /// Blocks that a thread encodes before it writes to a store.
     pub(super) gather: usize,
+    /// Whether encoders wait until they are needed, where a code makes the first symbols without.
+    pub(super) is_lazy: bool,
 }
 
 impl Budget {
@@ -67,18 +73,19 @@ impl Budget {
         // A single pass in spread order sends each source symbol once and nothing else.
         let has_repair = plan.order() == Order::Window || !is_single;
         if options.scheme == Scheme::NoCode || !has_repair || plan.symbols() == 0 {
-            return Ok(Self { place: RepairPlace::Nowhere, threads: 0, gather: 0 });
+            return Ok(Self { place: RepairPlace::Nowhere, threads: 0, gather: 0, is_lazy: false });
         }
         let needs = Needs::of(plan, options.scheme);
+        let is_lazy = options.congestion_control.rate_max().as_bits() > EAGER_RATE_MAX;
         let limit = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         if let Some(in_memory) = needs.in_memory(limit, workers as u64) {
-            return Ok(in_memory);
+            return Ok(Self { is_lazy, ..in_memory });
         }
         let (threads, gather) = needs.on_disk(limit, workers as u64)?;
         let folder = options.temporary_folder.clone().unwrap_or_else(std::env::temp_dir);
         let bytes = store_layout(plan, 1).bytes();
         check_space(&folder, bytes)?;
-        Ok(Self { place: RepairPlace::Disk { bytes, folder }, threads, gather })
+        Ok(Self { place: RepairPlace::Disk { bytes, folder }, threads, gather, is_lazy })
     }
 }
 
@@ -91,7 +98,7 @@ pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
         (0..partition.blocks()).map(move |sbn| {
             let symbols = partition.block(sbn).expect("below the number of blocks").symbols;
             let repairs_max = codec.encoding_symbols(symbols).saturating_sub(symbols);
-            StoredBlock { symbols, repairs_max }
+            StoredBlock { symbols, repairs_max, few: codec.few_symbols(symbols) }
         })
     };
     let blocks: Vec<StoredBlock> = objects.iter().flat_map(blocks).collect();
@@ -118,15 +125,16 @@ impl Needs {
         let largest = objects().map(|partition| u64::from(partition.max_block_symbols())).max().unwrap_or(0);
         let symbol_size = objects().map(|partition| u64::from(partition.symbol_size())).max().unwrap_or(0);
         let codes_in_raptorq = scheme == Scheme::RaptorQ;
-        // RaptorQ keeps the intermediate symbols (1.02 blocks) and a copy of the source symbols with some overhead each, the
-        // others the repair symbols.
-        let per_symbol = symbol_size + u64::from(codes_in_raptorq) * (symbol_size + symbol_size / 20 + 64);
+        // RaptorQ keeps the intermediate symbols (1.02 blocks) and a copy of the source symbols with some overhead each, and
+        // the early symbols, 2 %; the others keep the repair symbols.
+        let per_symbol = symbol_size + u64::from(codes_in_raptorq) * (symbol_size + symbol_size / 14 + 64);
         // Each object has blocks of two lengths at most.
-        let kept = largest * PLANS_KEPT.min(2 * plan.objects().len() as u64);
-        let kept = kept.min(largest.max(PLANS_KEPT_SYMBOLS));
+        let one = plan_bytes(largest);
+        let kept = one * PLANS_KEPT.min(2 * plan.objects().len() as u64);
+        let kept = kept.min(one.max(PLANS_KEPT_BYTES));
         let is_ldpc = matches!(scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
         let plans = match scheme {
-            Scheme::RaptorQ => (kept + PLANS_MAKING * largest) * PLAN_BYTES,
+            Scheme::RaptorQ => kept + PLANS_MAKING * one,
             _ if is_ldpc => ORDER_BYTES * symbols_of_lengths(plan),
             _ => 0,
         };
@@ -143,8 +151,12 @@ impl Needs {
     fn in_memory(&self, limit: u64, workers: u64) -> Option<Budget> {
         let left = limit.checked_sub(self.plans)?.checked_sub(self.encoders)?;
         let threads = (left / self.block).min(workers);
-        let budget =
-            |threads| Budget { place: RepairPlace::Memory { bytes: self.encoders }, threads, gather: 1 };
+        let budget = |threads| Budget {
+            place: RepairPlace::Memory { bytes: self.encoders },
+            threads,
+            gather: 1,
+            is_lazy: false,
+        };
         usize::try_from(threads).ok().filter(|threads| *threads > 0).map(budget)
     }
 
@@ -161,6 +173,12 @@ impl Needs {
         let small = |value| usize::try_from(value).expect("bounded by constants");
         Ok((small(threads), small(gather)))
     }
+}
+
+/// What blocks of one length share: the plan, and the coefficients of short ones.
+fn plan_bytes(symbols: u64) -> u64 {
+    let coefficients = 22 * symbols * symbols / 10 + 64 * symbols;
+    symbols * PLAN_BYTES + if symbols <= COEFFICIENTS_SYMBOLS_MAX { coefficients } else { 0 }
 }
 
 /// Symbols of one block of each length that blocks of a session have.

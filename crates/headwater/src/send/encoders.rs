@@ -1,13 +1,14 @@
-//! Blocks encoded in the background, in the order in which the carousel needs them.
+//! Blocks encoded in the background, in the order in which the carousel needs them, and no sooner than it does.
 
 use std::sync::Arc;
 
-use headwater_fec::BlockEncoder;
+use headwater_fec::{BlockEncoder, Order};
 use headwater_proto::delivery::{SourceError, block_digest};
 
 use super::background::Background;
 use super::content::Content;
 use super::hashing::Digests;
+use super::layout;
 
 /// What blocks are encoded from: content that must be as it was announced.
 #[derive(Clone, Debug)]
@@ -17,6 +18,14 @@ pub(super) struct Announced {
 }
 
 impl Announced {
+    /// Reads a block with its padding into `bytes`. Its file is what was announced by its stamp, as for source symbols.
+    pub(super) fn block(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> Result<(), SourceError> {
+        let padded = self.reserve(object, sbn, bytes);
+        self.content.read_block(object, sbn, bytes)?;
+        bytes.resize(padded, 0);
+        Ok(())
+    }
+
     /// The encoder of a block. `bytes` is room for the block, which it holds with its padding in the end.
     pub(super) fn encoder(
         &self,
@@ -25,44 +34,77 @@ impl Announced {
         bytes: &mut Vec<u8>,
     ) -> Result<Box<dyn BlockEncoder>, SourceError> {
         let place = self.content.object(object);
-        let k = place.block(sbn).symbols;
-        let padded = k as usize * usize::from(place.partition.symbol_size());
-        bytes.reserve_exact(padded.saturating_sub(bytes.len()));
+        let padded = self.reserve(object, sbn, bytes);
         self.content.read_block(object, sbn, bytes)?;
         if block_digest(bytes) != self.digests[object][sbn as usize] {
             return Err(self.content.changed(object));
         }
         bytes.resize(padded, 0);
-        place.codec.encoder(k, bytes).map_err(|error| SourceError(error.to_string()))
+        place.codec.encoder(place.block(sbn).symbols, bytes).map_err(|error| SourceError(error.to_string()))
+    }
+
+    /// Makes room for a block, and says how long it is with its padding.
+    fn reserve(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> usize {
+        let place = self.content.object(object);
+        let padded = place.block(sbn).symbols as usize * usize::from(place.partition.symbol_size());
+        bytes.reserve_exact(padded.saturating_sub(bytes.len()));
+        padded
     }
 }
 
-/// An encoder of every block of a session, made by threads from the start on and kept in memory: symbols without end
-/// where the code has them.
+/// The repair symbols of every block of a session, made by threads and kept in memory: without end where the code has
+/// them.
+///
+/// Those of the first passes, where a code makes a few of them fast, are made for all blocks before any encoder is.
 #[derive(Debug)]
 pub(super) struct Encoders {
-    encoders: Background<Arc<dyn BlockEncoder>>,
+    content: Arc<Content>,
+    order: Order,
+    /// First the early symbols of each block, then the encoders.
+    coded: Background<Coded>,
+    blocks: usize,
     /// Index of each object's first block among all.
     first: Vec<usize>,
 }
 
+/// What is kept of a block.
+#[derive(Clone)]
+enum Coded {
+    /// Its first repair symbols.
+    Early(Arc<[u8]>),
+    Encoder(Arc<dyn BlockEncoder>),
+}
+
 impl Encoders {
-    /// Begins to encode.
+    /// Begins to encode. If `is_lazy`, encoders wait until one of them is wanted.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(super) fn start(announced: &Announced, threads: usize) -> Result<Self, SourceError> {
+    pub(super) fn start(
+        announced: &Announced,
+        order: Order,
+        threads: usize,
+        is_lazy: bool,
+    ) -> Result<Self, SourceError> {
         let blocks: Arc<[(usize, u32)]> = announced.content.blocks().collect();
+        let count = blocks.len();
         let worker = || {
             let (announced, blocks) = (announced.clone(), Arc::clone(&blocks));
             move |job: usize| {
-                let (object, sbn) = blocks[job];
+                let (object, sbn) = blocks[job % count];
                 // Not kept between blocks: room for a block would stay with each thread for the whole session.
-                announced.encoder(object, sbn, &mut Vec::new()).map(Arc::from)
+                let room = &mut Vec::new();
+                if job < count {
+                    early(&announced, order, object, sbn, room).map(Coded::Early)
+                } else {
+                    announced.encoder(object, sbn, room).map(|encoder| Coded::Encoder(encoder.into()))
+                }
             }
         };
-        let encoders = Background::start(blocks.len(), threads, worker)?;
-        Ok(Self { encoders, first: announced.content.first_blocks() })
+        let prompt = if is_lazy { count } else { 2 * count };
+        let coded = Background::start(2 * count, prompt, threads, worker)?;
+        let (content, first) = (Arc::clone(&announced.content), announced.content.first_blocks());
+        Ok(Self { content, order, coded, blocks: count, first })
     }
 
     /// Writes a repair symbol; waits for its block when that is not encoded yet.
@@ -73,7 +115,47 @@ impl Encoders {
         esi: u32,
         symbol: &mut [u8],
     ) -> Result<(), SourceError> {
-        let encoder = self.encoders.result(self.first[object] + sbn as usize)?;
-        encoder.symbol(esi, symbol).map_err(|error| SourceError(error.to_string()))
+        let k = self.content.object(object).block(sbn).symbols;
+        let is_early = esi < k + early_symbols(&self.content, self.order, object, sbn);
+        let block = self.first[object] + sbn as usize;
+        match self.coded.result(if is_early { block } else { self.blocks + block })? {
+            Coded::Early(symbols) => {
+                let start = (esi - k) as usize * symbol.len();
+                symbol.copy_from_slice(&symbols[start..start + symbol.len()]);
+                Ok(())
+            }
+            Coded::Encoder(encoder) => {
+                encoder.symbol(esi, symbol).map_err(|error| SourceError(error.to_string()))
+            }
+        }
+    }
+}
+
+/// The early symbols of a block, one after the other.
+fn early(
+    announced: &Announced,
+    order: Order,
+    object: usize,
+    sbn: u32,
+    room: &mut Vec<u8>,
+) -> Result<Arc<[u8]>, SourceError> {
+    let place = announced.content.object(object);
+    let count = early_symbols(&announced.content, order, object, sbn) as usize;
+    let mut symbols = vec![0; count * usize::from(place.partition.symbol_size())];
+    if count > 0 {
+        announced.block(object, sbn, room)?;
+        let k = place.block(sbn).symbols;
+        let made = place.codec.repair_symbols(k, room, k, &mut symbols);
+        made.map_err(|error| SourceError(error.to_string()))?;
+    }
+    Ok(symbols.into())
+}
+
+fn early_symbols(content: &Content, order: Order, object: usize, sbn: u32) -> u32 {
+    let place = content.object(object);
+    let symbols = place.block(sbn).symbols;
+    match order {
+        Order::Window => layout::early_symbols(symbols, place.codec.few_symbols(symbols)),
+        Order::Spread { .. } => 0,
     }
 }

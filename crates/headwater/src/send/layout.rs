@@ -10,6 +10,7 @@ use headwater_fec::Order;
 
 use self::spread::SpreadLayout;
 use self::window::WindowLayout;
+pub(super) use self::window::early_symbols;
 
 /// A block as the store sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(super) struct StoredBlock {
     pub(super) symbols: u32,
     /// n - k at most: repair symbols that the code has.
     pub(super) repairs_max: u32,
+    /// Repair symbols that the code makes without an encoder.
+    pub(super) few: u32,
 }
 
 /// The order of all repair symbols of a session.
@@ -85,6 +88,22 @@ impl Layout {
         }
     }
 
+    /// How many runs of each job have symbols that are made before all others, without encoders.
+    pub(super) fn early_runs(&self) -> usize {
+        match self {
+            Self::Spread(_) => 0,
+            Self::Window(window) => window.early_runs(),
+        }
+    }
+
+    /// The ESI with which those symbols of a block end: k where it has none.
+    pub(super) fn early_end(&self, block: usize) -> u32 {
+        match self {
+            Self::Spread(spread) => spread.esis(block).start,
+            Self::Window(window) => window.early_end(block),
+        }
+    }
+
     /// The symbols of a block in a run of its job: those of the job's next block follow.
     pub(super) fn esis_of_run(&self, block: usize, run: usize) -> Range<u32> {
         match self {
@@ -121,7 +140,7 @@ mod tests {
     const ORDERS: [Order; 2] = [Order::Spread { rate: 1 }, Order::Window];
 
     fn blocks(sizes: &[u32]) -> Vec<StoredBlock> {
-        sizes.iter().map(|k| StoredBlock { symbols: *k, repairs_max: 3 * k }).collect()
+        sizes.iter().map(|k| StoredBlock { symbols: *k, repairs_max: 3 * k, few: k / 50 }).collect()
     }
 
     /// What a store is for: what its jobs write in runs is found again, symbol by symbol, and fills it exactly.
@@ -183,7 +202,7 @@ mod tests {
     #[test]
     fn no_more_is_stored_than_the_code_has() {
         for order in ORDERS {
-            let layout = Layout::new(&[StoredBlock { symbols: 100, repairs_max: 3 }; 2], 1, 2, order);
+            let layout = Layout::new(&[StoredBlock { symbols: 100, repairs_max: 3, few: 0 }; 2], 1, 2, order);
             assert_eq!((layout.esis(1), layout.bytes()), (100..103, 6));
         }
     }

@@ -74,7 +74,7 @@ pub(super) struct RepairStore {
     /// Index of each object's first block among all.
     first: Vec<usize>,
     writing: Background<()>,
-    /// By job.
+    /// By job: first those that write the early symbols, then those of the others.
     known: Vec<Known>,
 }
 
@@ -88,7 +88,8 @@ enum Known {
 }
 
 impl RepairStore {
-    /// Begins to write `layout`, which is that of the content, to `file`.
+    /// Begins to write `layout`, which is that of the content, to `file`. If `is_lazy`, what takes encoders waits until
+    /// some of it is wanted.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -97,6 +98,7 @@ impl RepairStore {
         layout: Layout,
         file: File,
         threads: usize,
+        is_lazy: bool,
     ) -> Result<Self, SourceError> {
         let (file, layout) = (Arc::new(file), Arc::new(layout));
         let blocks: Arc<[(usize, u32)]> = announced.content.blocks().collect();
@@ -107,12 +109,15 @@ impl RepairStore {
                 layout: Arc::clone(&layout),
                 file: Arc::clone(&file),
                 rooms: Vec::new(),
+                block: Vec::new(),
                 run: Vec::new(),
             };
             move |job| writer.write(job)
         };
-        let writing = Background::start(layout.jobs(), threads, worker)?;
-        let known = vec![Known::Nothing; layout.jobs()];
+        let jobs = layout.jobs();
+        let prompt = if is_lazy { jobs } else { 2 * jobs };
+        let writing = Background::start(2 * jobs, prompt, threads, worker)?;
+        let known = vec![Known::Nothing; 2 * jobs];
         Ok(Self { file, layout, first: announced.content.first_blocks(), writing, known })
     }
 
@@ -121,9 +126,11 @@ impl RepairStore {
         self.layout.esis(self.block(object, sbn)).end
     }
 
-    /// Whether a block's repair symbols are there. Waits for them, but once and not for long.
-    pub(super) fn is_ready(&mut self, object: usize, sbn: u32) -> Result<bool, SourceError> {
-        let job = self.layout.job_of(self.block(object, sbn));
+    /// Whether a repair symbol of a block is there. Waits for it, but once and not for long.
+    pub(super) fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
+        let block = self.block(object, sbn);
+        let is_early = esi < self.layout.early_end(block);
+        let job = self.layout.job_of(block) + if is_early { 0 } else { self.layout.jobs() };
         let patience = match self.known[job] {
             Known::Written => return Ok(true),
             Known::Late => Duration::ZERO,
@@ -134,7 +141,7 @@ impl RepairStore {
         Ok(is_written)
     }
 
-    /// Reads a repair symbol of a block that is ready.
+    /// Reads a repair symbol that is ready.
     pub(super) fn symbol(
         &self,
         object: usize,
@@ -154,7 +161,8 @@ impl RepairStore {
 
 /// What a thread writes a store with.
 ///
-/// Memory: a block for each that a job has, one encoder, and a run: a symbol of each, in window order up to 4 %.
+/// Memory: a block for each that a job has, one encoder, and a run: a symbol of each, in window order up to 4 %. Early
+/// symbols take a block, and 2 % of each that a job has.
 struct Writer {
     announced: Announced,
     blocks: Arc<[(usize, u32)]>,
@@ -162,37 +170,62 @@ struct Writer {
     file: Arc<File>,
     /// A block each: its source symbols, then in their place its repair symbols.
     rooms: Vec<Vec<u8>>,
+    /// The source symbols of a block whose early symbols are made.
+    block: Vec<u8>,
     run: Vec<u8>,
 }
 
 impl Writer {
     fn write(&mut self, job: usize) -> Result<(), SourceError> {
         let layout = Arc::clone(&self.layout);
+        let (is_early, job) = (job < layout.jobs(), job % layout.jobs());
+        let offsets = layout.runs_of(job);
+        let (early, late) = (0..layout.early_runs(), layout.early_runs()..offsets.len());
+        let runs = if is_early { early } else { late };
+        if runs.is_empty() {
+            return Ok(());
+        }
         let blocks = layout.blocks_of(job);
         self.rooms.resize_with(blocks.len().max(self.rooms.len()), Vec::new);
-        for (room, block) in blocks.iter().enumerate() {
-            self.encode(*block, room)?;
+        if !is_early {
+            self.block = Vec::new();
         }
-        for (run, offset) in layout.runs_of(job).into_iter().enumerate() {
+        for (room, block) in blocks.iter().enumerate() {
+            if is_early { self.code_early(*block, room)? } else { self.encode(*block, room)? }
+        }
+        for run in runs {
             self.run.clear();
             for (room, block) in self.rooms.iter().zip(&blocks) {
-                let first = layout.esis(*block).start;
+                let first = if is_early { layout.esis(*block).start } else { layout.early_end(*block) };
                 let esis = layout.esis_of_run(*block, run);
                 let at = |esi: u32| (esi - first) as usize * layout.symbol_bytes();
                 self.run.extend_from_slice(&room[at(esis.start)..at(esis.end)]);
             }
-            self.file.write_all_at(&self.run, offset).map_err(|error| {
+            self.file.write_all_at(&self.run, offsets[run]).map_err(|error| {
                 SourceError(format!("cannot write repair symbols to their store: {error}"))
             })?;
         }
         Ok(())
     }
 
+    /// Makes the early symbols of a block.
+    fn code_early(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
+        let (object, sbn) = self.blocks[block];
+        self.announced.block(object, sbn, &mut self.block)?;
+        let k = self.layout.esis(block).start;
+        let room = &mut self.rooms[room];
+        room.clear();
+        room.resize((self.layout.early_end(block) - k) as usize * self.layout.symbol_bytes(), 0);
+        let codec = &self.announced.content.object(object).codec;
+        codec.repair_symbols(k, &self.block, k, room).map_err(|error| SourceError(error.to_string()))
+    }
+
+    /// Makes all others.
     fn encode(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
         let (object, sbn) = self.blocks[block];
         let room = &mut self.rooms[room];
         let encoder = self.announced.encoder(object, sbn, room)?;
-        let esis = self.layout.esis(block);
+        let esis = self.layout.early_end(block)..self.layout.esis(block).end;
         // There are no more of them than source symbols.
         room.truncate(esis.len() * self.layout.symbol_bytes());
         for (esi, symbol) in esis.zip(room.chunks_exact_mut(self.layout.symbol_bytes())) {
@@ -260,10 +293,10 @@ mod tests {
         let (plan, announced, contents) = session(folder.path());
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&announced, layout, file, 2).unwrap();
+        let mut store = RepairStore::start(&announced, layout, file, 2, false).unwrap();
         for (index, object) in plan.objects().iter().enumerate() {
             for sbn in 0..object.partition.blocks() {
-                while !store.is_ready(index, sbn).unwrap() {}
+                while !store.is_ready(index, sbn, u32::MAX).unwrap() {}
                 let block = object.partition.block(sbn).unwrap();
                 let esis = block.symbols..store.encoding_symbols(index, sbn);
                 let read = |esi| {
@@ -290,9 +323,9 @@ mod tests {
         std::fs::write(folder.path().join("file1"), [7; 6_400]).unwrap();
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&announced, layout, file, 2).unwrap();
+        let mut store = RepairStore::start(&announced, layout, file, 2, false).unwrap();
         let error = loop {
-            match store.is_ready(1, 0) {
+            match store.is_ready(1, 0, u32::MAX) {
                 Ok(is_ready) => assert!(!is_ready),
                 Err(error) => break error,
             }

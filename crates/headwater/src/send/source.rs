@@ -51,9 +51,11 @@ impl FileSource {
         let repair = match store {
             Some(file) => {
                 let layout = store_layout(plan, budget.gather);
-                Repair::Store(RepairStore::start(&announced, layout, file, budget.threads)?)
+                Repair::Store(RepairStore::start(&announced, layout, file, budget.threads, budget.is_lazy)?)
             }
-            None if budget.threads > 0 => Repair::Encoders(Encoders::start(&announced, budget.threads)?),
+            None if budget.threads > 0 => {
+                Repair::Encoders(Encoders::start(&announced, plan.order(), budget.threads, budget.is_lazy)?)
+            }
             None => Repair::Nothing,
         };
         let symbol_bytes = plan.objects().first().map_or(0, |object| object.partition.symbol_size().into());
@@ -113,7 +115,7 @@ impl Source for FileSource {
     fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
         let is_source = self.is_source(object, sbn, esi);
         match &mut self.repair {
-            Repair::Store(store) if !is_source => store.is_ready(object, sbn),
+            Repair::Store(store) if !is_source => store.is_ready(object, sbn, esi),
             _ => Ok(true),
         }
     }

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn block(symbols: u32) -> StoredBlock {
-        StoredBlock { symbols, repairs_max: u32::MAX }
+        StoredBlock { symbols, repairs_max: u32::MAX, few: 0 }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use super::StoredBlock;
 
 /// Passes kept: the first one and those that differ from it.
 const PASSES: usize = 17;
+/// Of these, passes whose symbols are needed soon: those of a loss of up to 1 %.
+const EARLY_PASSES: usize = 3;
 /// Blocks between two of which the sums are kept: they bound what finding a symbol adds up.
 const CHUNK: usize = 32;
 
@@ -18,6 +20,7 @@ const CHUNK: usize = 32;
 pub(in crate::send) struct WindowLayout {
     symbol_bytes: usize,
     gather: usize,
+    early: usize,
     lengths: Vec<Length>,
     /// By block: its length.
     blocks: Vec<u32>,
@@ -45,9 +48,11 @@ impl WindowLayout {
                 u32::try_from(lengths.len() - 1).expect("a session has below 2^32 blocks")
             })
         };
+        let early = |block: &StoredBlock| early_passes(block.symbols, block.few);
+        let early = blocks.iter().map(early).min().unwrap_or(0);
         let blocks: Vec<u32> = blocks.iter().map(&mut length_of).collect();
         let (starts, symbols) = starts(&blocks, &lengths);
-        Self { symbol_bytes: symbol_size.into(), gather, lengths, blocks, starts, symbols }
+        Self { symbol_bytes: symbol_size.into(), gather, early, lengths, blocks, starts, symbols }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -76,6 +81,15 @@ impl WindowLayout {
         (0..PASSES).map(|pass| self.start(first, pass) * self.symbol_bytes as u64).collect()
     }
 
+    pub(super) fn early_runs(&self) -> usize {
+        self.early
+    }
+
+    pub(super) fn early_end(&self, block: usize) -> u32 {
+        let length = self.length(block);
+        self.early.checked_sub(1).map_or(length.symbols, |last| length.ends[last])
+    }
+
     pub(super) fn esis_of_run(&self, block: usize, pass: usize) -> Range<u32> {
         self.length(block).pass(pass)
     }
@@ -101,6 +115,17 @@ impl WindowLayout {
         let before = (chunk * CHUNK..block).map(|block| self.length(block).pass(pass).len() as u64);
         self.starts[pass][chunk] + before.sum::<u64>()
     }
+}
+
+/// Repair symbols of a block of k source symbols that are made before all others, where a code makes `few` fast.
+pub(in crate::send) fn early_symbols(symbols: u32, few: u32) -> u32 {
+    let early = early_passes(symbols, few).checked_sub(1);
+    early.and_then(|last| passes_end(symbols).nth(last)).map_or(0, |end| end - symbols)
+}
+
+/// The passes that these are for.
+fn early_passes(symbols: u32, few: u32) -> usize {
+    passes_end(symbols).take(EARLY_PASSES).take_while(|end| end - symbols <= few).count()
 }
 
 impl Length {
@@ -139,8 +164,17 @@ mod tests {
     #[test]
     fn the_passes_that_differ_are_kept() {
         assert_eq!(passes_end(1_002).count(), PASSES);
-        let layout = WindowLayout::new(&[StoredBlock { symbols: 1_000, repairs_max: 1 << 20 }; 3], 10, 2);
+        let layout =
+            WindowLayout::new(&[StoredBlock { symbols: 1_000, repairs_max: 1 << 20, few: 15 }; 3], 10, 2);
         assert_eq!((layout.esis(2), layout.bytes()), (1_000..1_310, 3 * 310 * 10));
         assert_eq!((layout.esis_of_run(2, 0), layout.esis_of_run(2, 16)), (1_000..1_010, 1_270..1_310));
+        assert_eq!((layout.early_runs(), layout.early_end(2)), (2, 1_015));
+    }
+
+    #[test]
+    fn as_many_passes_are_early_as_the_code_makes_fast() {
+        let early = [0, 10, 11, 15, 16, 20, 21, 1_000].map(|few| early_symbols(1_002, few));
+        assert_eq!(early, [0, 0, 11, 11, 16, 16, 21, 21]);
+        assert_eq!(early_symbols(1, 60), 1, "any block has one from the start");
     }
 }
