@@ -9,6 +9,7 @@
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
 //! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
+//! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
 //!
@@ -26,6 +27,7 @@ pub mod fdt;
 pub mod fti;
 pub mod lct;
 pub mod payload_id;
+pub mod pgm;
 pub mod probe;
 pub mod rtt;
 

@@ -5,6 +5,7 @@ mod fdt;
 mod fti;
 mod hex;
 mod lct;
+mod pgm;
 mod probe;
 mod properties;
 mod rtt;
