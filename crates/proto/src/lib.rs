@@ -36,6 +36,7 @@
 //! | [`control`] | what every congestion control is to the rest; [`fixed`] is the plainest |
 //! | [`layering`] | which channel sends how much when; the sequencer |
 //! | [`m2c`], [`webrc`] | their receivers |
+//! | [`le_sbcc`] | a single rate from receivers' NAKs alone |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
@@ -53,6 +54,7 @@ pub mod eventlog;
 pub mod fixed;
 pub mod flid;
 pub mod layering;
+pub mod le_sbcc;
 pub mod m2c;
 pub mod machine;
 pub mod measure;

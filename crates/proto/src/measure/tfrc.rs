@@ -8,11 +8,16 @@ const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 /// Packets per second of a TCP at a round-trip time in seconds and a loss event rate: RFC 5348, section 3.1, with b = 1
 /// and `t_RTO` = 4 R. Infinite without loss.
 pub fn throughput(rtt: f64, loss: f64) -> f64 {
+    throughput_with_timeout(rtt, 4.0 * rtt, loss)
+}
+
+/// The same with a `t_RTO` of its own, in seconds.
+pub fn throughput_with_timeout(rtt: f64, timeout: f64, loss: f64) -> f64 {
     if loss <= 0.0 {
         return f64::INFINITY;
     }
     let root = libm::sqrt(2.0 * loss / 3.0);
-    let timeouts = 12.0 * libm::sqrt(3.0 * loss / 8.0) * loss * (1.0 + 32.0 * loss * loss);
+    let timeouts = 3.0 * (timeout / rtt) * libm::sqrt(3.0 * loss / 8.0) * loss * (1.0 + 32.0 * loss * loss);
     1.0 / (rtt * (root + timeouts))
 }
 
@@ -82,6 +87,13 @@ mod tests {
     fn the_equation_gives_the_published_number() {
         assert!((throughput(0.1, 0.01) - 112.4).abs() < 0.1);
         assert_eq!(throughput(0.1, 0.0), f64::INFINITY);
+    }
+
+    /// le-sbcc.md 4: "s=560, R=.2, p=.01, t_RTO=.3 -> 265 358 bit/s".
+    #[test]
+    fn a_timeout_of_its_own_gives_the_published_number() {
+        let bits = 560.0 * 8.0 * throughput_with_timeout(0.2, 0.3, 0.01);
+        assert!((bits - 265_358.0).abs() < 0.5, "{bits}");
     }
 
     #[test]

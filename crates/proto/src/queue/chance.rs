@@ -6,7 +6,7 @@ const BITS: u32 = 53;
 const RANGE: f64 = (1_u64 << BITS) as f64;
 
 /// Uniform on [0, 1), a multiple of 2^-53: the high bits of one draw.
-pub(super) fn unit(draw: &mut impl Rng) -> f64 {
+pub(crate) fn unit(draw: &mut impl Rng) -> f64 {
     (draw.next_u64() >> (u64::BITS - BITS)) as f64 / RANGE
 }
 

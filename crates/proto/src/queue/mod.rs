@@ -12,7 +12,7 @@
 //!
 //! [`loss`] has the models of random and scripted loss, which sit behind the queue.
 
-mod chance;
+pub(crate) mod chance;
 pub mod loss;
 mod red;
 #[cfg(test)]

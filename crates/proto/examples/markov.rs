@@ -1,0 +1,34 @@
+//! The table of LE-SBCC's analysis as CSV, in the shape of `experiments/le_sbcc/markov/published.csv`: how many lost packets make
+//! one loss event, by the probability of loss, independent and in bursts.
+//!
+//! ```text
+//! cargo run --release -p headwater-proto --example markov > markov.csv
+//! ```
+
+use headwater_proto::le_sbcc::markov::{Losses, analyse};
+
+/// Most packets in a round trip that fits the paper's figures.
+const MOST: usize = 200;
+const INDEPENDENT: [f64; 19] = [
+    0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
+];
+const BURSTY: [f64; 16] =
+    [5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9];
+
+fn main() {
+    println!("case,N,p,p_li,mean_packets_per_rtt,le_per_rtt,ratio_pli_over_ple_per_packet");
+    for (case, losses, probabilities) in
+        [("nonbursty", Losses::Independent, &INDEPENDENT[..]), ("bursty", Losses::Bursty, &BURSTY[..])]
+    {
+        for p in probabilities {
+            let found = analyse(losses, MOST, *p);
+            println!(
+                "{case},{MOST},{p},{:.5},{:.3},{:.4},{:.4}",
+                found.indications_per_packet,
+                found.packets,
+                found.events_per_round_trip,
+                found.indications_per_event
+            );
+        }
+    }
+}

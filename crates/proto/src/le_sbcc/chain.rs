@@ -1,0 +1,302 @@
+//! All stages in a row, and the rate that they make.
+
+use core::net::IpAddr;
+
+use super::config::{Config, Epoch, Module};
+use super::receivers::Receivers;
+use super::round_trip::RoundTrip;
+use super::tfrc::Intervals;
+use crate::measure::throughput_with_timeout;
+use crate::queue::chance;
+use crate::rate::Rate;
+use crate::rng::Stream;
+use crate::time::{Duration, Instant};
+
+/// Counts fade once in so many round trips (le-sbcc.md 1).
+const FADING_ROUND_TRIPS: f64 = 100.0;
+/// Most that the TFRC module sends before its first loss event, in packets per second (le-sbcc.md 4).
+const START_PACKETS_PER_SEC: f64 = 1_000.0;
+/// Halvings in search of a loss event rate: below a part in 10^12.
+const SEARCH_STEPS: u32 = 48;
+
+/// That a receiver misses a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Indication {
+    /// Who says so: the address that its NAK came from.
+    pub receiver: IpAddr,
+    /// When the packet was last sent.
+    pub sent: Instant,
+    /// Whether that was a repair.
+    pub is_repair: bool,
+}
+
+/// How far an indication got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It belongs to a loss event already counted (LI2LE).
+    Indication,
+    /// It is a loss event, of a receiver that is not the worst (Max-LPRF).
+    Event,
+    /// It passed, and its round trip had a reduction already (ATF).
+    Passed,
+    /// It reduced the rate.
+    Reduction,
+}
+
+/// What a chain counts, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Indications taken.
+    pub indications: u64,
+    /// Samples of the round-trip time among them.
+    pub samples: u64,
+    /// Loss events: what leaves LI2LE.
+    pub events: u64,
+    /// What leaves Max-LPRF.
+    pub passed: u64,
+    /// What leaves ATF: reductions of the rate, or new intervals of TFRC.
+    pub reductions: u64,
+}
+
+/// From loss indications to a rate.
+///
+/// The driver tells of packets sent ([`Chain::sent`]), of indications ([`Chain::indication`]) and of time ([`Chain::timeout`]),
+/// paces at [`Chain::rate`], and sends nothing before [`Chain::silent_until`].
+#[derive(Clone, Debug)]
+pub struct Chain {
+    config: Config,
+    rtt: RoundTrip,
+    receivers: Receivers,
+    draw: Stream,
+    /// Bytes per second.
+    rate: f64,
+    silence_end: Instant,
+    epoch_end: Instant,
+    next_increase: Instant,
+    next_fading: Instant,
+    intervals: Intervals,
+    /// Nothing was there to send since the last increase.
+    is_idle: bool,
+    counters: Counters,
+}
+
+impl Chain {
+    /// Begins at `now`, with random numbers from `draw`.
+    pub fn new(config: Config, mut draw: Stream, now: Instant) -> Self {
+        let rtt = RoundTrip::new(config.rtt, config.srtt_gain, config.rtt_max);
+        let segment = f64::from(config.segment_bytes);
+        let initial = config.initial_rate.map_or(segment / rtt.srtt(), bytes_per_second);
+        let receivers = Receivers::new(config.receivers_max, &mut draw);
+        let mut chain = Self {
+            next_increase: now + increase_period(&config, &rtt),
+            next_fading: now + seconds(FADING_ROUND_TRIPS * rtt.srtt()),
+            config,
+            rtt,
+            receivers,
+            draw,
+            rate: initial,
+            silence_end: now,
+            epoch_end: now,
+            intervals: Intervals::default(),
+            is_idle: false,
+            counters: Counters::default(),
+        };
+        chain.set_rate(initial);
+        chain
+    }
+
+    /// The rate to send at.
+    pub fn rate(&self) -> Rate {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates when cast"
+        )]
+        let bits = libm::round(self.rate * 8.0) as u64;
+        Rate::from_bits(bits).unwrap_or_else(|| Rate::from_kilobits(1))
+    }
+
+    /// Until when nothing may be sent, after a reduction.
+    pub const fn silent_until(&self) -> Instant {
+        self.silence_end
+    }
+
+    /// The round-trip time.
+    pub const fn round_trip(&self) -> &RoundTrip {
+        &self.rtt
+    }
+
+    /// What is known of receivers.
+    pub const fn receivers(&self) -> &Receivers {
+        &self.receivers
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// p of the TFRC module, loss events per packet; `None` before the first, and with AIMD.
+    pub fn loss_event_rate(&self) -> Option<f64> {
+        self.intervals.rate()
+    }
+
+    /// A packet was sent, a repair among them.
+    pub fn sent(&mut self) {
+        if self.config.module == Module::Tfrc {
+            self.intervals.sent();
+        }
+    }
+
+    /// A departure was due and nothing was there to send: until the next one, the rate does not rise.
+    pub const fn idle(&mut self) {
+        self.is_idle = true;
+    }
+
+    /// A receiver misses a packet; how far that got.
+    pub fn indication(&mut self, now: Instant, indication: &Indication) -> Stage {
+        self.counters.indications += 1;
+        let sample = now.since(indication.sent);
+        // A NAK that left before the repair came is no answer to it.
+        let is_answer = !indication.is_repair || sample.as_secs_f64() >= self.rtt.srtt() / 2.0;
+        if is_answer && self.rtt.sample(sample) {
+            self.counters.samples += 1;
+        }
+        let stage = self.filter(now, indication);
+        self.counters.events += u64::from(stage >= Stage::Event);
+        self.counters.passed += u64::from(stage >= Stage::Passed);
+        self.counters.reductions += u64::from(stage >= Stage::Reduction);
+        if stage == Stage::Reduction {
+            self.reduce(now);
+        }
+        stage
+    }
+
+    fn filter(&mut self, now: Instant, indication: &Indication) -> Stage {
+        let stages = self.config.stages;
+        let receiver = indication.receiver;
+        if stages.li2le && !self.receivers.is_event(receiver, now, indication.sent, self.rtt.spacing()) {
+            return Stage::Indication;
+        }
+        // Counted first, drawn then: with one receiver each event passes.
+        let share = self.receivers.event(receiver, now);
+        if stages.max_lprf && chance::unit(&mut self.draw) >= share {
+            return Stage::Event;
+        }
+        if stages.atf && now < self.epoch_end {
+            return Stage::Passed;
+        }
+        Stage::Reduction
+    }
+
+    fn reduce(&mut self, now: Instant) {
+        let timeout = self.rtt.timeout();
+        let pause = match (self.config.stages.atf, self.config.module) {
+            (true, Module::Aimd) => 0.5 * timeout,
+            // TFRC's rate is smooth: it makes no pause.
+            _ => 0.0,
+        };
+        let epoch = match self.config.epoch {
+            Epoch::Code => 1.5 * timeout,
+            Epoch::Text => timeout,
+        };
+        self.silence_end = self.silence_end.max(now + seconds(pause));
+        if self.config.stages.atf {
+            self.epoch_end = now + seconds(epoch);
+        }
+        match self.config.module {
+            Module::Aimd => self.set_rate(self.rate / 2.0),
+            Module::Tfrc => self.close_interval(),
+        }
+    }
+
+    fn close_interval(&mut self) {
+        if self.intervals.mean().is_none() {
+            // RFC 5348, section 6.3.1: as if losses had always come as they do at half the rate.
+            let loss = self.loss_of(self.rate / 2.0);
+            self.intervals.event();
+            self.intervals = Intervals::default();
+            self.intervals.close(1.0 / loss);
+        } else {
+            self.intervals.event();
+        }
+        if let Some(mean) = self.intervals.mean() {
+            self.set_rate(self.equation(1.0 / mean.max(1.0)));
+        }
+    }
+
+    /// Bytes per second of TCP at a loss event rate.
+    fn equation(&self, loss: f64) -> f64 {
+        f64::from(self.config.segment_bytes)
+            * throughput_with_timeout(self.rtt.srtt(), self.rtt.timeout(), loss)
+    }
+
+    /// The loss event rate at which the equation gives `rate`, in 10^-8..1.
+    fn loss_of(&self, rate: f64) -> f64 {
+        let (mut low, mut high) = (1e-8_f64, 1.0_f64);
+        for _ in 0..SEARCH_STEPS {
+            let middle = libm::sqrt(low * high);
+            match self.equation(middle) > rate {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        high
+    }
+
+    /// When to call [`Chain::timeout`].
+    pub fn poll_timeout(&self) -> Instant {
+        self.next_increase.min(self.next_fading)
+    }
+
+    /// Time has come to `now`.
+    pub fn timeout(&mut self, now: Instant) {
+        if self.next_fading <= now {
+            self.receivers.fade();
+            self.next_fading = now + seconds(FADING_ROUND_TRIPS * self.rtt.srtt());
+        }
+        if self.next_increase <= now {
+            self.increase(now);
+            self.is_idle = false;
+            self.next_increase = now + increase_period(&self.config, &self.rtt);
+        }
+    }
+
+    fn increase(&mut self, now: Instant) {
+        if now < self.epoch_end && self.config.module == Module::Aimd || self.is_idle {
+            return;
+        }
+        let segment = f64::from(self.config.segment_bytes);
+        let rate = match (self.config.module, self.intervals.rate()) {
+            (Module::Aimd, _) => self.rate + segment / self.rtt.spacing(),
+            (Module::Tfrc, Some(loss)) => self.equation(loss),
+            (Module::Tfrc, None) => (self.rate * 2.0).min((segment * START_PACKETS_PER_SEC).max(self.rate)),
+        };
+        self.set_rate(rate);
+    }
+
+    /// The rate, within what was configured and the floor: one packet in SRTT + 4 sigma, or in a second.
+    fn set_rate(&mut self, rate: f64) {
+        let floor = f64::from(self.config.segment_bytes) / self.rtt.timeout().max(1.0);
+        let floor = self.config.min_rate.map_or(floor, |least| floor.max(bytes_per_second(least)));
+        let most = self.config.max_rate.map_or(f64::MAX, bytes_per_second);
+        self.rate = rate.max(floor).min(most);
+    }
+}
+
+/// Of TFRC an RTT, of AIMD an RTT with its variation.
+fn increase_period(config: &Config, rtt: &RoundTrip) -> Duration {
+    match config.module {
+        Module::Aimd => seconds(rtt.spacing()),
+        Module::Tfrc => seconds(rtt.srtt()),
+    }
+}
+
+fn bytes_per_second(rate: Rate) -> f64 {
+    rate.as_bits() as f64 / 8.0
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates when cast")]
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_nanos(libm::round(seconds * 1e9) as u64)
+}

@@ -1,0 +1,156 @@
+//! What a chain may be told.
+
+use crate::rate::Rate;
+use crate::time::Duration;
+
+/// Stages that are at work; all, unless something is to be shown by leaving one out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// At most one loss event of a receiver each round trip. Without it each indication is an event.
+    pub li2le: bool,
+    /// As many events pass as the worst receiver has. Without it each event passes.
+    pub max_lprf: bool,
+    /// At most one reduction each epoch. Without it each event that passes is a reduction, and there is no pause.
+    pub atf: bool,
+}
+
+impl Stages {
+    /// All of them.
+    pub const ALL: Self = Self { li2le: true, max_lprf: true, atf: true };
+}
+
+/// How far apart reductions are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Epoch {
+    /// 1.5 (SRTT + 4 sigma), as the paper's pseudo-code has it.
+    Code,
+    /// SRTT + 4 sigma, as its text has it.
+    Text,
+}
+
+/// What makes a rate of the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Module {
+    /// One packet more each round trip, half at an event.
+    Aimd,
+    /// The rate of TCP's equation at the events' rate.
+    Tfrc,
+}
+
+/// Configuration of a [`super::Chain`].
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub(super) segment_bytes: u16,
+    pub(super) rtt: Duration,
+    pub(super) rtt_max: Duration,
+    pub(super) srtt_gain: f64,
+    pub(super) initial_rate: Option<Rate>,
+    pub(super) max_rate: Option<Rate>,
+    pub(super) min_rate: Option<Rate>,
+    pub(super) receivers_max: u32,
+    pub(super) stages: Stages,
+    pub(super) epoch: Epoch,
+    pub(super) module: Module,
+}
+
+impl Config {
+    /// For packets of `segment_bytes`, headers that count included; at least 1. It begins at a round-trip time of 200 ms (the paper's
+    /// testbed) and one packet each of it.
+    pub fn new(segment_bytes: u16) -> Self {
+        Self {
+            segment_bytes: segment_bytes.max(1),
+            rtt: Duration::from_millis(200),
+            rtt_max: Duration::from_secs(2),
+            srtt_gain: 0.125,
+            initial_rate: None,
+            max_rate: None,
+            min_rate: None,
+            receivers_max: 65_536,
+            stages: Stages::ALL,
+            epoch: Epoch::Code,
+            module: Module::Aimd,
+        }
+    }
+
+    /// The round-trip time to begin with, 1 ms at least. Default: 200 ms.
+    #[must_use]
+    pub fn with_rtt(mut self, rtt: Duration) -> Self {
+        self.rtt = rtt.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Longest sample of the round-trip time that counts in full; what is longer counts as this. It bounds what late and forged NAKs do.
+    /// Default: 2 s.
+    #[must_use]
+    pub fn with_rtt_max(mut self, rtt: Duration) -> Self {
+        self.rtt_max = rtt.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Weight of a new sample in SRTT, above 0 and at most 1. Default: 0.125, as TCP; the paper's pseudo-code reads 0.875.
+    #[must_use]
+    pub fn with_srtt_gain(mut self, gain: f64) -> Self {
+        self.srtt_gain = gain.clamp(0.001, 1.0);
+        self
+    }
+
+    /// The rate to begin with. Default: a packet each round trip.
+    #[must_use]
+    pub fn with_initial_rate(mut self, rate: Rate) -> Self {
+        self.initial_rate = Some(rate);
+        self
+    }
+
+    /// Most that is ever sent. Default: what the network takes.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Rate) -> Self {
+        self.max_rate = Some(rate);
+        self
+    }
+
+    /// Least that is ever sent, where that is above the floor. Default: the floor.
+    #[must_use]
+    pub fn with_min_rate(mut self, rate: Rate) -> Self {
+        self.min_rate = Some(rate);
+        self
+    }
+
+    /// Receivers that are told apart, at least 1; beyond it new ones count as one. Default: 65 536, in some 4 MiB.
+    #[must_use]
+    pub fn with_receivers_max(mut self, receivers: u32) -> Self {
+        self.receivers_max = receivers.max(1);
+        self
+    }
+
+    /// Stages at work. Default: all.
+    #[must_use]
+    pub fn with_stages(mut self, stages: Stages) -> Self {
+        self.stages = stages;
+        self
+    }
+
+    /// How far apart reductions are. Default: [`Epoch::Code`].
+    #[must_use]
+    pub fn with_epoch(mut self, epoch: Epoch) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    /// What makes the rate. Default: [`Module::Aimd`].
+    #[must_use]
+    pub fn with_module(mut self, module: Module) -> Self {
+        self.module = module;
+        self
+    }
+
+    /// Longest time from packet to packet, whatever receivers say: 5 times the longest round trip, or 1 s.
+    pub fn floor_period(&self) -> Duration {
+        // SRTT and sigma are below the longest sample.
+        self.rtt_max.saturating_mul(5).max(Duration::from_secs(1))
+    }
+
+    /// Receivers that are told apart.
+    pub const fn receivers_max(&self) -> u32 {
+        self.receivers_max
+    }
+}

@@ -1,0 +1,63 @@
+//! The round-trip time, from packets and the NAKs that follow them.
+
+use crate::time::Duration;
+
+/// Weight of a new deviation (le-sbcc.md 1).
+const SIGMA_GAIN: f64 = 0.125;
+/// Of samples below half the mean one in so many counts: such are from NAKs for what is sent again (le-sbcc.md 3.4).
+const SHORT_SAMPLES: u32 = 10;
+const LEAST: f64 = 1e-4;
+
+/// Mean and mean deviation of the round-trip time, receivers' back-off included. Both are at most the longest sample allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrip {
+    srtt: f64,
+    sigma: f64,
+    gain: f64,
+    longest: f64,
+    short: u32,
+}
+
+impl RoundTrip {
+    /// Begins at `first` with half of it as deviation. Samples weigh `gain`, and count as `longest` where they are longer.
+    pub fn new(first: Duration, gain: f64, longest: Duration) -> Self {
+        let longest = longest.as_secs_f64().max(LEAST);
+        let srtt = first.as_secs_f64().clamp(LEAST, longest);
+        Self { srtt, sigma: srtt / 2.0, gain, longest, short: 0 }
+    }
+
+    /// Takes a sample; whether it counted.
+    pub fn sample(&mut self, sample: Duration) -> bool {
+        let sample = sample.as_secs_f64().clamp(LEAST, self.longest);
+        if sample < self.srtt / 2.0 {
+            self.short = (self.short + 1) % SHORT_SAMPLES;
+            if self.short != 0 {
+                return false;
+            }
+        }
+        let error = sample - self.srtt;
+        self.srtt += self.gain * error;
+        self.sigma += SIGMA_GAIN * (error.abs() - self.sigma);
+        true
+    }
+
+    /// Mean in seconds.
+    pub const fn srtt(&self) -> f64 {
+        self.srtt
+    }
+
+    /// Mean deviation in seconds.
+    pub const fn sigma(&self) -> f64 {
+        self.sigma
+    }
+
+    /// SRTT + 2 sigma, in seconds: the spacing of a receiver's loss events, and of increases.
+    pub const fn spacing(&self) -> f64 {
+        self.srtt + 2.0 * self.sigma
+    }
+
+    /// SRTT + 4 sigma, in seconds: TCP's timeout.
+    pub const fn timeout(&self) -> f64 {
+        self.srtt + 4.0 * self.sigma
+    }
+}
