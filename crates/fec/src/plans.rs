@@ -25,6 +25,9 @@ pub(crate) const PLANNED_K_MAX: u32 = 10_080;
 /// Plans kept at most: the lengths of blocks of many small files.
 const PLANS_MAX: usize = 16;
 
+/// What making a plan takes, in plans.
+const MAKING_PLANS: u64 = 2;
+
 /// Plans by the number of symbols, the one used last at the end.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<Vec<(u32, Arc<Plan>)>>);
@@ -70,6 +73,14 @@ pub fn kept_bytes() -> u64 {
     PLANS.bytes()
 }
 
+/// Most that RaptorQ's codecs keep for coding blocks of so many lengths, of up to `k` symbols each, in bytes, with what making
+/// one more takes: the bound of a sender, of all its threads together.
+pub fn kept_bytes_max(k: u32, lengths: usize) -> u64 {
+    let one = bytes_of(k);
+    let kept = one * lengths.min(PLANS_MAX) as u64;
+    kept.min(BYTES_MAX.max(one)) + MAKING_PLANS * one
+}
+
 impl Plan {
     /// The plan, made if nobody has made it yet.
     pub(crate) fn ready(&self, k: u32) -> &SourceBlockEncodingPlan {
@@ -86,7 +97,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MAX, PLANS_MAX, Plans};
+    use super::{BYTES_MAX, PLANS_MAX, Plans, kept_bytes_max};
     use std::sync::Arc;
 
     #[test]
@@ -116,6 +127,17 @@ mod tests {
         assert_eq!(kept(), [56_403], "a sender may need it");
         plans.plan(5);
         assert_eq!(kept(), [5]);
+    }
+
+    /// What a sender counts on is never less than what is kept, whatever lengths it uses.
+    #[test]
+    fn the_bound_of_a_sender_holds() {
+        for (k, lengths) in [(56_403, 1), (10_080, 2), (5_008, 9), (1_100, 40), (1, 3)] {
+            let plans = Plans::default();
+            let lengths = lengths.min(k);
+            (k + 1 - lengths..=k).for_each(|k| drop(plans.plan(k)));
+            assert!(plans.bytes() <= kept_bytes_max(k, lengths as usize), "k = {k}");
+        }
     }
 
     /// Coefficients count too: of the longest blocks that have them, fewer are kept than there is room for plans.

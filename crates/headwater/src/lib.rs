@@ -39,6 +39,7 @@
 //! | [`proto`] | the machines |
 
 pub mod bench;
+mod chance;
 mod clock;
 mod congestion_control;
 pub mod doctor;

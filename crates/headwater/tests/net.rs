@@ -520,21 +520,25 @@ fn a_port_that_nobody_listens_at_stops_nothing() {
     assert!(quiet, "reports wake the wait again and again");
 }
 
+/// A sender on an interface with a token bucket of this shape; `None` where the machine has none.
+fn throttled_sender(shape: &str) -> Option<SenderSocket> {
+    let bucket = "qdisc add dev left root tbf".split(' ').chain(shape.split(' '));
+    if !Command::new("tc").args(bucket).status().unwrap().success() {
+        eprintln!("skipped: no token bucket on this machine");
+        return None;
+    }
+    let options =
+        SenderOptions { interface: Some(Interface::find("left").unwrap()), ..SenderOptions::default() };
+    Some(SenderSocket::open(&channels(Family::V4, 1), &options).unwrap())
+}
+
 /// Emptying the send buffer takes minutes here, and goes on all the time.
 #[test]
 fn a_full_send_buffer_is_not_waited_for_after_a_stop() {
     if !in_namespace("a_full_send_buffer_is_not_waited_for_after_a_stop") {
         return;
     }
-    let shape = "qdisc add dev left root tbf rate 20kbit burst 2100 limit 10000000";
-    if !Command::new("tc").args(shape.split(' ')).status().unwrap().success() {
-        eprintln!("skipped: no token bucket on this machine");
-        return;
-    }
-    let options =
-        SenderOptions { interface: Some(Interface::find("left").unwrap()), ..SenderOptions::default() };
-    let channels = channels(Family::V4, 1);
-    let mut sender = SenderSocket::open(&channels, &options).unwrap();
+    let Some(mut sender) = throttled_sender("rate 20kbit burst 2100 limit 10000000") else { return };
     let stop = Arc::new(AtomicBool::new(false));
     sender.set_stop(Arc::clone(&stop));
     let stopping = std::thread::spawn(move || {
@@ -554,15 +558,7 @@ fn what_the_queue_of_the_interface_drops_is_counted() {
         return;
     }
     // Two datagrams at once, and room for three more.
-    let shape = "qdisc add dev left root tbf rate 8kbit burst 2100 limit 3200";
-    if !Command::new("tc").args(shape.split(' ')).status().unwrap().success() {
-        eprintln!("skipped: no token bucket on this machine");
-        return;
-    }
-    let options =
-        SenderOptions { interface: Some(Interface::find("left").unwrap()), ..SenderOptions::default() };
-    let channels = channels(Family::V4, 1);
-    let mut sender = SenderSocket::open(&channels, &options).unwrap();
+    let Some(mut sender) = throttled_sender("rate 8kbit burst 2100 limit 3200") else { return };
     for segmentation in [false, true] {
         sender.set_segmentation(segmentation);
         let before = sender.counters();

@@ -4,28 +4,19 @@
 //! (`link/a-b/loss`) and the number of the run, so that adding an element shifts no other's numbers.
 
 use headwater_proto::Duration;
+use headwater_proto::rng::unit_above_zero;
 use rand::Rng;
-
-const BITS: u32 = 53;
-const RANGE: f64 = (1_u64 << BITS) as f64;
-
-/// Uniform on (0, 1], a multiple of 2^-53, by one draw: never 0, so that its logarithm is finite.
-pub fn unit(draw: &mut impl Rng) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "at most 2^53: the cast is exact")]
-    let numerator = ((draw.next_u64() >> (u64::BITS - BITS)) + 1) as f64;
-    numerator / RANGE
-}
 
 /// Exponential with this mean, in the mean's unit, by one draw.
 pub fn exponential(draw: &mut impl Rng, mean: f64) -> f64 {
-    -mean * libm::log(unit(draw))
+    -mean * libm::log(unit_above_zero(draw))
 }
 
 /// Pareto with this mean and `shape` above 1, in the mean's unit, by one draw. Its least value is
 /// `mean * (shape - 1) / shape`.
 pub fn pareto(draw: &mut impl Rng, mean: f64, shape: f64) -> f64 {
     let least = mean * (shape - 1.0) / shape;
-    least / libm::pow(unit(draw), 1.0 / shape)
+    least / libm::pow(unit_above_zero(draw), 1.0 / shape)
 }
 
 /// Uniform on 0..=`most`, by one draw, biased by less than `most` / 2^64.
@@ -40,33 +31,10 @@ pub fn seconds(seconds: f64) -> Duration {
     Duration::from_nanos(libm::round(seconds * 1e9) as u64)
 }
 
-/// A coin with a fixed probability, tossed in integers.
-#[derive(Clone, Copy, Debug)]
-pub struct Coin {
-    /// Of 2^53 equally likely draws, how many are heads.
-    heads: u64,
-}
-
-impl Coin {
-    /// Heads with `probability`, which is in [0, 1], to within 2^-53.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "0 to 2^53: the cast is exact"
-    )]
-    pub fn new(probability: f64) -> Self {
-        Self { heads: (probability * RANGE) as u64 }
-    }
-
-    /// One toss, one draw. Probability 0 is never heads, 1 always.
-    pub fn toss(self, draw: &mut impl Rng) -> bool {
-        draw.next_u64() >> (u64::BITS - BITS) < self.heads
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use headwater_proto::Seed;
+    use headwater_proto::rng::Coin;
 
     use super::*;
 
@@ -75,7 +43,7 @@ mod tests {
     fn draws_are_the_same_everywhere() {
         let mut draw = Seed(1).stream("chance", 0);
         let drawn = [
-            unit(&mut draw),
+            unit_above_zero(&mut draw),
             exponential(&mut draw, 2.0),
             pareto(&mut draw, 3.0, 1.5),
             uniform_duration(&mut draw, Duration::from_secs(1)).as_secs_f64(),
@@ -90,7 +58,7 @@ mod tests {
             (0..100_000).map(|_| sample(&mut draw)).sum::<f64>() / 100_000.0
         };
         // Six standard errors, but for Pareto: at shape 3 the variance is 3/4 of the squared mean.
-        assert!((mean(&mut |draw| unit(draw)) - 0.5).abs() < 0.006);
+        assert!((mean(&mut |draw| unit_above_zero(draw)) - 0.5).abs() < 0.006);
         assert!((mean(&mut |draw| exponential(draw, 2.0)) - 2.0).abs() < 0.04);
         assert!((mean(&mut |draw| pareto(draw, 3.0, 3.0)) - 3.0).abs() < 0.05);
         let most = Duration::from_nanos(1_000);

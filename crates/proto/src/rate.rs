@@ -31,6 +31,12 @@ impl Rate {
         self.0.get()
     }
 
+    /// Packets of `bytes` each, per second: for equations.
+    #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+    pub fn packets_per_second(self, bytes: f64) -> f64 {
+        self.as_bits() as f64 / (8.0 * bytes)
+    }
+
     /// Time that `bytes` take at this rate, rounded down to a nanosecond; see [`crate::pacing::Pacer`] for pacing
     /// that loses no fraction.
     pub fn time_of(self, bytes: u64) -> Duration {

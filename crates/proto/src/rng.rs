@@ -3,7 +3,7 @@
 //! A stream depends on the seed and on its own name only, so that adding an element (a receiver, a link) never
 //! shifts another's numbers. The generator is xoshiro256++; the same seed gives the same numbers on every machine.
 
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The generator behind every random stream. Use it through the traits of the `rand` crate.
@@ -24,10 +24,52 @@ impl Seed {
     }
 }
 
+const BITS: u32 = 53;
+const RANGE: f64 = (1_u64 << BITS) as f64;
+
+/// The high 53 bits of one draw: numbers that a float holds exactly.
+fn bits(draw: &mut impl Rng) -> u64 {
+    draw.next_u64() >> (u64::BITS - BITS)
+}
+
+/// Uniform on [0, 1), a multiple of 2^-53, by one draw.
+#[expect(clippy::cast_precision_loss, reason = "below 2^53: the cast is exact")]
+pub fn unit(draw: &mut impl Rng) -> f64 {
+    bits(draw) as f64 / RANGE
+}
+
+/// Uniform on (0, 1], a multiple of 2^-53, by one draw: never 0, so that its logarithm is finite.
+#[expect(clippy::cast_precision_loss, reason = "at most 2^53: the cast is exact")]
+pub fn unit_above_zero(draw: &mut impl Rng) -> f64 {
+    (bits(draw) + 1) as f64 / RANGE
+}
+
+/// A coin with a fixed probability, tossed in integers: the same on every machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Coin {
+    /// Of 2^53 equally likely draws, how many are heads.
+    heads: u64,
+}
+
+impl Coin {
+    /// Heads with `probability`, which is in [0, 1], to within 2^-53.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to 2^53: the cast is exact"
+    )]
+    pub fn new(probability: f64) -> Self {
+        Self { heads: (probability * RANGE) as u64 }
+    }
+
+    /// One toss, one draw. Probability 0 is never heads, 1 always.
+    pub fn toss(self, draw: &mut impl Rng) -> bool {
+        bits(draw) < self.heads
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use rand::Rng;
-
     use super::*;
 
     fn first(seed: u64, name: &str, index: u64) -> u64 {

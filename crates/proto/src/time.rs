@@ -81,6 +81,16 @@ impl Duration {
         Self(secs.saturating_mul(NANOS_PER_SEC))
     }
 
+    /// `secs` seconds, rounded down to a nanosecond; zero for what is negative or not a number.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float saturates when cast"
+    )]
+    pub const fn from_secs_f64(secs: f64) -> Self {
+        Self((secs * 1e9) as u64)
+    }
+
     /// Nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -147,5 +157,8 @@ mod tests {
         assert_eq!(Duration::from_millis(2), Duration::from_micros(2_000));
         assert_eq!(Duration::from_micros(2), Duration::from_nanos(2_000));
         assert_eq!(core::time::Duration::from(Duration::from_millis(5)).as_millis(), 5);
+        assert_eq!(Duration::from_secs_f64(0.25), Duration::from_millis(250));
+        assert_eq!([-1.0, f64::NAN].map(Duration::from_secs_f64), [Duration::ZERO; 2]);
+        assert_eq!(Duration::from_secs_f64(f64::INFINITY).as_nanos(), u64::MAX);
     }
 }

@@ -10,6 +10,7 @@
 //! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
+//! | [`exchange`] | what the next two have in common | ours |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
 //!
@@ -22,6 +23,7 @@
 pub mod alc;
 mod bytes;
 pub mod cci;
+pub mod exchange;
 pub mod extensions;
 pub mod fdt;
 pub mod fti;

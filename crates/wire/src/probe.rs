@@ -1,15 +1,13 @@
 //! Probes of `headwater doctor`: a small datagram to a session's group, and the answer of a peer that tells how it
 //! arrived. The format is ours; `docs/wire/doctor.md` describes it.
-//!
-//! A request and its answer have the same length, so an answer never amplifies what a forged source asks for. The first
-//! byte reads as LCT version 4, which no LCT receiver takes for a packet of its session.
+//! See [`exchange`] for what they have in common with [`crate::rtt`].
 
-use crate::bytes::{Writer, be, be16};
+use crate::bytes::{Writer, be16};
+use crate::exchange;
+pub use crate::exchange::{Error, VERSION};
 
 /// Length of a request and of a reply in bytes.
 pub const BYTES: usize = 20;
-/// The version of this format.
-pub const VERSION: u8 = 1;
 
 const MAGIC: [u8; 3] = *b"HWD";
 const KIND_REQUEST: u8 = 0;
@@ -48,47 +46,16 @@ pub enum Message {
     Reply(Request, Seen),
 }
 
-/// Why a datagram is no probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Its length is another one.
-    #[error("{0} bytes, but a probe has {BYTES}")]
-    Length(usize),
-    /// It does not begin as a probe does.
-    #[error("no probe")]
-    Magic,
-    /// A version that this code does not know.
-    #[error("a probe of version {0}, but only {VERSION} is known")]
-    Version(u8),
-    /// Neither a request nor a reply.
-    #[error("a probe of unknown kind {0}")]
-    Kind(u8),
-}
-
 impl Message {
     /// Reads a datagram. Reserved bits are ignored.
     ///
     /// # Errors
     /// [`Error`], for whatever is no request and no reply of this version.
     pub fn parse(datagram: &[u8]) -> Result<Message, Error> {
-        if !datagram.starts_with(&MAGIC) {
-            return Err(Error::Magic);
-        }
-        if let Some(version) = datagram.get(3).map(|byte| byte >> 4)
-            && version != VERSION
-        {
-            return Err(Error::Version(version));
-        }
-        if datagram.len() != BYTES {
-            return Err(Error::Length(datagram.len()));
-        }
-        let request = Request {
-            nonce: be(&datagram[4..12]),
-            sequence: be16(datagram, 12),
-            ttl: datagram[14],
-            traffic_class: datagram[15],
-        };
-        match datagram[3] & 0x0F {
+        let (kind, nonce) = exchange::parse(datagram, MAGIC, BYTES)?;
+        let request =
+            Request { nonce, sequence: be16(datagram, 12), ttl: datagram[14], traffic_class: datagram[15] };
+        match kind {
             KIND_REQUEST => Ok(Message::Request(request)),
             KIND_REPLY => {
                 let seen = |flag, value| (datagram[18] & flag != 0).then_some(value);
@@ -111,9 +78,7 @@ impl Message {
             flag(seen.ttl.is_some(), SEEN_TTL) | flag(seen.traffic_class.is_some(), SEEN_TRAFFIC_CLASS);
         let mut bytes = [0; BYTES];
         let mut writer = Writer::new(&mut bytes);
-        writer.put(&MAGIC);
-        writer.put(&[VERSION << 4 | kind]);
-        writer.put(&request.nonce.to_be_bytes());
+        exchange::emit(&mut writer, MAGIC, kind, request.nonce);
         writer.put(&request.sequence.to_be_bytes());
         writer.put(&[request.ttl, request.traffic_class]);
         writer.put(&[seen.ttl.unwrap_or(0), seen.traffic_class.unwrap_or(0), flags]);

@@ -208,17 +208,8 @@ mod tests {
     use crate::doctor::check::Verdict;
 
     fn eth0() -> Interface {
-        Interface {
-            name: "eth0".to_owned(),
-            index: 2,
-            ipv4: Some([192, 0, 2, 1].into()),
-            ipv6: None,
-            addresses: vec![IpAddr::from([192, 0, 2, 1])],
-            up: true,
-            running: true,
-            multicast: true,
-            loopback: false,
-        }
+        let address = [192, 0, 2, 1];
+        Interface { ipv4: Some(address.into()), addresses: vec![address.into()], ..Interface::named("eth0") }
     }
 
     fn advice(check: Check) -> String {

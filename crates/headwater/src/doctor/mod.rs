@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::ChannelId;
 
+use crate::chance;
 use crate::net::{
     Channels, ChannelsError, Interface, InterfaceError, ReceiverOptions, ReceiverSocket, SenderOptions,
     SenderSocket,
@@ -152,7 +153,7 @@ impl Examination<'_> {
         }
         self.paths(&interface);
         let Some(mut receiver) = self.sockets(&interface) else { return };
-        let outcome = loopback::probe(&self.channels, &interface, nonce());
+        let outcome = loopback::probe(&self.channels, &interface, chance::number());
         self.add(loopback::judge(&outcome, &self.channels, &interface));
         self.add(firewall::judge(&firewall::read(is_ipv4), self.channels.port(), is_ipv4));
         self.network(&interface, &mut receiver);
@@ -210,7 +211,8 @@ impl Examination<'_> {
         let dropped_before = reverse_path::dropped();
         let (listening, asking, heard) = thread::scope(|scope| {
             let queries = scope.spawn(|| queries::listen(interface, is_ipv4, deadline));
-            let peers = scope.spawn(|| peers::ask(&channels, interface, options.ttl, nonce(), addresses()));
+            let peers =
+                scope.spawn(|| peers::ask(&channels, interface, options.ttl, chance::number(), addresses()));
             let heard = sessions::listen(receiver, deadline);
             let listening = queries.join().unwrap_or(querier::Listening::Failed);
             let asking = peers.join().unwrap_or_else(|_| Err("asking failed".to_owned()));
@@ -298,13 +300,6 @@ fn networks(is_ipv4: bool) -> usize {
 fn addresses() -> Vec<IpAddr> {
     let interfaces = Interface::list().unwrap_or_default();
     interfaces.into_iter().flat_map(|interface| interface.addresses).collect()
-}
-
-/// A number that nobody guesses. Should the system have none, probes are still told from others by their port.
-fn nonce() -> u64 {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok();
-    u64::from_ne_bytes(bytes)
 }
 
 /// An error with its causes, in one line.

@@ -100,17 +100,7 @@ mod tests {
     use crate::doctor::check::Verdict;
 
     fn verdict(filter: Filter, source: Option<Route>, interfaces: usize) -> Verdict {
-        let eth0 = Interface {
-            name: "eth0".to_owned(),
-            index: 2,
-            ipv4: None,
-            ipv6: None,
-            addresses: Vec::new(),
-            up: true,
-            running: true,
-            multicast: true,
-            loopback: false,
-        };
+        let eth0 = Interface::named("eth0");
         let source = source.map(|route| ("192.0.2.7".parse().unwrap(), route));
         let facts = Facts { filter: Some(filter), dropped: Some(3), source, interfaces };
         judge(&eth0, &facts).unwrap().verdict

@@ -33,6 +33,24 @@ pub struct Interface {
     pub loopback: bool,
 }
 
+#[cfg(test)]
+impl Interface {
+    /// One for tests that look at no kernel: connected, without an address.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            index: 2,
+            ipv4: None,
+            ipv6: None,
+            addresses: Vec::new(),
+            up: true,
+            running: true,
+            multicast: true,
+            loopback: false,
+        }
+    }
+}
+
 /// Why no interface could be chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {

@@ -130,17 +130,7 @@ mod tests {
     use super::*;
 
     fn error(errno: Errno) -> SendError {
-        let interface = Interface {
-            name: "eth7".to_owned(),
-            index: 7,
-            ipv4: None,
-            ipv6: None,
-            addresses: Vec::new(),
-            up: true,
-            running: true,
-            multicast: true,
-            loopback: false,
-        };
+        let interface = Interface::named("eth7");
         SendError::new("239.1.1.1:1".parse().unwrap(), 1500, &interface, errno.into())
     }
 

@@ -9,6 +9,7 @@ use super::error::ReceiveError;
 use super::options::ReceiveOptions;
 use super::update::{ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
+use crate::chance;
 use crate::clock::Clock;
 use crate::driver::{Hooks, drive};
 use crate::net::{Channels, Interface, OpenError, Poller, ReceiverOptions, ReceiverSocket};
@@ -78,7 +79,7 @@ impl ReceiveSession {
         let control = described::ReceiverConfig::new()
             .with_max_rate(self.options.max_rate)
             .with_rtt_hint(self.options.rtt.map(Into::into))
-            .with_prober(self.options.rtt.is_none().then(|| ProberConfig::new(Seed(random_seed()))));
+            .with_prober(self.options.rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
         let config = ReceiverConfig::default().with_tsi(self.options.tsi).with_source(self.options.source);
         let clock = Clock::start();
         let mut watch = Watch::new(self.stop.clone(), observer, self.options.timeout, clock.now());
@@ -109,11 +110,4 @@ impl ReceiveSession {
             let _refused = self.socket.leave(channel);
         }
     }
-}
-
-/// A seed that nobody guesses. Should the system have none, answers are still told from others by whom they come from.
-fn random_seed() -> u64 {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok();
-    u64::from_ne_bytes(bytes)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use headwater_fec::{Order, Scheme};
+use headwater_fec::{Order, Scheme, kept_bytes_max};
 use headwater_proto::Size;
 use headwater_proto::delivery::{PlannedObject, SessionPlan};
 
@@ -19,18 +19,10 @@ pub(super) const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
 const EAGER_RATE_MAX: u64 = 2_000_000_000;
 /// Blocks whose repair symbols are written together: enough for runs of 11 kB, few enough to be done soon.
 const GATHER_MAX: u64 = 8;
-/// Bytes of a RaptorQ plan for each symbol of the block it is for.
-const PLAN_BYTES: u64 = 1_024;
 /// Bytes of LDPC's matrix for each symbol of the block that a thread is encoding, while it is made, and of the order of sending
 /// for each symbol of a length of block.
 const MATRIX_BYTES: u64 = 128;
 const ORDER_BYTES: u64 = 8;
-/// The longest block that has coefficients, which are kept with its plan.
-const COEFFICIENTS_SYMBOLS_MAX: u64 = 1_100;
-/// Plans that are kept, at most; their bytes together, unless one alone has more; and what making one more takes in plans.
-const PLANS_KEPT: u64 = 16;
-const PLANS_KEPT_BYTES: u64 = 20_160 * 1_264;
-const PLANS_MAKING: u64 = 2;
 
 /// Where a session keeps its repair symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,19 +114,17 @@ struct Needs {
 impl Needs {
     fn of(plan: &SessionPlan, scheme: Scheme) -> Self {
         let objects = || plan.objects().iter().map(|object| object.partition);
-        let largest = objects().map(|partition| u64::from(partition.max_block_symbols())).max().unwrap_or(0);
+        let longest = objects().map(|partition| partition.max_block_symbols()).max().unwrap_or(0);
+        let largest = u64::from(longest);
         let symbol_size = objects().map(|partition| u64::from(partition.symbol_size())).max().unwrap_or(0);
         let codes_in_raptorq = scheme == Scheme::RaptorQ;
         // RaptorQ keeps the intermediate symbols (1.02 blocks) and a copy of the source symbols with some overhead each, and
         // the early symbols, 2 %; the others keep the repair symbols.
         let per_symbol = symbol_size + u64::from(codes_in_raptorq) * (symbol_size + symbol_size / 14 + 64);
-        // Each object has blocks of two lengths at most.
-        let one = plan_bytes(largest);
-        let kept = one * PLANS_KEPT.min(2 * plan.objects().len() as u64);
-        let kept = kept.min(one.max(PLANS_KEPT_BYTES));
         let is_ldpc = matches!(scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
         let plans = match scheme {
-            Scheme::RaptorQ => kept + PLANS_MAKING * one,
+            // Each object has blocks of two lengths at most.
+            Scheme::RaptorQ => kept_bytes_max(longest, 2 * plan.objects().len()),
             _ if is_ldpc => ORDER_BYTES * symbols_of_lengths(plan),
             _ => 0,
         };
@@ -173,12 +163,6 @@ impl Needs {
         let small = |value| usize::try_from(value).expect("bounded by constants");
         Ok((small(threads), small(gather)))
     }
-}
-
-/// What blocks of one length share: the plan, and the coefficients of short ones.
-fn plan_bytes(symbols: u64) -> u64 {
-    let coefficients = 22 * symbols * symbols / 10 + 64 * symbols;
-    symbols * PLAN_BYTES + if symbols <= COEFFICIENTS_SYMBOLS_MAX { coefficients } else { 0 }
 }
 
 /// Symbols of one block of each length that blocks of a session have.

@@ -20,6 +20,7 @@ use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
 use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
+use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
 use crate::driver::{Application, Hooks, drive};
 use crate::net::{Channels, Interface, LinkChange, OpenError, Poller, SenderOptions, SenderSocket};
@@ -313,8 +314,7 @@ fn symbol_size_for(mtu: Option<u32>, is_ipv6: bool) -> u16 {
 
 /// 16 random bits, not 0: headers are shortest with them.
 fn random_tsi() -> Result<u32, SendError> {
-    let mut bytes = [0; 2];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+    let bytes = chance::random()
         .map_err(|errno| OpenError::Option { attempt: "give random bits", source: errno.into() })?;
     Ok(u32::from(u16::from_ne_bytes(bytes)).max(1))
 }

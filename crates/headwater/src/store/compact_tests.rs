@@ -13,12 +13,8 @@ use rand::RngExt;
 use super::journal::Journal;
 use super::kept::Kept;
 use super::ledger::{JOURNAL_NEW, UNSYNCED_BYTES_MAX};
+use super::tests::{FILE, OBJECT, Session, T, open};
 use super::*;
-use crate::net::Poller;
-
-const T: u16 = 64;
-const FILE: FileIndex = FileIndex(0);
-const OBJECT: ObjectIndex = ObjectIndex(0);
 
 fn journal(folder: &Path, name: &str) -> fs::File {
     fs::File::options().create_new(true).read(true).write(true).open(folder.join(name)).unwrap()
@@ -102,16 +98,6 @@ fn a_journal_made_anew_tells_the_same_in_any_memory() {
 
 fn file_of(journal: &Journal) -> Arc<fs::File> {
     journal.written().0
-}
-
-struct Session {
-    store: DiskStore,
-    _poller: Poller,
-}
-
-fn open(folder: &Path) -> Session {
-    let poller = Poller::new().unwrap();
-    Session { store: DiskStore::open(folder, poller.waker()).unwrap(), _poller: poller }
 }
 
 /// Announces a file of 200 symbols in two blocks; what is held of the first one.

@@ -8,23 +8,10 @@ use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{Digest, StoredRepair};
 
 use super::kept::Kept;
+use super::tests::{FILE, OBJECT, Session, T, open};
 use super::*;
-use crate::net::Poller;
 
-const T: u16 = 64;
-const FILE: FileIndex = FileIndex(0);
-const OBJECT: ObjectIndex = ObjectIndex(0);
 const IDENTITY: Digest = [7; 32];
-
-struct Session {
-    store: DiskStore,
-    _poller: Poller,
-}
-
-fn open(folder: &Path) -> Session {
-    let poller = Poller::new().unwrap();
-    Session { store: DiskStore::open(folder, poller.waker()).unwrap(), _poller: poller }
-}
 
 /// Announces a file of 100 symbols in two blocks; what is held of it.
 fn announce(session: &mut Session, digest: Option<Digest>, identity: Digest) -> (HeldFile, Vec<HeldBlock>) {

@@ -11,13 +11,24 @@ use crate::net::Poller;
 use crate::open_files::OPEN_FILES_MAX;
 
 /// Symbol size T of the tests, in bytes.
-const T: u16 = 64;
+pub(super) const T: u16 = 64;
 /// Bytes of the file that most tests receive: two blocks, the last symbol 5 bytes long.
 const BYTES: usize = 19 * 64 + 5;
-const FILE: FileIndex = FileIndex(0);
-const OBJECT: ObjectIndex = ObjectIndex(0);
+pub(super) const FILE: FileIndex = FileIndex(0);
+pub(super) const OBJECT: ObjectIndex = ObjectIndex(0);
 /// Some block of 100 symbols of 1000 bytes.
 const BLOCK: Block = Block { sbn: 0, first_symbol: 0, symbols: 100, offset: 0, bytes: 100_000 };
+
+/// A store that wakes nobody.
+pub(super) struct Session {
+    pub(super) store: DiskStore,
+    _poller: Poller,
+}
+
+pub(super) fn open(folder: &Path) -> Session {
+    let poller = Poller::new().unwrap();
+    Session { store: DiskStore::open(folder, poller.waker()).unwrap(), _poller: poller }
+}
 
 struct Fixture {
     // Dropped first: it looks after its own leavings in the folder.

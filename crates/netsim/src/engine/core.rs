@@ -10,7 +10,7 @@ use crate::network::groups::Groups;
 use crate::network::link::{Admission, Link};
 use crate::network::routing::{Routing, Topology};
 use crate::network::{AgentCounters, AgentId, FlowCounters, FlowId, LinkId, NodeId};
-use crate::trace::{AgentEvent, LinkEvent, Watchers};
+use crate::trace::{AgentEvent, LinkEvent, OnLink, Watchers};
 
 /// Port of the first agent at a node; the next ones follow.
 const FIRST_PORT: u16 = 10_000;
@@ -199,7 +199,8 @@ impl Core {
     pub(crate) fn watch_link(&mut self, link: LinkId, index: PacketIndex, ecn: Ecn, event: LinkEvent) {
         if self.watchers.any() {
             let packet = self.packets.get(index);
-            self.watchers.on_link(self.now, link, event, packet, self.packets.payload(index), ecn);
+            let payload = self.packets.payload(index);
+            self.watchers.on_link(self.now, &OnLink { link, event, packet, payload, ecn });
         }
     }
 

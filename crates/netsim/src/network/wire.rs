@@ -3,9 +3,9 @@
 
 use headwater_proto::Duration;
 use headwater_proto::queue::{Loss, ParameterError};
-use headwater_proto::rng::Stream;
+use headwater_proto::rng::{Coin, Stream};
 
-use crate::chance::{Coin, uniform_duration};
+use crate::chance::uniform_duration;
 
 /// Which packets a loss model looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

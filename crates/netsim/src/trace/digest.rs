@@ -3,11 +3,10 @@
 //! Every link and every agent has a running hash of what happened there; the digest is BLAKE3 over these, each with its
 //! element's name, in the order of names. So it does not depend on the order in which independent elements were declared.
 
-use headwater_proto::{Ecn, Instant};
+use headwater_proto::Instant;
 
-use super::{AgentEvent, LinkEvent, Observer};
-use crate::engine::Packet;
-use crate::network::{AgentId, Drop, LinkId, Names};
+use super::{AgentEvent, LinkEvent, Observer, OnLink};
+use crate::network::{AgentId, Drop, Names};
 
 #[derive(Debug)]
 pub(crate) struct Digest {
@@ -49,16 +48,9 @@ impl Digest {
 }
 
 impl Observer for Digest {
-    fn on_link(
-        &mut self,
-        at: Instant,
-        link: LinkId,
-        event: LinkEvent,
-        packet: &Packet,
-        payload: &[u8],
-        ecn: Ecn,
-    ) {
-        let what = match event {
+    fn on_link(&mut self, at: Instant, what: &OnLink<'_>) {
+        let OnLink { link, event, packet, payload, ecn } = *what;
+        let code = match event {
             LinkEvent::Taken => 1,
             LinkEvent::Marked => 2,
             LinkEvent::Delivered => 3,
@@ -69,7 +61,7 @@ impl Observer for Digest {
         let hash = &mut self.links[link.index()];
         *hash = mix(*hash, at.as_nanos());
         *hash = mix(*hash, self.flows[packet.flow.index()] ^ packet.sequence);
-        *hash = mix(*hash, what << 8 | ecn as u64);
+        *hash = mix(*hash, code << 8 | ecn as u64);
         *hash = mix(*hash, u64::from(packet.wire_bytes) ^ content);
     }
 

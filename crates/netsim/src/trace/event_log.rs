@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use headwater_proto::Instant;
 use headwater_proto::eventlog::{Event, write_header, write_record};
 use headwater_proto::queue::DropReason;
-use headwater_proto::{Ecn, Instant};
 
-use super::{AgentEvent, LinkEvent, Observer};
-use crate::engine::{Packet, Run};
-use crate::network::{AgentId, Drop, GroupId, LinkId, Names};
+use super::{AgentEvent, LinkEvent, Observer, OnLink};
+use crate::engine::Run;
+use crate::network::{AgentId, Drop, GroupId, Names};
 
 /// Writes JSON text sequences in qlog's main schema, see [`headwater_proto::eventlog`]. The end of a join or leave is
 /// the agent, of a drop or mark nobody. A write that fails ends the log; see [`EventLog::finish`].
@@ -72,7 +72,8 @@ const fn reason(drop: Drop) -> &'static str {
 }
 
 impl<W: Write + 'static> Observer for EventLog<W> {
-    fn on_link(&mut self, at: Instant, link: LinkId, event: LinkEvent, packet: &Packet, _: &[u8], _: Ecn) {
+    fn on_link(&mut self, at: Instant, what: &OnLink<'_>) {
+        let OnLink { link, event, packet, .. } = *what;
         let (link, flow) = (&*self.names.links[link.index()], &*self.names.flows[packet.flow.index()]);
         let sequence = packet.sequence;
         let event = match event {

@@ -30,6 +30,21 @@ pub enum LinkEvent {
     Delivered,
 }
 
+/// A packet on one direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct OnLink<'a> {
+    /// Where.
+    pub link: LinkId,
+    /// What happens.
+    pub event: LinkEvent,
+    /// To which packet.
+    pub packet: &'a Packet,
+    /// Its payload, if it is a datagram.
+    pub payload: &'a [u8],
+    /// What its header says of congestion.
+    pub ecn: Ecn,
+}
+
 /// What happens at an agent.
 #[derive(Clone, Copy, Debug)]
 pub enum AgentEvent<'a> {
@@ -46,16 +61,8 @@ pub enum AgentEvent<'a> {
 ///
 /// [`Run::take_observers`]: crate::engine::Run::take_observers
 pub trait Observer: Any {
-    /// Something happened to a packet on a link; `payload` is that of a datagram.
-    fn on_link(
-        &mut self,
-        at: Instant,
-        link: LinkId,
-        event: LinkEvent,
-        packet: &Packet,
-        payload: &[u8],
-        ecn: Ecn,
-    );
+    /// Something happened to a packet on a link.
+    fn on_link(&mut self, at: Instant, what: &OnLink<'_>);
 
     /// Something happened at an agent.
     fn on_agent(&mut self, at: Instant, agent: AgentId, event: AgentEvent<'_>);
@@ -83,29 +90,17 @@ impl Watchers {
         self.digest.is_some() || !self.observers.is_empty()
     }
 
-    pub(crate) fn on_link(
-        &mut self,
-        at: Instant,
-        link: LinkId,
-        event: LinkEvent,
-        packet: &Packet,
-        payload: &[u8],
-        ecn: Ecn,
-    ) {
-        if let Some(digest) = &mut self.digest {
-            digest.on_link(at, link, event, packet, payload, ecn);
-        }
-        for observer in &mut self.observers {
-            observer.on_link(at, link, event, packet, payload, ecn);
-        }
+    /// All, the digest first.
+    fn all(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
+        let digest = self.digest.as_deref_mut().map(|digest| digest as &mut dyn Observer);
+        digest.into_iter().chain(self.observers.iter_mut().map(|observer| &mut **observer))
+    }
+
+    pub(crate) fn on_link(&mut self, at: Instant, what: &OnLink<'_>) {
+        self.all().for_each(|observer| observer.on_link(at, what));
     }
 
     pub(crate) fn on_agent(&mut self, at: Instant, agent: AgentId, event: AgentEvent<'_>) {
-        if let Some(digest) = &mut self.digest {
-            digest.on_agent(at, agent, event);
-        }
-        for observer in &mut self.observers {
-            observer.on_agent(at, agent, event);
-        }
+        self.all().for_each(|observer| observer.on_agent(at, agent, event));
     }
 }

@@ -11,7 +11,7 @@ use headwater_proto::{Ecn, Instant};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, PcapError, TsResolution};
 
-use super::{AgentEvent, LinkEvent, Observer};
+use super::{AgentEvent, LinkEvent, Observer, OnLink};
 use crate::engine::{Body, Destination, Packet, Run};
 use crate::network::{AgentId, LinkId};
 use crate::tcp::Segment;
@@ -165,18 +165,10 @@ struct TcpNumbers {
 }
 
 impl<W: Write + 'static> Observer for Pcap<W> {
-    fn on_link(
-        &mut self,
-        at: Instant,
-        link: LinkId,
-        event: LinkEvent,
-        packet: &Packet,
-        payload: &[u8],
-        ecn: Ecn,
-    ) {
-        self.learn(packet);
-        if event == LinkEvent::Delivered && self.links.contains(&link) {
-            self.record(at, packet, payload, ecn);
+    fn on_link(&mut self, at: Instant, what: &OnLink<'_>) {
+        self.learn(what.packet);
+        if what.event == LinkEvent::Delivered && self.links.contains(&what.link) {
+            self.record(at, what.packet, what.payload, what.ecn);
         }
     }
 

@@ -4,11 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use headwater_netsim::agent::{Cbr, Sink};
-use headwater_netsim::engine::Packet;
 use headwater_netsim::network::{AgentId, Builder, Impairments, LinkConfig, LinkId};
-use headwater_netsim::trace::{AgentEvent, LinkEvent, Observer};
+use headwater_netsim::trace::{AgentEvent, LinkEvent, Observer, OnLink};
 use headwater_proto::queue::{LossConfig, QueueConfig};
-use headwater_proto::{Duration, Ecn, Instant, Rate, Seed};
+use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use crate::script::millis;
 
@@ -64,8 +63,8 @@ fn the_order_of_declaration_of_independent_elements_does_not_matter() {
 struct Count(Rc<Cell<u64>>);
 
 impl Observer for Count {
-    fn on_link(&mut self, _: Instant, _: LinkId, event: LinkEvent, _: &Packet, _: &[u8], _: Ecn) {
-        self.0.set(self.0.get() + u64::from(event == LinkEvent::Delivered));
+    fn on_link(&mut self, _: Instant, what: &OnLink<'_>) {
+        self.0.set(self.0.get() + u64::from(what.event == LinkEvent::Delivered));
     }
 
     fn on_agent(&mut self, _: Instant, _: AgentId, _: AgentEvent<'_>) {}

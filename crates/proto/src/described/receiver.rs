@@ -263,7 +263,7 @@ impl ReceiverControl for Receiver {
                 status.name = "m2c";
                 if let Some(inner) = receiver.status(now) {
                     status.fair_rate = bits(inner.fair_rate, *packet_bytes);
-                    status.rtt = seconds(inner.rtt);
+                    status.rtt = Some(Duration::from_secs_f64(inner.rtt));
                     status.loss_event_rate = inner.loss_event_rate;
                 }
             }
@@ -271,7 +271,7 @@ impl ReceiverControl for Receiver {
                 status.name = "webrc";
                 if let Some(inner) = receiver.status() {
                     status.fair_rate = bits(inner.target, *packet_bytes);
-                    status.rtt = seconds(inner.rtt);
+                    status.rtt = Some(Duration::from_secs_f64(inner.rtt));
                     status.loss_event_rate = Some(inner.loss);
                 }
             }
@@ -344,10 +344,4 @@ fn bits(packets: f64, packet_bytes: u16) -> Option<Rate> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
     let bits = bits as u64;
     Rate::from_bits(bits)
-}
-
-fn seconds(seconds: f64) -> Option<Duration> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-    let nanos = (seconds * 1e9) as u64;
-    Some(Duration::from_nanos(nanos))
 }

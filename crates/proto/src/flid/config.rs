@@ -171,9 +171,7 @@ impl Config {
 
     /// `packets/s` of a rate.
     pub(super) fn packets(&self, rate: Rate) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
-        let bits = rate.as_bits() as f64;
-        bits / (8.0 * f64::from(self.packet_bytes))
+        rate.packets_per_second(self.packet_bytes.into())
     }
 }
 

@@ -233,7 +233,8 @@ impl Receiver {
         }
         // Any channel's next packet is due within this.
         let pause = 2.0 / (self.layers.rate(1) - self.layers.rate(0));
-        let patience = JOIN_TIMEOUT.max(nanos(self.joins.bound().unwrap_or(0.0))) + nanos(pause);
+        let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.joins.bound().unwrap_or(0.0)))
+            + Duration::from_secs_f64(pause);
         while let Some(session) = self.session.as_mut().filter(|session| session.level() < target) {
             let slot = session.slots.newest();
             let level = session.level() + 1;
@@ -377,14 +378,4 @@ impl ReceiverControl for Receiver {
 /// Levels are at most 128.
 fn narrow(levels: usize) -> u16 {
     u16::try_from(levels).unwrap_or(u16::MAX)
-}
-
-fn nanos(seconds: f64) -> Duration {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "`as` saturates, which is meant"
-    )]
-    let nanos = (seconds * 1e9) as u64;
-    Duration::from_nanos(nanos)
 }

@@ -7,7 +7,7 @@ use headwater_wire::cci::FlidSlCci;
 use super::*;
 use crate::control::{Arrival, Departure, ReceiverControl, SenderControl};
 use crate::layering::Layering;
-use crate::layering::path::{BYTES, Run, SENDER, at, measure};
+use crate::layering::path::{BYTES, Run, SENDER, at, comes_and_goes, measure};
 use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
@@ -197,14 +197,7 @@ fn a_cap_below_the_base_leaves_the_base() {
 #[test]
 fn a_receiver_may_come_at_any_time_and_go() {
     for kind in [Kind::Static, Kind::Dynamic] {
-        let mut run = run(kind, 1_000);
-        run.until(at(123_456));
-        run.start();
-        let (rate, _) = measure(&mut run, 200, 300);
-        assert!(rate > 500.0, "{kind:?}: {rate:.0} kbit/s");
-        run.receiver.stop(run.now);
-        run.path.apply(run.now, &mut run.receiver);
-        assert_eq!(run.held(), 0, "all is left");
+        comes_and_goes(run(kind, 1_000), 500.0, 200, 300);
     }
 }
 

@@ -194,8 +194,6 @@ impl DynamicConfig {
 
     /// `packets/s` of a rate.
     pub(crate) fn packets(&self, rate: Rate) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
-        let bits = rate.as_bits() as f64;
-        bits / (8.0 * f64::from(self.packet_bytes))
+        rate.packets_per_second(self.packet_bytes.into())
     }
 }

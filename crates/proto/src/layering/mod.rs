@@ -10,6 +10,7 @@
 mod channels;
 pub(crate) mod clock;
 mod config;
+pub(crate) mod held;
 #[cfg(test)]
 pub(crate) mod path;
 mod sender;

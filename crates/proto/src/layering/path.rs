@@ -20,6 +20,19 @@ pub(crate) fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
+/// Does what a receiver without a path wishes.
+pub(crate) fn apply(held: &mut [bool], receiver: &mut impl ReceiverControl) {
+    while let Some(membership) = receiver.poll_membership() {
+        let (ChannelId(channel), joined) = match membership {
+            Membership::Join(channel) => (channel, true),
+            Membership::Leave(channel) => (channel, false),
+        };
+        let held = &mut held[usize::from(channel)];
+        assert_ne!(*held, joined, "joins what is not held, leaves what is");
+        *held = joined;
+    }
+}
+
 /// A path: joins and leaves take effect at its far end, then a queue of 25 packets and a link, then propagation.
 pub(crate) struct Path {
     rate: Rate,
@@ -181,4 +194,29 @@ pub(crate) fn measure<R: ReceiverControl, S: SenderControl>(
     let packets = (after.packets - before.packets) as f64;
     let lost = (after.lost - before.lost) as f64;
     (packets * f64::from(BYTES) * 8.0 / 1_000.0 / (to - from) as f64, lost / (packets + lost))
+}
+
+/// A receiver that was told to take at most 500 kbit/s comes close to it, and to no queue.
+pub(crate) fn keeps_a_cap<R: ReceiverControl>(mut run: Run<R>, least: f64, from: u64, to: u64) {
+    run.start();
+    let (rate, loss) = measure(&mut run, from, to);
+    assert!((least..=500.0).contains(&rate), "{rate:.0} kbit/s");
+    assert_eq!(loss, 0.0);
+}
+
+/// A receiver that starts in the middle of a slot takes `least` kbit/s from then on, and leaves all when it is stopped.
+pub(crate) fn comes_and_goes<R: ReceiverControl, S: SenderControl>(
+    mut run: Run<R, S>,
+    least: f64,
+    from: u64,
+    to: u64,
+) {
+    run.until(at(123_456));
+    run.start();
+    let (rate, _) = measure(&mut run, from, to);
+    assert!(rate > least, "{rate:.0} kbit/s");
+    assert!(run.held() > 1);
+    run.receiver.stop(run.now);
+    run.path.apply(run.now, &mut run.receiver);
+    assert_eq!(run.held(), 0, "all is left");
 }

@@ -7,9 +7,8 @@ use super::receivers::Receivers;
 use super::round_trip::RoundTrip;
 use super::tfrc::Intervals;
 use crate::measure::throughput_with_timeout;
-use crate::queue::chance;
 use crate::rate::Rate;
-use crate::rng::Stream;
+use crate::rng::{Stream, unit};
 use crate::time::{Duration, Instant};
 
 /// Counts fade once in so many round trips (le-sbcc.md 1).
@@ -180,7 +179,7 @@ impl Chain {
         }
         // Counted first, drawn then: with one receiver each event passes.
         let share = self.receivers.event(receiver, now);
-        if stages.max_lprf && chance::unit(&mut self.draw) >= share {
+        if stages.max_lprf && unit(&mut self.draw) >= share {
             return Stage::Event;
         }
         if stages.atf && now < self.epoch_end {

@@ -7,6 +7,7 @@ use headwater_wire::cci::WebrcCci;
 use super::config::ReceiverConfig;
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, delay, shifted, unshifted};
+use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::measure::{Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, throughput};
@@ -118,18 +119,6 @@ struct Limits {
     rate_max: f64,
     /// Round-trip time in seconds without queueing.
     hint: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    number: u64,
-    holes: Holes,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Joining {
-    since: Instant,
-    until: Instant,
 }
 
 impl Receiver {
@@ -450,7 +439,7 @@ impl Session {
         let wave = channels.wave_at(level, self.slot);
         // The channel may be nearly silent: its next packet is waited for as well.
         let packet = channels.departure(level, now, 0);
-        let patience = JOIN_TIMEOUT.max(nanos(self.joins.bound().unwrap_or(0.0)));
+        let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.joins.bound().unwrap_or(0.0)));
         self.joining = Some(Joining { since: now, until: packet.max(now) + patience });
         self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
         channels.channel_of(wave.number)
@@ -534,14 +523,4 @@ impl ReceiverControl for Receiver {
     fn timeout(&mut self, now: Instant) {
         self.give_up_join(shifted(now));
     }
-}
-
-fn nanos(seconds: f64) -> Duration {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "`as` saturates, which is meant"
-    )]
-    let nanos = (seconds * 1e9) as u64;
-    Duration::from_nanos(nanos)
 }

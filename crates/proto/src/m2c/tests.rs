@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::control::{Arrival, ReceiverControl};
-use crate::layering::path::{BYTES, Run, SENDER, at, measure};
+use crate::layering::path::{BYTES, Run, SENDER, at, comes_and_goes, keeps_a_cap, measure};
 use crate::layering::{DynamicConfig, Layering};
 use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
@@ -42,24 +42,12 @@ fn fast_start_is_fast() {
 #[test]
 fn a_cap_is_kept() {
     let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
-    let mut run = run(4_000, config, 4_000);
-    run.start();
-    let (rate, loss) = measure(&mut run, 30, 130);
-    assert!((350.0..=500.0).contains(&rate), "{rate:.0} kbit/s");
-    assert_eq!(loss, 0.0);
+    keeps_a_cap(run(4_000, config, 4_000), 350.0, 30, 130);
 }
 
 #[test]
 fn a_receiver_may_come_at_any_time_and_go() {
-    let mut run = run(4_000, ReceiverConfig::new(), 1_000);
-    run.until(at(123_456));
-    run.start();
-    let (rate, _) = measure(&mut run, 150, 200);
-    assert!(rate > 700.0, "{rate:.0} kbit/s");
-    assert!(run.held() > 5);
-    run.receiver.stop(run.now);
-    run.path.apply(run.now, &mut run.receiver);
-    assert_eq!(run.held(), 0, "all is left");
+    comes_and_goes(run(4_000, ReceiverConfig::new(), 1_000), 700.0, 150, 200);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use rand::Rng;
 
-use super::chance::Coin;
 use super::{ParameterError, require};
+use crate::rng::Coin;
 
 /// Which packets a link loses.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -12,7 +12,6 @@
 //!
 //! [`loss`] has the models of random and scripted loss, which sit behind the queue.
 
-pub(crate) mod chance;
 pub mod loss;
 mod red;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::loss::{LossEstimator, equation, loss_for};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
+use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Shape, Slot};
 use crate::machine::{ChannelId, Ecn};
 use crate::measure::Holes;
@@ -102,18 +103,6 @@ struct Session {
     rr_max: f64,
     /// `SSR_P`; `None` in start-up.
     ssr: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    number: u64,
-    holes: Holes,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Joining {
-    since: Instant,
-    until: Instant,
 }
 
 impl Receiver {
@@ -302,7 +291,7 @@ impl Session {
         if self.loss_event_ends.is_some_and(|end| now < end) {
             return;
         }
-        self.loss_event_ends = Some(now + seconds(self.artt));
+        self.loss_event_ends = Some(now + Duration::from_secs_f64(self.artt));
         self.loss.event();
         let ssr = self.ssmin().max(self.clock.channels.ratio() * self.trr);
         if self.ssr.is_none() {
@@ -462,7 +451,7 @@ impl Session {
         self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
         self.rr_max = 0.0;
         let patience = (2.0 * self.v / self.artt).max(10.0 * self.artt);
-        self.joining = Some(Joining { since: now, until: now + seconds(patience) });
+        self.joining = Some(Joining { since: now, until: now + Duration::from_secs_f64(patience) });
         self.clock.channels.channel_of(wave.number)
     }
 
@@ -528,14 +517,4 @@ impl ReceiverControl for Receiver {
     fn timeout(&mut self, now: Instant) {
         self.tick(shifted(now));
     }
-}
-
-fn seconds(seconds: f64) -> Duration {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "`as` saturates, which is meant"
-    )]
-    let nanos = (seconds * 1e9) as u64;
-    Duration::from_nanos(nanos)
 }

@@ -3,8 +3,8 @@
 use headwater_wire::cci::WebrcCci;
 
 use super::*;
-use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
-use crate::layering::path::{BYTES, Run, SENDER, at, measure};
+use crate::control::{Arrival, ReceiverControl, SenderControl};
+use crate::layering::path::{BYTES, Run, SENDER, apply, comes_and_goes, keeps_a_cap, measure};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
@@ -33,23 +33,12 @@ fn a_receiver_alone_uses_its_link() {
 #[test]
 fn a_cap_is_kept() {
     let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
-    let mut run = run(4_000, config, 4_000);
-    run.start();
-    let (rate, loss) = measure(&mut run, 60, 260);
-    assert!((300.0..=500.0).contains(&rate), "{rate:.0} kbit/s");
-    assert_eq!(loss, 0.0);
+    keeps_a_cap(run(4_000, config, 4_000), 300.0, 60, 260);
 }
 
 #[test]
 fn a_receiver_may_come_at_any_time_and_go() {
-    let mut run = run(4_000, ReceiverConfig::new(), 1_000);
-    run.until(at(123_456));
-    run.start();
-    let (rate, _) = measure(&mut run, 180, 280);
-    assert!(rate > 500.0, "{rate:.0} kbit/s");
-    run.receiver.stop(run.now);
-    run.path.apply(run.now, &mut run.receiver);
-    assert_eq!(run.held(), 0, "all is left");
+    comes_and_goes(run(4_000, ReceiverConfig::new(), 1_000), 500.0, 180, 280);
 }
 
 /// Packets straight from a sender to the receiver, without a path.
@@ -67,27 +56,15 @@ impl Bench {
         let receiver = Receiver::new(layers(2_000), ReceiverConfig::new()).unwrap();
         let mut bench = Self { sender, receiver, held, now: Instant::ZERO };
         bench.receiver.start(bench.now);
-        bench.apply();
+        apply(&mut bench.held, &mut bench.receiver);
         bench
-    }
-
-    fn apply(&mut self) {
-        while let Some(membership) = self.receiver.poll_membership() {
-            let (ChannelId(channel), joined) = match membership {
-                Membership::Join(channel) => (channel, true),
-                Membership::Leave(channel) => (channel, false),
-            };
-            let held = &mut self.held[usize::from(channel)];
-            assert_ne!(*held, joined, "joins what is not held, leaves what is");
-            *held = joined;
-        }
     }
 
     fn give(&mut self, channel: ChannelId, cci: WebrcCci) {
         let (source, cci) = (SENDER.into(), cci.short().unwrap());
         let arrival = Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: BYTES.into() };
         self.receiver.arrived(self.now, &arrival);
-        self.apply();
+        apply(&mut self.held, &mut self.receiver);
     }
 
     /// Goes on for some seconds; the receiver gets what it holds and `keeps` says.
@@ -102,7 +79,7 @@ impl Bench {
             }
             self.now = self.now.max(next);
             self.receiver.timeout(self.now);
-            self.apply();
+            apply(&mut self.held, &mut self.receiver);
             let Some(departure) = self.sender.departure(self.now) else { continue };
             self.sender.departed(self.now, BYTES.into());
             let cci = departure.cci.webrc().unwrap();

@@ -1,7 +1,7 @@
 //! Packets straight from the sender to the receiver, and as a sender that is lying or was started anew writes them.
 
 use super::*;
-use crate::control::Membership;
+use crate::layering::path::apply;
 
 /// Packets straight from the sender to the receiver, without a path.
 struct Bench {
@@ -21,20 +21,8 @@ impl Bench {
         let receiver = Receiver::new(config(kind, 8_000), ReceiverConfig::new()).unwrap();
         let mut bench = Self { sender, receiver, held, now: Instant::ZERO, slot: 0, base: 0 };
         bench.receiver.start(bench.now);
-        bench.apply();
+        apply(&mut bench.held, &mut bench.receiver);
         bench
-    }
-
-    fn apply(&mut self) {
-        while let Some(membership) = self.receiver.poll_membership() {
-            let (ChannelId(channel), joined) = match membership {
-                Membership::Join(channel) => (channel, true),
-                Membership::Leave(channel) => (channel, false),
-            };
-            let held = &mut self.held[usize::from(channel)];
-            assert_ne!(*held, joined, "joins what is not held, leaves what is");
-            *held = joined;
-        }
     }
 
     fn give(&mut self, cci: FlidSlCci) {
@@ -43,7 +31,7 @@ impl Bench {
         let arrival = Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: BYTES.into() };
         self.receiver.timeout(self.now);
         self.receiver.arrived(self.now, &arrival);
-        self.apply();
+        apply(&mut self.held, &mut self.receiver);
     }
 
     /// One slot of the sender's; the receiver gets what it holds and `keeps` says.

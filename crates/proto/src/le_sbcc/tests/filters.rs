@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::le_sbcc::{Intervals, RECEIVER_BYTES_MAX, Receivers, RoundTrip};
-use crate::queue::chance::unit;
+use crate::rng::unit;
 
 fn close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs()).max(1e-300)

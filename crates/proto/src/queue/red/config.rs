@@ -137,6 +137,6 @@ impl RedConfig {
 
     /// C: mean packets per second.
     fn packets_per_second(&self, rate: Rate) -> f64 {
-        rate.as_bits() as f64 / (8.0 * f64::from(self.packet_bytes_mean))
+        rate.packets_per_second(self.packet_bytes_mean.into())
     }
 }

@@ -7,10 +7,10 @@ mod tests;
 
 use rand::Rng;
 
-use super::chance::unit;
 use super::{DropReason, Occupancy, Offered, ParameterError, Verdict};
 use crate::Ecn;
 use crate::rate::Rate;
+use crate::rng::unit;
 use crate::time::{Duration, Instant};
 
 pub use config::{RedConfig, Thresholds, Weight};

@@ -1,0 +1,50 @@
+//! What our own datagrams have in common, of which one asks and the other answers.
+//!
+//! A question and its answer have the same length, so an answer never amplifies what a forged source asks for. They begin with
+//! three bytes that tell the format, 4 bits of version and 4 of kind, and the question's nonce. The first byte reads as LCT
+//! version 4, which no LCT receiver takes for a packet of its session.
+
+use crate::bytes::{Writer, be};
+
+/// The version of the formats.
+pub const VERSION: u8 = 1;
+
+/// Why a datagram is none of a format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It does not begin as they do.
+    #[error("it begins otherwise")]
+    Magic,
+    /// A version that this code does not know.
+    #[error("version {0}, but only {VERSION} is known")]
+    Version(u8),
+    /// Its length is another one.
+    #[error("{0} bytes are not the length of one")]
+    Length(usize),
+    /// Neither a question nor an answer.
+    #[error("unknown kind {0}")]
+    Kind(u8),
+}
+
+/// Kind and nonce of a datagram that begins with `magic` and has `bytes` bytes, at least 12.
+pub(crate) fn parse(datagram: &[u8], magic: [u8; 3], bytes: usize) -> Result<(u8, u64), Error> {
+    if !datagram.starts_with(&magic) {
+        return Err(Error::Magic);
+    }
+    if let Some(version) = datagram.get(3).map(|byte| byte >> 4)
+        && version != VERSION
+    {
+        return Err(Error::Version(version));
+    }
+    if datagram.len() != bytes {
+        return Err(Error::Length(datagram.len()));
+    }
+    Ok((datagram[3] & 0x0F, be(&datagram[4..12])))
+}
+
+/// Writes what [`parse`] reads.
+pub(crate) fn emit(writer: &mut Writer<'_>, magic: [u8; 3], kind: u8, nonce: u64) {
+    writer.put(&magic);
+    writer.put(&[VERSION << 4 | kind]);
+    writer.put(&nonce.to_be_bytes());
+}
