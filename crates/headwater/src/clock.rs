@@ -22,6 +22,11 @@ impl Clock {
         Instant::ZERO + self.zero.elapsed().into()
     }
 
+    /// A point in time of the operating system; what was before the clock's zero is zero.
+    pub(crate) fn at(self, at: std::time::Instant) -> Instant {
+        Instant::ZERO + at.saturating_duration_since(self.zero).into()
+    }
+
     /// The same point in time for the operating system; `None` when that is past its reach.
     pub(crate) fn to_std(self, instant: Instant) -> Option<std::time::Instant> {
         self.zero.checked_add(Duration::from_nanos(instant.as_nanos()))

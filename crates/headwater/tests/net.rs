@@ -599,6 +599,48 @@ fn datagrams_to_no_group_of_ours_are_counted_not_delivered() {
 }
 
 #[test]
+fn the_time_of_arrival_is_not_that_of_reading_ipv4() {
+    the_time_of_arrival_is_not_that_of_reading(Family::V4);
+}
+
+#[test]
+fn the_time_of_arrival_is_not_that_of_reading_ipv6() {
+    if in_namespace("the_time_of_arrival_is_not_that_of_reading_ipv6") {
+        the_time_of_arrival_is_not_that_of_reading(Family::V6);
+    }
+}
+
+/// With a segment size, an ECN field and a destination beside it: all four fit.
+fn the_time_of_arrival_is_not_that_of_reading(family: Family) {
+    const READ_LATE: Duration = Duration::from_millis(50);
+    const SLACK: Duration = Duration::from_millis(1);
+    let channels = channels(family, 1);
+    let mut receiver = receiver(&channels);
+    receiver.join(ChannelId::BASE).unwrap();
+    let mut sender = sender(&channels);
+    let mut batch = RecvBatch::new();
+    let patience = Instant::now() + PATIENCE;
+    // The kernel begins to take the time some moments after it was first asked to.
+    loop {
+        let before = Instant::now();
+        send(&mut sender, 0, Ecn::CongestionExperienced, &[7; 1_000], 100);
+        let after = Instant::now();
+        std::thread::sleep(READ_LATE);
+        let mut arrivals = Vec::new();
+        while receiver.recv(&mut batch).unwrap() > 0 {
+            arrivals.extend(batch.arrivals().map(|(at, datagram)| (at, datagram.ecn, datagram.channel)));
+        }
+        assert_eq!(arrivals.len(), 10);
+        assert!(arrivals.iter().all(|(_, ecn, _)| *ecn == Ecn::CongestionExperienced));
+        assert!(arrivals.iter().all(|(.., channel)| *channel == Some(ChannelId::BASE)));
+        if arrivals.iter().all(|(at, ..)| *at + SLACK >= before && *at <= after + SLACK) {
+            return;
+        }
+        assert!(Instant::now() < patience, "{:?} after it was sent", arrivals[0].0 - before);
+    }
+}
+
+#[test]
 fn an_empty_datagram_arrives_empty() {
     let channels = channels(Family::V4, 1);
     let mut receiver = receiver(&channels);

@@ -3,6 +3,9 @@
 //! A turn of the loop: read what waits, hand it to the machine, drain the machine, send what it wrote; then sleep until
 //! its next deadline, a datagram, or a wake-up. A turn that comes late is made up for by the machine's pacing.
 //!
+//! The machine is told when each datagram came to this machine, not when the turn came round to it: what a busy processor makes
+//! a receiver late by is no queue of the network.
+//!
 //! While datagrams come closer together than [`PAUSE`], turns that read are so far apart too: a thread that sleeps until
 //! the next datagram would wake for each of them, which costs more than to read it.
 //!
@@ -12,6 +15,8 @@
 
 mod gather;
 mod port;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::num::NonZeroU64;
@@ -111,14 +116,15 @@ pub(crate) fn drive<M: Machine, P: Port>(
     let mut heard_at = None;
     let mut watch = Lookout { last: turn.now, unsent: 0, is_troubled: false };
     loop {
-        turn.now = clock.now();
-        if watch.is_due(turn.now, turn.unsent)
+        let woken = clock.now();
+        if watch.is_due(woken, turn.unsent)
             && let Some(change) = port.look()
         {
             watch.is_troubled = change.state != LinkState::Up;
             application.link(change);
         }
-        let heard = turn.receive(machine, port, &mut batch)?;
+        let heard = turn.receive(machine, port, &mut batch, clock)?;
+        turn.now = turn.now.max(woken);
         machine.handle(turn.now, Input::Timeout);
         application.steer(machine, port, turn.now);
         turn.has_sent = false;
@@ -176,6 +182,7 @@ impl Lookout {
 /// What one turn of the loop works with.
 struct Turn<'a> {
     gather: Gather,
+    /// What the machine was told last, which never goes back.
     now: Instant,
     hooks: Hooks<'a>,
     outputs: u64,
@@ -186,12 +193,13 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Hands the machine what is waiting.
+    /// Hands the machine what is waiting, each datagram at the time when it came.
     fn receive<M: Machine, P: Port>(
         &mut self,
         machine: &mut M,
         port: &mut P,
         batch: &mut RecvBatch,
+        clock: Clock,
     ) -> Result<Heard, DriverError> {
         let mut heard = Heard::default();
         for _ in 0..BATCHES_PER_TURN {
@@ -206,7 +214,8 @@ impl Turn<'_> {
                 Err(error) => return Err(DriverError::Read(error)),
             };
             heard.datagrams += count;
-            for datagram in batch.iter() {
+            for (arrived, datagram) in batch.arrivals() {
+                self.now = self.now.max(clock.at(arrived));
                 self.trace_received(port, &datagram);
                 if !self.hooks.is_lost() {
                     machine.handle(self.now, Input::Datagram(datagram));

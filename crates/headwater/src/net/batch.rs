@@ -1,12 +1,14 @@
 //! Many datagrams read in one call.
 
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use headwater_proto::{ChannelId, Datagram, Ecn};
-use quinn_udp::{BATCH_SIZE, RecvMeta};
 
 use super::endpoint::Endpoint;
+use super::sys::{Incoming, MESSAGES_MAX};
+use super::wall::Wall;
 
 /// Largest message: a UDP payload, or a run of them that the kernel coalesced (GRO).
 const MESSAGE_BYTES_MAX: usize = 65_535;
@@ -26,6 +28,7 @@ const RUNS_MAX: usize = 8;
 #[derive(Debug)]
 pub struct RecvBatch {
     buffer: Vec<u8>,
+    incoming: Vec<Incoming>,
     messages: Vec<Message>,
     /// Leading buffers in use; dropped messages hold theirs until the next read.
     filled: usize,
@@ -43,16 +46,31 @@ struct Message {
     source: SocketAddr,
     channel: Option<ChannelId>,
     ecn: Ecn,
+    arrived: Instant,
+}
+
+/// A message as it came, before it is known what it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) bytes: usize,
+    stride: usize,
+    /// Who sent it.
+    pub(super) source: SocketAddr,
+    /// Where it was sent to.
+    pub(super) destination: Option<IpAddr>,
+    ecn: Ecn,
+    arrived: Instant,
 }
 
 impl RecvBatch {
     /// An empty batch.
     pub fn new() -> Self {
         Self {
-            buffer: vec![0; BATCH_SIZE * BUFFER_STRIDE],
-            messages: Vec::with_capacity(BATCH_SIZE),
+            buffer: vec![0; MESSAGES_MAX * BUFFER_STRIDE],
+            incoming: (0..MESSAGES_MAX).map(|_| Incoming::new()).collect(),
+            messages: Vec::with_capacity(MESSAGES_MAX),
             filled: 0,
-            usable: BATCH_SIZE,
+            usable: MESSAGES_MAX,
             datagrams: 0,
         }
     }
@@ -70,14 +88,28 @@ impl RecvBatch {
     /// The datagrams, in the order in which each socket got them. `channel` is `None` for those sent to the socket's
     /// own address.
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
+        self.arrivals().map(|(_, datagram)| datagram)
+    }
+
+    /// The datagrams and when each came to this machine, by the kernel's clock: that they were read later makes no difference.
+    /// Those of a run that the kernel coalesced came with its first.
+    pub fn arrivals(&self) -> impl Iterator<Item = (Instant, Datagram<'_>)> {
         self.messages.iter().flat_map(|message| {
-            (0..message.datagrams()).map(|i| Datagram {
-                source: message.source,
-                channel: message.channel,
-                ecn: message.ecn,
-                payload: self.payload(message, i),
+            (0..message.datagrams()).map(|i| {
+                let datagram = Datagram {
+                    source: message.source,
+                    channel: message.channel,
+                    ecn: message.ecn,
+                    payload: self.payload(message, i),
+                };
+                (message.arrived, datagram)
             })
         })
+    }
+
+    /// Puts what several sockets have got in the order in which it came.
+    pub(super) fn sort(&mut self) {
+        self.messages.sort_unstable_by_key(|message| (message.arrived, message.buffer_index));
     }
 
     pub(super) fn clear(&mut self) {
@@ -99,25 +131,28 @@ impl RecvBatch {
     pub(super) fn read(
         &mut self,
         endpoint: &Endpoint,
-        mut accept: impl FnMut(&RecvMeta) -> Option<Option<ChannelId>>,
+        mut accept: impl FnMut(&Heard) -> Option<Option<ChannelId>>,
     ) -> io::Result<()> {
         let free = self.usable.saturating_sub(self.filled);
-        let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let mut chunks = self.buffer.chunks_exact_mut(BUFFER_STRIDE).skip(self.filled);
-        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
+        let mut buffers: [IoSliceMut<'_>; MESSAGES_MAX] = std::array::from_fn(|_| {
             IoSliceMut::new(chunks.next().map_or(&mut [], |chunk| &mut chunk[..MESSAGE_BYTES_MAX]))
         });
-        let received = endpoint.receive(&mut buffers[..free], &mut metas[..free])?;
-        for (i, meta) in metas[..received].iter().enumerate() {
-            if let Some(channel) = accept(meta) {
-                self.push(Message::new(self.filled + i, meta, channel));
+        let received = endpoint.receive(&mut buffers[..free], &mut self.incoming[..free])?;
+        if received == 0 {
+            return Ok(());
+        }
+        let wall = Wall::now();
+        let mut bytes = 0;
+        for i in 0..received {
+            bytes += self.incoming[i].bytes;
+            let Some(heard) = Heard::new(&self.incoming[i], wall) else { continue };
+            if let Some(channel) = accept(&heard) {
+                self.push(Message::new(self.filled + i, &heard, channel));
             }
         }
         self.filled += received;
-        let bytes: usize = metas[..received].iter().map(|meta| meta.len).sum();
-        if received > 0 {
-            self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { BATCH_SIZE };
-        }
+        self.usable = if bytes > received * RUN_BYTES_MIN { RUNS_MAX } else { MESSAGES_MAX };
         Ok(())
     }
 
@@ -141,25 +176,44 @@ impl Default for RecvBatch {
 }
 
 impl Message {
-    fn new(buffer_index: usize, meta: &RecvMeta, channel: Option<ChannelId>) -> Self {
-        let bytes = meta.len.min(MESSAGE_BYTES_MAX);
+    fn new(buffer_index: usize, heard: &Heard, channel: Option<ChannelId>) -> Self {
         Self {
             buffer_index,
-            bytes,
-            stride: meta.stride.min(bytes),
-            source: meta.addr,
+            bytes: heard.bytes,
+            stride: heard.stride,
+            source: heard.source,
             channel,
-            ecn: Ecn::from_bits(meta.ecn.map_or(0, |ecn| ecn as u8)),
+            ecn: heard.ecn,
+            arrived: heard.arrived,
         }
     }
 
-    /// An empty datagram is a datagram too.
     fn datagrams(&self) -> usize {
         datagrams(self.bytes, self.stride)
     }
 }
 
-/// How many datagrams a message of so many bytes carries.
-pub(super) fn datagrams(bytes: usize, stride: usize) -> usize {
+impl Heard {
+    fn new(incoming: &Incoming, wall: Wall) -> Option<Self> {
+        let told = incoming.told();
+        let bytes = incoming.bytes.min(MESSAGE_BYTES_MAX);
+        Some(Self {
+            bytes,
+            stride: told.segment_bytes.unwrap_or(bytes).min(bytes),
+            source: incoming.source()?,
+            destination: told.destination,
+            ecn: Ecn::from_bits(told.traffic_class),
+            arrived: told.arrived.map_or(wall.monotonic, |since_1970| wall.monotonic(since_1970)),
+        })
+    }
+
+    /// How many datagrams it carries.
+    pub(super) fn datagrams(&self) -> u64 {
+        datagrams(self.bytes, self.stride) as u64
+    }
+}
+
+/// How many datagrams a message of so many bytes carries. An empty datagram is a datagram too.
+fn datagrams(bytes: usize, stride: usize) -> usize {
     if stride == 0 { 1 } else { bytes.div_ceil(stride).max(1) }
 }

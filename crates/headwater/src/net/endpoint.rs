@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use quinn_udp::{RecvMeta, UdpSocketState};
+use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::interface::InterfaceError;
+use super::sys::{Incoming, receive_messages};
 
 /// Why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -86,11 +87,10 @@ impl Endpoint {
         trying("set SO_REUSEADDR", socket.set_reuse_address(shared))?;
         socket.bind(&address.into()).map_err(|source| OpenError::Bind { address, source })?;
         let state = trying("report addresses and ECN of datagrams", UdpSocketState::new((&socket).into()))?;
-        // quinn-udp 0.6 asks for receive timestamps, but its buffer has no room for them beside a segment size: the
-        // kernel then leaves out the last control message, which is the ECN field.
+        // quinn-udp asks for it, but lets a kernel refuse.
         trying(
-            "clear SO_TIMESTAMPNS",
-            setsockopt(&socket, sockopt::ReceiveTimestampns, &false).map_err(io::Error::from),
+            "set SO_TIMESTAMPNS",
+            setsockopt(&socket, sockopt::ReceiveTimestampns, &true).map_err(io::Error::from),
         )?;
         Ok(Self { socket, state })
     }
@@ -137,11 +137,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// What `recvmmsg` says, but for "nothing is waiting".
-    pub(super) fn receive(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
-        match self.state.recv((&self.socket).into(), buffers, meta) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            result => result,
-        }
+    pub(super) fn receive(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        incoming: &mut [Incoming],
+    ) -> io::Result<usize> {
+        receive_messages(self.as_fd(), buffers, incoming)
     }
 }
 

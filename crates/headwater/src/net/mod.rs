@@ -1,6 +1,6 @@
 //! UDP multicast sockets: one that sends, one that receives many channels, and the wait between them. Linux.
 //!
-//! Reading is batched by `quinn-udp` (`recvmmsg`, GRO, destination address, ECN); sending hands many runs of
+//! Reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival; sending hands many runs of
 //! datagrams to the kernel at once (`sendmmsg`, GSO). Nothing here blocks but [`Poller::wait`], and [`SenderSocket::send`] while the send buffer is full.
 //!
 //! | file | what |
@@ -9,7 +9,7 @@
 //! | `link`, `outage` | an interface that goes away and comes back: noticed, and ridden out |
 //! | `channels` | the groups of a session |
 //! | `sender`, `sender_options`, `pieces`, `send_error`, `receiver` | the sockets |
-//! | `batch` | datagrams read in one call |
+//! | `batch`, `told`, `wall` | datagrams read in one call, what the kernel tells of them, when they arrived |
 //! | `observed` | a group's datagrams with their TTL and traffic class, for `doctor` |
 //! | `poller` | waiting |
 //! | `endpoint`, `control`, `sys` | what they share: a bound socket, control messages, options without a safe wrapper |
@@ -30,6 +30,8 @@ mod send_error;
 mod sender;
 mod sender_options;
 mod sys;
+mod told;
+mod wall;
 
 pub use batch::RecvBatch;
 pub use channels::{Channels, ChannelsError};

@@ -5,12 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::ChannelId;
-use quinn_udp::RecvMeta;
 use rustix::io::Errno;
 use socket2::InterfaceIndexOrAddress;
 use tracing::{debug, warn};
 
-use super::batch::{RecvBatch, datagrams};
+use super::batch::{Heard, RecvBatch};
 use super::channels::Channels;
 use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::interface::Interface;
@@ -286,13 +285,16 @@ impl ReceiverSocket {
             let index = (first + step) % self.sockets.len();
             self.next = (index + 1) % self.sockets.len();
             let (channels, source, counters) = (&self.channels, self.options.source, &mut self.counters);
-            batch.read(&self.sockets[index].endpoint, |meta| {
-                counters.admit(channels, source, meta).map(Some)
+            batch.read(&self.sockets[index].endpoint, |heard| {
+                counters.admit(channels, source, heard).map(Some)
             })?;
         }
         if let Some(Asking { endpoint, of }) = self.asking.as_ref().filter(|_| !batch.is_full()) {
             let counters = &mut self.counters;
-            batch.read(endpoint, |meta| counters.admit_answer(*of, meta).then_some(None))?;
+            batch.read(endpoint, |heard| counters.admit_answer(*of, heard).then_some(None))?;
+        }
+        if self.sockets.len() > 1 {
+            batch.sort();
         }
         Ok(batch.len())
     }
@@ -421,12 +423,12 @@ fn any_address(channels: &Channels) -> IpAddr {
 
 impl ReceiverCounters {
     /// Counts what came where answers are expected, and says whether it is to be handed over.
-    fn admit_answer(&mut self, of: SocketAddr, meta: &RecvMeta) -> bool {
-        let count = datagrams(meta.len, meta.stride) as u64;
-        let is_theirs = (meta.addr.ip(), meta.addr.port()) == (of.ip(), of.port());
+    fn admit_answer(&mut self, of: SocketAddr, heard: &Heard) -> bool {
+        let count = heard.datagrams();
+        let is_theirs = (heard.source.ip(), heard.source.port()) == (of.ip(), of.port());
         if is_theirs {
             self.datagrams += count;
-            self.bytes += meta.len as u64;
+            self.bytes += heard.bytes as u64;
         } else {
             self.foreign_source += count;
         }
@@ -434,18 +436,18 @@ impl ReceiverCounters {
     }
 
     /// Counts a message, and says which channel it belongs to or that it is to be dropped.
-    fn admit(&mut self, channels: &Channels, source: Option<IpAddr>, meta: &RecvMeta) -> Option<ChannelId> {
-        let count = datagrams(meta.len, meta.stride) as u64;
-        let Some(channel) = meta.dst_ip.and_then(|group| channels.channel_of(group)) else {
+    fn admit(&mut self, channels: &Channels, source: Option<IpAddr>, heard: &Heard) -> Option<ChannelId> {
+        let count = heard.datagrams();
+        let Some(channel) = heard.destination.and_then(|group| channels.channel_of(group)) else {
             self.foreign_group += count;
             return None;
         };
-        if source.is_some_and(|source| source != meta.addr.ip()) {
+        if source.is_some_and(|source| source != heard.source.ip()) {
             self.foreign_source += count;
             return None;
         }
         self.datagrams += count;
-        self.bytes += meta.len as u64;
+        self.bytes += heard.bytes as u64;
         Some(channel)
     }
 }

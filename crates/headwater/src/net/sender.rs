@@ -180,7 +180,9 @@ impl SenderSocket {
         // What is told by ICMP would wake every wait until it is taken.
         super::sys::discard_reports(self.endpoint.as_fd());
         let channels = self.channels;
-        batch.read(&self.endpoint, |meta| Some(meta.dst_ip.and_then(|group| channels.channel_of(group))))?;
+        batch.read(&self.endpoint, |heard| {
+            Some(heard.destination.and_then(|group| channels.channel_of(group)))
+        })?;
         Ok(batch.len())
     }
 

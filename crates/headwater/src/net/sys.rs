@@ -1,24 +1,26 @@
 //! Calls and socket options that neither `rustix`, `socket2` nor `nix` wrap.
 #![expect(
     unsafe_code,
-    reason = "sendmmsg with messages that differ, and options with structures, that no safe crate offers"
+    reason = "sendmmsg and recvmmsg with messages that differ, and options with structures, that no safe crate offers"
 )]
 
-use std::io::{self, IoSlice};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::size_of;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use socket2::SockAddr;
+use socket2::{SockAddr, SockAddrStorage};
 
 use super::control::Control;
+use super::told::Told;
 
 /// `SO_MEMINFO` of `asm-generic/socket.h`, which `libc` lacks.
 const SO_MEMINFO: libc::c_int = 55;
 /// Index of the drop counter in what `SO_MEMINFO` returns (`linux/sock_diag.h`).
 const SK_MEMINFO_DROPS: usize = 8;
 
-/// Most messages of one `sendmmsg`: with segmentation offload 2 MB.
+/// Most messages of one `sendmmsg` or `recvmmsg`: with segmentation offload 2 MB.
 pub(super) const MESSAGES_MAX: usize = 32;
 
 /// A message to send.
@@ -69,6 +71,101 @@ pub(super) fn send_messages(
     // call and are only read; an `IoSlice` has the layout of an `iovec`; `fd` is open for as long as it is borrowed.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Words of control messages with one received: destination (5 words for IPv6), traffic class (3), segment size (3), time
+/// of arrival (4). One more, so that nothing is ever cut off.
+const CONTROL_WORDS: usize = 16;
+
+/// A message received, but for its contents.
+pub(super) struct Incoming {
+    source: libc::sockaddr_storage,
+    source_bytes: libc::socklen_t,
+    control: [usize; CONTROL_WORDS],
+    control_bytes: usize,
+    /// Bytes of its contents.
+    pub(super) bytes: usize,
+}
+
+impl Incoming {
+    pub(super) fn new() -> Self {
+        // SAFETY: all-zero is a valid `sockaddr_storage`, of no family.
+        let source = unsafe { std::mem::zeroed() };
+        Self { source, source_bytes: 0, control: [0; CONTROL_WORDS], control_bytes: 0, bytes: 0 }
+    }
+
+    /// Who sent it; nothing when that is no address of IP.
+    pub(super) fn source(&self) -> Option<SocketAddr> {
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: `sockaddr_storage` is what the storage wraps.
+        unsafe { *storage.view_as::<libc::sockaddr_storage>() = self.source };
+        // SAFETY: the kernel wrote an address of so many bytes.
+        unsafe { SockAddr::new(storage, self.source_bytes) }.as_socket()
+    }
+
+    /// What the kernel tells of it.
+    pub(super) fn told(&self) -> Told {
+        let mut bytes = [0; size_of::<[usize; CONTROL_WORDS]>()];
+        for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(&self.control) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        Told::parse(&bytes[..self.control_bytes.min(bytes.len())])
+    }
+
+    /// Where the kernel is to write, for as long as `self` and `contents` stay where they are.
+    fn header(&mut self, contents: &mut IoSliceMut<'_>) -> libc::mmsghdr {
+        // SAFETY: as in `Outgoing::header`.
+        let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        header.msg_hdr.msg_name = (&raw mut self.source).cast();
+        header.msg_hdr.msg_namelen = libc::socklen_t::try_from(size_of_val(&self.source)).expect("128 bytes");
+        header.msg_hdr.msg_iov = (&raw mut *contents).cast();
+        header.msg_hdr.msg_iovlen = 1;
+        header.msg_hdr.msg_control = (&raw mut self.control).cast();
+        header.msg_hdr.msg_controllen = size_of_val(&self.control);
+        header
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// Receives the messages that wait, one for each buffer at most, in one call (`recvmmsg`), and says how many; 0 when none
+/// does. Never blocks.
+///
+/// # Errors
+/// What the kernel says of the first message.
+pub(super) fn receive_messages(
+    fd: BorrowedFd<'_>,
+    buffers: &mut [IoSliceMut<'_>],
+    incoming: &mut [Incoming],
+) -> io::Result<usize> {
+    // SAFETY: as in `Outgoing::header`.
+    let mut headers: [libc::mmsghdr; MESSAGES_MAX] = unsafe { std::mem::zeroed() };
+    let mut count = 0;
+    for (header, (message, buffer)) in headers.iter_mut().zip(incoming.iter_mut().zip(buffers)) {
+        *header = message.header(buffer);
+        count += 1;
+    }
+    // SAFETY: the first `count` headers point to as many addresses, buffers and control buffers with their lengths, which
+    // outlive the call, are borrowed mutably, and may hold any bytes; an `IoSliceMut` has the layout of an `iovec`; `fd` is
+    // open for as long as it is borrowed.
+    let received = unsafe {
+        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
+    };
+    let Ok(received) = usize::try_from(received) else {
+        let error = io::Error::last_os_error();
+        let nothing = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+        return if nothing { Ok(0) } else { Err(error) };
+    };
+    for (header, message) in headers[..received].iter().zip(incoming) {
+        message.bytes = header.msg_len as usize;
+        message.source_bytes = header.msg_hdr.msg_namelen;
+        message.control_bytes = header.msg_hdr.msg_controllen;
+    }
+    Ok(received)
 }
 
 /// Takes what the kernel has told of datagrams sent before (`IP_RECVERR`), and forgets it: ICMP may be forged, and what
