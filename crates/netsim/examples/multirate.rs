@@ -1,4 +1,5 @@
-//! Studies of M2C beside TCP and itself, as lines of CSV: `multirate STUDY SEEDS SECONDS [KBPS [RTT_MS [JOIN_MS]]]`.
+//! Studies of M2C beside TCP and itself, as lines of CSV: `multirate STUDY SEEDS SECONDS [KBPS [RTT_MS [JOIN_MS [QUEUE]]]]`.
+//! Of `start`, `start-pages` and `start-tcp`, SECONDS is what the file would take if it had the link for itself.
 #[path = "../tests/multirate/bed.rs"]
 #[expect(dead_code, reason = "shared with the tests")]
 mod bed;
@@ -22,11 +23,13 @@ fn main() {
     let mut place = Place::new(number(3, 1_000));
     place.round_trip = ms(number(4, 8));
     place.join = ms(number(5, 5));
+    place.queue = u32::try_from(number(6, 25)).expect("packets");
     let mut sums = Vec::new();
     for seed in 0..seeds {
         let values = match study {
             "pair" => pair(seed, place, seconds),
             "alone" => alone(seed, place, seconds),
+            "start" | "start-pages" | "start-tcp" => start(study, seed, seeds, place, seconds),
             _ => beside(study, seed, place, seconds),
         };
         let text: Vec<String> = values.iter().map(|value| format!("{value:.3}")).collect();
@@ -70,6 +73,38 @@ fn pair(seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     let (shares, loss) = shares(&mut run, &[one, other], agent, place, seconds);
     let total = shares[0] + shares[1];
     vec![jain(&shares).expect("sound"), shares[0] / total, total, loss]
+}
+
+/// Time of a download over what the link alone would take, loss by then; part of the link used and loss in the first two seconds.
+/// Receivers of different seeds come at phases of a slot that are spread evenly.
+fn start(study: &str, seed: u64, seeds: u64, place: Place, seconds: u64) -> Vec<f64> {
+    let mut bed = Bed::new(seed, place);
+    let start = ms(20_000 + 10_000 * seed / seeds);
+    let sent = bed.m2c_session("m2c", 4 * place.kbps, ms(0));
+    let control = receiver(4 * place.kbps, m2c::ReceiverConfig::new());
+    let agent = bed.receiver("m2c", sent, None, start, control);
+    match study {
+        "start-pages" => drop(bed.short_tcps("pages", ms(6_000))),
+        "start-tcp" => drop(bed.tcp("tcp", ms(0))),
+        _ => (),
+    }
+    let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+    let bits = f64::from(PAYLOAD + 42) * 8.0;
+    let wanted = seconds as f64 * place.kbps as f64 * 1_000.0 / bits;
+    let mut early = (0.0, 0.0);
+    for step in 1..50_000_u64 {
+        run.run_until(at(0) + start + ms(20 * step));
+        let (packets, lost) = reception(&run, agent);
+        let (packets, lost) = (packets as f64, lost as f64);
+        let loss = lost / (packets + lost).max(1.0);
+        if step == 100 {
+            early = (packets * bits / (2_000.0 * place.kbps as f64), loss);
+        }
+        if packets >= wanted {
+            return vec![step as f64 / 50.0 / seconds as f64, loss, early.0, early.1];
+        }
+    }
+    vec![f64::INFINITY; 4]
 }
 
 /// M2C's part of both, ratio of M2C to the TCP, use of the link, M2C's loss.

@@ -11,10 +11,12 @@ pub(crate) struct Held {
     pub(crate) holes: Holes,
 }
 
-/// A join under way: its first packet has not come.
+/// Joins under way: no packet of theirs has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joining {
     pub(crate) since: Instant,
     /// When it is given up.
     pub(crate) until: Instant,
+    /// How many of the highest waves they are of.
+    pub(crate) levels: usize,
 }

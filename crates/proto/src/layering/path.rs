@@ -50,6 +50,8 @@ pub(crate) struct Path {
     pub(crate) repeats: bool,
     /// Until when the receiver is deaf: what arrives waits.
     pub(crate) stalled: Instant,
+    /// From when to when it sleeps once: what arrives meanwhile is taken at the end.
+    pub(crate) deaf: Option<(Instant, Instant)>,
 }
 
 impl Path {
@@ -65,6 +67,7 @@ impl Path {
             late: Duration::ZERO,
             repeats: false,
             stalled: Instant::ZERO,
+            deaf: None,
         }
     }
 
@@ -81,6 +84,12 @@ impl Path {
                 }
             }
         }
+    }
+
+    /// When the receiver takes what arrives at an instant.
+    fn taken(&self, at: Instant) -> Instant {
+        let at = at.max(self.stalled);
+        self.deaf.filter(|(from, to)| (*from..*to).contains(&at)).map_or(at, |(_, to)| to)
     }
 
     /// When a packet arrives, if it is forwarded and finds room.
@@ -135,7 +144,7 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
     pub(crate) fn until(&mut self, end: Instant) {
         loop {
             let departure = self.sender.next_departure().unwrap();
-            let arrival = self.on_wire.peek().map(|Reverse((at, _))| (*at).max(self.path.stalled));
+            let arrival = self.on_wire.peek().map(|Reverse((at, _))| self.path.taken(*at));
             let timeout = self.receiver.poll_timeout();
             let next = arrival.into_iter().chain(timeout).fold(departure, Instant::min);
             if next >= end {

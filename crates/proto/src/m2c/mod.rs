@@ -11,6 +11,8 @@ mod config;
 #[cfg(test)]
 mod hostile;
 mod receiver;
+mod session;
+mod start;
 #[cfg(test)]
 mod tests;
 

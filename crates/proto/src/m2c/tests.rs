@@ -31,12 +31,53 @@ fn a_receiver_alone_fills_its_link() {
     }
 }
 
+/// kbit/s and loss over the first five seconds of one that comes `phase` ms after a slot began.
+fn beginning(link: u64, phase: u64, change: impl Fn(&mut Run<Receiver>)) -> (f64, f64) {
+    let mut run = run(4 * link, ReceiverConfig::new(), link);
+    change(&mut run);
+    run.until(at(20_000 + phase));
+    run.start();
+    let from = run.receiver.reception();
+    run.until(at(25_000 + phase));
+    let to = run.receiver.reception();
+    let (packets, lost) = ((to.packets - from.packets) as f64, (to.lost - from.lost) as f64);
+    (packets * f64::from(BYTES) * 8.0 / 5_000.0, lost / (packets + lost))
+}
+
 #[test]
 fn fast_start_is_fast() {
-    let mut run = run(16_000, ReceiverConfig::new(), 4_000);
+    for link in [256, 1_000, 4_000, 16_000] {
+        for phase in [0, 1_900, 5_000, 9_700] {
+            let (rate, loss) = beginning(link, phase, |_| ());
+            let share = rate / link as f64;
+            assert!(share > 0.7 && loss < 0.12, "{share:.3} of {link} kbit/s at {phase} ms, loss {loss:.3}");
+        }
+    }
+}
+
+#[test]
+fn fast_start_bears_a_busy_host() {
+    for pause in [150, 300, 450, 600, 900] {
+        let (rate, loss) = beginning(4_000, 3_300, |run| {
+            run.path.late = Duration::from_millis(2);
+            // Nothing is taken until 20 ms after that: what came meanwhile is taken at once.
+            run.path.deaf = Some((at(23_300 + pause), at(23_320 + pause)));
+        });
+        assert!(rate > 2_800.0 && loss < 0.12, "{rate:.0} kbit/s, loss {loss:.3}, pause after {pause} ms");
+    }
+}
+
+#[test]
+fn what_fast_start_joined_too_much_is_left() {
+    // Joins take so long that the last one doubles the rate of a link that is full.
+    let mut run = run(16_000, ReceiverConfig::new(), 1_000);
+    run.path.join = Duration::from_millis(300);
     run.start();
-    let (rate, _) = measure(&mut run, 5, 10);
-    assert!(rate > 2_000.0, "{rate:.0} kbit/s after five seconds");
+    run.until(at(5_000));
+    let status = run.receiver.status(run.now).unwrap();
+    assert_eq!(status.mode, Mode::CongestionAvoidance);
+    let (rate, loss) = measure(&mut run, 5, 10);
+    assert!(rate > 700.0 && loss < 0.12, "{rate:.0} kbit/s, loss {loss:.3}");
 }
 
 #[test]

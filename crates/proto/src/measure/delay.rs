@@ -57,6 +57,13 @@ impl OneWayDelay {
         self.last.map_or(0.0, |(_, _, mean)| (mean - seconds(self.least())).max(0.0))
     }
 
+    /// From now on what packets waited of late is what the last one did.
+    pub fn settle(&mut self) {
+        if let Some((_, delay, mean)) = &mut self.last {
+            *mean = seconds(*delay);
+        }
+    }
+
     fn least(&self) -> i64 {
         self.least[0].min(self.least[1])
     }

@@ -10,4 +10,4 @@ pub use delay::{JoinLatency, OneWayDelay};
 pub use holes::{Found, Holes};
 pub use meter::RateMeter;
 pub use sequence::SequenceTracker;
-pub use tfrc::{LossIntervals, throughput, throughput_with_timeout};
+pub use tfrc::{LossIntervals, interval_at, throughput, throughput_with_timeout};

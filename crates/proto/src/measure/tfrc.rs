@@ -21,6 +21,21 @@ pub fn throughput_with_timeout(rtt: f64, timeout: f64, loss: f64) -> f64 {
     1.0 / (rtt * (root + timeouts))
 }
 
+/// Packets from one loss event to the next at which [`throughput`] gives a rate in packets per second.
+pub fn interval_at(rtt: f64, rate: f64) -> f64 {
+    // The rate grows with the interval: between 1 and 2^40 packets it is found by halving, to a thousandth.
+    let (mut low, mut high) = (1.0, 1_099_511_627_776.0_f64);
+    while high / low > 1.001 {
+        let middle = libm::sqrt(low * high);
+        if throughput(rtt, 1.0 / middle) < rate {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
 /// The last eight loss intervals, in packets, and the open one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossIntervals {
@@ -94,6 +109,15 @@ mod tests {
     fn a_timeout_of_its_own_gives_the_published_number() {
         let bits = 560.0 * 8.0 * throughput_with_timeout(0.2, 0.3, 0.01);
         assert!((bits - 265_358.0).abs() < 0.5, "{bits}");
+    }
+
+    #[test]
+    fn an_interval_gives_its_rate_back() {
+        for interval in [1.0, 7.0, 100.0, 1e6] {
+            let found = interval_at(0.05, throughput(0.05, 1.0 / interval));
+            assert!((found / interval - 1.0).abs() < 0.002, "{found} of {interval}");
+        }
+        assert_eq!(interval_at(0.001, 1e-9), 1.0, "no loss event is nearer to the next than a packet");
     }
 
     #[test]

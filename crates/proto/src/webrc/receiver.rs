@@ -451,7 +451,8 @@ impl Session {
         self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
         self.rr_max = 0.0;
         let patience = (2.0 * self.v / self.artt).max(10.0 * self.artt);
-        self.joining = Some(Joining { since: now, until: now + Duration::from_secs_f64(patience) });
+        self.joining =
+            Some(Joining { since: now, until: now + Duration::from_secs_f64(patience), levels: 1 });
         self.clock.channels.channel_of(wave.number)
     }
 

@@ -1,0 +1,391 @@
+//! What a receiver knows once a packet of the base channel has come: levels, window, and when both change.
+
+use std::collections::VecDeque;
+
+use super::receiver::{Mode, Status};
+use super::start::{FastStart, Verdict};
+use crate::control::{Membership, Wishes};
+use crate::layering::clock::{Clock, Place, delay, shifted};
+use crate::layering::held::{Held, Joining};
+use crate::layering::{Layering, Slot};
+use crate::machine::ChannelId;
+use crate::measure::{Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, interval_at, throughput};
+use crate::time::{Duration, Instant};
+
+/// Least time between the first packet of a channel and the next join, after fast start.
+const JOIN_SPACING: Duration = Duration::from_millis(50);
+/// Least time that a join is waited for.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// What a loss event leaves of the window: AIMD(1, 1/2).
+const DECREASE: f64 = 0.5;
+/// Over how many sub-slots the window, and what packets wait, are averaged.
+const AVERAGED: f64 = 0.5;
+/// A window grows no further than this beyond what the next level needs.
+const WINDOW_ROOM: f64 = 1.02;
+/// Fast start joins up to this rate at once: RFC 3390's four packets in an assumed round trip.
+const FIRST_RATE: f64 = 4.0 / RTT_INITIAL;
+/// And then up to so many times what it holds at a time, or a level.
+const FAST_FACTOR: f64 = 2.0;
+/// Round-trip time before any was measured, in seconds.
+const RTT_INITIAL: f64 = 0.1;
+/// For at most so long what is lost while channels that were left still come was lost by them.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
+
+/// What is known once a packet of the base channel has come.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) clock: Clock,
+    limits: Limits,
+    slot: Slot,
+    /// Waves held, from the lowest level up; the last ones may be silent still.
+    waves: VecDeque<Held>,
+    joining: Option<Joining>,
+    mode: Mode,
+    start: FastStart,
+    window: f64,
+    /// The window's mean of late, and up to when.
+    mean: f64,
+    averaged: Instant,
+    threshold: f64,
+    /// First packet of the last channels joined.
+    first: Instant,
+    lost: Instant,
+    /// Until when packets of channels that were left may take the room of others, and the last such packet.
+    leaving: Instant,
+    stray: Instant,
+    meter: RateMeter,
+    pub(super) delay: OneWayDelay,
+    joins: JoinLatency,
+    /// Least round-trip time that the sender's answers took.
+    pub(super) asked: Option<f64>,
+    intervals: LossIntervals,
+}
+
+/// What the receiver was told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Most packets per second.
+    pub(super) rate_max: f64,
+    /// Round-trip time in seconds without queueing.
+    pub(super) hint: Option<f64>,
+}
+
+impl Session {
+    pub(super) fn new(clock: Clock, limits: Limits, asked: Option<f64>, now: Instant) -> Self {
+        Self {
+            slot: clock.channels.slot_at(now),
+            delay: OneWayDelay::new(AVERAGED * clock.channels.sub_slot_seconds()),
+            clock,
+            limits,
+            waves: VecDeque::new(),
+            joining: None,
+            mode: Mode::FastStart,
+            start: FastStart::new(now),
+            window: 2.0,
+            mean: 2.0,
+            averaged: now,
+            threshold: f64::INFINITY,
+            first: now,
+            lost: Instant::ZERO,
+            leaving: Instant::ZERO,
+            stray: Instant::ZERO,
+            meter: RateMeter::new(now),
+            joins: JoinLatency::default(),
+            asked,
+            intervals: LossIntervals::default(),
+        }
+    }
+
+    pub(super) fn status(&self, now: Instant) -> Status {
+        let mut meter = self.meter;
+        let rtt = self.rtt();
+        let fair = if self.mode == Mode::FastStart {
+            self.rate_of(self.level(), shifted(now))
+        } else {
+            self.window / rtt
+        };
+        Status {
+            mode: self.mode,
+            levels: self.level(),
+            rate: meter.rate(shifted(now)),
+            fair_rate: fair,
+            rtt,
+            join_latency: self.joins.mean(),
+            loss_event_rate: self.intervals.rate(),
+        }
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Dynamic channels held or being joined.
+    pub(super) fn channels(&self) -> impl Iterator<Item = ChannelId> {
+        self.waves.iter().map(|wave| self.clock.channels.channel_of(wave.number))
+    }
+
+    /// Until when a join is waited for.
+    pub(super) fn patience(&self) -> Option<Instant> {
+        self.joining.map(|joining| joining.until)
+    }
+
+    /// A new slot: the lowest channels are silent now. The one that is left next, if there is one, and what it still missed.
+    pub(super) fn quiescent(&mut self, slot: Slot) -> Option<(ChannelId, u64)> {
+        self.slot = self.slot.max(slot);
+        let first = self.slot * self.clock.channels.channels_per_slot();
+        if self.waves.front().is_none_or(|wave| wave.number >= first) {
+            return None;
+        }
+        let mut wave = self.waves.pop_front()?;
+        let silent = self.waves.len();
+        self.joining = self
+            .joining
+            .map(|joining| Joining { levels: joining.levels.min(silent), ..joining })
+            .filter(|joining| joining.levels > 0);
+        Some((self.clock.channels.channel_of(wave.number), wave.holes.close()))
+    }
+
+    /// What is kept of a wave's packets, if it is held.
+    pub(super) fn holes(&mut self, now: Instant, place: &Place, wave: u64) -> Option<&mut Holes> {
+        self.joined(now, place, wave);
+        let index = self.waves.iter().position(|held| held.number == wave);
+        if index.is_none() && now < self.leaving {
+            self.stray = now;
+        }
+        index.map(|index| &mut self.waves[index].holes)
+    }
+
+    /// A packet of a channel that is held came, and showed that `lost` others never will.
+    pub(super) fn record(&mut self, now: Instant, place: &Place, lost: u64) {
+        let late = delay(now, place.left);
+        self.delay.record(now, late);
+        self.meter.record(now, 1);
+        self.intervals.advance(1 + lost);
+        self.start.record(late);
+        self.grow(now);
+        if lost > 0 {
+            self.loss(now);
+        }
+    }
+
+    /// n: dynamic levels held, those being joined not among them.
+    fn level(&self) -> u16 {
+        let held = self.waves.len() - self.joining.map_or(0, |joining| joining.levels);
+        u16::try_from(held).unwrap_or(u16::MAX)
+    }
+
+    /// `c_n(t)`, packets per second.
+    fn rate_of(&self, level: u16, now: Instant) -> f64 {
+        self.clock.channels.cumulative_rate(level.min(self.top()), now)
+    }
+
+    /// The highest level.
+    fn top(&self) -> u16 {
+        self.clock.channels.levels() - 1
+    }
+
+    /// `RTTc`: the floor, and what packets waited of late on average, as a TCP sees it.
+    fn rtt(&self) -> f64 {
+        let told = [self.limits.hint, self.asked].into_iter().flatten().reduce(f64::min);
+        let floor = self.joins.floor(told.unwrap_or(RTT_INITIAL));
+        told.map_or(floor, |told| told.min(floor)) + self.delay.queueing_mean()
+    }
+
+    /// If this is the first packet of the channels being joined, the join is over: they were asked for together.
+    fn joined(&mut self, now: Instant, place: &Place, wave: u64) {
+        let Some(joining) = self.joining else { return };
+        let pending = self.waves.len() - joining.levels;
+        if wave < self.waves[pending].number {
+            return;
+        }
+        let before = self.level();
+        self.joining = None;
+        self.first = now;
+        self.start.begin(now);
+        // A channel that was left a moment ago may never have stopped.
+        if now >= self.leaving {
+            let latency = now.since(joining.since).as_secs_f64();
+            let rate = self.rate_of(self.level(), now) - self.rate_of(before, now);
+            let queueing = self.delay.queueing(delay(now, place.left));
+            self.joins.record(latency, queueing, 1.0 / rate);
+        }
+    }
+
+    /// Rule 2.
+    fn grow(&mut self, now: Instant) {
+        let rtt = self.rtt();
+        self.average(now);
+        if self.mode != Mode::FastStart {
+            // What comes while a rate decays is more than the window, and would open it faster than a TCP's.
+            let round = self.window.max(self.rate_of(self.level(), now) * rtt);
+            self.window += if self.window < self.threshold { self.window / round } else { 1.0 / round };
+            if self.mode == Mode::SlowStart && self.window >= self.threshold {
+                self.mean = self.window.min(self.rate_of(self.level(), now) * rtt);
+                self.mode = Mode::CongestionAvoidance;
+            }
+            self.reactivate(now, rtt);
+        }
+        let most = WINDOW_ROOM * self.rate_of(self.level() + 1, now) * rtt;
+        self.window = self.window.min(most).max(self.clock.channels.base_rate() * rtt);
+    }
+
+    /// Follows the window's mean over about half a sub-slot.
+    fn average(&mut self, now: Instant) {
+        let time = now.since(self.averaged).as_secs_f64();
+        let period = AVERAGED * self.clock.channels.sub_slot_seconds();
+        self.mean += (self.window - self.mean) * (1.0 - libm::exp(-time / period));
+        self.averaged = now;
+    }
+
+    /// Rule 6: slow start again, when the fair rate has risen far above the window.
+    fn reactivate(&mut self, now: Instant, rtt: f64) {
+        let quiet = now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
+        let Some(mean) = self.intervals.mean().filter(|_| quiet) else { return };
+        let fair = throughput(rtt, self.intervals.rate().unwrap_or(0.0));
+        if self.intervals.open() > 2.0 * mean && fair > 2.0 * self.window / rtt {
+            self.threshold = fair * rtt / 2.0;
+            if self.mode == Mode::CongestionAvoidance {
+                self.start.begin(now);
+            }
+            self.mode = Mode::SlowStart;
+        }
+    }
+
+    /// Rule 4: at most one loss event in a round-trip time.
+    pub(super) fn loss(&mut self, now: Instant) {
+        if self.mode == Mode::FastStart {
+            self.start.lost(now);
+            return;
+        }
+        let rtt = self.rtt();
+        let is_of_others = now < self.leaving && now.since(self.stray).as_secs_f64() < rtt;
+        if is_of_others || now.since(self.lost).as_secs_f64() < rtt {
+            return;
+        }
+        self.lost = now;
+        self.intervals.event();
+        let held = self.rate_of(self.level(), now) * rtt;
+        let window = DECREASE * self.window.min(held);
+        self.window = window.max(self.clock.channels.base_rate() * rtt);
+        if self.mode != Mode::CongestionAvoidance {
+            self.mean = self.window;
+        }
+        self.threshold = self.window;
+        self.mode = Mode::CongestionAvoidance;
+    }
+
+    /// After a packet of a held channel that left at `left`: joins and leaves.
+    pub(super) fn decide(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) {
+        let may_join = match self.mode {
+            Mode::FastStart => self.judge(now, left, wishes),
+            Mode::SlowStart => self.judge(now, left, wishes) && self.may_join(now),
+            Mode::CongestionAvoidance => self.may_join(now),
+        };
+        if !may_join || self.joining.is_some() {
+            return;
+        }
+        let (level, target) = (self.level(), self.target(now));
+        if level < target {
+            self.join(now, target, wishes);
+        } else if self.mode == Mode::FastStart {
+            self.settle(now, self.rate_of(level, now), wishes);
+        }
+    }
+
+    /// Rule 5: whether fast start goes on, or slow start, which is to be told of queues as well.
+    fn judge(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) -> bool {
+        let held = self.rate_of(self.level(), now);
+        let verdict = self.start.judge(now, delay(now, left), held, self.rtt());
+        if let Verdict::Settle(rate) = verdict {
+            self.settle(now, rate, wishes);
+        } else if self.start.doubts() {
+            self.abandon(now, wishes);
+        }
+        verdict == Verdict::Join || (self.mode == Mode::FastStart && self.is_first())
+    }
+
+    /// Whether nothing was joined yet: there is nothing to be seen.
+    fn is_first(&self) -> bool {
+        self.joins.mean().is_none() && !self.start.doubts()
+    }
+
+    /// The path carries `rate` packets per second. What exceeds that is left.
+    fn settle(&mut self, now: Instant, rate: f64, wishes: &mut Wishes) {
+        self.abandon(now, wishes);
+        self.delay.settle();
+        let rtt = self.rtt();
+        self.window = (rate * rtt).max(self.clock.channels.base_rate() * rtt);
+        self.mean = self.window;
+        self.threshold = self.window;
+        self.mode = Mode::CongestionAvoidance;
+        self.lost = now;
+        self.intervals.reset(interval_at(rtt, rate));
+        while self.level() > 0 && self.rate_of(self.level(), now) > self.sustained(rtt) {
+            self.leave_highest(now, wishes);
+        }
+    }
+
+    /// Gives up what is being joined.
+    pub(super) fn abandon(&mut self, now: Instant, wishes: &mut Wishes) {
+        let Some(joining) = self.joining.take() else { return };
+        for _ in 0..joining.levels {
+            self.leave_highest(now, wishes);
+        }
+    }
+
+    fn leave_highest(&mut self, now: Instant, wishes: &mut Wishes) {
+        let Some(wave) = self.waves.pop_back() else { return };
+        wishes.push(Membership::Leave(self.clock.channels.channel_of(wave.number)));
+        self.leaving = now + LEAVE_TIME;
+        self.stray = now;
+    }
+
+    /// The highest rate that the window allows: a level decays by P until the next may be joined, and over that time it brings
+    /// what the window does.
+    fn sustained(&self, rtt: f64) -> f64 {
+        self.mean / rtt / self.clock.channels.mean_of_decay()
+    }
+
+    /// Rule 3: the highest level that may be joined now, or the one held.
+    fn target(&self, now: Instant) -> u16 {
+        let level = self.level();
+        let rtt = self.rtt();
+        let allowed = match self.mode {
+            Mode::FastStart if self.is_first() => FIRST_RATE,
+            Mode::FastStart => FAST_FACTOR * self.rate_of(level, now),
+            Mode::SlowStart => self.window / rtt,
+            Mode::CongestionAvoidance => self.sustained(rtt),
+        };
+        let is_allowed = |next: u16| {
+            let rate = self.rate_of(next, now);
+            let is_single = next == level + 1;
+            let is_within = rate <= allowed && (is_single || self.mode == Mode::FastStart);
+            let is_step = is_single && self.mode == Mode::FastStart;
+            rate <= self.limits.rate_max && (is_within || is_step)
+        };
+        (level + 1..=self.top()).take_while(|next| is_allowed(*next)).last().unwrap_or(level)
+    }
+
+    /// Rule 3, after fast start: what was joined or lost is given time to show.
+    fn may_join(&self, now: Instant) -> bool {
+        let rtt = self.rtt();
+        let spacing = rtt.max(JOIN_SPACING.as_secs_f64());
+        now.since(self.first).as_secs_f64() >= spacing && now.since(self.lost).as_secs_f64() >= rtt
+    }
+
+    /// Joins all levels up to `target`.
+    fn join(&mut self, now: Instant, target: u16, wishes: &mut Wishes) {
+        let channels = &self.clock.channels;
+        let level = self.level();
+        // Channels may be nearly silent: their next packet is waited for as well.
+        let packet = channels.departure(target, now, 0);
+        let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.joins.bound().unwrap_or(0.0)));
+        let until = packet.max(now) + patience;
+        self.joining = Some(Joining { since: now, until, levels: usize::from(target - level) });
+        for next in level + 1..=target {
+            let wave = channels.wave_at(next, self.slot);
+            self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
+            wishes.push(Membership::Join(channels.channel_of(wave.number)));
+        }
+    }
+}
