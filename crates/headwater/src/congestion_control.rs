@@ -1,9 +1,10 @@
 //! Which congestion control a session runs.
 
 use headwater_fec::Order;
+use headwater_proto::control::SenderControl;
 use headwater_proto::described::{Description, DescriptionError};
-use headwater_proto::layering::{DynamicChannels, DynamicConfig, Shape};
-use headwater_proto::{Instant, Rate, flid};
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::{Instant, Rate, fixed, flid};
 
 use crate::send::SendOrder;
 
@@ -136,6 +137,28 @@ impl CongestionControl {
                 flid::Config::dynamic_layers(packet_bytes, layers.max_rate).with_base_rate(layers.base_rate),
             ),
         }
+    }
+
+    /// The sending control, whose schedule begins at the driver's zero.
+    ///
+    /// # Errors
+    /// When the rates make no channels of packets of so many bytes.
+    pub(crate) fn sender(
+        &self,
+        packet_bytes: u16,
+    ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
+        let description = self.description(packet_bytes);
+        Ok(match description {
+            Description::Fixed => Box::new(fixed::Sender::new(self.rate_max(), Instant::ZERO)),
+            Description::M2c(layers) | Description::Webrc(layers) => {
+                let channels = DynamicChannels::new(layers, Instant::ZERO)?;
+                Box::new(DynamicSender::new(channels).with_description(description.to_fdt()))
+            }
+            Description::FlidDl(layers) => {
+                let layers = flid::Layers::new(&layers, Instant::ZERO)?;
+                Box::new(flid::Sender::new(layers).with_description(description.to_fdt()))
+            }
+        })
     }
 
     /// The order to send in: the one wanted, or the one that its rate asks for. Windows are for receivers that get all

@@ -1,7 +1,8 @@
 //! Headwater over real UDP multicast: the runtime of the protocol machines in `headwater-proto`.
 //!
 //! The easy API sends files with a [`SendSession`] and receives them with a [`ReceiveSession`]. Each runs on the thread
-//! that calls its `run`, tells an observer what happens, and ends on its own or by its [`StopHandle`].
+//! that calls its `run`, tells an observer what happens, and ends on its own or by its [`StopHandle`]. Live content goes by a
+//! [`StreamSender`] and a [`StreamReceiver`]: see [`stream`].
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -30,7 +31,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `send`, `receive` | the easy API |
+//! | `send`, `receive` | the easy API for files |
+//! | [`stream`] | the easy API for live content, handed over buffer by buffer |
 //! | `store` | content on disk, as a receiver's machine sees it |
 //! | `driver` | runs a machine on a socket: one thread, one loop |
 //! | [`doctor`] | why multicast does not start |
@@ -51,6 +53,7 @@ mod receive;
 mod send;
 mod stop;
 mod store;
+pub mod stream;
 mod trace;
 mod workers;
 
@@ -67,4 +70,9 @@ pub use send::{
     SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare,
 };
 pub use stop::StopHandle;
+pub use stream::{
+    StreamDelivery, StreamError, StreamOutcome, StreamReceiveOptions, StreamReceiveProgress,
+    StreamReceiveSummary, StreamReceiver, StreamSendOptions, StreamSendProgress, StreamSendSummary,
+    StreamSender, StreamStarted,
+};
 pub use trace::{Direction, PacketTrace, TraceHook};

@@ -74,6 +74,52 @@ pub trait SenderControl {
     fn timeout(&mut self, _now: Instant) {}
 }
 
+impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
+    fn channels(&self) -> u16 {
+        (**self).channels()
+    }
+
+    fn levels(&self) -> u16 {
+        (**self).levels()
+    }
+
+    fn description(&self) -> Option<fdt::Control> {
+        (**self).description()
+    }
+
+    fn layering(&self) -> Option<&dyn Layering> {
+        (**self).layering()
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        (**self).next_departure()
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        (**self).departure(now)
+    }
+
+    fn departed(&mut self, now: Instant, bytes: usize) {
+        (**self).departed(now, bytes);
+    }
+
+    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        (**self).feedback(now, datagram);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        (**self).poll_transmit(now, buffer)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (**self).poll_timeout()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        (**self).timeout(now);
+    }
+}
+
 /// A packet that arrived, as a congestion control sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {

@@ -43,6 +43,7 @@
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
+//! | [`stream`] | buffers: live content in which each receiver has what its rate brings, most important first |
 //! | [`eventlog`] | what happened, for logs and plots |
 
 #![forbid(unsafe_code)]
@@ -63,6 +64,7 @@ pub mod queue;
 pub mod rate;
 pub mod rng;
 pub mod rtt;
+pub mod stream;
 pub mod time;
 pub mod timers;
 pub mod webrc;

@@ -20,4 +20,5 @@ pub use error::{PrepareError, SendError};
 pub use files::{FileSet, PreparedFile, Skipped, prepare};
 pub use options::{SendEnd, SendOptions, SendOrder};
 pub use session::SendSession;
+pub(crate) use session::{Headers, Planned};
 pub use update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};

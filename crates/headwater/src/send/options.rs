@@ -33,11 +33,11 @@ pub enum SendOrder {
 
 /// How a session is sent.
 pub struct SendOptions {
-    pub(super) group: SocketAddr,
-    pub(super) congestion_control: CongestionControl,
+    pub(crate) group: SocketAddr,
+    pub(crate) congestion_control: CongestionControl,
     pub(super) interface: Option<String>,
-    pub(super) ttl: u8,
-    pub(super) dscp: u8,
+    pub(crate) ttl: u8,
+    pub(crate) dscp: u8,
     pub(super) loopback: bool,
     pub(super) scheme: Scheme,
     pub(super) order: Option<SendOrder>,
@@ -48,7 +48,7 @@ pub struct SendOptions {
     pub(super) memory_limit: Option<u64>,
     pub(super) temporary_folder: Option<PathBuf>,
     pub(super) offload: bool,
-    pub(super) trace: Option<TraceHook>,
+    pub(crate) trace: Option<TraceHook>,
 }
 
 impl SendOptions {

@@ -7,9 +7,7 @@ use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
 };
-use headwater_proto::described::{Description, DescriptionError};
-use headwater_proto::layering::{DynamicChannels, DynamicSender};
-use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed, flid};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::Content;
@@ -22,6 +20,7 @@ use super::source::FileSource;
 use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
 use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
+use crate::congestion_control::CongestionControl;
 use crate::driver::{Application, Hooks, drive};
 use crate::net::{Channels, Interface, LinkChange, OpenError, Poller, SenderOptions, SenderSocket};
 use crate::progress::Progress;
@@ -30,10 +29,6 @@ use crate::workers::worker_count;
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
-/// Headers of a packet of content as long as identifiers fit in 16 bits: LCT, FEC payload id.
-const CONTENT_HEADER_BYTES: u16 = 16;
-/// The same with EXT_SEQ.
-const HEADER_BYTES: u32 = 24;
 const UDP_BYTES: u32 = 8;
 /// Below this there are not two waves above the base, which both shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
@@ -45,6 +40,7 @@ pub struct SendSession {
     options: SendOptions,
     plan: SessionPlan,
     symbol_size: u16,
+    packet_bytes: u16,
     budget: Budget,
     tsi: u32,
     socket: SenderSocket,
@@ -58,29 +54,17 @@ impl SendSession {
     /// # Errors
     /// When an option is out of range, there is too little memory or disk for the content, or no way to send to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
-        check(&options)?;
-        let mut socket = open_socket(&options)?;
-        let fitting = || symbol_size_for(socket.interface().mtu(), options.group.is_ipv6());
-        let symbol_size = options.symbol_size.unwrap_or_else(fitting);
-        if let Some(mtu) = socket.interface().mtu().filter(|mtu| packet_bytes(symbol_size, &options) > *mtu) {
-            return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
-        }
-        options.congestion_control.channels_of(symbol_size + CONTENT_HEADER_BYTES)?;
+        let Planned { tsi, symbol_size, packet_bytes, mut socket } = Planned::open(&options, Headers::FILES)?;
         let order = order(&options);
         let config = PlanConfig { scheme: options.scheme, symbol_size, order };
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         let plan = SessionPlan::within(files.to_send(), config, memory)?;
         let budget = Budget::new(&plan, &options, worker_count())?;
-        let tsi = match options.tsi {
-            Some(tsi) => tsi,
-            None => random_tsi()?,
-        };
         let poller = Poller::new()
             .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
         let stop = StopHandle::new(poller.waker());
         socket.set_stop(stop.flag());
-        socket.set_segmentation(options.offload);
-        Ok(Self { files, options, plan, symbol_size, budget, tsi, socket, poller, stop })
+        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, socket, poller, stop })
     }
 
     /// Stops it from any thread.
@@ -138,24 +122,12 @@ impl SendSession {
         let digests = Arc::new(digests);
         let source = FileSource::new(content, &self.plan, &digests, &self.budget, store)?;
         observer(SendUpdate::Started(self.started()));
-        // The one place where a sender's control is made.
-        let packet_bytes = self.symbol_size + CONTENT_HEADER_BYTES;
-        let description = self.options.congestion_control.description(packet_bytes);
-        match description {
-            Description::Fixed => {
-                let rate = self.options.congestion_control.rate_max();
+        match self.options.congestion_control {
+            // At the highest rates each packet counts what the control costs.
+            CongestionControl::Fixed { rate } => {
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
             }
-            Description::M2c(layers) | Description::Webrc(layers) => {
-                let channels = DynamicChannels::new(layers, Instant::ZERO).map_err(DescriptionError::from)?;
-                let control = DynamicSender::new(channels).with_description(description.to_fdt());
-                self.send(control, source, &digests, observer)
-            }
-            Description::FlidDl(layers) => {
-                let layers = flid::Layers::new(&layers, Instant::ZERO).map_err(DescriptionError::from)?;
-                let control = flid::Sender::new(layers).with_description(description.to_fdt());
-                self.send(control, source, &digests, observer)
-            }
+            control => self.send(control.sender(self.packet_bytes)?, source, &digests, observer),
         }
     }
 
@@ -267,6 +239,52 @@ impl From<SendEnd> for End {
     }
 }
 
+/// Headers of packets of content as long as identifiers fit in 16 bits, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Headers {
+    usual: u16,
+    longest: u16,
+}
+
+impl Headers {
+    /// LCT, FEC payload id; room for EXT_SEQ.
+    const FILES: Self = Self { usual: 16, longest: 24 };
+    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer.
+    pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 40 };
+}
+
+/// What a session of files and one of buffers have in common: options that make sense, and a socket.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) tsi: u32,
+    pub(crate) symbol_size: u16,
+    /// UDP payload of a packet of content, as far as the congestion control counts it.
+    pub(crate) packet_bytes: u16,
+    pub(crate) socket: SenderSocket,
+}
+
+impl Planned {
+    pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<Self, SendError> {
+        check(options)?;
+        let mut socket = open_socket(options)?;
+        let mtu = socket.interface().mtu();
+        let ip_bytes = if options.group.is_ipv6() { 40 } else { 20 };
+        let header_bytes = ip_bytes + UDP_BYTES + u32::from(headers.longest);
+        let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
+        if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
+            return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
+        }
+        let packet_bytes = symbol_size + headers.usual;
+        options.congestion_control.channels_of(packet_bytes)?;
+        let tsi = match options.tsi {
+            Some(tsi) => tsi,
+            None => random_tsi()?,
+        };
+        socket.set_segmentation(options.offload);
+        Ok(Self { tsi, symbol_size, packet_bytes, socket })
+    }
+}
+
 /// The order that was asked for, or else the one that the rate asks for and the code can do.
 fn order(options: &SendOptions) -> Order {
     let is_ldpc = matches!(options.scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
@@ -298,17 +316,10 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     Ok(())
 }
 
-/// The IP packet that carries a symbol.
-fn packet_bytes(symbol_size: u16, options: &SendOptions) -> u32 {
-    let ip_bytes = if options.group.is_ipv6() { 40 } else { 20 };
-    ip_bytes + UDP_BYTES + HEADER_BYTES + u32::from(symbol_size)
-}
-
 /// The symbol size that a path of this MTU takes, unknown counting as 1500: never above the default, a multiple of 64
 /// (the width of vector instructions) down to 64.
-fn symbol_size_for(mtu: Option<u32>, is_ipv6: bool) -> u16 {
-    let ip_bytes = if is_ipv6 { 40 } else { 20 };
-    let room = mtu.unwrap_or(1_500).saturating_sub(ip_bytes + UDP_BYTES + HEADER_BYTES) / 64 * 64;
+fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
+    let room = mtu.unwrap_or(1_500).saturating_sub(header_bytes) / 64 * 64;
     u16::try_from(room).unwrap_or(u16::MAX).clamp(64, SYMBOL_SIZE_DEFAULT)
 }
 
@@ -348,7 +359,7 @@ mod tests {
             (Some(68), 64, 64),
             (None, 1_408, 1_408),
         ] {
-            assert_eq!((symbol_size_for(mtu, false), symbol_size_for(mtu, true)), (ipv4, ipv6), "{mtu:?}");
+            assert_eq!((symbol_size_for(mtu, 52), symbol_size_for(mtu, 72)), (ipv4, ipv6), "{mtu:?}");
         }
     }
 }

@@ -2,10 +2,12 @@
 
 mod assembly;
 mod carousel;
+mod hearing;
 
-pub(super) use assembly::{Assembly, Progress};
+pub(super) use carousel::FdtCarousel;
+pub(crate) use carousel::FdtSymbol;
 pub use carousel::FdtTooLarge;
-pub(super) use carousel::{FdtCarousel, FdtSymbol};
+pub(crate) use hearing::{Heard, Hearing};
 
 /// Longest FDT instance in bytes, compressed or not, at both ends.
 pub const FDT_BYTES_MAX: usize = headwater_wire::fdt::DOCUMENT_LEN_MAX;

@@ -13,7 +13,7 @@
 
 mod carousel;
 mod digest;
-mod fdt;
+pub(crate) mod fdt;
 mod memory;
 mod name;
 mod object;
@@ -21,7 +21,8 @@ mod offsets;
 mod orders;
 mod plan;
 mod receiver;
-mod sender;
+pub(crate) mod sender;
+pub(crate) mod session;
 mod store;
 
 pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit, passes_end};
@@ -32,10 +33,11 @@ pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, 
 pub use offsets::{Offsets, bisecting_offsets};
 pub use plan::{FileToSend, OBJECTS_MAX, PlanConfig, PlanError, PlannedObject, SYMBOL_SIZE_MAX, SessionPlan};
 pub use receiver::{
-    BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, OTHERS_MAX, PENDING_BYTES, Receiver,
-    ReceiverConfig, ReceiverEvent, ReceiverStats, SILENCE, STRIP_WIDTH_MIN,
+    BLOCK_STATE_BYTES, DECODING_BYTES, Drops, FileProgress, PENDING_BYTES, Receiver, ReceiverConfig,
+    ReceiverEvent, ReceiverStats, STRIP_WIDTH_MIN,
 };
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
+pub use session::{OTHERS_MAX, SILENCE};
 pub use store::{
     BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
     Source, SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,

@@ -1,9 +1,9 @@
 //! The sending end: a session's files in a carousel, its FDT in between, at the pace of a congestion control.
 
 mod content;
-mod description;
-mod farewell;
-mod header;
+pub(crate) mod description;
+pub(crate) mod farewell;
+pub(crate) mod header;
 
 use std::collections::VecDeque;
 
@@ -14,21 +14,16 @@ use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 use self::content::Content;
 use self::description::{Description, expires};
 use self::farewell::{Farewell, Word};
-use self::header::{Header, ObjectHeader, fdt_header};
+use self::header::{Header, ObjectHeader, write_fdt};
 use super::carousel::{CarouselBlock, Visit};
 use super::digest::Digest;
-use super::fdt::{FdtSymbol, FdtTooLarge};
+use super::fdt::FdtTooLarge;
 use super::orders::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
 use crate::control::{Departure, SenderControl};
 use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
 use crate::time::Instant;
-
-/// By how much the headers of an FDT packet (EXT_FDT, EXT_FTI, EXT_CENC) are longer than those of content.
-const FDT_HEADER_BYTES: u16 = 24;
-/// Shortest symbol of the FDT, where those of content are tiny.
-const FDT_SYMBOL_BYTES_MIN: u16 = 64;
 
 /// When a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +157,6 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             }
         }
         let symbol_size = plan.objects().first().map_or(1_024, |object| object.partition.symbol_size());
-        // No packet is longer than one of content: what fits the path fits it always.
-        let symbol_size = symbol_size.saturating_sub(FDT_HEADER_BYTES).max(FDT_SYMBOL_BYTES_MIN);
         let mut instance = plan.fdt(digests, expires(config, Instant::ZERO));
         instance.control = control.description();
         let first_id = config.ntp_at_zero & FDT_INSTANCE_ID_MAX;
@@ -321,15 +314,6 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
         bytes
     }
-}
-
-fn write_fdt(tsi: u32, departure: &Departure, symbol: &FdtSymbol<'_>, buffer: &mut [u8]) -> usize {
-    let start = fdt_header(tsi, departure, symbol.extension, symbol.fti, symbol.encoding)
-        .with_payload_id(symbol.payload_id)
-        .emit(buffer);
-    let end = start + symbol.payload.len();
-    buffer[start..end].copy_from_slice(symbol.payload);
-    end
 }
 
 impl<C: SenderControl, S: Source> Machine for Sender<C, S> {

@@ -56,6 +56,8 @@ pub struct Wave {
     /// x when it begins, and when its fed stretch ends.
     from: f64,
     until: f64,
+    /// Packets after that.
+    after: f64,
 }
 
 impl DynamicChannels {
@@ -96,7 +98,7 @@ impl DynamicChannels {
         }
         let sub_slot = config.slot.as_secs_f64() / f64::from(config.per_slot);
         let channels = Self {
-            curve: Curve { shape: config.shape, base, log, sub_slot },
+            curve: Curve::new(config.shape, base, log, sub_slot),
             start,
             slot: config.slot,
             per_slot,
@@ -168,7 +170,8 @@ impl DynamicChannels {
         let is_fed = self.total.is_some() && number + 1 == first * self.per_slot + self.dynamic;
         #[expect(clippy::cast_precision_loss, reason = "channels per slot are below 2^16")]
         let until = if is_fed { from - self.per_slot as f64 } else { from };
-        let mut wave = Wave { number, begins, ends, packets: 0, rest: 0.0, from, until };
+        let after = self.curve.remaining(until);
+        let mut wave = Wave { number, begins, ends, packets: 0, rest: 0.0, from, until, after };
         let all = self.remaining(&wave, from);
         wave.rest = if self.is_staggered { golden(self.channel_number(number) + 1) } else { all.fract() };
         // Those that leave when the wave begins do not count: their part of a packet is not full yet.
@@ -290,15 +293,14 @@ impl DynamicChannels {
         if x <= wave.until {
             return self.curve.remaining(x);
         }
-        self.curve.remaining(wave.until) + self.curve.fed(&self.fed(wave), x)
+        wave.after + self.curve.fed(&self.fed(wave), x)
     }
 
     fn x_of(&self, wave: &Wave, packets: f64) -> f64 {
-        let curve = self.curve.remaining(wave.until);
-        if packets <= curve {
+        if packets <= wave.after {
             return self.curve.at(packets).min(wave.until);
         }
-        self.curve.fed_at(&self.fed(wave), packets - curve)
+        self.curve.fed_at(&self.fed(wave), packets - wave.after)
     }
 
     fn fed(&self, wave: &Wave) -> Fed {
@@ -418,6 +420,22 @@ impl Layering for DynamicChannels {
         match self.wave_left(&wave, from).checked_sub(n + 1) {
             Some(left) => self.wave_departure(&wave, left),
             None => self.next_boundary(from).unwrap_or(wave.ends),
+        }
+    }
+
+    fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
+        let slot = self.slot_at(from);
+        if level == 0 {
+            for number in self.base_before(from)..self.base_before(to) {
+                let at = self.base_departure(number);
+                see(at, self.cumulative(0, at, slot));
+            }
+            return;
+        }
+        let wave = self.wave_at(level, slot);
+        for left in (self.wave_left(&wave, to)..self.wave_left(&wave, from)).rev() {
+            let at = self.wave_departure(&wave, left);
+            see(at, self.cumulative(level, at, slot));
         }
     }
 

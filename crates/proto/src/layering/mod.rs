@@ -51,6 +51,15 @@ pub trait Layering {
     /// Packets per second of levels 0..=`level` from an instant on.
     fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
 
+    /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and [`Layering::cumulative_rate`] then. No
+    /// boundary lies inside.
+    fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
+        for n in 0..self.packets(level, from, to) {
+            let at = self.departure(level, from, n);
+            see(at, self.cumulative_rate(level, at));
+        }
+    }
+
     /// The same just before an instant: what the rate has fallen to when a boundary comes.
     fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
 }

@@ -26,6 +26,12 @@ pub(super) struct Curve {
     pub(super) log: f64,
     /// Length of a sub-slot in seconds.
     pub(super) sub_slot: f64,
+    /// 1/P.
+    step: f64,
+    /// The geometric shape's packets of the last sub-slot, over `R0 tau`.
+    last_sub_slot: f64,
+    /// The geometric shape's packets above x = 1, over `R0 tau` and the difference in `P^-x`: (1 - P)/ln(1/P).
+    steady: f64,
 }
 
 /// The stretch at the top of a wave that keeps the session's total rate constant, in place of the curve.
@@ -45,6 +51,12 @@ pub(super) struct Fed {
 const STEPS_MAX: usize = 60;
 
 impl Curve {
+    /// The curve of a base rate in packets/s, ln(1/P), and a sub-slot in seconds.
+    pub(super) fn new(shape: Shape, base: f64, log: f64, sub_slot: f64) -> Self {
+        let last_sub_slot = expm1(log) / log - 1.0;
+        Self { shape, base, log, sub_slot, step: exp(log), last_sub_slot, steady: -expm1(-log) / log }
+    }
+
     /// `P^-x`.
     pub(super) fn growth(&self, x: f64) -> f64 {
         exp(self.log * x)
@@ -58,7 +70,7 @@ impl Curve {
         let packets = match self.shape {
             Shape::Webrc => expm1(self.log * x) / self.log,
             Shape::Geometric if x <= 1.0 => expm1(self.log * x) / self.log - x,
-            Shape::Geometric => self.last_sub_slot() + self.steady() * (self.growth(x) - self.growth(1.0)),
+            Shape::Geometric => self.last_sub_slot + self.steady * (self.growth(x) - self.step),
         };
         self.base * self.sub_slot * packets
     }
@@ -68,22 +80,12 @@ impl Curve {
         let scaled = packets / (self.base * self.sub_slot);
         match self.shape {
             Shape::Webrc => log1p(scaled * self.log) / self.log,
-            Shape::Geometric if scaled > self.last_sub_slot() => {
-                let growth = self.growth(1.0) + (scaled - self.last_sub_slot()) / self.steady();
+            Shape::Geometric if scaled > self.last_sub_slot => {
+                let growth = self.step + (scaled - self.last_sub_slot) / self.steady;
                 libm::log(growth) / self.log
             }
             Shape::Geometric => self.at_in_last_sub_slot(scaled),
         }
-    }
-
-    /// The geometric shape's packets of the last sub-slot, over `R0 tau`.
-    fn last_sub_slot(&self) -> f64 {
-        expm1(self.log) / self.log - 1.0
-    }
-
-    /// The geometric shape's packets above x = 1, over `R0 tau` and the difference in `P^-x`: (1 - P)/ln(1/P).
-    fn steady(&self) -> f64 {
-        -expm1(-self.log) / self.log
     }
 
     /// Solves `(P^-x - 1)/ln(1/P) - x = scaled` for x in [0, 1]. The left side is convex and at least `ln(1/P) x^2 / 2`, so
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
 
     fn curve(shape: Shape, ratio: f64) -> Curve {
-        Curve { shape, base: 3.0, log: -libm::log(ratio), sub_slot: 10.0 }
+        Curve::new(shape, 3.0, -libm::log(ratio), 10.0)
     }
 
     /// The wave's rate at x > 0, by its definition.

@@ -7,80 +7,30 @@ use super::block::{Block, BlockState};
 use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
 use super::{Receiver, ReceiverEvent};
 use crate::control::ReceiverControl;
-use crate::delivery::fdt::{Assembly, Progress};
+use crate::delivery::fdt::Heard;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
 
-/// FDT instances put together at the same time.
-const ASSEMBLIES_MAX: usize = 2;
-/// Versions of FLUTE that are read: RFC 3926 and RFC 6726.
-const FDT_VERSIONS: core::ops::RangeInclusive<u8> = 1..=2;
-/// FDT instances remembered as known.
-const INSTANCES_MAX: usize = 16;
-
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     pub(super) fn on_fdt(&mut self, now: Instant, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
-        let known = header.extensions.fdt.filter(|fdt| FDT_VERSIONS.contains(&fdt.version));
-        let (Some(extension), Some(fti)) = (known, header.extensions.fti) else {
-            self.stats.dropped.bad_fdt += 1;
-            return;
-        };
-        self.stats.fdt_packets += 1;
-        self.heard_instance = Some(extension.instance_id);
-        if self.instances.contains(&extension.instance_id) {
-            return;
-        }
-        let Some(index) = self.assembly(extension.instance_id, fti, header) else {
-            self.stats.dropped.bad_fdt += 1;
-            return;
-        };
-        match self.assemblies[index].put(id, payload) {
-            Progress::Useless => {}
-            Progress::Needed => self.stats.last_progress = now,
-            Progress::Whole(xml) => {
-                self.assemblies.remove(index);
-                match Instance::parse(&xml) {
-                    Ok(instance) => {
-                        self.stats.last_progress = now;
-                        self.remember(extension.instance_id);
-                        self.may_recall = false;
-                        self.keep(extension.instance_id, &instance, xml);
-                        self.on_instance(now, &instance);
-                    }
-                    // Not remembered: a corrupt symbol may have spoiled it, and it will come again.
-                    Err(_) => self.stats.dropped.bad_fdt += 1,
-                }
+        let heard = self.hearing.hear(header, id, payload);
+        self.stats.fdt_packets += u64::from(!matches!(heard, Heard::Bad));
+        match heard {
+            Heard::Nothing => {}
+            Heard::Part => self.stats.last_progress = now,
+            Heard::Whole { instance_id, instance, xml } => {
+                self.stats.last_progress = now;
+                self.may_recall = false;
+                self.keep(instance_id, &instance, xml);
+                self.on_instance(now, &instance);
             }
-            Progress::Broken => {
-                self.assemblies.remove(index);
-                self.stats.dropped.bad_fdt += 1;
-            }
+            Heard::Bad => self.stats.dropped.bad_fdt += 1,
         }
-    }
-
-    /// The assembly of an instance, begun if there is none; the oldest one makes room.
-    fn assembly(&mut self, instance_id: u32, fti: Fti, header: &alc::Repr) -> Option<usize> {
-        if let Some(index) = self.assemblies.iter().position(|one| one.is_of(instance_id, &fti)) {
-            return Some(index);
-        }
-        let assembly = Assembly::new(instance_id, fti, header.extensions.content_encoding)?;
-        if self.assemblies.len() == ASSEMBLIES_MAX {
-            self.assemblies.pop_front();
-        }
-        self.assemblies.push_back(assembly);
-        Some(self.assemblies.len() - 1)
-    }
-
-    fn remember(&mut self, instance_id: u32) {
-        if self.instances.len() == INSTANCES_MAX {
-            self.instances.pop_front();
-        }
-        self.instances.push_back(instance_id);
     }
 
     /// Keeps an instance for a receiver that is started again, where its files could be resumed.
     fn keep(&mut self, instance_id: u32, instance: &Instance, xml: Vec<u8>) {
-        let Some((source, tsi)) = self.session else { return };
+        let Some((source, tsi)) = self.session() else { return };
         if instance.files.iter().all(|entry| entry.headwater.digest.is_some()) {
             self.store.keep_description(&Description { source, tsi, instance_id, xml });
         }
@@ -90,9 +40,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     /// coming.
     pub(super) fn recall(&mut self, now: Instant) {
         self.may_recall = false;
+        let (session, heard) = (self.session(), self.hearing.last());
         let is_this = |kept: &Description| {
-            self.session == Some((kept.source, kept.tsi))
-                && self.heard_instance.is_none_or(|heard| heard == kept.instance_id)
+            session == Some((kept.source, kept.tsi)) && heard.is_none_or(|id| id == kept.instance_id)
         };
         let kept = self.store.kept_description().filter(is_this);
         if let Some(instance) = kept.and_then(|kept| Instance::parse(&kept.xml).ok()) {
@@ -112,7 +62,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let recalled = self.recalled.take();
         if recalled.is_some_and(|control| control != instance.control || !self.is_recalled(instance)) {
             // What has come since may be in the wrong place, where its digest will tell. The next receiver knows better.
-            if let (Some(source), Some((_, tsi))) = (self.sender, self.session) {
+            if let (Some(source), Some((_, tsi))) = (self.listening.sender(), self.session()) {
                 self.end(ReceiverEvent::Superseded { tsi, source });
             }
             return;

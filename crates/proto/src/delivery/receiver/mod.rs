@@ -19,11 +19,12 @@ use headwater_wire::fdt::Control;
 use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
 use self::room::{BlockId, Room};
-use super::fdt::Assembly;
+use super::fdt::Hearing;
+use super::session::{Listening, Whose};
 use super::store::Store;
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
 pub use self::catalogue::STRIP_WIDTH_MIN;
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
@@ -37,14 +38,6 @@ pub const BLOCK_STATE_BYTES: usize = 104 << 20;
 /// takes more by itself is decoded alone, and takes the rest from [`BLOCK_STATE_BYTES`]: an object for which that leaves no
 /// room is refused.
 pub const DECODING_BYTES: u64 = 88 << 20;
-/// A session from which nothing was heard for this long makes way for another one on the group: long enough for an
-/// interface or a route that comes back, and for a sender of any rate.
-pub const SILENCE: Duration = Duration::from_secs(5);
-/// Other sessions on the group that are told of.
-pub const OTHERS_MAX: usize = 16;
-/// A closed session ends when nothing was heard for this long.
-const CLOSE_GRACE: Duration = Duration::from_secs(1);
-
 /// Configuration of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
@@ -92,20 +85,12 @@ impl ReceiverConfig {
 /// together.
 #[derive(Debug)]
 pub struct Receiver<C, S> {
-    config: ReceiverConfig,
     control: C,
     store: S,
-    session: Option<(IpAddr, u64)>,
-    /// Where its first packet came from.
-    sender: Option<SocketAddr>,
-    /// Other sessions told of, at most [`OTHERS_MAX`].
-    others: Vec<(IpAddr, u64)>,
-    assemblies: VecDeque<Assembly>,
-    instances: VecDeque<u32>,
+    listening: Listening,
+    hearing: Hearing,
     /// Whether to ask the store what an earlier receiver kept of the FDT.
     may_recall: bool,
-    /// The FDT instance of which a packet came last.
-    heard_instance: Option<u32>,
     /// What the FDT that an earlier receiver kept says of the control, until the FDT itself comes.
     recalled: Option<Option<Control>>,
     catalogue: Catalogue,
@@ -124,10 +109,6 @@ pub struct Receiver<C, S> {
     jobs: usize,
     holding: bool,
     complete: bool,
-    /// Whether the sender was heard to close the session. It counts once nothing more is heard: a packet that is
-    /// corrupt or forged does not end a session that goes on.
-    closed: bool,
-    last_heard: Instant,
     ended: bool,
     outputs: VecDeque<Output<ReceiverEvent>>,
     stats: ReceiverStats,
@@ -138,16 +119,11 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     pub fn new(config: ReceiverConfig, mut control: C, store: S, now: Instant) -> Self {
         control.start(now);
         let mut receiver = Self {
-            config,
+            listening: Listening::new(config.tsi, config.source, now),
             control,
             store,
-            session: None,
-            sender: None,
-            others: Vec::new(),
-            assemblies: VecDeque::new(),
-            instances: VecDeque::new(),
+            hearing: Hearing::default(),
             may_recall: true,
-            heard_instance: None,
             recalled: None,
             catalogue: Catalogue::default(),
             pending: Pending::new(config.pending_bytes),
@@ -160,8 +136,6 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             jobs: 0,
             holding: true,
             complete: false,
-            closed: false,
-            last_heard: now,
             ended: false,
             outputs: VecDeque::new(),
             stats: ReceiverStats { last_progress: now, ..ReceiverStats::default() },
@@ -192,7 +166,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     /// Who sends the session that is received, once a packet of it has come, and its identifier.
     pub fn session(&self) -> Option<(IpAddr, u64)> {
-        self.session
+        self.listening.session()
     }
 
     /// Whether the session ended: all there is to receive was received, the sender is gone or another one has come in its
@@ -237,17 +211,15 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             self.stats.dropped.malformed += 1;
             return;
         };
-        if !self.is_ours(datagram.source, header.tsi) {
+        if !self.is_ours(now, datagram.source, header.tsi) {
             self.stats.dropped.foreign += 1;
-            self.on_foreign(now, datagram.source, header.tsi);
             return;
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
         let bytes = datagram.payload.len();
         let (source, ecn) = (datagram.source, datagram.ecn);
         self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
-        self.closed |= header.close_session;
-        self.last_heard = now;
+        self.listening.close(header.close_session);
         match (header.toi, header.payload_id) {
             (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
             (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
@@ -255,36 +227,26 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Whether a packet is of the session; the first one heard decides which that is.
-    fn is_ours(&mut self, source: SocketAddr, tsi: u64) -> bool {
-        if let Some(session) = self.session {
-            return session == (source.ip(), tsi);
-        }
-        let ours = self.would_take(source, tsi);
-        if ours {
-            self.session = Some((source.ip(), tsi));
-            self.sender = Some(source);
-            self.event(ReceiverEvent::SessionFound { tsi, source });
-        }
-        ours
-    }
-
-    fn would_take(&self, source: SocketAddr, tsi: u64) -> bool {
-        self.config.tsi.is_none_or(|wanted| wanted == tsi)
-            && self.config.source.is_none_or(|wanted| wanted == source.ip())
-    }
-
-    /// A packet of another session: told of, and taken as the end of this one where that is silent.
-    fn on_foreign(&mut self, now: Instant, source: SocketAddr, tsi: u64) {
-        let other = (source.ip(), tsi);
-        if self.others.len() < OTHERS_MAX && !self.others.contains(&other) {
-            self.others.push(other);
-            self.event(ReceiverEvent::OtherSession { tsi, source });
-        }
-        let is_silent = self.session.is_some() && now >= self.last_heard + SILENCE;
-        if is_silent && self.holding && self.jobs == 0 && self.would_take(source, tsi) {
-            self.event(ReceiverEvent::Superseded { tsi, source });
-            self.ended = true;
+    /// Whether a packet is of the session. One of another session is told of, and taken as the end of this one where that is
+    /// silent.
+    fn is_ours(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> bool {
+        match self.listening.hear(now, source, tsi) {
+            Whose::Ours { is_first } => {
+                if is_first {
+                    self.event(ReceiverEvent::SessionFound { tsi, source });
+                }
+                true
+            }
+            Whose::Other { is_news, replaces } => {
+                if is_news {
+                    self.event(ReceiverEvent::OtherSession { tsi, source });
+                }
+                if replaces && self.holding && self.jobs == 0 {
+                    self.event(ReceiverEvent::Superseded { tsi, source });
+                    self.ended = true;
+                }
+                false
+            }
         }
     }
 
@@ -316,7 +278,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     /// When a session that was closed has ended, unless more is heard.
     fn close_deadline(&self) -> Option<Instant> {
-        (self.closed && !self.ended && self.jobs == 0).then(|| self.last_heard + CLOSE_GRACE)
+        self.listening.close_deadline().filter(|_| !self.ended && self.jobs == 0)
     }
 
     fn end(&mut self, event: ReceiverEvent) {

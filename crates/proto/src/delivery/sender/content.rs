@@ -12,13 +12,13 @@ pub(super) enum Content {
     /// To receivers that have every packet.
     Flat(Carousel),
     /// To receivers of any rate.
-    Layered(Hierarchy),
+    Layered(Box<Hierarchy>),
 }
 
 impl Content {
     pub(super) fn new(blocks: Vec<CarouselBlock>, is_layered: bool, order: Order) -> Self {
         if is_layered {
-            Self::Layered(Hierarchy::new(blocks))
+            Self::Layered(Box::new(Hierarchy::new(blocks)))
         } else {
             Self::Flat(Carousel::new(blocks, order))
         }

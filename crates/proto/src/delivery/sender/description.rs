@@ -23,9 +23,14 @@ const BASE_SYMBOLS_MAX: u64 = 8;
 /// How long an FDT instance may be used; a new one replaces it half-way.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 
+/// By how much the headers of an FDT packet (EXT_FDT, EXT_FTI, EXT_CENC) are longer than those of content.
+const FDT_HEADER_BYTES: u16 = 24;
+/// Shortest symbol of the FDT, where those of content are tiny.
+const FDT_SYMBOL_BYTES_MIN: u16 = 64;
+
 /// The FDT of a session, on its way.
 #[derive(Debug)]
-pub(super) struct Description {
+pub(crate) struct Description {
     instance: Instance,
     carousel: FdtCarousel,
     instance_id: u32,
@@ -51,18 +56,20 @@ struct Turn {
 }
 
 impl Description {
-    /// `instance_id` is the first one. An instance may not be numbered like one of an earlier session that receivers may
+    /// Beside packets of content with `content_bytes` each: no packet is longer than those, so that what fits the path fits
+    /// it always. `instance_id` is the first one. An instance may not be numbered like one of an earlier session that receivers may
     /// still know, so it goes with the time of day.
-    pub(super) fn new(
+    pub(crate) fn new(
         instance: Instance,
         instance_id: u32,
-        symbol_size: u16,
+        content_bytes: u16,
         levels: u16,
     ) -> Result<Self, FdtTooLarge> {
+        let symbol_size = content_bytes.saturating_sub(FDT_HEADER_BYTES).max(FDT_SYMBOL_BYTES_MIN);
         let carousel = FdtCarousel::new(&instance, instance_id, symbol_size)?;
         Ok(Self {
             // Alone: there is no content to share the channel with.
-            is_alone: instance.files.iter().all(|file| file.transfer_length.unwrap_or(0) == 0),
+            is_alone: instance.files.iter().all(|file| file.transfer_length == Some(0)),
             levels: turns(&carousel, levels),
             carousel,
             instance,
@@ -77,22 +84,22 @@ impl Description {
     }
 
     /// Symbols of a round.
-    pub(super) fn symbols(&self) -> u64 {
+    pub(crate) fn symbols(&self) -> u64 {
         self.carousel.symbols()
     }
 
     /// Rounds that the base has sent.
-    pub(super) fn rounds(&self) -> u64 {
+    pub(crate) fn rounds(&self) -> u64 {
         self.rounds
     }
 
     /// When the base may begin its next round.
-    pub(super) fn next_round(&self) -> Instant {
+    pub(crate) fn next_round(&self) -> Instant {
         self.next_round
     }
 
     /// Whether the next packet of a level is one of the FDT.
-    pub(super) fn is_due(&self, now: Instant, level: u16) -> bool {
+    pub(crate) fn is_due(&self, now: Instant, level: u16) -> bool {
         let turn = self.levels[usize::from(level)];
         if level > 0 {
             let credit = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
@@ -108,13 +115,13 @@ impl Description {
     }
 
     /// A packet of content went out on a level.
-    pub(super) fn content_sent(&mut self, level: u16) {
+    pub(crate) fn content_sent(&mut self, level: u16) {
         let turn = &mut self.levels[usize::from(level)];
         turn.credit = (turn.credit + 1).min(CREDIT_PACKETS);
     }
 
     /// The next symbol of a level, which is sent now.
-    pub(super) fn send(&mut self, now: Instant, level: u16, config: SenderConfig) -> FdtSymbol<'_> {
+    pub(crate) fn send(&mut self, now: Instant, level: u16, config: SenderConfig) -> FdtSymbol<'_> {
         if level == 0 {
             self.renew(now, config);
         }
@@ -139,7 +146,7 @@ impl Description {
     }
 
     /// A symbol by its number, round and round.
-    pub(super) fn symbol(&self, number: u64) -> FdtSymbol<'_> {
+    pub(crate) fn symbol(&self, number: u64) -> FdtSymbol<'_> {
         self.carousel.symbol(number)
     }
 
@@ -168,7 +175,7 @@ fn turns(carousel: &FdtCarousel, levels: u16) -> Vec<Turn> {
 }
 
 /// When an instance that is sent at `now` expires, in NTP seconds.
-pub(super) fn expires(config: SenderConfig, now: Instant) -> u32 {
+pub(crate) fn expires(config: SenderConfig, now: Instant) -> u32 {
     let seconds = now.since(Instant::ZERO).as_nanos() / 1_000_000_000 + LIFETIME.as_nanos() / 1_000_000_000;
     // NTP's era wraps in 2036; receivers compare modulo 2^32.
     config.ntp_at_zero.wrapping_add(u32::try_from(seconds & u64::from(u32::MAX)).expect("32 bits are left"))

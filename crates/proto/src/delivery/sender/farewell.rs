@@ -11,7 +11,7 @@ const CLOSE_PACKETS: u8 = 3;
 /// The session is over when the base channel has said it, which every receiver holds. Any other channel that is as fast
 /// has said it by then, too; one that is done before is silent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Farewell {
+pub(crate) struct Farewell {
     channels: Vec<Left>,
     symbols: u64,
 }
@@ -24,7 +24,7 @@ struct Left {
 
 /// What a channel says next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// A symbol of the FDT, by its number.
     Describe(u64),
     /// The session is closed.
@@ -35,12 +35,12 @@ pub(super) enum Word {
 
 impl Farewell {
     /// Of a session whose FDT has so many symbols.
-    pub(super) fn new(channels: u16, symbols: u64) -> Self {
+    pub(crate) fn new(channels: u16, symbols: u64) -> Self {
         Self { channels: vec![Left { symbols, closes: CLOSE_PACKETS }; channels.into()], symbols }
     }
 
     /// What a channel says now.
-    pub(super) fn next(&mut self, channel: ChannelId) -> Word {
+    pub(crate) fn next(&mut self, channel: ChannelId) -> Word {
         let Some(left) = self.channels.get_mut(usize::from(channel.0)) else { return Word::Silence };
         if left.symbols > 0 {
             left.symbols -= 1;
@@ -54,7 +54,7 @@ impl Farewell {
     }
 
     /// Whether all is said.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let base = self.channels.get(usize::from(ChannelId::BASE.0));
         base.is_none_or(|left| left.symbols == 0 && left.closes == 0)
     }

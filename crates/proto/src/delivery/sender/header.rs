@@ -1,24 +1,25 @@
 //! Headers of the packets that a sender writes.
 
-use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension};
+use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Seq};
 use headwater_wire::{Fti, PayloadId, alc};
 
 use crate::control::Departure;
+use crate::delivery::fdt::FdtSymbol;
 use crate::delivery::plan::PlannedObject;
 
 /// What the packets of an object have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ObjectHeader {
-    pub(super) toi: u128,
-    pub(super) codepoint: u8,
-    pub(super) symbol_bytes: usize,
+pub(crate) struct ObjectHeader {
+    pub(crate) toi: u128,
+    pub(crate) codepoint: u8,
+    pub(crate) symbol_bytes: usize,
     /// Without a code the last symbol travels without its padding (RFC 5445, section 3.1).
     short_last: bool,
     last_symbol: (PayloadId, usize),
 }
 
 impl ObjectHeader {
-    pub(super) fn new(object: &PlannedObject) -> Self {
+    pub(crate) fn new(object: &PlannedObject) -> Self {
         let partition = object.partition;
         let size = usize::from(partition.symbol_size());
         let last = partition.blocks().checked_sub(1).and_then(|sbn| partition.block(sbn));
@@ -36,17 +37,17 @@ impl ObjectHeader {
         }
     }
 
-    pub(super) fn payload_bytes(&self, id: PayloadId) -> usize {
+    pub(crate) fn payload_bytes(&self, id: PayloadId) -> usize {
         let (last, bytes) = self.last_symbol;
         if self.short_last && id == last { bytes } else { self.symbol_bytes }
     }
 }
 
 /// A header under construction.
-pub(super) struct Header(alc::Repr);
+pub(crate) struct Header(alc::Repr);
 
 impl Header {
-    pub(super) fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
+    pub(crate) fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
         Self(alc::Repr {
             tsi: tsi.into(),
             toi,
@@ -61,23 +62,30 @@ impl Header {
     }
 
     /// Of a packet that closes the session: it has neither object nor content.
-    pub(super) fn closing(tsi: u32, departure: &Departure) -> Self {
+    pub(crate) fn closing(tsi: u32, departure: &Departure) -> Self {
         let mut header = Self::new(tsi, None, 0, departure);
         header.0.close_session = true;
         header
     }
 
-    pub(super) fn with_payload_id(mut self, id: PayloadId) -> Self {
+    pub(crate) fn with_payload_id(mut self, id: PayloadId) -> Self {
         self.0.payload_id = Some(id);
         self
     }
 
-    pub(super) fn emit(&self, buffer: &mut [u8]) -> usize {
+    /// Of a part of a buffer.
+    pub(crate) fn with_part(mut self, seq: Seq, fti: Option<Fti>, is_over: bool) -> Self {
+        self.0.extensions = Extensions { seq: Some(seq), fti, ..Extensions::default() };
+        self.0.close_object = is_over;
+        self
+    }
+
+    pub(crate) fn emit(&self, buffer: &mut [u8]) -> usize {
         self.0.emit(buffer).expect("the plan numbers blocks and objects so that every field holds them")
     }
 }
 
-pub(super) fn fdt_header(
+fn fdt_header(
     tsi: u32,
     departure: &Departure,
     fdt: FdtExtension,
@@ -88,4 +96,14 @@ pub(super) fn fdt_header(
     header.0.extensions =
         Extensions { fdt: Some(fdt), fti: Some(fti), content_encoding, ..Extensions::default() };
     header
+}
+
+/// Writes a packet of the FDT, and says how long it is.
+pub(crate) fn write_fdt(tsi: u32, departure: &Departure, symbol: &FdtSymbol<'_>, buffer: &mut [u8]) -> usize {
+    let start = fdt_header(tsi, departure, symbol.extension, symbol.fti, symbol.encoding)
+        .with_payload_id(symbol.payload_id)
+        .emit(buffer);
+    let end = start + symbol.payload.len();
+    buffer[start..end].copy_from_slice(symbol.payload);
+    end
 }

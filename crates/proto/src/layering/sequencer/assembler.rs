@@ -1,69 +1,71 @@
 //! The receiving side: parts into buffers.
 
-use core::ops::Range;
 use std::collections::VecDeque;
 
+use super::pages::Pages;
 use crate::time::{Duration, Instant};
 
-/// Most pieces that a buffer may lie in; a packet that would add another is dropped.
-const PIECES_MAX: usize = 1 << 16;
+/// Deliveries that wait for the application; then late parts are dropped first.
+const READY_MAX: usize = 64;
+/// Packets in a row of a buffer that should be over, after which it is taken for the current one: a number that was
+/// forged, or corrupt, does not shut out the next 32 768 buffers.
+const STRAYS_MAX: u32 = 16;
 
 /// A buffer as far as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Its number, modulo 2^16.
     pub id: u16,
-    /// Its bytes up to the last one that came; zero where nothing came.
-    pub bytes: Vec<u8>,
-    /// What came, in ascending order, never touching.
-    pub parts: Vec<Range<usize>>,
+    /// Bytes of the whole buffer, as its first part says: known whenever the prefix has bytes.
+    pub length: Option<usize>,
+    /// The bytes from its beginning to the first hole: the part worth most.
+    pub prefix: Vec<u8>,
+    /// What came beyond, in ascending order, if that is wanted.
+    pub pieces: Vec<Piece>,
 }
 
 impl Received {
-    /// The bytes from the buffer's beginning to the first hole: the part worth most.
-    pub fn prefix(&self) -> &[u8] {
-        match self.parts.first() {
-            Some(part) if part.start == 0 => &self.bytes[part.clone()],
-            _ => &[],
-        }
+    /// Whether all of it came.
+    pub fn is_whole(&self) -> bool {
+        self.length == Some(self.prefix.len())
     }
+}
 
-    /// Puts a part in; whether it was new at all.
-    fn insert(&mut self, offset: usize, payload: &[u8]) -> bool {
-        let end = offset + payload.len();
-        let first = self.parts.partition_point(|part| part.end < offset);
-        let last = self.parts.partition_point(|part| part.start <= end);
-        let joined = &self.parts[first..last];
-        if joined.iter().any(|part| part.start <= offset && end <= part.end) {
-            return false;
-        }
-        if joined.is_empty() && self.parts.len() >= PIECES_MAX {
-            return false;
-        }
-        let start = joined.first().map_or(offset, |part| part.start.min(offset));
-        let whole = start..joined.last().map_or(end, |part| part.end.max(end));
-        self.parts.splice(first..last, [whole]);
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
-        }
-        self.bytes[offset..end].copy_from_slice(payload);
-        true
-    }
+/// A piece of a buffer, neither touching another nor the prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it stands in the buffer.
+    pub offset: usize,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A part as it arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its buffer's number.
+    pub id: u16,
+    /// Where it stands there.
+    pub offset: u32,
+    /// Bytes of the buffer, if the packet says so: a word of its sender's that takes no memory.
+    pub length: Option<u64>,
+    /// Whether the buffer's time is over.
+    pub is_over: bool,
+    /// Its bytes.
+    pub payload: &'a [u8],
 }
 
 /// What an assembler gives the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// A buffer, when the next one has begun.
+    /// A buffer: when it is whole, or the next one has begun, or its time is over.
     Buffer(Received),
-    /// A part of the buffer before, which came late.
+    /// A piece of the buffer given last, which came late.
     Late {
         /// The buffer.
         id: u16,
-        /// Where in it.
-        offset: usize,
-        /// The part.
-        bytes: Vec<u8>,
+        /// The piece.
+        piece: Piece,
     },
 }
 
@@ -72,31 +74,50 @@ pub enum Delivery {
 pub struct AssemblerStats {
     /// Parts that went into the current buffer, or were delivered late.
     pub parts: u64,
-    /// Parts that were there already.
+    /// Parts that were there already, or had no bytes.
     pub duplicates: u64,
     /// Parts of buffers that are over.
     pub too_late: u64,
     /// Parts beyond the longest buffer.
     pub too_long: u64,
+    /// Buffers given to the application.
+    pub buffers: u64,
+    /// Those of them that were whole.
+    pub whole: u64,
+    /// Deliveries that the application did not come for.
+    pub lost: u64,
 }
 
-/// Collects parts until a packet of a new buffer comes.
+/// Collects parts until the buffer is whole, or a packet of a new one comes, or one that says that its time is over.
 ///
-/// Memory: one buffer of at most the stated length, another while the application has not taken it, and 1 MiB for pieces.
+/// Memory: what came of one buffer of at most the stated length, in pages of 64 KiB; as much for each that the application has
+/// not taken, at most 64; and 2 MiB for pieces.
 #[derive(Debug)]
 pub struct Assembler {
     bytes_max: usize,
+    /// Whether the application wants what is beyond the first hole.
+    wants_pieces: bool,
     /// How long late parts of the buffer before still count.
     grace: Duration,
-    current: Option<Received>,
-    /// The buffer before, and until when its late parts count.
+    newest: Option<Newest>,
+    pages: Pages,
+    /// The buffer given last, and until when its late parts count.
     previous: Option<(u16, Instant)>,
+    strays: (u16, u32),
     ready: VecDeque<Delivery>,
     stats: AssemblerStats,
 }
 
-/// Deliveries that wait for the application; then late parts are dropped first.
-const READY_MAX: usize = 64;
+/// The buffer with the newest number.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    id: u16,
+    length: Option<usize>,
+    /// Whether the application has it.
+    is_given: bool,
+    /// Whether all of it came.
+    is_whole: bool,
+}
 
 impl Assembler {
     /// An assembler for buffers of at most `bytes_max`. Late parts count for `grace`, which sequencer.md 3 sets to twice
@@ -104,12 +125,22 @@ impl Assembler {
     pub fn new(bytes_max: usize, grace: Duration) -> Self {
         Self {
             bytes_max,
+            wants_pieces: true,
             grace,
-            current: None,
+            newest: None,
+            pages: Pages::default(),
             previous: None,
+            strays: (0, 0),
             ready: VecDeque::new(),
             stats: AssemblerStats::default(),
         }
+    }
+
+    /// Whether pieces beyond the first hole, and late ones, are given. Default: yes.
+    #[must_use]
+    pub fn with_pieces(mut self, wanted: bool) -> Self {
+        self.wants_pieces = wanted;
+        self
     }
 
     /// Changes how long late parts count.
@@ -123,36 +154,64 @@ impl Assembler {
     }
 
     /// A packet's part came.
-    pub fn insert(&mut self, now: Instant, id: u16, offset: u32, payload: &[u8]) {
-        let offset = offset as usize;
-        if offset.saturating_add(payload.len()) > self.bytes_max {
+    pub fn insert(&mut self, now: Instant, part: &Part<'_>) {
+        if (part.offset as usize).saturating_add(part.payload.len()) > self.bytes_max {
             self.stats.too_long += 1;
             return;
         }
-        match self.current.as_mut() {
-            Some(current) if current.id == id => {
-                if current.insert(offset, payload) {
-                    self.stats.parts += 1;
-                } else {
-                    self.stats.duplicates += 1;
-                }
+        match self.newest.map(|newest| newest.id) {
+            Some(newest) if newest == part.id => self.strays.1 = 0,
+            Some(newest) if !is_newer(part.id, newest) && !self.is_astray(part.id) => {
+                self.late(now, part);
+                return;
             }
-            Some(current) if !is_newer(id, current.id) => self.late(now, id, offset, payload),
             _ => {
                 self.finish(now);
-                let mut current = Received { id, ..Received::default() };
-                current.insert(offset, payload);
-                self.current = Some(current);
-                self.stats.parts += 1;
+                self.strays.1 = 0;
+                self.newest = Some(Newest { id: part.id, length: None, is_given: false, is_whole: false });
             }
+        }
+        self.put(now, part);
+    }
+
+    /// A part of the newest buffer.
+    fn put(&mut self, now: Instant, part: &Part<'_>) {
+        let Some(newest) = self.newest.as_mut() else { return };
+        if newest.is_whole {
+            self.stats.duplicates += 1;
+            return;
+        }
+        if newest.is_given {
+            self.late(now, part);
+            return;
+        }
+        newest.length = newest.length.or(part.length.and_then(|length| usize::try_from(length).ok()));
+        if self.pages.insert(part.offset as usize, part.payload) {
+            self.stats.parts += 1;
+        } else {
+            self.stats.duplicates += 1;
+        }
+        newest.is_whole = newest.length.is_some_and(|length| length > 0 && length == self.pages.prefix());
+        if newest.is_whole || part.is_over {
+            self.finish(now);
         }
     }
 
-    fn late(&mut self, now: Instant, id: u16, offset: usize, payload: &[u8]) {
+    /// Whether so many packets of a buffer that should be over have come that its number must be right.
+    fn is_astray(&mut self, id: u16) -> bool {
+        let is_late = self.previous.is_some_and(|(previous, _)| previous == id);
+        let (stray, count) = self.strays;
+        self.strays = if is_late { (id, 0) } else { (id, if stray == id { count + 1 } else { 1 }) };
+        self.strays.1 >= STRAYS_MAX
+    }
+
+    fn late(&mut self, now: Instant, part: &Part<'_>) {
+        let Part { id, offset, payload, .. } = *part;
         let counts = self.previous.is_some_and(|(previous, until)| previous == id && now <= until);
-        if counts && self.ready.len() < READY_MAX {
+        if counts && self.wants_pieces && !payload.is_empty() && self.ready.len() < READY_MAX {
             self.stats.parts += 1;
-            self.ready.push_back(Delivery::Late { id, offset, bytes: payload.to_vec() });
+            let piece = Piece { offset: offset as usize, bytes: payload.to_vec() };
+            self.ready.push_back(Delivery::Late { id, piece });
         } else {
             self.stats.too_late += 1;
         }
@@ -160,13 +219,24 @@ impl Assembler {
 
     /// Gives up the current buffer to the application: also at the end of a session.
     pub fn finish(&mut self, now: Instant) {
-        let Some(current) = self.current.take() else { return };
-        self.previous = Some((current.id, now + self.grace));
+        let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_given) else { return };
+        newest.is_given = true;
+        let Newest { id, length, is_whole, .. } = *newest;
+        // What is whole has no late parts.
+        self.previous = (!is_whole).then_some((id, now + self.grace));
+        let prefix = self.pages.prefix();
+        let beyond = self.pages.pieces().filter(|piece| self.wants_pieces && piece.start >= prefix.max(1));
+        let pieces = beyond.map(|piece| Piece { offset: piece.start, bytes: self.pages.read(piece) });
+        let received = Received { id, length, pieces: pieces.collect(), prefix: self.pages.read(0..prefix) };
+        self.pages.clear(self.bytes_max.div_ceil(1 << 16));
+        self.stats.buffers += 1;
+        self.stats.whole += u64::from(is_whole);
         // An application that does not come loses the oldest: what is current is worth more.
         if self.ready.len() >= READY_MAX {
             self.ready.pop_front();
+            self.stats.lost += 1;
         }
-        self.ready.push_back(Delivery::Buffer(current));
+        self.ready.push_back(Delivery::Buffer(received));
     }
 
     /// The next thing for the application.
@@ -181,75 +251,4 @@ fn is_newer(id: u16, than: u16) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const GRACE: Duration = Duration::from_millis(100);
-
-    fn at(ms: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(ms)
-    }
-
-    #[test]
-    fn a_new_identifier_delivers_the_buffer_before() {
-        let mut assembler = Assembler::new(1_000, GRACE);
-        assembler.insert(at(0), 65_535, 4, b"efgh");
-        assembler.insert(at(0), 65_535, 0, b"abcd");
-        assembler.insert(at(0), 65_535, 12, b"mnop");
-        assert_eq!(assembler.poll(), None);
-        assembler.insert(at(1), 0, 0, b"ABCD");
-        let Some(Delivery::Buffer(received)) = assembler.poll() else { panic!("no buffer") };
-        assert_eq!((received.id, received.prefix()), (65_535, &b"abcdefgh"[..]));
-        assert_eq!(received.parts, [0..8, 12..16]);
-        assert_eq!(assembler.poll(), None);
-    }
-
-    #[test]
-    fn late_parts_count_for_a_while() {
-        let mut assembler = Assembler::new(1_000, GRACE);
-        assembler.insert(at(0), 7, 4, b"efgh");
-        assembler.insert(at(10), 8, 0, b"ABCD");
-        assert!(matches!(assembler.poll(), Some(Delivery::Buffer(buffer)) if buffer.prefix().is_empty()));
-        assembler.insert(at(100), 7, 0, b"abcd");
-        let late = Delivery::Late { id: 7, offset: 0, bytes: b"abcd".to_vec() };
-        assert_eq!(assembler.poll(), Some(late));
-        assembler.insert(at(200), 7, 8, b"ijkl");
-        assembler.insert(at(200), 6, 0, b"xxxx");
-        assert_eq!(assembler.poll(), None);
-        assert_eq!(assembler.stats().too_late, 2);
-    }
-
-    #[test]
-    fn nothing_grows_without_bound() {
-        let mut assembler = Assembler::new(1_000, GRACE);
-        assembler.insert(at(0), 1, u32::MAX, b"abcd");
-        assembler.insert(at(0), 1, 998, b"abcd");
-        assert_eq!(assembler.stats().too_long, 2);
-        for id in 0..10_000_u16 {
-            assembler.insert(at(0), id, 0, b"abcd");
-        }
-        assert!(assembler.ready.len() <= READY_MAX);
-    }
-
-    proptest! {
-        #[test]
-        fn pieces_are_what_was_put_in(inserts in prop::collection::vec((0_usize..60, 1_usize..12), 0..60)) {
-            let content: Vec<u8> = (0..80).collect();
-            let mut received = Received::default();
-            let mut held = [false; 80];
-            for (offset, length) in inserts {
-                let new = (offset..offset + length).any(|byte| !held[byte]);
-                prop_assert_eq!(received.insert(offset, &content[offset..offset + length]), new);
-                held[offset..offset + length].fill(true);
-            }
-            for (byte, held) in held.iter().enumerate() {
-                let found = received.parts.iter().any(|part| part.contains(&byte));
-                prop_assert_eq!(found, *held);
-                prop_assert!(!held || received.bytes[byte] == content[byte]);
-            }
-            prop_assert!(received.parts.windows(2).all(|pair| pair[0].end < pair[1].start));
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,229 @@
+//! How a stream is sent and received: what files have, too, goes by the same names.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use headwater_proto::Rate;
+use headwater_proto::stream::{BUFFER_BYTES_MAX, Order};
+
+use crate::congestion_control::CongestionControl;
+use crate::receive::Loss;
+use crate::send::SendOptions;
+use crate::trace::TraceHook;
+
+/// How a stream is sent.
+pub struct StreamSendOptions {
+    /// Of the session, what files have, too.
+    pub(super) session: SendOptions,
+    pub(super) order: Order,
+}
+
+impl StreamSendOptions {
+    /// A stream to `group` (the base channel; further channels count up from it) under a congestion control.
+    pub fn new(group: SocketAddr, congestion_control: CongestionControl) -> Self {
+        Self { session: SendOptions::new(group, congestion_control), order: Order::Tiles }
+    }
+
+    /// [`SendOptions::with_interface`].
+    #[must_use]
+    pub fn with_interface(mut self, interface: Option<String>) -> Self {
+        self.session = self.session.with_interface(interface);
+        self
+    }
+
+    /// [`SendOptions::with_ttl`].
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: u8) -> Self {
+        self.session = self.session.with_ttl(ttl);
+        self
+    }
+
+    /// [`SendOptions::with_dscp`].
+    #[must_use]
+    pub fn with_dscp(mut self, dscp: u8) -> Self {
+        self.session = self.session.with_dscp(dscp);
+        self
+    }
+
+    /// [`SendOptions::with_loopback`].
+    #[must_use]
+    pub fn with_loopback(mut self, loopback: bool) -> Self {
+        self.session = self.session.with_loopback(loopback);
+        self
+    }
+
+    /// [`SendOptions::with_tsi`].
+    #[must_use]
+    pub fn with_tsi(mut self, tsi: Option<u32>) -> Self {
+        self.session = self.session.with_tsi(tsi);
+        self
+    }
+
+    /// [`SendOptions::with_outage_max`].
+    #[must_use]
+    pub fn with_outage_max(mut self, outage_max: Duration) -> Self {
+        self.session = self.session.with_outage_max(outage_max);
+        self
+    }
+
+    /// [`SendOptions::with_offload`].
+    #[must_use]
+    pub fn with_offload(mut self, offload: bool) -> Self {
+        self.session = self.session.with_offload(offload);
+        self
+    }
+
+    /// [`SendOptions::with_trace`].
+    #[must_use]
+    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
+        self.session = self.session.with_trace(trace);
+        self
+    }
+
+    /// Bytes of a buffer in a packet, beside at most 92 bytes of headers. Default: 1408, which fits an MTU of 1500, or
+    /// the largest multiple of 64 that fits a smaller MTU of the interface.
+    #[must_use]
+    pub fn with_part_bytes(mut self, bytes: Option<u16>) -> Self {
+        self.session = self.session.with_symbol_size(bytes);
+        self
+    }
+
+    /// In which order packets take parts of a buffer. Default: [`Order::Tiles`]; [`Order::Exact`] brings up to a level's
+    /// share more to receivers whose rate lies within a level, for a hundred times the work.
+    #[must_use]
+    pub fn with_order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+}
+
+impl fmt::Debug for StreamSendOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session, order } = self;
+        f.debug_struct("StreamSendOptions").field("session", session).field("order", order).finish()
+    }
+}
+
+/// How a stream is received.
+pub struct StreamReceiveOptions {
+    pub(super) group: SocketAddr,
+    pub(super) source: Option<IpAddr>,
+    pub(super) interface: Option<String>,
+    pub(super) tsi: Option<u64>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) max_rate: Option<Rate>,
+    pub(super) rtt: Option<Duration>,
+    pub(super) loss: Option<Loss>,
+    pub(super) trace: Option<TraceHook>,
+    pub(super) buffer_bytes_max: usize,
+    pub(super) wants_pieces: bool,
+}
+
+impl StreamReceiveOptions {
+    /// Receives the first stream heard on `group` (its base channel).
+    pub fn new(group: SocketAddr) -> Self {
+        Self {
+            group,
+            source: None,
+            interface: None,
+            tsi: None,
+            timeout: None,
+            max_rate: None,
+            rtt: None,
+            loss: None,
+            trace: None,
+            buffer_bytes_max: BUFFER_BYTES_MAX,
+            wants_pieces: false,
+        }
+    }
+
+    /// Receive from this address only (source-specific multicast, RFC 4607). Default: from whoever sends first.
+    #[must_use]
+    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// The interface to receive on, by name or address. Default: where the kernel's route to the group leads, but never
+    /// a loopback interface.
+    #[must_use]
+    pub fn with_interface(mut self, interface: Option<String>) -> Self {
+        self.interface = interface;
+        self
+    }
+
+    /// Only the session with this transport session identifier. Default: the first one heard.
+    #[must_use]
+    pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
+        self.tsi = tsi;
+        self
+    }
+
+    /// Give up when no part of a buffer came for so long. Default: never.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Most to take, in bit/s of UDP payload. Default: what the path fairly carries.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// [`ReceiveOptions::with_rtt`](crate::ReceiveOptions::with_rtt).
+    #[must_use]
+    pub fn with_rtt(mut self, rtt: Option<Duration>) -> Self {
+        self.rtt = rtt;
+        self
+    }
+
+    /// Drop datagrams on purpose. Default: none.
+    #[must_use]
+    pub fn with_loss(mut self, loss: Option<Loss>) -> Self {
+        self.loss = loss;
+        self
+    }
+
+    /// Called for each datagram received, dropped on purpose or not. Default: none.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    /// Longest buffer in bytes; parts beyond are dropped. Buffers that wait for the application take up to twice that, then
+    /// the oldest is lost. Default: [`BUFFER_BYTES_MAX`], 64 MiB.
+    #[must_use]
+    pub fn with_buffer_bytes_max(mut self, bytes: usize) -> Self {
+        self.buffer_bytes_max = bytes;
+        self
+    }
+
+    /// Whether to give what came of a buffer beyond the first hole, and what came late. Default: no.
+    #[must_use]
+    pub fn with_pieces(mut self, wanted: bool) -> Self {
+        self.wants_pieces = wanted;
+        self
+    }
+}
+
+impl fmt::Debug for StreamReceiveOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamReceiveOptions")
+            .field("group", &self.group)
+            .field("source", &self.source)
+            .field("interface", &self.interface)
+            .field("tsi", &self.tsi)
+            .field("timeout", &self.timeout)
+            .field("max_rate", &self.max_rate)
+            .field("rtt", &self.rtt)
+            .field("loss", &self.loss)
+            .field("buffer_bytes_max", &self.buffer_bytes_max)
+            .field("wants_pieces", &self.wants_pieces)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,260 @@
+//! The receiving end of a stream: a thread that receives, and the handle that gives an application its buffers.
+
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use headwater_proto::control::ReceiverControl;
+use headwater_proto::rtt::ProberConfig;
+use headwater_proto::stream::{Received, Receiver, ReceiverConfig, ReceiverEvent};
+use headwater_proto::{ChannelId, Instant, Seed, described};
+
+use super::options::StreamReceiveOptions;
+use super::outbox::Outbox;
+use super::update::{StreamDelivery, StreamOutcome, StreamReceiveProgress, StreamReceiveSummary};
+use crate::chance;
+use crate::clock::{Clock, elapsed};
+use crate::driver::{Application, Hooks, drive};
+use crate::net::{Channels, Interface, OpenError, Poller, ReceiverOptions, ReceiverSocket};
+use crate::progress::Progress;
+use crate::receive::ReceiveError;
+use crate::stop::StopHandle;
+
+/// Receives a stream of buffers, on a thread of its own, until its sender closes it, or it is stopped or dropped.
+///
+/// As an iterator it gives one buffer after the other, and ends with the stream.
+#[derive(Debug)]
+pub struct StreamReceiver {
+    outbox: Outbox,
+    stop: StopHandle,
+    thread: Option<JoinHandle<Result<StreamReceiveSummary, ReceiveError>>>,
+}
+
+impl StreamReceiver {
+    /// Opens the socket and begins to listen.
+    ///
+    /// # Errors
+    /// When an option is out of range, or there is no way to receive from the group.
+    pub fn open(options: StreamReceiveOptions) -> Result<Self, ReceiveError> {
+        if let Some(loss) = options.loss
+            && !(0.0..=1.0).contains(&loss.probability)
+        {
+            return Err(ReceiveError::Loss(loss.probability));
+        }
+        // How many there are the session itself tells.
+        let channels = Channels::all_from(options.group)?;
+        let interface = options.interface.as_deref().map(Interface::find).transpose()?;
+        let socket = ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
+        let socket = ReceiverSocket::open(&channels, &socket)?;
+        let poller = Poller::new()
+            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
+        let stop = StopHandle::new(poller.waker());
+        let outbox = Outbox::new(options.buffer_bytes_max.saturating_mul(2));
+        let mut session = Session { options, socket, poller, stop: stop.clone(), outbox: outbox.clone() };
+        let thread = thread::Builder::new()
+            .name("headwater-stream".to_owned())
+            .spawn(move || session.run())
+            .map_err(|source| OpenError::Option { attempt: "start a thread", source })?;
+        Ok(Self { outbox, stop, thread: Some(thread) })
+    }
+
+    /// Stops it from any thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// How far it is; new about ten times a second.
+    pub fn progress(&self) -> StreamReceiveProgress {
+        self.outbox.progress()
+    }
+
+    /// Waits for a buffer, or a piece that came late, for so long at most; `None` when none came, or the stream has ended.
+    pub fn next_delivery(&mut self, timeout: Option<Duration>) -> Option<StreamDelivery> {
+        self.outbox.take(timeout)
+    }
+
+    /// Stops it if it still goes on, and sums it up.
+    ///
+    /// # Errors
+    /// When the network failed.
+    pub fn finish(mut self) -> Result<StreamReceiveSummary, ReceiveError> {
+        self.stop.stop();
+        let summary = self.thread.take().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        let progress = self.outbox.progress();
+        match summary {
+            Some(summary) => summary.map(|summary| StreamReceiveSummary { progress, ..summary }),
+            None => Ok(StreamReceiveSummary { outcome: StreamOutcome::Interrupted, progress }),
+        }
+    }
+}
+
+impl Iterator for StreamReceiver {
+    type Item = Received;
+
+    fn next(&mut self) -> Option<Received> {
+        loop {
+            if let StreamDelivery::Buffer(received) = self.next_delivery(None)? {
+                return Some(received);
+            }
+        }
+    }
+}
+
+impl Drop for StreamReceiver {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stop.stop();
+            // What went wrong is for those to know who call `finish`.
+            let _result = thread.join();
+        }
+    }
+}
+
+/// What the thread owns.
+struct Session {
+    options: StreamReceiveOptions,
+    socket: ReceiverSocket,
+    poller: Poller,
+    stop: StopHandle,
+    outbox: Outbox,
+}
+
+impl Session {
+    fn run(&mut self) -> Result<StreamReceiveSummary, ReceiveError> {
+        let result = self.receive();
+        for channel in (0..self.socket.channels().count()).map(ChannelId) {
+            // It is left all the same: the interface is gone.
+            let _refused = self.socket.leave(channel);
+        }
+        self.outbox.end();
+        result
+    }
+
+    fn receive(&mut self) -> Result<StreamReceiveSummary, ReceiveError> {
+        let options = &mut self.options;
+        let control = described::ReceiverConfig::new()
+            .with_max_rate(options.max_rate)
+            .with_rtt_hint(options.rtt.map(Into::into))
+            .with_prober(options.rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
+        let config = ReceiverConfig::default()
+            .with_tsi(options.tsi)
+            .with_source(options.source)
+            .with_buffer_bytes_max(options.buffer_bytes_max)
+            .with_pieces(options.wants_pieces);
+        let clock = Clock::start();
+        loop {
+            let control = described::Receiver::new(control);
+            let mut machine = Receiver::new(config, control, clock.now());
+            let mut watch = Watch {
+                stop: self.stop.clone(),
+                outbox: self.outbox.clone(),
+                timeout: options.timeout.map(Into::into),
+                progress: Progress::new(clock.now()),
+                sender: None,
+                end: None,
+            };
+            let loss = options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
+            let hooks = Hooks { trace: options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
+            drive(&mut machine, &mut self.socket, &mut self.poller, clock, hooks, &mut watch)
+                .map_err(|source| ReceiveError::Network { group: options.group.ip(), source })?;
+            let progress = watch.tell(&mut machine, &self.socket, clock.now());
+            // Another session has come in its place: that one is received from here on.
+            if let Some(outcome) = watch.end {
+                return Ok(StreamReceiveSummary { outcome, progress });
+            }
+        }
+    }
+}
+
+/// Carries buffers from the machine to the application.
+struct Watch {
+    stop: StopHandle,
+    outbox: Outbox,
+    timeout: Option<headwater_proto::Duration>,
+    progress: Progress,
+    sender: Option<(SocketAddr, u64)>,
+    end: Option<StreamOutcome>,
+}
+
+impl Watch {
+    fn tell<C: ReceiverControl>(
+        &mut self,
+        machine: &mut Receiver<C>,
+        socket: &ReceiverSocket,
+        now: Instant,
+    ) -> StreamReceiveProgress {
+        let stats = machine.stats();
+        let progress = StreamReceiveProgress {
+            elapsed: elapsed(now),
+            session: self.sender,
+            rate_bits: self.progress.rate_bits(now, stats.bytes),
+            stats,
+            reception: machine.reception(),
+            control: machine.control_status(now),
+            kernel_drops: socket.counters().kernel_drops,
+            lost: 0,
+        };
+        self.outbox.tell(progress.clone());
+        progress
+    }
+
+    fn is_timed_out<C>(&self, machine: &Receiver<C>, now: Instant) -> bool
+    where
+        C: ReceiverControl,
+    {
+        self.timeout.is_some_and(|timeout| machine.stats().last_progress + timeout <= now)
+    }
+}
+
+impl<C: ReceiverControl> Application<Receiver<C>, ReceiverSocket> for Watch {
+    fn steer(&mut self, machine: &mut Receiver<C>, socket: &mut ReceiverSocket, now: Instant) {
+        // The base channel stays open to whoever may send on it next; the others are this sender's.
+        socket.expect_source(machine.session().map(|(source, _)| source));
+        let end = if self.stop.is_stopped() {
+            StreamOutcome::Interrupted
+        } else if !self.is_timed_out(machine, now) {
+            return;
+        } else if machine.session().is_none() {
+            StreamOutcome::NothingReceived
+        } else {
+            StreamOutcome::TimedOut
+        };
+        if !machine.is_ended() {
+            machine.close(now);
+            self.end = Some(end);
+        }
+    }
+
+    fn event(&mut self, event: ReceiverEvent) {
+        match event {
+            ReceiverEvent::SessionFound { tsi, source } => self.sender = Some((source, tsi)),
+            ReceiverEvent::OtherSession { .. } | ReceiverEvent::Superseded { .. } => {}
+            ReceiverEvent::NoBuffers => self.end = Some(StreamOutcome::NoBuffers),
+            ReceiverEvent::ControlRefused { reason } => {
+                self.end = Some(StreamOutcome::ControlRefused(reason));
+            }
+            ReceiverEvent::Buffer(received) => self.outbox.put(StreamDelivery::Buffer(received)),
+            ReceiverEvent::Late { id, piece } => self.outbox.put(StreamDelivery::Late { id, piece }),
+            ReceiverEvent::Closed => self.end = Some(StreamOutcome::Closed),
+        }
+    }
+
+    fn observe(
+        &mut self,
+        machine: &mut Receiver<C>,
+        socket: &ReceiverSocket,
+        _unsent: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        if machine.is_ended() {
+            return None;
+        }
+        if self.progress.is_due(now) {
+            self.tell(machine, socket, now);
+        }
+        Some(self.progress.next())
+    }
+}

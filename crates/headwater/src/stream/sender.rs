@@ -1,0 +1,202 @@
+//! The sending end of a stream: a thread that sends, and the handle that an application submits buffers to.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use headwater_proto::Instant;
+use headwater_proto::control::SenderControl;
+use headwater_proto::stream::{Sender, SenderConfig, SenderEvent, Submission};
+
+use super::inbox::Inbox;
+use super::options::StreamSendOptions;
+use super::update::{StreamError, StreamSendProgress, StreamSendSummary, StreamStarted};
+use crate::clock::{Clock, elapsed, ntp_now};
+use crate::driver::{Application, DriverError, Hooks, drive};
+use crate::net::{OpenError, Poller, SenderSocket};
+use crate::progress::Progress;
+use crate::send::{Headers, Planned, SendError};
+use crate::stop::StopHandle;
+
+/// Sends a stream of buffers, on a thread of its own, until it is finished, stopped or dropped.
+#[derive(Debug)]
+pub struct StreamSender {
+    inbox: Inbox,
+    stop: StopHandle,
+    started: StreamStarted,
+    thread: Option<JoinHandle<Result<StreamSendSummary, SendError>>>,
+}
+
+impl StreamSender {
+    /// Opens the socket. Nothing is sent before the first buffer.
+    ///
+    /// # Errors
+    /// When an option is out of range, or there is no way to send to the group.
+    pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
+        let planned = Planned::open(&options.session, Headers::BUFFERS)?;
+        let poller = Poller::new()
+            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
+        let stop = StopHandle::new(poller.waker());
+        let inbox = Inbox::new(poller.waker());
+        let started = StreamStarted {
+            tsi: planned.tsi,
+            group: options.session.group,
+            channels: planned.socket.channels().count(),
+            congestion_control: options.session.congestion_control,
+            source: planned.socket.local_addr(),
+            interface: planned.socket.interface().name.clone(),
+            part_bytes: planned.symbol_size,
+        };
+        let mut session = Session { options, planned, poller, stop: stop.clone(), inbox: inbox.clone() };
+        let thread = thread::Builder::new()
+            .name("headwater-stream".to_owned())
+            .spawn(move || session.run())
+            .map_err(|source| OpenError::Option { attempt: "start a thread", source })?;
+        Ok(Self { inbox, stop, started, thread: Some(thread) })
+    }
+
+    /// Where and how it sends.
+    pub fn started(&self) -> &StreamStarted {
+        &self.started
+    }
+
+    /// Stops it from any thread, in the middle of a buffer.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// How far it is; new about ten times a second.
+    pub fn progress(&self) -> StreamSendProgress {
+        self.inbox.progress()
+    }
+
+    /// Hands over the next buffer, most important byte first, to be sent in `time` once that of the one before is over.
+    /// Returns when it is next in line: the one before has begun, and the application has its time to make another.
+    ///
+    /// When a buffer's time is over and no other one is there it is sent again until one is: a receiver may lack a part.
+    ///
+    /// # Errors
+    /// When the buffer makes no sense, or the stream has ended.
+    pub fn submit(&mut self, bytes: impl Into<Arc<[u8]>>, time: Duration) -> Result<(), StreamError> {
+        self.inbox.submit(Submission { bytes: bytes.into(), time: time.into() })
+    }
+
+    /// Waits until the time of the last buffer is over, and closes the session.
+    ///
+    /// # Errors
+    /// When the network failed.
+    pub fn finish(mut self) -> Result<StreamSendSummary, SendError> {
+        self.inbox.finish();
+        self.join().unwrap_or(Ok(StreamSendSummary { is_complete: false, progress: self.inbox.progress() }))
+    }
+
+    fn join(&mut self) -> Option<Result<StreamSendSummary, SendError>> {
+        match self.thread.take()?.join() {
+            Ok(result) => Some(result),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for StreamSender {
+    /// Stops it, and waits until the session is closed.
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stop.stop();
+            // What went wrong is for those to know who call `finish`.
+            let _result = thread.join();
+        }
+    }
+}
+
+/// What the thread owns.
+struct Session {
+    options: StreamSendOptions,
+    planned: Planned,
+    poller: Poller,
+    stop: StopHandle,
+    inbox: Inbox,
+}
+
+impl Session {
+    fn run(&mut self) -> Result<StreamSendSummary, SendError> {
+        let result = self.send();
+        self.inbox.end();
+        result
+    }
+
+    fn send(&mut self) -> Result<StreamSendSummary, SendError> {
+        let group = self.options.session.group.ip();
+        // The schedule of its channels begins with the first buffer.
+        while !self.inbox.has_news() && !self.stop.is_stopped() {
+            let waited = self.poller.wait([], None);
+            waited.map_err(|error| SendError::Network { group, source: DriverError::Read(error) })?;
+        }
+        let Planned { tsi, symbol_size, packet_bytes, socket } = &mut self.planned;
+        socket.set_stop(self.stop.flag());
+        let control = self.options.session.congestion_control.sender(*packet_bytes)?;
+        let config =
+            SenderConfig::new(*tsi, *symbol_size).with_order(self.options.order).with_ntp_at_zero(ntp_now());
+        let mut machine = Sender::new(config, control)?;
+        let clock = Clock::start();
+        let mut watch = Watch {
+            stop: self.stop.clone(),
+            inbox: self.inbox.clone(),
+            progress: Progress::new(clock.now()),
+            last: StreamSendProgress::default(),
+        };
+        let session = &mut self.options.session;
+        let hooks = Hooks { trace: session.trace.as_mut(), loss: None, dscp: session.dscp, ttl: session.ttl };
+        drive(&mut machine, socket, &mut self.poller, clock, hooks, &mut watch)
+            .map_err(|source| SendError::Network { group, source })?;
+        Ok(StreamSendSummary { is_complete: !self.stop.is_stopped(), progress: watch.last })
+    }
+}
+
+/// Carries buffers to the machine, and what it says to the application.
+struct Watch {
+    stop: StopHandle,
+    inbox: Inbox,
+    progress: Progress,
+    last: StreamSendProgress,
+}
+
+impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
+    fn steer(&mut self, machine: &mut Sender<C>, _port: &mut SenderSocket, _now: Instant) {
+        if self.stop.is_stopped() {
+            machine.close();
+        }
+        if machine.wants()
+            && let Some(submission) = self.inbox.take()
+        {
+            // It was checked when the application handed it over.
+            let _taken = machine.submit(submission);
+        }
+        if self.inbox.is_finished() {
+            machine.end();
+        }
+    }
+
+    fn event(&mut self, event: SenderEvent) {
+        match event {
+            SenderEvent::Begun(_) | SenderEvent::Finished => {}
+        }
+    }
+
+    fn observe(
+        &mut self,
+        machine: &mut Sender<C>,
+        _port: &SenderSocket,
+        unsent: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        let is_over = machine.is_finished();
+        if self.progress.is_due(now) || is_over {
+            let stats = machine.stats();
+            let rate_bits = self.progress.rate_bits(now, stats.bytes);
+            self.last = StreamSendProgress { elapsed: elapsed(now), rate_bits, stats, unsent };
+            self.inbox.tell(self.last);
+        }
+        (!is_over).then_some(self.progress.next())
+    }
+}

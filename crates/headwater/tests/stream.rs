@@ -1,0 +1,190 @@
+//! Streams of buffers over real multicast on the loopback interface, by the easy API.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests panic as tests do")]
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use headwater::stream::{Received, SubmitError};
+use headwater::{
+    CongestionControl, LayerOptions, Loss, SendEnd, SendOptions, SendSession, StreamDelivery, StreamError,
+    StreamOutcome, StreamReceiveOptions, StreamReceiver, StreamSendOptions, StreamSender, prepare,
+};
+
+/// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A group and port that no other test of this run uses, below those that the system hands out.
+fn group() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let test = NEXT.fetch_add(1, Ordering::Relaxed);
+    let process = u16::try_from(std::process::id() % 120).unwrap();
+    format!("239.254.{process}.{}:{}", test, 20_100 + process * 20 + test).parse().unwrap()
+}
+
+fn sender(group: SocketAddr, control: CongestionControl) -> StreamSender {
+    StreamSender::open(StreamSendOptions::new(group, control).with_interface(Some("lo".into()))).unwrap()
+}
+
+fn m2c(max: &str) -> CongestionControl {
+    let layers = LayerOptions::new().with_base_rate("200k".parse().unwrap());
+    CongestionControl::M2c(layers.with_max_rate(max.parse().unwrap()))
+}
+
+fn receive_options(group: SocketAddr) -> StreamReceiveOptions {
+    StreamReceiveOptions::new(group).with_interface(Some("lo".into())).with_timeout(Some(PATIENCE))
+}
+
+/// A buffer that no other one is like.
+fn content(number: u8, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| number.wrapping_mul(37) ^ u8::try_from(at / 11 % 251).unwrap()).collect()
+}
+
+fn check(received: &Received, bytes: usize) {
+    let whole = content(u8::try_from(received.id).unwrap(), bytes);
+    assert_eq!(received.prefix[..], whole[..received.prefix.len()], "buffer {}", received.id);
+    assert!(received.prefix.is_empty() || received.length == Some(bytes));
+}
+
+/// Two receivers of one M2C session, one of which wants little: both have the beginnings of the buffers, and the other one has
+/// more of them.
+#[test]
+fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
+    let group = group();
+    let fast = StreamReceiver::open(receive_options(group)).unwrap();
+    let slow = receive_options(group).with_max_rate(Some("500k".parse().unwrap()));
+    let slow = StreamReceiver::open(slow).unwrap();
+    let mut sender = sender(group, m2c("4M"));
+    assert_eq!(sender.started().part_bytes, 1_408);
+    assert!(sender.started().channels > 10);
+    // All that 4 Mbit/s bring in half a second, eighteen times.
+    let (bytes, buffers) = (250_000, 18);
+    for number in 0..buffers {
+        sender.submit(content(number, bytes), Duration::from_millis(500)).unwrap();
+    }
+    let sent = sender.finish().unwrap();
+    assert!(sent.is_complete);
+    assert_eq!(sent.progress.stats.buffers, u64::from(buffers));
+    let receive = |mut receiver: StreamReceiver| {
+        let mut prefixes = Vec::new();
+        for received in receiver.by_ref() {
+            check(&received, bytes);
+            prefixes.push(received.prefix.len());
+        }
+        let summary = receiver.finish().unwrap();
+        assert_eq!(summary.outcome, StreamOutcome::Closed);
+        assert_eq!(summary.progress.control.name, "m2c");
+        assert_eq!(summary.progress.lost, 0);
+        prefixes
+    };
+    let (fast, slow) = (receive(fast), receive(slow));
+    assert!(fast.len() >= 17 && slow.len() >= 17, "{fast:?} {slow:?}");
+    // Datagrams may be lost on a busy machine, and a receiver may then slow down: the best of the later buffers counts.
+    let best = |prefixes: &[usize]| prefixes[6..].iter().copied().max().unwrap();
+    assert!(best(&slow) > 8_000, "{slow:?}");
+    assert!(best(&slow) < 60_000, "more than 500 kbit/s bring: {slow:?}");
+    assert!(best(&fast) > 2 * best(&slow), "{fast:?} {slow:?}");
+}
+
+#[test]
+fn one_channel_carries_all_and_the_application_is_one_buffer_ahead() {
+    let group = group();
+    let mut receiver = StreamReceiver::open(receive_options(group).with_pieces(true)).unwrap();
+    let mut sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
+    let start = Instant::now();
+    for number in 0..4 {
+        sender.submit(content(number, 30_000), Duration::from_millis(200)).unwrap();
+    }
+    // The last one is next in line when the third has begun.
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(390), "{waited:?}");
+    assert_eq!(
+        sender.submit(Vec::new(), Duration::from_secs(1)),
+        Err(StreamError::Submit(SubmitError::Empty))
+    );
+    let Some(StreamDelivery::Buffer(first)) = receiver.next_delivery(Some(PATIENCE)) else {
+        panic!("a buffer")
+    };
+    assert_eq!(first.id, 0);
+    assert!(sender.finish().unwrap().is_complete);
+    let rest: Vec<Received> = receiver.by_ref().collect();
+    for received in std::iter::once(&first).chain(&rest) {
+        check(received, 30_000);
+        assert!(received.is_whole(), "{} of 30000 bytes", received.prefix.len());
+    }
+    assert_eq!(rest.iter().map(|received| received.id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(receiver.finish().unwrap().outcome, StreamOutcome::Closed);
+}
+
+#[test]
+fn loss_ends_the_prefix_and_pieces_follow_it() {
+    let group = group();
+    let options = receive_options(group).with_pieces(true);
+    let options = options.with_loss(Some(Loss { probability: 0.2, seed: 3 }));
+    let mut receiver = StreamReceiver::open(options).unwrap();
+    let mut sender = sender(group, CongestionControl::Fixed { rate: "4M".parse().unwrap() });
+    // Longer than what goes out in its time, so that nothing comes twice.
+    for number in 0..3 {
+        sender.submit(content(number, 400_000), Duration::from_millis(500)).unwrap();
+    }
+    sender.finish().unwrap();
+    let mut pieces = 0;
+    for received in receiver.by_ref() {
+        check(&received, 400_000);
+        let whole = content(u8::try_from(received.id).unwrap(), 400_000);
+        for piece in &received.pieces {
+            assert_eq!(piece.bytes[..], whole[piece.offset..piece.offset + piece.bytes.len()]);
+        }
+        pieces += received.pieces.len();
+    }
+    assert!(pieces > 20, "{pieces} pieces");
+}
+
+#[test]
+fn a_stream_that_is_stopped_says_so_at_both_ends() {
+    let group = group();
+    let receiver = StreamReceiver::open(receive_options(group)).unwrap();
+    let stopped = receiver.stop_handle();
+    let mut sender = sender(group, m2c("4M"));
+    sender.submit(content(0, 10_000), Duration::from_secs(60)).unwrap();
+    sender.stop_handle().stop();
+    // The one that follows is never next in line.
+    let ended = (0..3).any(|_| sender.submit(content(1, 10_000), Duration::from_secs(60)).is_err());
+    assert!(ended);
+    assert!(!sender.finish().unwrap().is_complete);
+    stopped.stop();
+    let summary = receiver.finish().unwrap();
+    assert!(matches!(summary.outcome, StreamOutcome::Interrupted | StreamOutcome::Closed));
+}
+
+#[test]
+fn nothing_and_files_are_told_by_name() {
+    let group = group();
+    let options = receive_options(group).with_timeout(Some(Duration::from_millis(200)));
+    let mut receiver = StreamReceiver::open(options).unwrap();
+    assert_eq!(receiver.next(), None);
+    assert_eq!(receiver.finish().unwrap().outcome, StreamOutcome::NothingReceived);
+
+    let mut receiver = StreamReceiver::open(receive_options(group)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), b"content").unwrap();
+    let files = prepare([folder.path()]).unwrap();
+    let options = SendOptions::new(group, CongestionControl::Fixed { rate: "1M".parse().unwrap() })
+        .with_interface(Some("lo".into()))
+        .with_end(SendEnd::After(Duration::from_secs(2)));
+    SendSession::open(files, options).unwrap().run(&mut |_| {}).unwrap();
+    assert_eq!(receiver.next(), None);
+    assert_eq!(receiver.finish().unwrap().outcome, StreamOutcome::NoBuffers);
+}
+
+#[test]
+fn options_out_of_range_are_refused_before_anything_is_sent() {
+    let group = group();
+    let refused = StreamSendOptions::new(group, m2c("4M")).with_interface(Some("lo".into()));
+    assert!(StreamSender::open(refused.with_part_bytes(Some(8_900))).is_err());
+    let refused = StreamSendOptions::new(group, m2c("210k")).with_interface(Some("lo".into()));
+    assert!(StreamSender::open(refused).is_err());
+    let loss = Some(Loss { probability: 2.0, seed: 0 });
+    assert!(StreamReceiver::open(receive_options(group).with_loss(loss)).is_err());
+}

@@ -1,0 +1,324 @@
+//! The sending end: buffers by the sequencer, the FDT in between, at the pace of a congestion control.
+
+use std::collections::VecDeque;
+
+use headwater_wire::extensions::{FDT_INSTANCE_ID_MAX, Seq};
+use headwater_wire::fdt::{File, Instance};
+use headwater_wire::{Fti, PayloadId};
+
+use super::{ENCODING, TOI};
+use crate::control::{Departure, SenderControl};
+use crate::delivery::FdtTooLarge;
+use crate::delivery::SenderConfig as SessionConfig;
+use crate::delivery::sender::description::{Description, expires};
+use crate::delivery::sender::farewell::{Farewell, Word};
+use crate::delivery::sender::header::{Header, write_fdt};
+use crate::layering::Layering;
+use crate::layering::sequencer::{Buffer, Load, Order, Reserve, Sequencer, Submission, SubmitError};
+use crate::layering::spacing::Spacing;
+use crate::machine::{DATAGRAM_BYTES_MAX, Destination, Input, Machine, Output, Transmit};
+use crate::time::Instant;
+
+/// Headers of a part: LCT with long identifiers, CCI, EXT_SEQ, EXT_FTI, FEC payload id, and room to grow.
+const HEADER_BYTES_MAX: u16 = 92;
+/// Longest part of a buffer, in bytes: what a datagram carries beside its headers.
+#[expect(clippy::cast_possible_truncation, reason = "a datagram is below 2^16 bytes")]
+pub const PART_BYTES_MAX: u16 = DATAGRAM_BYTES_MAX as u16 - HEADER_BYTES_MAX;
+/// Of the base's packets at most one in so many is the session's description.
+const RESERVE_MIN: u64 = 4;
+
+/// Configuration of a sender.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    session: SessionConfig,
+    tsi: u32,
+    part_bytes: u16,
+    order: Order,
+}
+
+impl SenderConfig {
+    /// A session with transport session identifier `tsi`, whose packets carry `part_bytes` of a buffer, from 1 to
+    /// [`PART_BYTES_MAX`].
+    pub fn new(tsi: u32, part_bytes: u16) -> Self {
+        let part_bytes = part_bytes.clamp(1, PART_BYTES_MAX);
+        Self { session: SessionConfig::new(tsi), tsi, part_bytes, order: Order::Tiles }
+    }
+
+    /// In which order packets take parts of a buffer. Default: by tiles.
+    #[must_use]
+    pub fn with_order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// What a wall clock shows at the driver's zero, in NTP seconds modulo 2^32; FDT instances expire by it.
+    /// Default: 0.
+    #[must_use]
+    pub fn with_ntp_at_zero(mut self, seconds: u32) -> Self {
+        self.session = self.session.with_ntp_at_zero(seconds);
+        self
+    }
+}
+
+/// What a sender tells its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// The buffer with this number has begun: there is room for the next one.
+    Begun(u16),
+    /// The session was closed and nothing more will be sent.
+    Finished,
+}
+
+/// What a sender has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderStats {
+    /// Packets of any kind.
+    pub packets: u64,
+    /// Bytes of UDP payload.
+    pub bytes: u64,
+    /// Buffers begun.
+    pub buffers: u64,
+    /// Packets with parts of buffers.
+    pub parts: u64,
+    /// Those of them that had been sent before.
+    pub repeats: u64,
+    /// Packets of the FDT.
+    pub fdt_packets: u64,
+}
+
+/// The sending end of a session of buffers. It is silent until the first one is there.
+///
+/// Memory: that of its [`Sequencer`], and the FDT.
+#[derive(Debug)]
+pub struct Sender<C> {
+    config: SenderConfig,
+    control: C,
+    sequencer: Sequencer,
+    fdt: Description,
+    phase: Phase,
+    begun: Option<u16>,
+    /// Whether the control gave up what it was late for.
+    has_skipped: bool,
+    events: VecDeque<SenderEvent>,
+    stats: SenderStats,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Sending,
+    /// Until the time of the last buffer is over.
+    Ending,
+    Closing(Farewell),
+    Finished,
+}
+
+impl<C: SenderControl> Sender<C> {
+    /// A sender that has no buffer yet.
+    ///
+    /// # Errors
+    /// When what receivers must know of the control is too long for an FDT.
+    pub fn new(config: SenderConfig, control: C) -> Result<Self, FdtTooLarge> {
+        let instance = Instance {
+            expires: expires(config.session, Instant::ZERO),
+            complete: true,
+            control: control.description(),
+            files: vec![File {
+                toi: TOI,
+                content_location: ENCODING.to_owned(),
+                content_encoding: Some(ENCODING.to_owned()),
+                ..File::default()
+            }],
+            ..Instance::default()
+        };
+        let first_id = expires(config.session, Instant::ZERO) & FDT_INSTANCE_ID_MAX;
+        let fdt = Description::new(instance, first_id, config.part_bytes, control.levels())?;
+        let reserve = control.layering().map(|layering| reserve(layering, fdt.symbols()));
+        Ok(Self {
+            config,
+            control,
+            sequencer: Sequencer::new(config.part_bytes, config.order).with_reserve(reserve),
+            fdt,
+            phase: Phase::Sending,
+            begun: None,
+            has_skipped: false,
+            events: VecDeque::new(),
+            stats: SenderStats::default(),
+        })
+    }
+
+    /// Whether there is room for the next buffer.
+    pub fn wants(&self) -> bool {
+        self.phase == Phase::Sending && self.sequencer.wants()
+    }
+
+    /// Takes the next buffer; it begins when the current one's time is over.
+    ///
+    /// # Errors
+    /// When it makes no sense, or comes too early, or the session is over.
+    pub fn submit(&mut self, submission: Submission) -> Result<(), SubmitError> {
+        if self.phase == Phase::Sending { self.sequencer.submit(submission) } else { Err(SubmitError::Full) }
+    }
+
+    /// Ends the session when the time of the last buffer is over.
+    pub fn end(&mut self) {
+        if self.phase == Phase::Sending {
+            self.phase = Phase::Ending;
+        }
+        if self.sequencer.is_idle() {
+            self.close();
+        }
+    }
+
+    /// Ends the session now: it is described once more and closed on every channel. It is over when the base channel has
+    /// sent that.
+    pub fn close(&mut self) {
+        if matches!(self.phase, Phase::Sending | Phase::Ending) {
+            self.phase = Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols()));
+        }
+    }
+
+    /// What was sent so far.
+    pub fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    /// Whether the session is closed and all is sent.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// The congestion control.
+    pub fn control(&self) -> &C {
+        &self.control
+    }
+
+    /// Writes the packet of a departure, and says how long it is; 0 where its channel has nothing to say.
+    fn write(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
+        let Self { config, control, sequencer, fdt, stats, .. } = self;
+        let layering = control.layering();
+        if core::mem::take(&mut self.has_skipped) {
+            sequencer.skip_to(layering, departure.at);
+        }
+        // Without layers nothing was counted, so the FDT takes its turn as it does beside files.
+        let is_described = layering.is_none() && fdt.is_due(now, departure.level);
+        let load = if is_described {
+            Load::Reserved
+        } else {
+            sequencer.load(layering, departure.level, departure.at)
+        };
+        match load {
+            Load::Part(part) => {
+                fdt.content_sent(departure.level);
+                stats.parts += 1;
+                stats.repeats += u64::from(part.is_repeat);
+                if !part.is_over && self.begun.replace(part.id) != Some(part.id) {
+                    stats.buffers += 1;
+                    self.events.push_back(SenderEvent::Begun(part.id));
+                }
+                write_part(*config, departure, &part, buffer)
+            }
+            Load::Reserved => {
+                stats.fdt_packets += 1;
+                let symbol = fdt.send(now, departure.level, config.session);
+                write_fdt(config.tsi, departure, &symbol, buffer)
+            }
+            Load::Nothing => 0,
+        }
+    }
+
+    fn write_farewell(&mut self, departure: &Departure, buffer: &mut [u8]) -> usize {
+        let Phase::Closing(farewell) = &mut self.phase else { return 0 };
+        let bytes = match farewell.next(departure.channel) {
+            Word::Describe(number) => {
+                self.stats.fdt_packets += 1;
+                write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
+            }
+            Word::Close => Header::closing(self.config.tsi, departure).emit(buffer),
+            Word::Silence => 0,
+        };
+        if farewell.is_over() {
+            self.phase = Phase::Finished;
+            self.events.push_back(SenderEvent::Finished);
+        }
+        bytes
+    }
+}
+
+/// One symbol of the description a second, but no more than one packet in four, and one round a second at most.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn reserve(layering: &dyn Layering, symbols: u64) -> Reserve {
+    let packets = layering.cumulative_rate(0, Instant::ZERO) as u64;
+    Reserve::each((packets / symbols.max(1)).max(RESERVE_MIN))
+}
+
+fn write_part(config: SenderConfig, departure: &Departure, part: &Buffer<'_>, buffer: &mut [u8]) -> usize {
+    let seq = Seq { buffer: part.id, offset: part.offset };
+    let payload_id = PayloadId { sbn: part.id.into(), esi: part.part & u32::from(u16::MAX) };
+    // Whoever has any of the prefix knows how long it could be.
+    let fti = (part.offset == 0).then_some(Fti::NoCode {
+        transfer_length: part.length.into(),
+        symbol_size: config.part_bytes,
+        max_block: u16::MAX.into(),
+    });
+    let start = Header::new(config.tsi, Some(TOI), 0, departure)
+        .with_payload_id(payload_id)
+        .with_part(seq, fti, part.is_over)
+        .emit(buffer);
+    let end = start + part.payload.len();
+    buffer[start..end].copy_from_slice(part.payload);
+    end
+}
+
+impl<C: SenderControl> Machine for Sender<C> {
+    type Event = SenderEvent;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Timeout => self.control.timeout(now),
+            Input::Datagram(datagram) => self.control.feedback(now, &datagram),
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(Output::Event(event));
+            }
+            if let Some(transmit) = self.control.poll_transmit(now, buffer) {
+                return Some(Output::Transmit(transmit));
+            }
+            let is_silent = matches!(self.phase, Phase::Sending) && self.sequencer.is_idle();
+            if is_silent || self.is_finished() {
+                return None;
+            }
+            let departure = self.control.departure(now)?;
+            let bytes = match self.phase {
+                Phase::Closing(_) => self.write_farewell(&departure, buffer),
+                _ => self.write(now, &departure, buffer),
+            };
+            if self.phase == Phase::Ending && self.sequencer.is_over() {
+                // What was written is a repetition: the departure goes to the end of the session.
+                self.close();
+                continue;
+            }
+            self.has_skipped |= departure.at < Spacing::given_up_before(now);
+            self.control.departed(now, bytes);
+            if bytes > 0 {
+                self.stats.packets += 1;
+                self.stats.bytes += bytes as u64;
+                let destination = Destination::Channel(departure.channel);
+                return Some(Output::Transmit(Transmit { destination, bytes, ecn: departure.ecn }));
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let is_silent = matches!(self.phase, Phase::Sending) && self.sequencer.is_idle();
+        let departure = match self.phase {
+            Phase::Finished => return None,
+            _ if is_silent => None,
+            _ => self.control.next_departure(),
+        };
+        departure.into_iter().chain(self.control.poll_timeout()).min()
+    }
+}
