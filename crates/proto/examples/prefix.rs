@@ -1,16 +1,29 @@
 //! Which part of a buffer a receiver of any rate holds: its share of the packets, and the share that is the buffer's beginning,
-//! as lines of CSV for both orders of the sequencer.
+//! as lines of CSV for both orders of the sequencer (experiment M5).
 //!
 //! ```text
 //! cargo run --release -p headwater-proto --example prefix > prefix.csv
 //! ```
+//!
+//! | kind | receivers |
+//! |---|---|
+//! | `boundary` | hold each level while its cumulative rate is at most that of a level when a slot begins |
+//! | `between` | the same, at any rate |
+//! | `wandering` | join each level when it falls to a rate that changes by chance, by up to a third either way, and hold it from then on |
 
 use headwater_proto::layering::sequencer::{Arrangement, Order};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, Layering};
-use headwater_proto::{Duration, Instant, Rate};
+use headwater_proto::{Duration, Instant, Rate, Seed};
+use rand::RngExt;
 
-/// A packet: the cumulative rate of its level when it leaves, and its part of the buffer.
-type Sent = (f64, u64);
+/// A packet: its level and the slot's number, when it leaves, the cumulative rate of its level then, and its part of the buffer.
+struct Sent {
+    level: u16,
+    slot: u64,
+    at: Instant,
+    needs: f64,
+    number: u64,
+}
 
 fn send(layering: &DynamicChannels, start: Instant, time: Duration, order: Order) -> Vec<Sent> {
     let mut arrangement = Arrangement::default();
@@ -19,15 +32,42 @@ fn send(layering: &DynamicChannels, start: Instant, time: Duration, order: Order
     while from < start + time {
         let to = layering.next_boundary(from).map_or(start + time, |next| next.min(start + time));
         for level in 0..layering.levels() {
-            for n in 0..layering.packets(level, from, to) {
-                let at = layering.departure(level, from, n);
+            let slot = layering.slot_at(from);
+            layering.visit(level, from, to, &mut |at, needs| {
                 let number = arrangement.next(level, at).map_or(u64::MAX, |pdu| pdu.number);
-                sent.push((layering.cumulative_rate(level, at), number));
-            }
+                sent.push(Sent { level, slot, at, needs, number });
+            });
         }
         from = to;
     }
     sent
+}
+
+/// The packets held, and those of them that are the buffer's beginning.
+fn held<'a>(sent: impl Iterator<Item = &'a Sent>) -> (usize, usize) {
+    let mut numbers: Vec<u64> = sent.map(|packet| packet.number).collect();
+    numbers.sort_unstable();
+    let prefix = numbers.iter().zip(0..).take_while(|(number, place)| *number == place).count();
+    (numbers.len(), prefix)
+}
+
+/// The packets of whoever wants `rate` times a factor that changes each half second, and joins by it.
+fn wandering(sent: &[Sent], start: Instant, rate: f64, seed: u64) -> (usize, usize) {
+    let mut chance = Seed(seed).stream("wandering", 0);
+    let factors: Vec<f64> = (0..200).map(|_| chance.random_range(2.0 / 3.0..4.0 / 3.0)).collect();
+    let mut order: Vec<&Sent> = sent.iter().collect();
+    order.sort_unstable_by_key(|packet| packet.at);
+    // By wave: what is joined is held until it goes quiescent. The base is always held.
+    let mut joined = std::collections::BTreeSet::new();
+    let held_packets = order.into_iter().filter(|packet| {
+        let wave = packet.slot + u64::from(packet.level);
+        let step = usize::try_from(packet.at.since(start).as_nanos() / 500_000_000).unwrap_or(0);
+        if packet.level > 0 && packet.needs <= rate * factors[step % factors.len()] {
+            joined.insert(wave);
+        }
+        packet.level == 0 || joined.contains(&wave)
+    });
+    held(held_packets)
 }
 
 fn main() {
@@ -36,17 +76,24 @@ fn main() {
     let Ok(layering) = DynamicChannels::new(config, Instant::ZERO) else { return };
     let (start, time) = (Instant::ZERO + Duration::from_secs(3), Duration::from_secs(25));
     let most = layering.cumulative_rate(layering.levels() - 1, Instant::ZERO);
-    println!("order,rate_share,received_share,prefix_share");
+    println!("order,kind,rate_share,received_packets,prefix_packets,sent_packets");
     for order in [Order::Tiles, Order::Exact] {
         let sent = send(&layering, start, time, order);
+        let line = |kind: &str, rate: f64, (received, prefix): (usize, usize)| {
+            println!("{order:?},{kind},{:.6},{received},{prefix},{}", rate / most, sent.len());
+        };
+        let at_rate = |rate: f64| held(sent.iter().filter(|packet| packet.needs <= rate * (1.0 + 1e-12)));
+        for level in 0..layering.levels() {
+            let rate = layering.cumulative_rate(level, Instant::ZERO);
+            line("boundary", rate, at_rate(rate));
+        }
         for step in 1..=200 {
             let rate = most * f64::from(step) / 200.0;
-            let held = sent.iter().filter(|(needs, _)| *needs <= rate * (1.0 + 1e-12));
-            let mut numbers: Vec<u64> = held.map(|(_, number)| *number).collect();
-            numbers.sort_unstable();
-            let prefix = numbers.iter().zip(0..).take_while(|(number, place)| *number == place).count();
-            let share = |packets: usize| packets as f64 / sent.len() as f64;
-            println!("{order:?},{},{:.4},{:.4}", rate / most, share(numbers.len()), share(prefix));
+            line("between", rate, at_rate(rate));
+        }
+        for seed in 0..100 {
+            let rate = most * f64::from(u32::try_from(seed).unwrap_or(0) + 1) / 150.0;
+            line("wandering", rate, wandering(&sent, start, rate, seed));
         }
     }
 }
