@@ -23,7 +23,7 @@ fn indications(criterion: &mut Criterion) {
             if chain.poll_timeout() <= now {
                 chain.timeout(now);
             }
-            chain.indication(now, &Indication { receiver, sent, is_repair: false })
+            chain.indication(now, &Indication { receiver, sent, noticed: Some(sent) })
         };
         for _ in 0..2 * receivers {
             black_box(indicate(&mut chain));

@@ -37,6 +37,7 @@
 //! | [`layering`] | which channel sends how much when; the sequencer |
 //! | [`m2c`], [`webrc`] | their receivers |
 //! | [`le_sbcc`] | a single rate from receivers' NAKs alone |
+//! | [`pgm`] | PGM's source and receiver: messages, repaired by NAKs |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
@@ -60,6 +61,7 @@ pub mod m2c;
 pub mod machine;
 pub mod measure;
 pub mod pacing;
+pub mod pgm;
 pub mod queue;
 pub mod rate;
 pub mod rng;

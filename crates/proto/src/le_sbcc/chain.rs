@@ -25,8 +25,9 @@ pub struct Indication {
     pub receiver: IpAddr,
     /// When the packet was last sent.
     pub sent: Instant,
-    /// Whether that was a repair.
-    pub is_repair: bool,
+    /// When the packet behind it was sent, by which a receiver notices. `None` where the time since then is no round trip:
+    /// something was sent again, or asked for again.
+    pub noticed: Option<Instant>,
 }
 
 /// How far an indication got.
@@ -88,7 +89,7 @@ impl Chain {
         let receivers = Receivers::new(config.receivers_max, &mut draw);
         let mut chain = Self {
             next_increase: now + increase_period(&config, &rtt),
-            next_fading: now + seconds(FADING_ROUND_TRIPS * rtt.srtt()),
+            next_fading: now + Duration::from_secs_f64(FADING_ROUND_TRIPS * rtt.srtt()),
             config,
             rtt,
             receivers,
@@ -155,10 +156,7 @@ impl Chain {
     /// A receiver misses a packet; how far that got.
     pub fn indication(&mut self, now: Instant, indication: &Indication) -> Stage {
         self.counters.indications += 1;
-        let sample = now.since(indication.sent);
-        // A NAK that left before the repair came is no answer to it.
-        let is_answer = !indication.is_repair || sample.as_secs_f64() >= self.rtt.srtt() / 2.0;
-        if is_answer && self.rtt.sample(sample) {
+        if indication.noticed.is_some_and(|noticed| self.rtt.sample(now.since(noticed))) {
             self.counters.samples += 1;
         }
         let stage = self.filter(now, indication);
@@ -199,9 +197,9 @@ impl Chain {
             Epoch::Code => 1.5 * timeout,
             Epoch::Text => timeout,
         };
-        self.silence_end = self.silence_end.max(now + seconds(pause));
+        self.silence_end = self.silence_end.max(now + Duration::from_secs_f64(pause));
         if self.config.stages.atf {
-            self.epoch_end = now + seconds(epoch);
+            self.epoch_end = now + Duration::from_secs_f64(epoch);
         }
         match self.config.module {
             Module::Aimd => self.set_rate(self.rate / 2.0),
@@ -252,7 +250,7 @@ impl Chain {
     pub fn timeout(&mut self, now: Instant) {
         if self.next_fading <= now {
             self.receivers.fade();
-            self.next_fading = now + seconds(FADING_ROUND_TRIPS * self.rtt.srtt());
+            self.next_fading = now + Duration::from_secs_f64(FADING_ROUND_TRIPS * self.rtt.srtt());
         }
         if self.next_increase <= now {
             self.increase(now);
@@ -286,16 +284,11 @@ impl Chain {
 /// Of TFRC an RTT, of AIMD an RTT with its variation.
 fn increase_period(config: &Config, rtt: &RoundTrip) -> Duration {
     match config.module {
-        Module::Aimd => seconds(rtt.spacing()),
-        Module::Tfrc => seconds(rtt.srtt()),
+        Module::Aimd => Duration::from_secs_f64(rtt.spacing()),
+        Module::Tfrc => Duration::from_secs_f64(rtt.srtt()),
     }
 }
 
 fn bytes_per_second(rate: Rate) -> f64 {
     rate.as_bits() as f64 / 8.0
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates when cast")]
-fn seconds(seconds: f64) -> Duration {
-    Duration::from_nanos(libm::round(seconds * 1e9) as u64)
 }

@@ -26,7 +26,7 @@ fn chain(config: Config) -> (Chain, Instant) {
 }
 
 fn indication(receiver: u32, sent: Instant) -> Indication {
-    Indication { receiver: address(receiver), sent, is_repair: false }
+    Indication { receiver: address(receiver), sent, noticed: Some(sent) }
 }
 
 fn config() -> Config {

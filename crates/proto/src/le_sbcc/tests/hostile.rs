@@ -14,7 +14,10 @@ fn flood(config: Config, receivers: u32, fresh: bool) -> Chain {
         number = if fresh { number + 1 } else { step % receivers };
         // Now as if just sent, now as if sent ages ago.
         let sent = if step % 2 == 0 { now - Duration::from_micros(1) } else { Instant::ZERO };
-        chain.indication(now, &Indication { receiver: address(number), sent, is_repair: step % 3 == 0 });
+        chain.indication(
+            now,
+            &Indication { receiver: address(number), sent, noticed: (step % 3 != 0).then_some(sent) },
+        );
         if chain.poll_timeout() <= now {
             chain.timeout(now);
         }
@@ -48,7 +51,7 @@ fn one_liar_of_old_packets_reduces_the_rate_once() {
     let mut chain = Chain::new(Config::new(SEGMENT), stream(1), Instant::ZERO);
     for step in 0..10_000 {
         let now = at(1_000 + step);
-        chain.indication(now, &Indication { receiver: address(1), sent: at(900), is_repair: false });
+        chain.indication(now, &Indication { receiver: address(1), sent: at(900), noticed: Some(at(900)) });
     }
     assert_eq!(chain.counters().reductions, 1, "a packet is lost once for each time it is sent");
     assert_eq!(chain.counters().indications, 10_000);
@@ -59,7 +62,10 @@ fn receivers_beyond_the_bound_count_as_one() {
     let mut chain = Chain::new(Config::new(SEGMENT).with_receivers_max(1), stream(1), Instant::ZERO);
     for number in 0..1_000 {
         let now = at(1_000);
-        chain.indication(now, &Indication { receiver: address(number), sent: at(900), is_repair: false });
+        chain.indication(
+            now,
+            &Indication { receiver: address(number), sent: at(900), noticed: Some(at(900)) },
+        );
     }
     assert_eq!(chain.counters().events, 2);
 }

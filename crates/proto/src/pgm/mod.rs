@@ -1,0 +1,33 @@
+//! PGM (RFC 3208) without network elements: a source that repairs what receivers' NAKs ask for, and the receiver. Packets are encapsulated
+//! in UDP.
+//!
+//! Two modes. [`Mode::Lean`] is the profile of LE-SBCC's paper: ODATA, RDATA, NAK and NCF alone. [`Mode::Pgm`] adds SPMs, which
+//! receivers of other makes need.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`Source`] | transmit window, NCFs, repairs out of the same rate, SPMs; at a fixed rate or LE-SBCC's |
+//! | [`Receiver`] | NAK states, receive window, messages in order |
+//!
+//! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however many ask, and both are paid out
+//! of the rate of the session. Between repairs new data gets every second departure. Departures from the RFC: `docs/errata/pgm.md`.
+
+mod assembly;
+mod config;
+mod missing;
+mod receive_window;
+mod receiver;
+mod source;
+mod transmit_window;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Mode, ReceiverConfig, Session, SourceConfig};
+pub use receiver::{Deliver, Receiver, ReceiverCounters, ReceiverEvent};
+pub use source::{Control, Refused, Source, SourceCounters, SourceEvent};
+
+/// How far sequence number `a` is ahead of `b`: negative when it is behind. Numbers wrap.
+const fn ahead(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b).cast_signed()
+}

@@ -1,0 +1,374 @@
+//! The receiving end.
+
+use core::net::{IpAddr, SocketAddr};
+
+use headwater_wire::pgm::{Body, Gsi, NAK_LIST_MAX, Options, Packet, Report};
+
+use super::ahead;
+use super::assembly::Assembly;
+use super::config::ReceiverConfig;
+use super::missing::{Missing, Phase, State};
+use super::receive_window::ReceiveWindow;
+use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
+use crate::rng::{self, Stream};
+use crate::time::{Duration, Instant};
+
+/// Where messages go.
+pub trait Deliver {
+    /// The next message, whole. After a loss the next one that came whole.
+    fn message(&mut self, now: Instant, message: &[u8]);
+}
+
+/// What a receiver counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounters {
+    /// Data packets taken, each once.
+    pub packets: u64,
+    /// Of those, repairs.
+    pub repaired: u64,
+    /// Data packets that were there already, or delivered.
+    pub duplicates: u64,
+    /// Packets found missing.
+    pub missed: u64,
+    /// Packets given up: beyond the window, or asked for too often.
+    pub lost: u64,
+    /// NAKs sent.
+    pub naks: u64,
+    /// Messages delivered.
+    pub messages: u64,
+    /// Messages that could not be put together, because packets of them were lost, too long or contradictory.
+    pub broken: u64,
+    /// Datagrams that were no PGM packet for this end.
+    pub malformed: u64,
+    /// Datagrams of other sessions.
+    pub foreign: u64,
+}
+
+/// What a receiver tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiverEvent {
+    /// The first packet of a session came.
+    Heard {
+        /// Where it comes from.
+        source: SocketAddr,
+    },
+    /// Packets were given up for good.
+    Lost {
+        /// So many.
+        packets: u64,
+    },
+    /// The source said that it ended, and all was delivered or given up.
+    Finished,
+}
+
+/// The session that is received: the first one heard.
+#[derive(Clone, Debug)]
+struct Peer {
+    gsi: Gsi,
+    port: u16,
+    address: SocketAddr,
+    /// Network address of the source, by its SPMs; before them where its data comes from.
+    path: IpAddr,
+    spm: Option<u32>,
+    window: ReceiveWindow,
+    missing: Missing,
+    /// Behind the last packet of all, once the source said so.
+    fin: Option<u32>,
+}
+
+/// Receives messages of the first session that it hears, in order, and asks for what is missing.
+///
+/// Memory: the window's packets of `payload_bytes` and 24 bytes more each, some 200 bytes for each missing one, one message.
+#[derive(Debug)]
+pub struct Receiver<D> {
+    config: ReceiverConfig,
+    deliver: D,
+    draw: Stream,
+    peer: Option<Peer>,
+    assembly: Assembly,
+    told: Told,
+    counters: ReceiverCounters,
+}
+
+/// What the application knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    is_joined: bool,
+    is_heard: bool,
+    lost: u64,
+    is_finished: bool,
+}
+
+impl<D: Deliver> Receiver<D> {
+    /// A receiver that draws its back-offs from `draw`.
+    pub fn new(config: ReceiverConfig, deliver: D, draw: Stream) -> Self {
+        let assembly = Assembly::new(config.message_bytes_max);
+        let (told, counters) = (Told::default(), ReceiverCounters::default());
+        Self { config, deliver, draw, peer: None, assembly, told, counters }
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> ReceiverCounters {
+        ReceiverCounters { broken: self.assembly.broken(), ..self.counters }
+    }
+
+    /// Where messages went.
+    pub const fn deliver(&self) -> &D {
+        &self.deliver
+    }
+
+    /// Packets that are missing and not given up.
+    pub fn missing(&self) -> usize {
+        self.peer.as_ref().map_or(0, |peer| peer.missing.len())
+    }
+
+    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Ok(packet) = Packet::parse(datagram.payload) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let is_known = self.peer.as_ref().is_none_or(|peer| {
+            (peer.gsi, peer.port, peer.address) == (packet.gsi, packet.source_port, datagram.source)
+        });
+        if packet.destination_port != self.config.destination_port || packet.parity || !is_known {
+            self.counters.foreign += 1;
+            return;
+        }
+        match packet.body {
+            Body::Odata { .. } | Body::Rdata { .. } => self.data(now, datagram, &packet),
+            Body::Spm { .. } => self.spm(now, datagram, &packet),
+            Body::Ncf(report) if report.group == self.config.group => self.ncf(now, &report, &packet.options),
+            // Those of other receivers, where the network hands them round.
+            Body::Nak(_) | Body::Ncf(_) => {}
+            _ => self.counters.malformed += 1,
+        }
+        self.deliver_all(now);
+    }
+
+    /// The first packet makes the peer, which begins at `first`.
+    fn meet(&mut self, datagram: &Datagram<'_>, packet: &Packet<'_>, first: u32) {
+        let config = &self.config;
+        self.peer.get_or_insert_with(|| Peer {
+            gsi: packet.gsi,
+            port: packet.source_port,
+            address: datagram.source,
+            path: datagram.source.ip(),
+            spm: None,
+            window: ReceiveWindow::new(config.window_packets, config.payload_bytes, first),
+            missing: Missing::default(),
+            fin: None,
+        });
+    }
+
+    fn data(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>) {
+        let (Body::Odata { sequence, trail, data } | Body::Rdata { sequence, trail, data }) = packet.body
+        else {
+            return;
+        };
+        if data.len() > usize::from(self.config.payload_bytes) || ahead(sequence, trail) < 0 {
+            self.counters.malformed += 1;
+            return;
+        }
+        self.meet(datagram, packet, sequence);
+        self.reach(now, sequence);
+        let Some(peer) = &mut self.peer else { return };
+        peer.give_up_before(trail);
+        if !peer.window.holds(sequence) || !peer.window.put(sequence, data, packet.options.fragment) {
+            self.counters.duplicates += 1;
+            return;
+        }
+        peer.window.extend(sequence);
+        peer.missing.remove(sequence);
+        self.counters.packets += 1;
+        self.counters.repaired += u64::from(matches!(packet.body, Body::Rdata { .. }));
+    }
+
+    fn spm(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>) {
+        let Body::Spm { sequence, trail, lead, path } = packet.body else { return };
+        let end = lead.wrapping_add(1);
+        if ahead(end, trail) < 0 {
+            self.counters.malformed += 1;
+            return;
+        }
+        self.meet(datagram, packet, end);
+        let Some(peer) = &mut self.peer else { return };
+        if peer.spm.is_some_and(|last| ahead(sequence, last) <= 0) {
+            return;
+        }
+        (peer.spm, peer.path) = (Some(sequence), path);
+        peer.fin = packet.options.fin.then_some(end);
+        self.reach(now, end);
+        if let Some(peer) = &mut self.peer {
+            peer.give_up_before(trail);
+        }
+    }
+
+    /// Confirmed numbers are on their way: nobody needs to ask.
+    fn ncf(&mut self, now: Instant, report: &Report, options: &Options) {
+        let wait = self.config.data_wait;
+        let Some(peer) = &mut self.peer else { return };
+        for sequence in core::iter::once(report.sequence).chain(options.nak_list.as_slice().iter().copied()) {
+            if let Some(state) = peer.missing.get(sequence) {
+                peer.missing.set(sequence, State { phase: Phase::Data, due: now + wait, ..state });
+            }
+        }
+    }
+
+    /// The source has sent all before `end`: what is not there is missing. What has no room in the window pushes it on.
+    fn reach(&mut self, now: Instant, end: u32) {
+        let Some(peer) = &mut self.peer else { return };
+        let beyond = ahead(end, peer.window.end());
+        if usize::try_from(beyond).is_ok_and(|beyond| beyond > peer.window.packets()) {
+            // More than could ever be kept: it begins anew there.
+            self.counters.lost += u64::from(end.wrapping_sub(peer.window.next()));
+            peer.window.restart(end);
+            peer.missing.clear();
+            self.assembly.lost();
+            return;
+        }
+        for place in 0..u32::try_from(beyond).unwrap_or(0) {
+            let Some(peer) = &mut self.peer else { return };
+            let sequence = end.wrapping_sub(beyond.cast_unsigned()).wrapping_add(place);
+            if !peer.window.holds(sequence) {
+                peer.missing.remove(peer.window.next());
+                self.deliver_all(now);
+            }
+            let Some(peer) = &mut self.peer else { return };
+            let due = now + back_off(&mut self.draw, self.config.back_off);
+            peer.missing.set(sequence, State { phase: Phase::BackOff, due, tries: [0; 2] });
+            peer.window.extend(sequence);
+            self.counters.missed += 1;
+        }
+        // The packet behind them needs a place, too.
+        while self.peer.as_ref().is_some_and(|peer| beyond >= 0 && !peer.window.holds(end)) {
+            if let Some(peer) = &mut self.peer {
+                peer.missing.remove(peer.window.next());
+            }
+            self.deliver_all(now);
+        }
+    }
+
+    /// Delivers what is there in order, and passes by what was given up.
+    fn deliver_all(&mut self, now: Instant) {
+        let Some(peer) = &mut self.peer else { return };
+        loop {
+            let next = peer.window.next();
+            if let Some((data, fragment)) = peer.window.take() {
+                if let Some(message) = self.assembly.packet(data, fragment) {
+                    self.deliver.message(now, message);
+                    self.counters.messages += 1;
+                }
+            } else if ahead(peer.window.end(), next) > 0 && peer.missing.get(next).is_none() {
+                peer.window.skip();
+                self.counters.lost += 1;
+                self.assembly.lost();
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// A NAK for all that is due, if something is.
+    fn poll_nak(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let mut first = None;
+        let mut options = Options::default();
+        let peer = self.peer.as_mut()?;
+        while let Some((_, sequence)) = peer.missing.first().filter(|(due, _)| *due <= now) {
+            let is_full = options.nak_list.as_slice().len() == NAK_LIST_MAX;
+            let Some(next) = peer.missing.get(sequence).filter(|_| !is_full) else { break };
+            match next.step(&self.config, now, &mut self.draw) {
+                Some(state) => peer.missing.set(sequence, state),
+                None => peer.missing.remove(sequence),
+            }
+            if next.phase == Phase::BackOff {
+                match first {
+                    None => first = Some(sequence),
+                    Some(_) => _ = options.nak_list.push(sequence),
+                }
+            }
+        }
+        let report = Report { sequence: first?, source: peer.path, group: self.config.group };
+        let body = Body::Nak(report);
+        let packet =
+            Packet { options, ..Packet::new(self.config.destination_port, peer.port, peer.gsi, body) };
+        let bytes = packet.emit(buffer).ok()?;
+        self.counters.naks += 1;
+        let to = self.config.nak_port.map_or(peer.address, |port| SocketAddr::new(peer.path, port));
+        Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })
+    }
+
+    fn poll_event(&mut self) -> Option<ReceiverEvent> {
+        let peer = self.peer.as_ref()?;
+        if !self.told.is_heard {
+            self.told.is_heard = true;
+            return Some(ReceiverEvent::Heard { source: peer.address });
+        }
+        let lost = self.counters.lost - self.told.lost;
+        if lost > 0 {
+            self.told.lost = self.counters.lost;
+            return Some(ReceiverEvent::Lost { packets: lost });
+        }
+        let is_finished = peer.fin == Some(peer.window.next());
+        let news = is_finished && !self.told.is_finished;
+        self.told.is_finished |= is_finished;
+        news.then_some(ReceiverEvent::Finished)
+    }
+}
+
+impl Peer {
+    /// The source keeps nothing before `trail`.
+    fn give_up_before(&mut self, trail: u32) {
+        while let Some(sequence) = self.missing.before(self.window.next(), trail) {
+            self.missing.remove(sequence);
+        }
+    }
+}
+
+impl State {
+    /// What comes after this phase has run out; `None` for giving up.
+    fn step(self, config: &ReceiverConfig, now: Instant, draw: &mut Stream) -> Option<State> {
+        let again = |tries: [u8; 2], draw: &mut Stream| {
+            let due = now + back_off(draw, config.back_off);
+            Some(State { phase: Phase::BackOff, due, tries })
+        };
+        let [ncf, data] = self.tries;
+        match self.phase {
+            Phase::BackOff => Some(State { phase: Phase::Ncf, due: now + config.ncf_wait, ..self }),
+            Phase::Ncf if ncf < config.ncf_retries => again([ncf + 1, data], draw),
+            Phase::Data if data < config.data_retries => again([ncf, data + 1], draw),
+            _ => None,
+        }
+    }
+}
+
+/// Uniform up to `most`.
+fn back_off(draw: &mut Stream, most: Duration) -> Duration {
+    Duration::from_secs_f64(rng::unit(draw) * most.as_secs_f64())
+}
+
+impl<D: Deliver> Machine for Receiver<D> {
+    type Event = ReceiverEvent;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Datagram(datagram) = input {
+            self.datagram(now, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
+        if !self.told.is_joined {
+            self.told.is_joined = true;
+            return Some(Output::Join(ChannelId::BASE));
+        }
+        if let Some(transmit) = self.poll_nak(now, buffer) {
+            return Some(Output::Transmit(transmit));
+        }
+        // What was asked for too often is given up there.
+        self.deliver_all(now);
+        self.poll_event().map(Output::Event)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.peer.as_ref()?.missing.first()?.0)
+    }
+}

@@ -1,0 +1,395 @@
+//! The sending end.
+
+use std::collections::VecDeque;
+
+use headwater_wire::pgm::{Body, Fragment, Options, Packet, Report};
+
+use super::config::{Mode, SourceConfig};
+use super::transmit_window::TransmitWindow;
+use crate::control::BURST;
+use crate::le_sbcc::{Chain, Indication};
+use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
+use crate::pacing::Pacer;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// After data has ended, heartbeat SPMs come at these distances; the last one goes on.
+const HEARTBEATS_MS: [u64; 9] = [100, 100, 100, 100, 1_300, 7_000, 16_000, 25_000, 30_000];
+/// NCFs that wait; what comes beyond is not confirmed, and asked for again.
+const NCFS_MAX: usize = 64;
+/// SPMRs are answered at most so often.
+const SPMR_SPACING: Duration = Duration::from_millis(100);
+/// Repairs of one packet are so far apart at a fixed rate, where nobody measures round trips.
+const REPAIR_SPACING: Duration = Duration::from_millis(50);
+
+/// What finds the rate.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// A constant one, in bit/s of UDP payload.
+    Fixed(Rate),
+    /// LE-SBCC.
+    LeSbcc(Box<Chain>),
+}
+
+/// Why a datagram was not taken, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// No PGM packet, of a wrong checksum, or of a type that is not for this end.
+    pub malformed: u64,
+    /// Of another session: ports, source identifier or addresses.
+    pub foreign: u64,
+    /// NAKs for what was not sent yet.
+    pub future: u64,
+    /// NAKs for what is not kept any more.
+    pub past: u64,
+}
+
+/// What a source counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounters {
+    /// Packets sent for the first time.
+    pub originals: u64,
+    /// Packets sent again.
+    pub repairs: u64,
+    /// Confirmations sent.
+    pub ncfs: u64,
+    /// Path messages sent.
+    pub spms: u64,
+    /// Sequence numbers that NAKs asked for, within the window.
+    pub asked: u64,
+    /// Datagrams and numbers that were not taken.
+    pub refused: Refused,
+}
+
+/// What a source tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceEvent {
+    /// All that waited was sent, after [`Source::finish`].
+    Sent,
+}
+
+/// Sends messages to a group, and again what receivers miss.
+#[derive(Clone, Debug)]
+pub struct Source {
+    config: SourceConfig,
+    control: Control,
+    pacer: Pacer,
+    window: TransmitWindow,
+    /// Numbers to be sent again, each once.
+    repairs: VecDeque<u32>,
+    /// The last departure was a repair.
+    was_repair: bool,
+    ncfs: VecDeque<Packet<'static>>,
+    spm: Spm,
+    is_finishing: bool,
+    is_sent_told: bool,
+    counters: SourceCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spm {
+    sequence: u32,
+    next: Instant,
+    heartbeat: usize,
+    last: Option<Instant>,
+}
+
+impl Source {
+    /// Begins at `now`.
+    pub fn new(config: SourceConfig, control: Control, now: Instant) -> Self {
+        let rate = rate(&control);
+        Self {
+            window: TransmitWindow::new(config.window_packets, config.payload_bytes, config.first_sequence),
+            config,
+            control,
+            pacer: Pacer::new(rate, BURST, now),
+            repairs: VecDeque::new(),
+            was_repair: false,
+            ncfs: VecDeque::new(),
+            spm: Spm { sequence: 0, next: now, heartbeat: 0, last: None },
+            is_finishing: false,
+            is_sent_told: false,
+            counters: SourceCounters::default(),
+        }
+    }
+
+    /// Takes a message, in several packets where it is longer than one; false, and nothing is taken, when there is no room for all of it now.
+    pub fn send(&mut self, message: &[u8]) -> bool {
+        let packets = message.len().div_ceil(self.window.payload_bytes()).max(1);
+        let Ok(length) = u32::try_from(message.len()) else { return false };
+        if packets > self.window.room() as usize || self.is_finishing {
+            return false;
+        }
+        if packets == 1 {
+            self.window.push(message, None);
+            return true;
+        }
+        let (first, mut offset) = (self.window.end(), 0);
+        for data in message.chunks(self.window.payload_bytes()) {
+            self.window.push(data, Some(Fragment { first, offset, length }));
+            offset += u32::try_from(data.len()).unwrap_or(u32::MAX);
+        }
+        true
+    }
+
+    /// Nothing will be sent any more: the session ends when what waits is sent. Repairs go on.
+    pub fn finish(&mut self) {
+        self.is_finishing = true;
+    }
+
+    /// Packets that wait to be sent for the first time.
+    pub fn waiting(&self) -> u32 {
+        self.window.waiting()
+    }
+
+    /// Packets for which [`Source::send`] has room.
+    pub fn room(&self) -> u32 {
+        self.window.room()
+    }
+
+    /// The rate that it sends at.
+    pub fn rate(&self) -> Rate {
+        self.pacer.rate()
+    }
+
+    /// LE-SBCC's stages; `None` at a fixed rate.
+    pub fn chain(&self) -> Option<&Chain> {
+        match &self.control {
+            Control::Fixed(_) => None,
+            Control::LeSbcc(chain) => Some(chain),
+        }
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &SourceCounters {
+        &self.counters
+    }
+
+    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Ok(packet) = Packet::parse(datagram.payload) else {
+            self.counters.refused.malformed += 1;
+            return;
+        };
+        let session = &self.config.session;
+        let is_ours = packet.gsi == session.gsi
+            && (packet.source_port, packet.destination_port)
+                == (session.destination_port, session.source_port);
+        match packet.body {
+            _ if !is_ours => self.counters.refused.foreign += 1,
+            Body::Nak(report) if report.source == self.config.path && report.group == session.group => {
+                self.nak(now, datagram, &report, &packet.options);
+            }
+            Body::Nak(_) => self.counters.refused.foreign += 1,
+            Body::Spmr if self.config.mode == Mode::Pgm => {
+                // In answer to many of them one is enough.
+                let earliest = self.spm.last.map_or(now, |last| last + SPMR_SPACING);
+                self.spm.next = self.spm.next.min(earliest.max(now));
+            }
+            _ => self.counters.refused.malformed += 1,
+        }
+    }
+
+    fn nak(&mut self, now: Instant, datagram: &Datagram<'_>, report: &Report, options: &Options) {
+        let mut confirmed = Options::default();
+        let mut first = None;
+        for sequence in core::iter::once(report.sequence).chain(options.nak_list.as_slice().iter().copied()) {
+            if !self.asked(now, datagram, sequence) {
+                continue;
+            }
+            match first {
+                None => first = Some(sequence),
+                Some(_) => _ = confirmed.nak_list.push(sequence),
+            }
+        }
+        let Some(sequence) = first.filter(|_| self.ncfs.len() < NCFS_MAX) else { return };
+        confirmed.join = Some(self.window.trail());
+        let report = Report { sequence, ..*report };
+        self.ncfs.push_back(Packet { options: confirmed, ..self.packet(Body::Ncf(report)) });
+    }
+
+    /// A receiver misses a packet: tells the control, and has it sent again. Whether to confirm that.
+    fn asked(&mut self, now: Instant, datagram: &Datagram<'_>, sequence: u32) -> bool {
+        let spacing = self.repair_spacing();
+        let trail = self.window.trail();
+        let Some(slot) = self.window.sent(sequence) else {
+            match super::ahead(sequence, trail) < 0 {
+                true => self.counters.refused.past += 1,
+                false => self.counters.refused.future += 1,
+            }
+            return false;
+        };
+        self.counters.asked += 1;
+        // Receivers cannot miss yet what is on its way; they may miss the first one within a round trip shorter than thought.
+        let is_new = !slot.is_wanted && (!slot.is_repair || now.since(slot.sent) >= spacing);
+        if is_new {
+            slot.is_wanted = true;
+            self.repairs.push_back(sequence);
+        }
+        let is_confirmed = slot.confirmed.is_some_and(|at| now.since(at) < spacing);
+        if !is_confirmed {
+            slot.confirmed = Some(now);
+        }
+        // Who asks again, or for a repair that was lost, does so by a timer of his own.
+        let is_timed = !slot.is_repair && now.since(*slot.asked.get_or_insert(now)) <= spacing;
+        let sent = slot.sent;
+        let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
+        let noticed = behind.map(|slot| slot.sent);
+        if let Control::LeSbcc(chain) = &mut self.control {
+            chain.indication(now, &Indication { receiver: datagram.source.ip(), sent, noticed });
+            self.pacer.set_rate(now, chain.rate());
+        }
+        !is_confirmed
+    }
+
+    fn repair_spacing(&self) -> Duration {
+        match &self.control {
+            Control::Fixed(_) => REPAIR_SPACING,
+            Control::LeSbcc(chain) => Duration::from_secs_f64(0.5 * chain.round_trip().srtt()),
+        }
+    }
+
+    fn packet<'a>(&self, body: Body<'a>) -> Packet<'a> {
+        let session = &self.config.session;
+        Packet::new(session.source_port, session.destination_port, session.gsi, body)
+    }
+
+    fn poll_spm(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if self.config.mode == Mode::Lean || now < self.spm.next {
+            return None;
+        }
+        let (trail, lead) = (self.window.trail(), self.window.lead());
+        let body = Body::Spm { sequence: self.spm.sequence, trail, lead, path: self.config.path };
+        let fin = self.is_finishing && self.window.waiting() == 0;
+        let packet = Packet { options: Options { fin, ..Options::default() }, ..self.packet(body) };
+        let heartbeat = HEARTBEATS_MS[self.spm.heartbeat.min(HEARTBEATS_MS.len() - 1)];
+        let interval = match self.window.waiting() {
+            0 => Duration::from_millis(heartbeat),
+            _ => self.config.spm_interval,
+        };
+        self.spm = Spm {
+            sequence: self.spm.sequence.wrapping_add(1),
+            next: now + interval,
+            heartbeat: self.spm.heartbeat + 1,
+            last: Some(now),
+        };
+        self.counters.spms += 1;
+        self.transmit(now, &packet, buffer)
+    }
+
+    fn poll_ncf(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let packet = self.ncfs.pop_front()?;
+        self.counters.ncfs += 1;
+        self.transmit(now, &packet, buffer)
+    }
+
+    fn poll_data(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if self.next_departure().is_none_or(|at| at > now) {
+            return None;
+        }
+        let repair = match self.was_repair && self.window.waiting() > 0 {
+            true => None,
+            false => self.next_repair(),
+        };
+        self.was_repair = repair.is_some();
+        let sequence = repair.or_else(|| self.window.take_next())?;
+        let slot = self.window.sent(sequence)?;
+        (slot.sent, slot.is_repair, slot.is_wanted, slot.asked) = (now, repair.is_some(), false, None);
+        let fragment = slot.fragment;
+        let (trail, data) = (self.window.trail(), self.window.data(sequence));
+        let body = match repair {
+            Some(_) => Body::Rdata { sequence, trail, data },
+            None => Body::Odata { sequence, trail, data },
+        };
+        let packet = Packet { options: Options { fragment, ..Options::default() }, ..self.packet(body) };
+        let bytes = packet.emit(buffer).ok()?;
+        self.pacer.sent(now, bytes);
+        match repair {
+            Some(_) => self.counters.repairs += 1,
+            None => self.counters.originals += 1,
+        }
+        if let Control::LeSbcc(chain) = &mut self.control {
+            chain.sent();
+        }
+        // Heartbeats begin anew behind the last data.
+        if repair.is_none() && self.window.waiting() == 0 {
+            self.spm.heartbeat = 0;
+            self.spm.next = self.spm.next.min(now + Duration::from_millis(HEARTBEATS_MS[0]));
+        }
+        Some(to_group(bytes))
+    }
+
+    /// The next number to be sent again that is still kept.
+    fn next_repair(&mut self) -> Option<u32> {
+        while let Some(sequence) = self.repairs.pop_front() {
+            if self.window.sent(sequence).is_some_and(|slot| slot.is_wanted) {
+                return Some(sequence);
+            }
+        }
+        None
+    }
+
+    /// Writes what is not data; it is paid out of the rate, but does not wait for it.
+    fn transmit(&mut self, now: Instant, packet: &Packet<'_>, buffer: &mut [u8]) -> Option<Transmit> {
+        let bytes = packet.emit(buffer).ok()?;
+        self.pacer.sent(now, bytes);
+        Some(to_group(bytes))
+    }
+
+    fn has_data(&self) -> bool {
+        self.window.waiting() > 0 || !self.repairs.is_empty()
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        let silent_until = self.chain().map(Chain::silent_until);
+        self.has_data().then(|| self.pacer.next().max(silent_until.unwrap_or(Instant::ZERO)))
+    }
+}
+
+fn rate(control: &Control) -> Rate {
+    match control {
+        Control::Fixed(rate) => *rate,
+        Control::LeSbcc(chain) => chain.rate(),
+    }
+}
+
+const fn to_group(bytes: usize) -> Transmit {
+    Transmit { destination: Destination::Channel(ChannelId::BASE), bytes, ecn: Ecn::NotCapable }
+}
+
+impl Machine for Source {
+    type Event = SourceEvent;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let has_data = self.has_data();
+        if let Control::LeSbcc(chain) = &mut self.control
+            && chain.poll_timeout() <= now
+        {
+            if !has_data {
+                chain.idle();
+            }
+            chain.timeout(now);
+            self.pacer.set_rate(now, chain.rate());
+        }
+        if let Input::Datagram(datagram) = input {
+            self.datagram(now, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SourceEvent>> {
+        let transmit = match self.poll_spm(now, buffer) {
+            Some(transmit) => Some(transmit),
+            None => self.poll_ncf(now, buffer).or_else(|| self.poll_data(now, buffer)),
+        };
+        if transmit.is_none() && self.is_finishing && !self.is_sent_told && self.window.waiting() == 0 {
+            self.is_sent_told = true;
+            return Some(Output::Event(SourceEvent::Sent));
+        }
+        transmit.map(Output::Transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let spm = (self.config.mode == Mode::Pgm).then_some(self.spm.next);
+        let chain = self.chain().map(Chain::poll_timeout);
+        spm.into_iter().chain(chain).chain(self.next_departure()).min()
+    }
+}

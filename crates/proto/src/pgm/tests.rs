@@ -1,0 +1,402 @@
+//! A source and its receivers over links that lose packets, by a virtual clock.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
+
+use headwater_wire::pgm::{Body, Gsi, Kind, Options, Packet, Report};
+use proptest::prelude::*;
+
+use super::*;
+use crate::le_sbcc::{Chain, Config};
+use crate::machine::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
+use crate::rate::Rate;
+use crate::rng::{Seed, Stream, unit};
+use crate::time::{Duration, Instant};
+
+const DELAY: Duration = Duration::from_millis(20);
+const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
+const SESSION: Session =
+    Session { gsi: Gsi([1, 2, 3, 4, 5, 6]), source_port: 40_961, destination_port: 7_500, group: GROUP };
+const PAYLOAD: u16 = 100;
+
+fn host(number: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)), 3_055)
+}
+
+fn config(mode: Mode) -> SourceConfig {
+    SourceConfig::new(SESSION, host(1).ip(), PAYLOAD).with_mode(mode).with_window_packets(1_024)
+}
+
+fn le_sbcc() -> Control {
+    let config =
+        Config::new(200).with_rtt(Duration::from_millis(50)).with_initial_rate(Rate::from_kilobits(400));
+    Control::LeSbcc(Box::new(Chain::new(config, Seed(5).stream("source", 0), Instant::ZERO)))
+}
+
+fn receiver_config() -> ReceiverConfig {
+    let wait = Duration::from_millis(200);
+    ReceiverConfig::new(7_500, GROUP)
+        .with_window_packets(512)
+        .with_payload_bytes(PAYLOAD)
+        .with_back_off(Duration::from_millis(10))
+        .with_waits(wait, wait)
+}
+
+#[derive(Debug, Default)]
+struct Messages(Vec<Vec<u8>>);
+
+impl Deliver for Messages {
+    fn message(&mut self, _now: Instant, message: &[u8]) {
+        self.0.push(message.to_vec());
+    }
+}
+
+/// What becomes of a packet on its way to (true) or from a receiver.
+type Loss = Box<dyn FnMut(&Packet<'_>, bool, usize) -> bool>;
+
+struct Bed {
+    now: Instant,
+    source: Source,
+    receivers: Vec<Receiver<Messages>>,
+    events: Vec<Vec<ReceiverEvent>>,
+    loss: Loss,
+    under_way: BTreeMap<(Instant, u64), (Option<usize>, Vec<u8>)>,
+    sent: u64,
+    upward: u64,
+}
+
+impl Bed {
+    fn new(source: Source, receivers: usize, loss: Loss) -> Self {
+        let receiver = |number| {
+            let draw = Seed(number as u64).stream("receiver", 0);
+            Receiver::new(receiver_config(), Messages::default(), draw)
+        };
+        let receivers: Vec<_> = (0..receivers).map(receiver).collect();
+        Self {
+            now: Instant::ZERO,
+            source,
+            events: vec![Vec::new(); receivers.len()],
+            receivers,
+            loss,
+            under_way: BTreeMap::new(),
+            sent: 0,
+            upward: 0,
+        }
+    }
+
+    fn put(&mut self, to: Option<usize>, bytes: &[u8]) {
+        let packet = Packet::parse(bytes).expect("what we send can be read");
+        self.upward += u64::from(to.is_none());
+        if !(self.loss)(&packet, to.is_some(), to.unwrap_or(0)) {
+            self.sent += 1;
+            self.under_way.insert((self.now + DELAY, self.sent), (to, bytes.to_vec()));
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+        while let Some(output) = self.source.poll_output(self.now, &mut buffer) {
+            if let Output::Transmit(transmit) = output {
+                for receiver in 0..self.receivers.len() {
+                    self.put(Some(receiver), &buffer[..transmit.bytes]);
+                }
+            }
+        }
+        for index in 0..self.receivers.len() {
+            while let Some(output) = self.receivers[index].poll_output(self.now, &mut buffer) {
+                match output {
+                    Output::Transmit(transmit) => {
+                        assert_eq!(transmit.destination, Destination::Unicast(host(1)));
+                        // The source learns who it is from the place in the capture.
+                        let bytes = buffer[..transmit.bytes].to_vec();
+                        self.put(None, &bytes);
+                    }
+                    Output::Event(event) => self.events[index].push(event),
+                    Output::Join(_) | Output::Leave(_) => {}
+                }
+            }
+        }
+    }
+
+    fn give_source(&mut self, from: SocketAddr, payload: &[u8]) {
+        let datagram = Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload };
+        self.source.handle(self.now, Input::Datagram(datagram));
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.drain();
+            let arrival = self.under_way.first_key_value().map(|((at, _), _)| *at);
+            let machines = self.receivers.iter().filter_map(Machine::poll_timeout);
+            let next = machines.chain(self.source.poll_timeout()).chain(arrival).min();
+            let Some(next) = next.map(|next| next.max(self.now)).filter(|next| *next <= end) else { break };
+            self.now = next;
+            self.source.handle(next, Input::Timeout);
+            self.receivers.iter_mut().for_each(|receiver| receiver.handle(next, Input::Timeout));
+            while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= next) {
+                let (to, payload) = entry.remove();
+                let Some(to) = to else {
+                    self.give_source(host(2), &payload);
+                    continue;
+                };
+                let (source, channel) = (host(1), Some(crate::ChannelId::BASE));
+                let datagram = Datagram { source, channel, ecn: Ecn::NotCapable, payload: &payload };
+                self.receivers[to].handle(next, Input::Datagram(datagram));
+            }
+        }
+        self.now = end;
+    }
+
+    /// Sends `messages` and gives them `seconds`.
+    fn send_all(&mut self, messages: &[Vec<u8>], seconds: u64) {
+        for message in messages {
+            let mut patience = 0;
+            while !self.source.send(message) {
+                self.run(Duration::from_millis(100));
+                patience += 1;
+                assert!(patience < 10_000, "no room for ever");
+            }
+        }
+        self.run(Duration::from_secs(seconds));
+    }
+
+    fn messages(&self, receiver: usize) -> &[Vec<u8>] {
+        &self.receivers[receiver].deliver().0
+    }
+}
+
+/// Numbered, of lengths from 1 byte to many packets.
+fn messages(count: usize) -> Vec<Vec<u8>> {
+    (0..count).zip((0..251_u8).cycle()).map(|(number, byte)| vec![byte; 1 + number * 37 % 450]).collect()
+}
+
+fn lossless() -> Loss {
+    Box::new(|_, _, _| false)
+}
+
+fn random(mut draw: Stream, share: f64) -> Loss {
+    Box::new(move |_, _, _| unit(&mut draw) < share)
+}
+
+#[test]
+fn all_messages_come_in_order_over_links_that_lose_a_tenth() {
+    for (mode, control, first) in [
+        (Mode::Pgm, Control::Fixed(Rate::from_kilobits(400)), 0),
+        (Mode::Pgm, le_sbcc(), u32::MAX - 300),
+        (Mode::Lean, le_sbcc(), 1 << 31),
+    ] {
+        let source = Source::new(config(mode).with_first_sequence(first), control, Instant::ZERO);
+        let mut bed = Bed::new(source, 3, random(Seed(9).stream("loss", 0), 0.1));
+        // The first packet must come, or a receiver begins with the next.
+        let first = vec![vec![7; 9]];
+        bed.loss = lossless();
+        bed.send_all(&first, 1);
+        bed.loss = random(Seed(9).stream("loss", 0), 0.1);
+        let sent = messages(400);
+        bed.send_all(&sent, 20);
+        // In the lean mode nothing tells of a loss of the last packet but a next one.
+        bed.loss = lossless();
+        bed.send_all(&first, 20);
+        for receiver in 0..3 {
+            let expected: Vec<_> = first.iter().chain(&sent).chain(&first).cloned().collect();
+            assert!(bed.messages(receiver) == expected, "{mode:?}: {:?}", bed.receivers[receiver].counters());
+            assert_eq!(bed.receivers[receiver].counters().lost, 0);
+            assert_eq!(bed.receivers[receiver].missing(), 0);
+            assert!(bed.receivers[receiver].counters().repaired > 20);
+        }
+        assert!(bed.source.counters().ncfs > 0);
+        assert_eq!(bed.source.counters().spms > 0, mode == Mode::Pgm);
+    }
+}
+
+#[test]
+fn a_lost_end_is_told_of_by_heartbeats() {
+    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(3), 1);
+    bed.loss = Box::new(|packet, _, _| packet.body.kind() == Kind::Odata);
+    bed.source.send(b"the end");
+    bed.source.finish();
+    bed.run(Duration::from_secs(1));
+    assert_eq!(bed.messages(0).last().map(Vec::as_slice), Some(&b"the end"[..]));
+    assert_eq!(bed.events[0].last(), Some(&ReceiverEvent::Finished));
+    assert!(!bed.source.send(b"more"), "it is closed");
+}
+
+#[test]
+fn a_late_receiver_begins_with_the_next_message_and_asks_for_nothing_before() {
+    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, Box::new(|_, down, _| down));
+    bed.send_all(&messages(50), 0);
+    bed.loss = lossless();
+    let sent = messages(20);
+    bed.send_all(&sent, 10);
+    let got = bed.messages(0);
+    assert!(got.len() >= 20 && got[got.len() - 20..] == sent);
+    assert!(messages(50).ends_with(&got[..got.len() - 20]), "whole messages from where it came in");
+    assert_eq!((bed.upward, bed.receivers[0].counters().lost), (0, 0));
+}
+
+#[test]
+fn what_the_source_keeps_no_more_is_given_up_and_the_rest_goes_on() {
+    let source = Source::new(
+        config(Mode::Pgm).with_window_packets(16),
+        Control::Fixed(Rate::from_kilobits(400)),
+        Instant::ZERO,
+    );
+    let mut bed = Bed::new(source, 1, lossless());
+    let sent: Vec<_> = (0..100_u8).map(|number| vec![number; 80]).collect();
+    bed.send_all(&sent[..1], 1);
+    // The second packet and its repairs are lost for good.
+    bed.loss = Box::new(|packet, _, _| match packet.body {
+        Body::Odata { sequence, .. } | Body::Rdata { sequence, .. } => sequence == 1,
+        _ => false,
+    });
+    bed.send_all(&sent[1..], 5);
+    let expected: Vec<_> = sent.iter().filter(|message| message[0] != 1).cloned().collect();
+    assert!(bed.messages(0) == expected);
+    assert_eq!(bed.receivers[0].counters().lost, 1);
+    assert!(bed.events[0].contains(&ReceiverEvent::Lost { packets: 1 }));
+}
+
+#[test]
+fn a_packet_asked_for_in_vain_is_given_up_after_the_retries() {
+    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    let draw = Seed(1).stream("receiver", 0);
+    bed.receivers[0] = Receiver::new(receiver_config().with_retries(2, 2), Messages::default(), draw);
+    bed.send_all(&messages(1), 1);
+    bed.loss = Box::new(|packet, _, _| match packet.body {
+        Body::Odata { sequence, .. } => sequence == 1,
+        Body::Nak(_) => true,
+        _ => false,
+    });
+    bed.upward = 0;
+    bed.send_all(&[vec![1; 50], vec![2; 50]], 5);
+    assert_eq!((bed.messages(0).len(), bed.receivers[0].counters().lost), (2, 1));
+    assert_eq!(bed.upward, 3, "asked once, and twice again");
+}
+
+fn nak(sequence: u32, list: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    let mut options = Options::default();
+    list.into_iter().for_each(|number| _ = options.nak_list.push(number));
+    let body = Body::Nak(Report { sequence, source: host(1).ip(), group: GROUP });
+    let packet = Packet { options, ..Packet::new(7_500, 40_961, SESSION.gsi, body) };
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.emit(&mut bytes).expect("there is room");
+    bytes
+}
+
+#[test]
+fn forged_naks_change_nothing_when_absurd_and_little_when_plausible() {
+    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(100), 10);
+    let (rate, trail) = (bed.source.rate(), 0_u32);
+    let last = u32::try_from(bed.source.counters().originals).unwrap() - 1;
+    for sequence in [last + 1, last + 1_000, trail.wrapping_sub(1), 1 << 31, u32::MAX] {
+        bed.give_source(host(66), &nak(sequence, [last + 7, last + 8]));
+    }
+    let mut other = nak(3, []);
+    other[9] ^= 1;
+    bed.give_source(host(66), &other);
+    bed.give_source(host(66), &[0; 40]);
+    bed.drain();
+    let counters = *bed.source.counters();
+    assert_eq!((counters.repairs, counters.ncfs, counters.asked, bed.source.rate()), (0, 0, 0, rate));
+    assert_eq!((counters.refused.future, counters.refused.past), (12, 3));
+    assert_eq!(
+        (counters.refused.foreign, counters.refused.malformed),
+        (0, 2),
+        "of a wrong checksum, and none at all"
+    );
+    // All of the window, again and again from many addresses, for a second.
+    for step in 0..1_000_u32 {
+        let first = step * 13 % last;
+        bed.give_source(host((step % 200) as u8), &nak(first, (first..last).take(62)));
+        bed.run(Duration::from_millis(1));
+        assert!(bed.source.rate().as_bits() >= 200 * 8);
+    }
+    let sent = bed.source.counters().repairs;
+    let bound = 400_000 / 8 / 100 + 10;
+    assert!(sent <= bound, "{sent} repairs in a second, within the rate: {bound}");
+    bed.run(Duration::from_secs(30));
+    let sent = messages(20);
+    bed.send_all(&sent, 60);
+    assert!(bed.messages(0).ends_with(&sent), "new data still comes through");
+}
+
+#[test]
+fn repairs_do_not_starve_new_data() {
+    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(50), 10);
+    let before = bed.source.counters().originals;
+    let sent: Vec<_> = (0..200).map(|_| vec![1; 100]).collect();
+    sent.iter().for_each(|message| assert!(bed.source.send(message)));
+    for _ in 0..20 {
+        bed.give_source(host(66), &nak(0, 1..60));
+        bed.run(Duration::from_millis(50));
+    }
+    let originals = bed.source.counters().originals - before;
+    assert!(bed.source.counters().repairs > 100, "it is at work");
+    assert!(originals >= bed.source.counters().repairs - 2, "{originals}");
+}
+
+#[test]
+fn forged_data_and_path_messages_cannot_make_a_receiver_grow() {
+    let mut receiver = Receiver::new(receiver_config(), Messages::default(), Seed(1).stream("receiver", 0));
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let mut draw = Seed(2).stream("forger", 0);
+    for step in 0..3_000_u32 {
+        let now = Instant::ZERO + Duration::from_millis(u64::from(step));
+        let jump = draw.next_u32() % 600;
+        let sequence = match step % 5 {
+            0 => draw.next_u32(),
+            _ => (step / 5).wrapping_mul(211).wrapping_add(jump),
+        };
+        let (trail, lead) = (sequence.wrapping_sub(jump), sequence.wrapping_add(jump));
+        let body = match step % 3 {
+            0 => Body::Spm { sequence: step, trail, lead, path: host(1).ip() },
+            1 => Body::Odata { sequence, trail, data: &[1; 90] },
+            _ => Body::Rdata { sequence, trail, data: &[2; 101] },
+        };
+        let len = Packet::new(40_961, 7_500, SESSION.gsi, body).emit(&mut buffer).expect("there is room");
+        let (source, channel) = (host(1 + (step % 7 / 6) as u8), Some(crate::ChannelId::BASE));
+        let payload = buffer[..len].to_vec();
+        receiver.handle(
+            now,
+            Input::Datagram(Datagram { source, channel, ecn: Ecn::NotCapable, payload: &payload }),
+        );
+        while receiver.poll_output(now, &mut buffer).is_some() {}
+        assert!(receiver.missing() <= 512);
+    }
+    let counters = receiver.counters();
+    assert!(counters.foreign > 0 && counters.malformed > 0 && counters.packets > 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+
+    #[test]
+    fn whatever_is_lost_messages_come_in_order_and_whole(
+        seed in any::<u64>(), share in 0.0..0.5_f64, first in any::<u32>(), window in 16..600_u32,
+    ) {
+        let config = config(Mode::Pgm).with_first_sequence(first).with_window_packets(window);
+        let mut bed = Bed::new(Source::new(config, le_sbcc(), Instant::ZERO), 2, random(Seed(seed).stream("loss", 0), share));
+        let sent: Vec<_> = (0..120_u8).map(|number| vec![number; 20 + usize::from(number)]).collect();
+        bed.send_all(&sent, 5);
+        bed.loss = lossless();
+        bed.run(Duration::from_secs(60));
+        for receiver in 0..2 {
+            let got = bed.messages(receiver);
+            let mut all = sent.iter();
+            prop_assert!(got.iter().all(|message| all.any(|one| one == message)), "in order, each once, unchanged");
+            prop_assert_eq!(bed.receivers[receiver].missing(), 0);
+            if let Some(first) = got.first().filter(|_| bed.receivers[receiver].counters().lost == 0) {
+                prop_assert_eq!(got.len(), 120 - usize::from(first[0]));
+            }
+        }
+    }
+}
