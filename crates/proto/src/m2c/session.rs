@@ -25,9 +25,11 @@ const WINDOW_ROOM: f64 = 1.02;
 /// Fast start joins up to this rate at once: RFC 3390's four packets in an assumed round trip.
 const FIRST_RATE: f64 = 4.0 / RTT_INITIAL;
 /// And then up to so many times what it holds at a time, or a level.
-const FAST_FACTOR: f64 = 2.0;
+const FAST_FACTOR: f64 = 2.4;
 /// Round-trip time before any was measured, in seconds.
 const RTT_INITIAL: f64 = 0.1;
+/// In congestion avoidance a level is joined when the queue is down to this part of its longest.
+const ROOM: f64 = 0.5;
 /// For at most so long what is lost while channels that were left still come was lost by them.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 
@@ -40,6 +42,8 @@ pub(super) struct Session {
     /// Waves held, from the lowest level up; the last ones may be silent still.
     waves: VecDeque<Held>,
     joining: Option<Joining>,
+    /// Since when the window allows a join that waits for the queue.
+    wished: Option<Instant>,
     mode: Mode,
     start: FastStart,
     window: f64,
@@ -79,6 +83,7 @@ impl Session {
             limits,
             waves: VecDeque::new(),
             joining: None,
+            wished: None,
             mode: Mode::FastStart,
             start: FastStart::new(now),
             window: 2.0,
@@ -285,10 +290,13 @@ impl Session {
             return;
         }
         let (level, target) = (self.level(), self.target(now));
-        if level < target {
+        if level == target {
+            self.wished = None;
+            if self.mode == Mode::FastStart {
+                self.settle(now, self.rate_of(level, now), wishes);
+            }
+        } else if self.mode != Mode::CongestionAvoidance || self.has_room(now) {
             self.join(now, target, wishes);
-        } else if self.mode == Mode::FastStart {
-            self.settle(now, self.rate_of(level, now), wishes);
         }
     }
 
@@ -373,8 +381,18 @@ impl Session {
         now.since(self.first).as_secs_f64() >= spacing && now.since(self.lost).as_secs_f64() >= rtt
     }
 
+    /// Whether a level more finds the queue at most half as long as it was of late: it would fill what is left of it at once. Where many
+    /// flows keep it full, half a sub-slot's patience will do.
+    fn has_room(&mut self, now: Instant) -> bool {
+        let wished = *self.wished.get_or_insert(now);
+        let patience = AVERAGED * self.clock.channels.sub_slot_seconds();
+        let has_room = self.delay.queueing_last() <= ROOM * self.delay.queueing_peak();
+        has_room || now.since(wished).as_secs_f64() >= patience
+    }
+
     /// Joins all levels up to `target`.
     fn join(&mut self, now: Instant, target: u16, wishes: &mut Wishes) {
+        self.wished = None;
         let channels = &self.clock.channels;
         let level = self.level();
         // Channels may be nearly silent: their next packet is waited for as well.

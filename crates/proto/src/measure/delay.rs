@@ -17,12 +17,14 @@ pub struct OneWayDelay {
     mean_seconds: f64,
     /// The last packet: when it came, its delay, and the mean delay by then.
     last: Option<(Instant, i64, f64)>,
+    /// The longest wait of late, which is forgotten as the mean is, in seconds.
+    peak: f64,
 }
 
 impl OneWayDelay {
     /// No packet yet; means will go over about `mean_seconds`.
     pub fn new(mean_seconds: f64) -> Self {
-        Self { least: [i64::MAX; 2], period: 0, mean_seconds, last: None }
+        Self { least: [i64::MAX; 2], period: 0, mean_seconds, last: None, peak: 0.0 }
     }
 
     /// A packet's delay.
@@ -39,6 +41,8 @@ impl OneWayDelay {
             let new = -libm::expm1(-now.since(before).as_secs_f64() / self.mean_seconds);
             mean + (seconds(delay) - mean) * new
         });
+        let age = self.last.map_or(0.0, |(before, ..)| now.since(before).as_secs_f64());
+        self.peak = self.queueing(delay).max(self.peak * libm::exp(-age / self.mean_seconds));
         self.last = Some((now, delay, mean));
     }
 
@@ -50,6 +54,11 @@ impl OneWayDelay {
     /// What the last packet waited, in seconds.
     pub fn queueing_last(&self) -> f64 {
         self.last.map_or(0.0, |(_, delay, _)| self.queueing(delay))
+    }
+
+    /// The longest that packets waited of late, in seconds.
+    pub fn queueing_peak(&self) -> f64 {
+        self.peak
     }
 
     /// What packets waited of late on average, in seconds.
@@ -153,6 +162,18 @@ mod tests {
         assert!((delay.queueing_mean() - 0.06).abs() < 0.001, "{}", delay.queueing_mean());
         assert!((delay.queueing(-490 * MS) - 0.01).abs() < 1e-9);
         assert_eq!(delay.queueing(-510 * MS), 0.0);
+    }
+
+    #[test]
+    fn the_longest_wait_is_forgotten_slowly() {
+        let mut delay = OneWayDelay::new(5.0);
+        delay.record(at(0), 0);
+        delay.record(at(1_000), 100 * MS);
+        assert!((delay.queueing_peak() - 0.1).abs() < 1e-9);
+        delay.record(at(6_000), 10 * MS);
+        assert!((delay.queueing_peak() - 0.1 * libm::exp(-1.0)).abs() < 1e-9, "{}", delay.queueing_peak());
+        delay.record(at(40_000), 10 * MS);
+        assert!((delay.queueing_peak() - 0.01).abs() < 1e-9);
     }
 
     #[test]
