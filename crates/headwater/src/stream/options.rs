@@ -90,7 +90,8 @@ impl StreamSendOptions {
     }
 
     /// In which order packets take parts of a buffer. Default: [`Order::Tiles`]; [`Order::Exact`] brings up to a level's
-    /// share more to receivers whose rate lies within a level, for a hundred times the work.
+    /// share more to receivers whose rate lies within a level, for some ten times the work of
+    /// laying it out.
     #[must_use]
     pub fn with_order(mut self, order: Order) -> Self {
         self.order = order;
