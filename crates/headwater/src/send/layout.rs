@@ -112,6 +112,14 @@ impl Layout {
         }
     }
 
+    /// The first ESI from `esi` on that does not stand behind the one before it: those of its run end there.
+    pub(super) fn run_end(&self, block: usize, esi: u32) -> u32 {
+        match self {
+            Self::Spread(_) => esi + 1,
+            Self::Window(window) => window.run_end(block, esi),
+        }
+    }
+
     /// Where repair symbol `esi` of a block is, in bytes.
     pub(super) fn offset(&self, block: usize, esi: u32) -> u64 {
         match self {
@@ -170,7 +178,14 @@ mod tests {
                 let esis = layout.esis(block);
                 assert!(esis.start == *k && !esis.is_empty());
                 for esi in esis {
-                    assert_eq!(written.remove(&layout.offset(block, esi)), Some((block, esi)), "{order:?}");
+                    let offset = layout.offset(block, esi);
+                    assert_eq!(written.remove(&offset), Some((block, esi)), "{order:?}");
+                    let behind = layout.run_end(block, esi) - 1;
+                    assert_eq!(
+                        layout.offset(block, behind),
+                        offset + u64::from(behind - esi) * 16,
+                        "{order:?}"
+                    );
                 }
             }
             assert!(written.is_empty(), "{order:?}");

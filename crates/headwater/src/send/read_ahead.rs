@@ -1,25 +1,16 @@
-//! Source symbols, read from the files in runs: each block's next symbols are read together, whatever the order in which
-//! blocks take turns.
-
-use std::sync::Arc;
+//! Symbols on disk, read in runs: each block's next symbols are read together, whatever the order in which blocks take turns.
 
 use headwater_proto::delivery::SourceError;
 
-use super::content::Content;
+/// Bytes of a run: as many as make a call to the kernel cheap beside what it copies, and few enough that those of a window stay
+/// in the processor's cache until they are sent.
+const RUN_BYTES: usize = 28 << 10;
 
-/// Most memory for runs, in bytes. Blocks share it: beyond 256 of them that take turns, runs get shorter.
-const BYTES_MAX: usize = 16 << 20;
-/// Bytes of a run: as many as make a call to the kernel cheap beside what it copies.
-const RUN_BYTES: usize = 64 << 10;
-
-/// Reads source symbols, a run at a time.
+/// Keeps a run of symbols of each block that takes turns.
 ///
-/// Memory: at most 16 MiB and 32 bytes for each run.
+/// Memory: the bytes it was given, and 32 bytes for each run.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
-    content: Arc<Content>,
-    /// Index of each object's first block among all.
-    first: Vec<usize>,
     runs: Vec<Run>,
     /// All runs, one after the other.
     buffer: Vec<u8>,
@@ -37,14 +28,13 @@ struct Run {
 }
 
 impl ReadAhead {
-    /// Reads `content`, all of whose symbols have `symbol_bytes` bytes, of which `turns` blocks take turns.
-    pub(super) fn new(content: Arc<Content>, symbol_bytes: usize, turns: usize) -> Self {
-        let run_bytes = (BYTES_MAX / turns.max(1)).min(RUN_BYTES);
+    /// For symbols of `symbol_bytes` bytes, of `turns` blocks that take turns: they share `bytes_max`, and where they are many,
+    /// runs get shorter.
+    pub(super) fn new(symbol_bytes: usize, turns: usize, bytes_max: usize) -> Self {
+        let run_bytes = (bytes_max / turns.max(1)).min(RUN_BYTES);
         let run_symbols = (run_bytes / symbol_bytes.max(1)).max(1);
-        let runs = (BYTES_MAX / (run_symbols * symbol_bytes).max(1)).clamp(1, turns.max(1));
+        let runs = (bytes_max / (run_symbols * symbol_bytes).max(1)).clamp(1, turns.max(1));
         Self {
-            first: content.first_blocks(),
-            content,
             runs: vec![Run::default(); runs],
             buffer: vec![0; runs * run_symbols * symbol_bytes],
             symbol_bytes,
@@ -52,36 +42,32 @@ impl ReadAhead {
         }
     }
 
-    /// Copies a source symbol; past the end of the object it is zeros.
+    /// Copies a symbol of a block, which has an index among all. `read` fills its room with this symbol and those that follow
+    /// it, of which none is asked for from `end` on.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not what was prepared any more.
+    /// Those of `read`.
     pub(super) fn symbol(
         &mut self,
-        object: usize,
-        sbn: u32,
+        block: usize,
         esi: u32,
+        end: u32,
         symbol: &mut [u8],
+        read: impl FnOnce(&mut [u8]) -> Result<(), SourceError>,
     ) -> Result<(), SourceError> {
-        let block = self.first[object] + sbn as usize;
         let slot = block % self.runs.len();
-        if !self.runs[slot].has(block, esi) {
-            self.fill(slot, object, sbn, esi)?;
-            self.runs[slot].block = block + 1;
+        let start = slot * self.run_symbols as usize * self.symbol_bytes;
+        let run = &mut self.runs[slot];
+        if !run.has(block, esi) {
+            let symbols = self.run_symbols.min(end - esi);
+            // Nothing is kept of a run that cannot be read.
+            *run = Run::default();
+            read(&mut self.buffer[start..start + symbols as usize * self.symbol_bytes])?;
+            *run = Run { block: block + 1, esi, symbols };
         }
-        let within = (esi - self.runs[slot].esi) as usize;
-        let at = (slot * self.run_symbols as usize + within) * self.symbol_bytes;
+        let at = start + (esi - run.esi) as usize * self.symbol_bytes;
         symbol.copy_from_slice(&self.buffer[at..at + self.symbol_bytes]);
         Ok(())
-    }
-
-    fn fill(&mut self, slot: usize, object: usize, sbn: u32, esi: u32) -> Result<(), SourceError> {
-        let k = self.content.object(object).block(sbn).symbols;
-        let symbols = self.run_symbols.min(k - esi);
-        self.runs[slot] = Run { block: 0, esi, symbols };
-        let start = slot * self.run_symbols as usize * self.symbol_bytes;
-        let room = &mut self.buffer[start..start + symbols as usize * self.symbol_bytes];
-        self.content.read_symbols(object, sbn, esi, room)
     }
 }
 
@@ -93,87 +79,76 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use headwater_fec::{Order, Scheme};
-    use headwater_proto::delivery::{Carousel, CarouselBlock, PlanConfig, SessionPlan};
-
     use super::*;
-    use crate::send::prepare;
 
-    const T: usize = 64;
+    const T: usize = 4;
 
-    fn contents() -> Vec<Vec<u8>> {
-        let bytes =
-            |bytes: &u32| (0..*bytes).map(|at| at.wrapping_mul(0x9E37_79B9).to_be_bytes()[0]).collect();
-        [150_000, 1, 0, 64, 70_001].iter().map(bytes).collect()
+    /// Symbol `esi` of block `block`, in four bytes.
+    fn expected(block: usize, esi: u32) -> [u8; T] {
+        (u32::try_from(block).unwrap() * 10_000 + esi).to_be_bytes()
     }
 
-    /// Every source symbol in the order of sending, whether all turns have a run of their own or few have.
-    #[test]
-    fn every_symbol_is_read_in_any_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let contents = contents();
-        let names: Vec<_> =
-            (0..contents.len()).map(|index| folder.path().join(format!("file{index}"))).collect();
-        names.iter().zip(&contents).for_each(|(name, bytes)| std::fs::write(name, bytes).unwrap());
-        let files = prepare(&names).unwrap();
-        for (order, turns) in [(Order::Window, 40), (Order::Spread { rate: 1 }, 40), (Order::Window, 3)] {
-            let config = PlanConfig { scheme: Scheme::ReedSolomon, symbol_size: 64, order };
-            let plan = SessionPlan::new(files.to_send(), config).unwrap();
-            let content = Arc::new(Content::new(files.files(), &plan));
-            let blocks: Vec<_> = content.blocks().collect();
-            let carousel_block = |(object, sbn): &(usize, u32)| {
-                let symbols = content.object(*object).block(*sbn).symbols;
-                CarouselBlock { symbols, encoding_symbols: symbols, rateless: false }
+    /// Asks for symbols in order and returns how many calls read how many of them.
+    fn calls(
+        ahead: &mut ReadAhead,
+        end: u32,
+        wanted: impl IntoIterator<Item = (usize, u32)>,
+    ) -> (usize, usize) {
+        let (mut calls, mut symbols) = (0, 0);
+        for (block, esi) in wanted {
+            let mut symbol = [7; T];
+            let read = |room: &mut [u8]| {
+                calls += 1;
+                for (esi, symbol) in (esi..).zip(room.chunks_exact_mut(T)) {
+                    assert!(esi < end);
+                    symbol.copy_from_slice(&expected(block, esi));
+                    symbols += 1;
+                }
+                Ok(())
             };
-            let mut carousel = Carousel::new(blocks.iter().map(carousel_block).collect(), order);
-            let mut ahead = ReadAhead::new(Arc::clone(&content), T, turns);
-            for _ in 0..2 * plan.symbols() {
-                let visit = carousel.next_visit().unwrap();
-                let (object, sbn) = blocks[visit.block as usize];
-                let mut symbol = [7; T];
-                ahead.symbol(object, sbn, visit.esi, &mut symbol).unwrap();
-                let planned = &plan.objects()[object];
-                let offset = usize::try_from(planned.partition.block(sbn).unwrap().offset).unwrap();
-                let start = offset + visit.esi as usize * T;
-                let mut expected = contents[planned.file][start..].to_vec();
-                expected.resize(T.max(expected.len()), 0);
-                assert_eq!(symbol, expected[..T], "{order:?}, {visit:?}");
-            }
+            ahead.symbol(block, esi, end, &mut symbol, read).unwrap();
+            assert_eq!(symbol, expected(block, esi), "symbol {esi} of block {block}");
+        }
+        (calls, symbols)
+    }
+
+    #[test]
+    fn blocks_that_take_turns_in_order_are_read_once_and_in_long_runs() {
+        for turns in [3, 40] {
+            let mut ahead = ReadAhead::new(T, turns, 40 * 64 * T);
+            let run_symbols = ahead.run_symbols as usize;
+            assert!(run_symbols >= 64);
+            let wanted = (0..1_000).flat_map(|esi| (0..turns).map(move |block| (block, esi)));
+            let (calls, symbols) = calls(&mut ahead, 1_000, wanted);
+            assert_eq!(symbols, 1_000 * turns);
+            assert_eq!(calls, turns * 1_000_usize.div_ceil(run_symbols));
         }
     }
 
     #[test]
+    fn more_blocks_than_runs_push_one_another_out() {
+        let mut ahead = ReadAhead::new(T, 100, 3 * T);
+        assert_eq!(ahead.runs.len(), 3);
+        let wanted = (0..50).flat_map(|esi| (0..7).map(move |block| (block, esi)));
+        calls(&mut ahead, 50, wanted);
+    }
+
+    #[test]
     fn memory_is_bounded_for_any_number_of_turns_and_any_symbol() {
-        let folder = tempfile::tempdir().unwrap();
-        let name = folder.path().join("file");
-        std::fs::write(&name, [1]).unwrap();
-        let files = prepare([&name]).unwrap();
-        let order = Order::Window;
-        let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order };
-        let plan = SessionPlan::new(files.to_send(), config).unwrap();
-        let content = Arc::new(Content::new(files.files(), &plan));
+        const BYTES_MAX: usize = 16 << 20;
         for symbol_bytes in [1, 64, 1_408, 8_880] {
             for turns in [0, 1, 32, 256, 257, 1_000, 100_000, 10_000_000] {
-                let ahead = ReadAhead::new(Arc::clone(&content), symbol_bytes, turns);
+                let ahead = ReadAhead::new(symbol_bytes, turns, BYTES_MAX);
                 assert!(ahead.buffer.len() <= BYTES_MAX && ahead.runs.len() <= turns.max(1));
             }
         }
     }
 
     #[test]
-    fn a_file_that_changed_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let name = folder.path().join("file");
-        std::fs::write(&name, [1; 200_000]).unwrap();
-        let files = prepare([&name]).unwrap();
-        let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order: Order::Window };
-        let plan = SessionPlan::new(files.to_send(), config).unwrap();
-        let content = Arc::new(Content::new(files.files(), &plan));
-        let mut ahead = ReadAhead::new(content, T, 1);
+    fn what_could_not_be_read_is_asked_for_again() {
+        let mut ahead = ReadAhead::new(T, 1, 64);
         let mut symbol = [0; T];
-        ahead.symbol(0, 0, 0, &mut symbol).unwrap();
-        std::fs::write(&name, [1; 100]).unwrap();
-        let failed = (0..1_002).any(|esi| ahead.symbol(0, 0, esi, &mut symbol).is_err());
-        assert!(failed, "within a run or two");
+        assert!(ahead.symbol(0, 5, 9, &mut symbol, |_| Err(SourceError("gone".into()))).is_err());
+        assert_eq!(calls(&mut ahead, 9, [(0, 5), (0, 6)]), (1, 4));
     }
 }

@@ -16,10 +16,13 @@ use super::background::Background;
 use super::encoders::Announced;
 use super::error::SendError;
 use super::layout::Layout;
+use super::read_ahead::ReadAhead;
 use crate::open_files::read_at;
 
 /// How long sending waits for the blocks of a job, once. After that it sends what is there.
 const PATIENCE: Duration = Duration::from_millis(5);
+/// Most memory for repair symbols that are read before they are sent.
+const READ_AHEAD_BYTES: usize = 4 << 20;
 
 /// Makes sure that a folder has room for a store.
 ///
@@ -76,6 +79,7 @@ pub(super) struct RepairStore {
     writing: Background<()>,
     /// By job: first those that write the early symbols, then those of the others.
     known: Vec<Known>,
+    ahead: ReadAhead,
 }
 
 /// What is known of a job without asking its thread.
@@ -88,7 +92,7 @@ enum Known {
 }
 
 impl RepairStore {
-    /// Begins to write `layout`, which is that of the content, to `file`. If `is_lazy`, what takes encoders waits until
+    /// Begins to write `layout`, which is that of the content, to `file`; so many blocks take `turns` when it is read. If `is_lazy`, what takes encoders waits until
     /// some of it is wanted.
     ///
     /// # Errors
@@ -97,6 +101,7 @@ impl RepairStore {
         announced: &Announced,
         layout: Layout,
         file: File,
+        turns: usize,
         threads: usize,
         is_lazy: bool,
     ) -> Result<Self, SourceError> {
@@ -118,7 +123,8 @@ impl RepairStore {
         let prompt = if is_lazy { jobs } else { 2 * jobs };
         let writing = Background::start(2 * jobs, prompt, threads, worker)?;
         let known = vec![Known::Nothing; 2 * jobs];
-        Ok(Self { file, layout, first: announced.content.first_blocks(), writing, known })
+        let ahead = ReadAhead::new(layout.symbol_bytes(), turns, READ_AHEAD_BYTES);
+        Ok(Self { file, layout, first: announced.content.first_blocks(), writing, known, ahead })
     }
 
     /// n of a block.
@@ -143,15 +149,18 @@ impl RepairStore {
 
     /// Reads a repair symbol that is ready.
     pub(super) fn symbol(
-        &self,
+        &mut self,
         object: usize,
         sbn: u32,
         esi: u32,
         symbol: &mut [u8],
     ) -> Result<(), SourceError> {
-        let offset = self.layout.offset(self.block(object, sbn), esi);
-        read_at(&self.file, symbol, offset)
-            .map_err(|error| SourceError(format!("cannot read a repair symbol back: {error}")))
+        let block = self.block(object, sbn);
+        // A run is written at once: where one of its symbols is ready, all are.
+        self.ahead.symbol(block, esi, self.layout.run_end(block, esi), symbol, |room| {
+            read_at(&self.file, room, self.layout.offset(block, esi))
+                .map_err(|error| SourceError(format!("cannot read repair symbols back: {error}")))
+        })
     }
 
     fn block(&self, object: usize, sbn: u32) -> usize {
@@ -293,7 +302,7 @@ mod tests {
         let (plan, announced, contents) = session(folder.path());
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&announced, layout, file, 2, false).unwrap();
+        let mut store = RepairStore::start(&announced, layout, file, 3, 2, false).unwrap();
         for (index, object) in plan.objects().iter().enumerate() {
             for sbn in 0..object.partition.blocks() {
                 while !store.is_ready(index, sbn, u32::MAX).unwrap() {}
@@ -323,7 +332,7 @@ mod tests {
         std::fs::write(folder.path().join("file1"), [7; 6_400]).unwrap();
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&announced, layout, file, 2, false).unwrap();
+        let mut store = RepairStore::start(&announced, layout, file, 3, 2, false).unwrap();
         let error = loop {
             match store.is_ready(1, 0, u32::MAX) {
                 Ok(is_ready) => assert!(!is_ready),

@@ -120,7 +120,8 @@ impl SendSession {
             return Ok(SendSummary::nothing_sent());
         };
         let digests = Arc::new(digests);
-        let source = FileSource::new(content, &self.plan, &digests, &self.budget, store)?;
+        let layered = self.options.congestion_control.is_multi_rate();
+        let source = FileSource::new(content, &self.plan, &digests, &self.budget, store, layered)?;
         observer(SendUpdate::Started(self.started()));
         match self.options.congestion_control {
             // At the highest rates each packet counts what the control costs.

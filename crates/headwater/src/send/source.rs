@@ -15,12 +15,16 @@ use super::repair_store::RepairStore;
 
 /// Blocks of a window where they have 1002 symbols each.
 const WINDOW_BLOCKS: usize = 32;
+/// Most memory for source symbols that are read before they are sent.
+const READ_AHEAD_BYTES: usize = 16 << 20;
 
 /// Reads source symbols from the files, and takes repair symbols from blocks encoded in the background.
 #[derive(Debug)]
 pub(super) struct FileSource {
     content: Arc<Content>,
-    /// None where symbols are sent in a random order: nothing of what stands beside them is sent soon.
+    /// Index of each object's first block among all.
+    first: Vec<usize>,
+    /// None where a block's symbols are not sent in order: nothing of what stands behind them is sent soon.
     ahead: Option<ReadAhead>,
     repair: Repair,
 }
@@ -36,7 +40,8 @@ enum Repair {
 
 impl FileSource {
     /// The symbols of `content`, which is that of the `plan` and had these digests when it was announced.
-    /// With a `store`, an empty file, repair symbols go there; else blocks are encoded as the budget says.
+    /// With a `store`, an empty file, repair symbols go there; else blocks are encoded as the budget says. A `layered` session
+    /// sends from several places of each block at a time.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -46,12 +51,21 @@ impl FileSource {
         digests: &Arc<Digests>,
         budget: &Budget,
         store: Option<File>,
+        layered: bool,
     ) -> Result<Self, SourceError> {
         let announced = Announced { content: Arc::clone(&content), digests: Arc::clone(digests) };
         let repair = match store {
             Some(file) => {
                 let layout = store_layout(plan, budget.gather);
-                Repair::Store(RepairStore::start(&announced, layout, file, budget.threads, budget.is_lazy)?)
+                let turns = blocks_in_turn(plan);
+                Repair::Store(RepairStore::start(
+                    &announced,
+                    layout,
+                    file,
+                    turns,
+                    budget.threads,
+                    budget.is_lazy,
+                )?)
             }
             None if budget.threads > 0 => {
                 Repair::Encoders(Encoders::start(&announced, plan.order(), budget.threads, budget.is_lazy)?)
@@ -62,9 +76,9 @@ impl FileSource {
         // Without repair symbols a session is sent in order, whatever its code.
         let is_random = budget.threads > 0
             && plan.objects().first().is_some_and(|object| object.codec.sending_seed().is_some());
-        let ahead =
-            (!is_random).then(|| ReadAhead::new(Arc::clone(&content), symbol_bytes, blocks_in_turn(plan)));
-        Ok(Self { content, ahead, repair })
+        let ahead = (!is_random && !layered)
+            .then(|| ReadAhead::new(symbol_bytes, blocks_in_turn(plan), READ_AHEAD_BYTES));
+        Ok(Self { first: content.first_blocks(), content, ahead, repair })
     }
 
     fn is_source(&self, object: usize, sbn: u32, esi: u32) -> bool {
@@ -91,12 +105,15 @@ impl Source for FileSource {
         symbol: &mut [u8],
     ) -> Result<(), SourceError> {
         if self.is_source(object, sbn, esi) {
-            return match &mut self.ahead {
-                Some(ahead) => ahead.symbol(object, sbn, esi, symbol),
-                None => self.content.read_symbols(object, sbn, esi, symbol),
+            let Some(ahead) = &mut self.ahead else {
+                return self.content.read_symbols(object, sbn, esi, symbol);
             };
+            let block = self.first[object] + sbn as usize;
+            let end = self.content.object(object).block(sbn).symbols;
+            let read = |room: &mut [u8]| self.content.read_symbols(object, sbn, esi, room);
+            return ahead.symbol(block, esi, end, symbol, read);
         }
-        match &self.repair {
+        match &mut self.repair {
             Repair::Encoders(encoders) => encoders.symbol(object, sbn, esi, symbol),
             Repair::Store(store) => store.symbol(object, sbn, esi, symbol),
             Repair::Nothing => {

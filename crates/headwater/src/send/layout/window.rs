@@ -94,9 +94,14 @@ impl WindowLayout {
         self.length(block).pass(pass)
     }
 
+    pub(super) fn run_end(&self, block: usize, esi: u32) -> u32 {
+        let length = self.length(block);
+        length.pass(length.pass_of(esi)).end
+    }
+
     pub(super) fn offset(&self, block: usize, esi: u32) -> u64 {
         let length = self.length(block);
-        let pass = length.ends.partition_point(|end| *end <= esi);
+        let pass = length.pass_of(esi);
         let within = esi - length.pass(pass).start;
         (self.start(block, pass) + u64::from(within)) * self.symbol_bytes as u64
     }
@@ -135,6 +140,11 @@ impl Length {
             *end = of_pass.min(block.symbols.saturating_add(block.repairs_max));
         }
         Self { symbols: block.symbols, ends }
+    }
+
+    /// The pass that sends repair symbol `esi` first.
+    fn pass_of(&self, esi: u32) -> usize {
+        self.ends.partition_point(|end| *end <= esi)
     }
 
     /// The repair symbols of a pass.
