@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::delivery::SourceError;
 
+use crate::workers::yield_to_session;
+
 /// Jobs numbered from 0, kept with their results until they are dropped. Those that are prompt are begun at once, the later
 /// ones when any of them is waited for.
 pub(super) struct Background<T> {
@@ -141,6 +143,7 @@ impl<T> Shared<T> {
 
     fn work(&self, mut work: impl FnMut(usize) -> Result<T, SourceError>) {
         let guard = FailOnPanic(self);
+        yield_to_session();
         while let Some(job) = self.begin() {
             let result = work(job);
             let mut state = self.lock();
