@@ -100,7 +100,7 @@ mkdir -p "$scratch/files/nested"
 head -c 300000 /dev/urandom >"$scratch/files/large.bin"
 head -c 5000 /dev/urandom >"$scratch/files/nested/small.bin"
 : >"$scratch/files/empty"
-for fec in raptorq rs none; do
+for fec in raptorq rs ldpc-staircase ldpc-triangle none; do
     "$headwater" send --quiet --interface lo --group "239.255.72.88:$PORT" --rate 20M --passes "$PASSES" --fec "$fec" \
         --pcap "$scratch/$fec.pcap" "$scratch/files"
     compare "--fec $fec" "$scratch/$fec.pcap"

@@ -302,9 +302,8 @@ fn repair_symbols_of_other_numbers_or_lengths_are_refused() {
                 assert!(is_number_error(refused(esi, &vec![0; size])));
                 assert!(is_number_error(encoder.symbol(esi, &mut vec![0; size]).unwrap_err()));
             }
-            let end = codec.encoding_symbols(k);
-            assert!(is_number_error(encoder.symbol(end, &mut vec![0; size]).unwrap_err()));
-            if end > k {
+            assert!(is_number_error(encoder.symbol(codec.esi_end(k), &mut vec![0; size]).unwrap_err()));
+            if codec.encoding_symbols(k) > k {
                 for actual in [0, size - 1, size + 1] {
                     let error = FecError::SymbolLength { expected: size, actual };
                     assert_eq!(refused(k, &vec![0; actual]), error);

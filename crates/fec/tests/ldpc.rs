@@ -115,6 +115,32 @@ fn source_symbols_alone_are_enough() {
     }
 }
 
+/// Blocks of one to three symbols with n = k + 3: of the repair symbols that exist, only the first says anything that the others
+/// do not. A sender sends that one, and it replaces any source symbol; a receiver takes the others from senders that send them.
+#[test]
+fn the_shortest_blocks_have_one_repair_symbol_worth_sending() {
+    for scheme in SCHEMES {
+        for k in 1..=3 {
+            let codec = ldpc(scheme, 8, k, k + 3, true);
+            assert_eq!((codec.encoding_symbols(k), codec.esi_end(k)), (k + 1, k + 3));
+            let reception = Reception::new(&*codec, k);
+            for lost in 0..=k {
+                let esis: Vec<u32> = (0..=k).filter(|esi| *esi != lost).collect();
+                reception.decode(&*codec, &esis).expect("any k of k + 1");
+            }
+            // Other senders' second repair symbol is zero, and does no harm.
+            let zero = vec![0; reception.size];
+            let repairs = [Repair { esi: k + 1, data: &zero }, Repair { esi: k, data: &reception.repair[0] }];
+            let mut block = reception.source.clone();
+            block[..reception.size].fill(0xA5);
+            codec.decode(k, &mut block, &[0], &repairs).expect("one missing, its sum there");
+            assert!(block == reception.source, "k = {k}");
+        }
+        let longer = ldpc(scheme, 8, 4, 8, true);
+        assert_eq!(longer.encoding_symbols(4), 8);
+    }
+}
+
 #[test]
 fn parameters_that_make_no_code_are_refused() {
     let refused =
@@ -146,8 +172,9 @@ proptest! {
         let scheme = SCHEMES[usize::from(triangle)];
         let codec = ldpc(scheme, 5, k, k + more, eliminates);
         let reception = Reception::new(&*codec, k);
-        let order = shuffled(k + more, seed);
-        let take = ((k + more) * percent / 100) as usize;
+        let n = codec.encoding_symbols(k);
+        let order = shuffled(n, seed);
+        let take = (n * percent / 100) as usize;
         let outcome = reception.decode(&*codec, &order[..take]);
         prop_assert!(matches!(outcome, Ok(()) | Err(DecodeError::NeedMore { .. })), "{outcome:?}");
         prop_assert!(take >= k as usize || outcome.is_err());

@@ -123,8 +123,14 @@ impl BlockCodec for Ldpc {
     }
 
     /// k where a block is so short, or the code's rate so high, that repair symbols cannot be made: RFC 5170 gives them no
-    /// meaning, and none is taken.
+    /// meaning, and none is taken. k + 1 where there are no more rows than a source column has entries: all rows then hold all
+    /// source symbols, the first repair symbol is their sum, and the others are that again or zero.
     fn encoding_symbols(&self, k: u32) -> u32 {
+        let n = self.esi_end(k);
+        if n - k == self.n1 { k + 1 } else { n }
+    }
+
+    fn esi_end(&self, k: u32) -> u32 {
         let n = self.n(k);
         if n.saturating_sub(k) < self.n1 { k } else { n }
     }
