@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Runs experiments, sets what comes out beside what was published, and says what holds.
 
-    verdict.py [--headwater PROGRAM] [--form short|full] [--runs N] [--jobs N] [--out DIR] [EXPERIMENT ...]
+    verdict.py [--headwater PROGRAM] [--form short|full] [--runs N] [--jobs N] [--out DIR] [--page FILE] [EXPERIMENT ...]
 
 An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
 folders below experiments/m2c are taken. The short form runs a few small cells to see that everything works, in minutes; the
 full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT/ (PROGRAM is a digest of the program, so that a new
 build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md.
+
+With --page the tables of a Markdown page are made anew: between a line <!-- verdict EXPERIMENT: WORDS --> and a line
+<!-- end --> stand the rows of an experiment that was run in whose name all WORDS are (none: all rows), without columns that
+say nothing. Tables of other experiments stay as they are.
 
 verdict.toml:
   title, about         what stands above the table
@@ -27,6 +31,7 @@ import hashlib
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -50,13 +55,16 @@ def main():
     out = arguments.out / f"{arguments.form}-{digest}"
     out.mkdir(parents=True, exist_ok=True)
     folders = arguments.experiments or sorted(path.parent for path in HERE.glob("m2c/*/verdict.toml"))
-    texts, missed = [], 0
+    texts, tables = [], {}
     for folder in folders:
-        text, failed = one(folder.resolve(), arguments, program, out)
-        texts.append(text)
-        missed += failed
-        print(text)
+        head, rows = one(folder.resolve(), arguments, program, out)
+        texts.append(head + markdown([row for row in rows if row["criterion"]]))
+        tables[folder.resolve().name] = rows
+        print(texts[-1])
     (out / "verdict.md").write_text("\n".join(texts))
+    if arguments.page:
+        arguments.page.write_text(page(arguments.page.read_text(), tables))
+    missed = sum(row["verdict"].startswith("missed") for rows in tables.values() for row in rows)
     print(f"{missed} missed; tables and results are in {out}")
     if arguments.strict and missed:
         sys.exit(1)
@@ -70,12 +78,13 @@ def parse_arguments():
     parser.add_argument("--runs", type=int, help="runs of each cell, in place of the plan's")
     parser.add_argument("--jobs", type=int, help="processor cores to use (default: all)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("/tmp/headwater-verdicts"))
+    parser.add_argument("--page", type=pathlib.Path, metavar="FILE", help="make the tables of a Markdown page anew")
     parser.add_argument("--strict", action="store_true", help="fail when something is missed")
     return parser.parse_args()
 
 
 def one(folder, arguments, program, out):
-    """Runs one experiment; its tables as text, and how many rows were missed."""
+    """Runs one experiment; what stands above its table, and the rows."""
     wanted = tomllib.loads((folder / "verdict.toml").read_text())
     lines = simulate(folder, wanted, arguments, program, out)
     cells = gather(lines)
@@ -90,8 +99,7 @@ def one(folder, arguments, program, out):
         writer.writerows(rows)
     head = f"## {wanted['title']}\n\n{wanted.get('about', '').strip()}\n\n"
     (out / f"{folder.name}.md").write_text(head + markdown(rows))
-    text = head + markdown([row for row in rows if row["criterion"]])
-    return text, sum(row["verdict"] == "missed" for row in rows)
+    return head, rows
 
 
 def simulate(folder, wanted, arguments, program, out):
@@ -294,6 +302,39 @@ def markdown(rows):
         f"| {row['row']} | {row['runs']} | {mean(row['mean'], row['ci95'])} | {row['least']}..{row['most']} | "
         f"{mean(row['published'], row['published_ci95'])} | {row['ratio']} | {row['criterion']} | {row['verdict']} |\n"
         for row in rows)
+
+
+def page(text, tables):
+    """The text with the tables of the experiments in it."""
+
+    def table(match):
+        wanted = match["words"].split()
+        rows = [row for row in tables.get(match["name"], []) if all(word in row["row"].replace(",", "").split() for word in wanted)]
+        return f"{match['begin']}\n{condensed(rows)}<!-- end -->" if rows else match[0]
+
+    marks = r"(?P<begin><!-- verdict (?P<name>[\w-]+):(?P<words>[^>]*) -->)\n.*?<!-- end -->"
+    return re.sub(marks, table, text, flags=re.DOTALL)
+
+
+def condensed(rows):
+    """Rows as a table of the columns that say something."""
+
+    def mean(value, half):
+        return f"{value} ± {half}" if half else value
+
+    columns = {
+        "what": [row["row"].replace("_", " ") for row in rows],
+        "runs": [str(row["runs"]) for row in rows],
+        "ours": [mean(row["mean"], row["ci95"]) for row in rows],
+        "least..most": [f"{row['least']}..{row['most']}" if row["runs"] > 1 else "" for row in rows],
+        "published": [mean(row["published"], row["published_ci95"]) for row in rows],
+        "ratio": [row["ratio"] for row in rows],
+        "goal": [row["criterion"] for row in rows],
+        "verdict": [row["verdict"] for row in rows],
+    }
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
+    lines = [list(columns), ["---"] * len(columns), *map(list, zip(*columns.values()))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":
