@@ -65,6 +65,28 @@ fn decode(c: &mut Criterion) {
     group.finish();
 }
 
+/// LDPC-Triangle with n = 2k, from so many symbols beyond k.
+fn ldpc(c: &mut Criterion) {
+    let mut group = c.benchmark_group("ldpc-triangle");
+    for k in [5_008, 34_034] {
+        let received = LOSSES.map(|loss| (loss, Received::of_ldpc(k, loss)));
+        let Received { codec, source, .. } = &received[0].1;
+        group.throughput(Throughput::Bytes(source.len() as u64));
+        group.bench_function(format!("encode {k}"), |b| b.iter(|| codec.encoder(k, black_box(source))));
+        for (loss, received) in &received {
+            let name = format!("decode {k} at {} %, {} more", f64::from(*loss) / 10.0, received.beyond());
+            group.bench_function(name, |b| {
+                b.iter_batched_ref(
+                    || received.block.clone(),
+                    |block| received.decode(block),
+                    BatchSize::LargeInput,
+                );
+            });
+        }
+    }
+    group.finish();
+}
+
 /// 200 source symbols and 55 repair symbols: one of them made, and 20 missing symbols decoded.
 fn reed_solomon(c: &mut Criterion) {
     const K: u32 = 200;
@@ -106,5 +128,5 @@ fn kernels(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, yardstick, encode, repair_symbol, decode, reed_solomon, kernels);
+criterion_group!(benches, yardstick, encode, repair_symbol, decode, ldpc, reed_solomon, kernels);
 criterion_main!(benches);

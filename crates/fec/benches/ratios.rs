@@ -20,6 +20,7 @@ fn main() {
     planned_against_crate();
     against_blake3();
     kernels_against_scalar();
+    ldpc_beside_raptorq();
 }
 
 /// Gain of the codec over the crate's decoder.
@@ -61,6 +62,33 @@ fn against_blake3() {
     ]);
     verdict("decode over BLAKE3, K = 1002, loss 10 %", hash / decode, 0.08);
     verdict("encode over BLAKE3, K = 1002", hash / encode, 0.16);
+}
+
+/// Speeds of LDPC-Triangle over those of RaptorQ at K = 5008: shown, not judged.
+fn ldpc_beside_raptorq() {
+    for (k, loss) in [(5_008, 10), (5_008, 100), (34_034, 10), (34_034, 100)] {
+        let (raptorq, ldpc) = (Received::new(5_008, loss), Received::of_ldpc(k, loss));
+        let mut blocks = [raptorq.block.clone(), ldpc.block.clone()];
+        let [first, second] = &mut blocks;
+        let [decode, ldpc_decode, encode, ldpc_encode] = medians([
+            // What was decoded stands in places that count as missing.
+            &mut |stopwatch| stopwatch(&mut || raptorq.decode(first)),
+            &mut |stopwatch| stopwatch(&mut || ldpc.decode(second)),
+            &mut |stopwatch| {
+                stopwatch(&mut || drop(black_box(raptorq.codec.encoder(raptorq.k, &raptorq.source))));
+            },
+            &mut |stopwatch| stopwatch(&mut || drop(black_box(ldpc.codec.encoder(ldpc.k, &ldpc.source)))),
+        ]);
+        assert!(blocks[1] == ldpc.source, "decoded something else");
+        let bytes = ldpc.source.len() as f64 / raptorq.source.len() as f64;
+        let percent = f64::from(loss) / 10.0;
+        println!(
+            "shown  LDPC-Triangle over RaptorQ, K = {k} over 5008, loss {percent} %, {} symbols beyond K: decode {:.2}, encode {:.2}",
+            ldpc.beyond(),
+            bytes * decode / ldpc_decode,
+            bytes * encode / ldpc_encode
+        );
+    }
 }
 
 /// Speeds of the kernels, 1408 bytes a thousand times, over that of the scalar one.

@@ -7,7 +7,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Random, source, symbols, with_losses};
-use headwater_fec::{BlockCodec, Parameters, Repair, SYMBOL_SIZE_DEFAULT, codec};
+use headwater_fec::{
+    BlockCodec, DecodeError, LdpcParameters, Parameters, Repair, SYMBOL_SIZE_DEFAULT, Scheme, codec,
+};
 use raptorq::{EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder};
 
 /// The lengths of blocks that are measured: a small file, window order, spread order.
@@ -40,13 +42,45 @@ impl Received {
         Self { codec, k, source, block, missing, sent }
     }
 
+    /// The same of LDPC-Triangle, n = 2k, which takes as many repair symbols as it asks for.
+    pub fn of_ldpc(k: u32, thousandths: u32) -> Self {
+        let parameters =
+            Parameters::ldpc(Scheme::LdpcTriangle, SYMBOL_SIZE_DEFAULT, k, 2 * k, LdpcParameters::new(1));
+        let codec = codec(parameters).expect("k < 2^19");
+        let source = source(&*codec, k, k.into());
+        let lost = (k * thousandths / 1000).max(1);
+        let missing = Random(thousandths.into()).sample(0, k, lost as usize);
+        let block = with_losses(&source, codec.symbol_size(), &missing);
+        let mut received = Self { codec, k, source, block, missing, sent: Vec::new() };
+        let mut have = lost + received.codec.symbols_to_try(k) - k;
+        loop {
+            let esis = Random(7).sample(k, 2 * k, have as usize);
+            received.sent = symbols(&*received.codec, k, &received.source, &esis);
+            let mut block = received.block.clone();
+            match received.codec.decode(k, &mut block, &received.missing, &received.repairs()) {
+                Err(DecodeError::NeedMore { more }) => have += more,
+                outcome => {
+                    outcome.expect("sound arguments");
+                    return received;
+                }
+            }
+        }
+    }
+
+    /// Symbols received beyond k.
+    pub fn beyond(&self) -> usize {
+        self.sent.len() - self.missing.len()
+    }
+
     pub fn repairs(&self) -> Vec<Repair<'_>> {
         common::repairs(&self.sent)
     }
 
     /// Decodes `block`, a copy of the one received.
     pub fn decode(&self, block: &mut [u8]) {
-        self.codec.decode(self.k, block, &self.missing, &self.repairs()).expect("K + 1 symbols are enough");
+        self.codec
+            .decode(self.k, block, &self.missing, &self.repairs())
+            .expect("as many symbols as it takes");
     }
 
     /// The same by the crate's decoder, from packets to the whole block.
