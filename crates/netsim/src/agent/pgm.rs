@@ -1,0 +1,58 @@
+//! PGM flows without content: a source that always has more to send, and receivers that want no more than to count.
+
+use headwater_proto::pgm::{Deliver, Source, SourceEvent};
+use headwater_proto::{Input, Instant, Machine, Output};
+
+/// Messages kept ready, each of one packet.
+const READY: u32 = 4;
+
+/// A PGM source that never runs out of messages.
+#[derive(Clone, Debug)]
+pub struct GreedySource {
+    source: Source,
+    message: Vec<u8>,
+}
+
+impl GreedySource {
+    /// Sends messages of `bytes` zeros by `source`; they should fit one packet.
+    pub fn new(source: Source, bytes: u16) -> Self {
+        let mut greedy = Self { source, message: vec![0; bytes.into()] };
+        greedy.refill();
+        greedy
+    }
+
+    /// The source.
+    pub const fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn refill(&mut self) {
+        while self.source.waiting() < READY && self.source.send(&self.message) {}
+    }
+}
+
+impl Machine for GreedySource {
+    type Event = SourceEvent;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.source.handle(now, input);
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SourceEvent>> {
+        let output = self.source.poll_output(now, buffer);
+        self.refill();
+        output
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.source.poll_timeout()
+    }
+}
+
+/// Takes messages and keeps nothing of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forget;
+
+impl Deliver for Forget {
+    fn message(&mut self, _now: Instant, _message: &[u8]) {}
+}
