@@ -22,21 +22,34 @@ class Symbol:
         self.sbn, self.esi = payload_id >> 24, payload_id & 0xFFFFFF
 
 
-def symbols(path):
-    """The RaptorQ symbols in a pcap file of little-endian Ethernet frames, in order; the FDT is passed over."""
+def frames(path):
+    """The frames of a little-endian pcap file of Ethernet, in order."""
     with open(path, "rb") as file:
         data = file.read()
     magic, link_type = struct.unpack_from("<I", data)[0], struct.unpack_from("<I", data, 20)[0]
     if magic != PCAP_MAGIC_LITTLE or link_type != 1:
         raise SystemExit(f"{path}: not a little-endian capture of Ethernet frames")
-    found, at = [], 24
+    at = 24
     while at + 16 <= len(data):
         captured = struct.unpack_from("<8xI", data, at)[0]
         at += 16
-        symbol = parse(data[at : at + captured])
-        if symbol is not None:
-            found.append(symbol)
+        yield data[at : at + captured]
         at += captured
+
+
+def symbols(path):
+    """The RaptorQ symbols of a capture, in order; the FDT is passed over."""
+    return [symbol for symbol in map(parse, frames(path)) if symbol is not None]
+
+
+def packets(path):
+    """Bytes of UDP payload, group and CCI of each packet: the CCI tells the packets of a channel apart for minutes."""
+    found = []
+    for frame in frames(path):
+        udp = ETHERNET_BYTES + ip_bytes(frame)
+        length = struct.unpack_from(">H", frame, udp + 4)[0] - UDP_BYTES
+        lct = udp + UDP_BYTES
+        found.append((length, frame[30:34], frame[lct + 4 : lct + 8]))
     return found
 
 
