@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::packet::{Packet, hex};
+use super::packet::{CciFields, Packet, hex};
 
 /// One line of `headwater inspect --json`.
 #[derive(Serialize)]
@@ -44,14 +44,33 @@ struct Lct {
 struct Cci {
     bytes: String,
     #[serde(flatten)]
-    webrc: Option<Webrc>,
+    fields: Option<Fields>,
 }
 
 #[derive(Serialize)]
-struct Webrc {
+struct Fields {
     slot: u16,
     channel: u16,
     sequence: u32,
+    /// FLID-DL only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    increase: Option<bool>,
+}
+
+impl From<CciFields> for Fields {
+    fn from(cci: CciFields) -> Self {
+        match cci {
+            CciFields::Webrc(cci) => {
+                Self { slot: cci.slot, channel: cci.channel, sequence: cci.sequence, increase: None }
+            }
+            CciFields::Flid(cci) => Self {
+                slot: cci.slot.into(),
+                channel: cci.group.into(),
+                sequence: cci.sequence.into(),
+                increase: Some(cci.increase_trigger),
+            },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -100,8 +119,8 @@ impl<'a> Line<'a> {
     }
 
     /// Adds what the datagram is, and the FDT that it completed.
-    pub fn with_packet(mut self, packet: &Packet<'_>, fdt: Option<&'a str>) -> Self {
-        self.lct = Some(lct(packet));
+    pub fn with_packet(mut self, packet: &Packet<'_>, is_flid: bool, fdt: Option<&'a str>) -> Self {
+        self.lct = Some(lct(packet, is_flid));
         self.extensions = extensions(packet);
         self.fec = packet.alc.as_ref().ok().and_then(|alc| alc.payload_id).map(|id| Fec {
             encoding_id: packet.lct.codepoint(),
@@ -115,9 +134,8 @@ impl<'a> Line<'a> {
     }
 }
 
-fn lct(packet: &Packet<'_>) -> Lct {
+fn lct(packet: &Packet<'_>, is_flid: bool) -> Lct {
     let lct = &packet.lct;
-    let webrc = headwater_wire::Cci::new(lct.cci()).and_then(|cci| cci.webrc()).ok();
     Lct {
         version: headwater_wire::lct::VERSION,
         flags: packet.flags(),
@@ -125,10 +143,7 @@ fn lct(packet: &Packet<'_>) -> Lct {
         close_object: lct.close_object(),
         hlen: lct.header_len(),
         codepoint: lct.codepoint(),
-        cci: Cci {
-            bytes: hex(lct.cci()),
-            webrc: webrc.map(|cci| Webrc { slot: cci.slot, channel: cci.channel, sequence: cci.sequence }),
-        },
+        cci: Cci { bytes: hex(lct.cci()), fields: packet.cci(is_flid).ok().map(Fields::from) },
         tsi: lct.tsi(),
         toi: lct.toi().map(|toi| toi.to_string()),
     }

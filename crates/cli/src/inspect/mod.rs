@@ -1,6 +1,7 @@
 //! `headwater inspect FILE`: the packets of a capture, field by field.
 
 mod capture;
+mod controls;
 mod fdt;
 mod fields;
 mod json;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use crate::args::InspectArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use capture::{Datagram, Frame};
+use controls::Controls;
 use fdt::FdtAssembly;
 use packet::Packet;
 
@@ -60,11 +62,19 @@ struct Inspection<'a> {
     frames: u64,
     packets: u64,
     fdt: FdtAssembly,
+    controls: Controls,
 }
 
 impl<'a> Inspection<'a> {
     fn new(args: &'a InspectArgs) -> Self {
-        Self { args, start: None, frames: 0, packets: 0, fdt: FdtAssembly::default() }
+        Self {
+            args,
+            start: None,
+            frames: 0,
+            packets: 0,
+            fdt: FdtAssembly::default(),
+            controls: Controls::default(),
+        }
     }
 
     fn begin(&self, out: &mut impl Write) -> io::Result<()> {
@@ -108,10 +118,16 @@ impl<'a> Inspection<'a> {
     ) -> io::Result<()> {
         let fdt =
             packet.alc.as_ref().ok().and_then(|alc| self.fdt.take(datagram.source, alc, packet.symbols));
-        if self.args.json {
-            return Self::json(&self.line(time, datagram).with_packet(packet, fdt.as_deref()), out);
+        let tsi = packet.lct.tsi();
+        if let (Some(xml), Some(tsi)) = (&fdt, tsi) {
+            self.controls.learn(datagram.source, tsi, xml);
         }
-        writeln!(out, "{} {}", self.prefix(time, datagram), text::line(packet))?;
+        let is_flid = self.controls.is_flid(datagram.source, tsi);
+        if self.args.json {
+            let line = self.line(time, datagram).with_packet(packet, is_flid, fdt.as_deref());
+            return Self::json(&line, out);
+        }
+        writeln!(out, "{} {}", self.prefix(time, datagram), text::line(packet, is_flid))?;
         if let Some(xml) = fdt {
             for line in xml.lines() {
                 writeln!(out, "        | {}", harmless(line))?;

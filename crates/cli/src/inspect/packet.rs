@@ -1,6 +1,7 @@
 //! A datagram taken apart as an LCT packet, and as an ALC packet where it is one.
 
 use headwater_wire::alc;
+use headwater_wire::cci::{CciError, FlidSlCci, WebrcCci};
 use headwater_wire::extensions::{HET_AUTH, HET_CENC, HET_FDT, HET_FTI, HET_SEQ, HET_TIME};
 use headwater_wire::{EncodingId, lct};
 
@@ -18,6 +19,14 @@ pub struct Packet<'a> {
     pub alc: Result<alc::Repr, alc::Error>,
     /// The symbols behind the FEC payload ID; all behind the LCT header where that cannot be read.
     pub symbols: &'a [u8],
+}
+
+/// What the congestion control information says.
+pub enum CciFields {
+    /// In the shape of WEBRC and M2C.
+    Webrc(WebrcCci),
+    /// In that of FLID-DL.
+    Flid(FlidSlCci),
 }
 
 /// Lengths of the header's fields in bytes.
@@ -57,6 +66,15 @@ impl<'a> Packet<'a> {
     /// The flags of the header's second byte without the field sizes: H (0x10), two reserved bits, A (2), B (1).
     pub fn flags(&self) -> u8 {
         self.datagram[1] & 0x1F
+    }
+
+    /// What the CCI says, in a session that is known to run FLID-DL or not.
+    ///
+    /// # Errors
+    /// When it has another length.
+    pub fn cci(&self, is_flid: bool) -> Result<CciFields, CciError> {
+        let cci = headwater_wire::Cci::new(self.lct.cci())?;
+        if is_flid { cci.flid_sl().map(CciFields::Flid) } else { cci.webrc().map(CciFields::Webrc) }
     }
 
     /// Lengths of the header's fields.

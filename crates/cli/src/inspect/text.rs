@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI, HET_SEQ, HET_TIME};
 
-use super::packet::{Extension, Packet, hex};
+use super::packet::{CciFields, Extension, Packet, hex};
 
 /// `version=1 flags=0x0010 hlen=12 codepoint=6 (RaptorQ) tsi=18519 toi=1 cci=... sbn=3 esi=70000 payload=1408`.
-pub fn line(packet: &Packet<'_>) -> String {
+pub fn line(packet: &Packet<'_>, is_flid: bool) -> String {
     let lct = &packet.lct;
     let mut line = format!(
         "version={} flags={:#06x} hlen={} codepoint={}",
@@ -26,7 +26,7 @@ pub fn line(packet: &Packet<'_>) -> String {
     if let Some(toi) = lct.toi() {
         add(format!(" toi={toi}"));
     }
-    add(format!(" cci={}", cci(packet)));
+    add(format!(" cci={}", cci(packet, is_flid)));
     if let Ok(alc) = &packet.alc
         && let Some(id) = alc.payload_id
     {
@@ -48,11 +48,17 @@ pub fn line(packet: &Packet<'_>) -> String {
     line
 }
 
-/// The bytes, and what they say in WEBRC's shape.
-fn cci(packet: &Packet<'_>) -> String {
+/// The bytes, and what they say.
+fn cci(packet: &Packet<'_>, is_flid: bool) -> String {
     let raw = hex(packet.lct.cci());
-    match headwater_wire::Cci::new(packet.lct.cci()).and_then(|cci| cci.webrc()) {
-        Ok(cci) => format!("{raw} (slot {} channel {} sequence {})", cci.slot, cci.channel, cci.sequence),
+    match packet.cci(is_flid) {
+        Ok(CciFields::Webrc(cci)) => {
+            format!("{raw} (slot {} channel {} sequence {})", cci.slot, cci.channel, cci.sequence)
+        }
+        Ok(CciFields::Flid(cci)) => {
+            let trigger = if cci.increase_trigger { " increase" } else { "" };
+            format!("{raw} (slot {} channel {} sequence {}{trigger})", cci.slot, cci.group, cci.sequence)
+        }
         Err(_) => raw,
     }
 }

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
+use headwater_wire::extensions::FdtExtension;
+use headwater_wire::fdt::{Control, Instance};
+use headwater_wire::{Cci, Extensions, Fti, PayloadId, alc};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
@@ -73,6 +76,55 @@ fn a_packet_is_shown_field_by_field_in_three_forms() {
     assert_eq!((cell("frame.number"), cell("udp.length")), ("1", "36"));
     assert_eq!((cell("rmt-fec.esi"), cell("alc.payload")), ("0x00011170", "deadbeef"));
     assert_eq!((cell("rmt-lct.hec.type"), cell("rmt-lct.hec.data")), ("96", "0007000f4240"));
+}
+
+/// Slot 5 with the increase trigger, group 2, sequence 772: in WEBRC's shape slot 133.
+#[test]
+fn the_cci_of_flid_dl_is_read_once_its_fdt_was_seen() {
+    let mut control = Control::new("flid-dl").unwrap();
+    control.put("base-rate", 120_000).unwrap();
+    let fdt = Instance { control: Some(control), ..Instance::default() }.to_xml();
+    let header = alc::Repr {
+        tsi: 0x4857,
+        toi: Some(0),
+        close_session: false,
+        close_object: false,
+        psi: 0,
+        codepoint: 0,
+        cci: Cci::ZERO,
+        extensions: Extensions {
+            fti: Some(Fti::NoCode {
+                transfer_length: fdt.len().try_into().unwrap(),
+                symbol_size: 1_400,
+                max_block: 8,
+            }),
+            fdt: Some(FdtExtension { version: 2, instance_id: 1 }),
+            ..Extensions::default()
+        },
+        payload_id: Some(PayloadId { sbn: 0, esi: 0 }),
+    };
+    assert!(fdt.len() <= 1_400);
+    let mut described = vec![0; header.buffer_len()];
+    header.emit(&mut described).unwrap();
+    described.extend(fdt.as_bytes());
+    let mut packet = ALC;
+    packet[4] = 0x85;
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), &[ipv4(PORT, &packet), ipv4(PORT, &described), ipv4(PORT, &packet)]);
+    let path = path.to_str().unwrap();
+    let text = run(&["inspect", path]).stdout;
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("tsi=18519 toi=1")).collect();
+    assert!(lines[0].contains("(slot 133 channel 2 sequence 772)"), "{text}");
+    assert!(lines[1].contains("(slot 5 channel 2 sequence 772 increase)"), "{text}");
+    let json = run(&["inspect", "--json", path]).json();
+    assert_eq!(
+        (json[0]["lct"]["cci"]["slot"].as_u64(), json[0]["lct"]["cci"].get("increase")),
+        (Some(133), None)
+    );
+    assert_eq!(
+        (json[2]["lct"]["cci"]["slot"].as_u64(), json[2]["lct"]["cci"]["increase"].as_bool()),
+        (Some(5), Some(true))
+    );
 }
 
 #[test]

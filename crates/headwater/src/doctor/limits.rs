@@ -28,6 +28,8 @@ pub(super) struct Facts {
     pub forced_version: u64,
     /// What is joined on the interface now.
     pub joined: Memberships,
+    /// Channels for which there are groups from this one up, and those of a session of many rates with the usual options.
+    pub channels: (u16, u16),
 }
 
 /// Whether groups can be joined, in the version that the group needs.
@@ -60,6 +62,19 @@ pub(super) fn memberships(interface: &str, facts: &Facts) -> Check {
                 "an IGMPv{version} querier makes this machine speak IGMPv{version}, which cannot name a source"
             ),
             "set the router or switch that queries to IGMPv3",
+        );
+    }
+    let (room, needed) = facts.channels;
+    if room < needed {
+        return Check::warning(
+            NAME,
+            format!(
+                "{}; but only {room} groups from this one up are of its kind",
+                described(protocol, facts)
+            ),
+            format!(
+                "choose a lower group for a session of many rates, which takes {needed}, or send with `--rate`"
+            ),
         );
     }
     Check::ok(NAME, described(protocol, facts))
@@ -134,7 +149,16 @@ mod tests {
             optmem_max: Some(131_072),
             forced_version: 0,
             joined: Memberships { igmp_version: Some(3), groups: Vec::new() },
+            channels: (256, 55),
         }
+    }
+
+    #[test]
+    fn a_session_of_many_rates_needs_groups_above_its_own() {
+        assert_eq!(memberships("eth0", &Facts { channels: (55, 55), ..facts() }).verdict, Verdict::Ok);
+        let check = memberships("eth0", &Facts { channels: (6, 55), ..facts() });
+        assert_eq!(check.verdict, Verdict::Warning);
+        assert!(check.seen.contains("only 6 groups") && check.advice.unwrap().contains("takes 55"));
     }
 
     #[test]

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use headwater_proto::ChannelId;
 
 use crate::chance;
+use crate::congestion_control::{CongestionControl, LayerOptions};
 use crate::net::{
     Channels, ChannelsError, Interface, InterfaceError, ReceiverOptions, ReceiverSocket, SenderOptions,
     SenderSocket,
@@ -278,6 +279,10 @@ fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts
             "ipv6/conf/*/force_mld_version"
         }),
         joined: joined.unwrap_or_default(),
+        channels: (
+            Channels::all_from(channels.base()).map_or(1, |all| all.count()),
+            CongestionControl::M2c(LayerOptions::default()).channels().unwrap_or(1),
+        ),
     }
 }
 
