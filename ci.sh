@@ -130,6 +130,8 @@ step_interop() {
     have tcpdump || need_apt tcpdump
     have ip || need_apt iproute2
     have ethtool || need_apt ethtool
+    # Without it sessions of many rates run over bridges instead of routers.
+    [ -x /usr/lib/frr/pimd ] || (need_apt frr) || notes+=("interop: FRR cannot be installed, bridges were used")
     [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
     local script scripts=(tests/interop/*.sh)

@@ -6,10 +6,15 @@ use std::time::SystemTime;
 use flute::core::UDPEndpoint;
 use flute::receiver::writer::ObjectWriterBufferBuilder;
 use headwater_fec::{Order, Scheme};
+use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     FileToSend, MemorySource, PlanConfig, RelativePath, Sender, SenderConfig, SessionPlan,
 };
-use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Input, Instant, Machine, Output, Rate, fixed};
+use headwater_proto::described::Description;
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
+use headwater_proto::{
+    ChannelId, DATAGRAM_BYTES_MAX, Destination, Duration, Input, Instant, Machine, Output, Rate, fixed,
+};
 
 use super::link::{Link, content};
 use super::{Named, SYMBOL_SIZE, TSI, files, sorted};
@@ -23,19 +28,19 @@ const UNIX_AT_ZERO: u64 = 1_800_000_000;
 const NTP_AT_UNIX_ZERO: u64 = 2_208_988_800;
 
 /// Our sender in virtual time.
-struct Datagrams {
-    sender: Sender<fixed::Sender, MemorySource>,
+struct Datagrams<C: SenderControl> {
+    sender: Sender<C, MemorySource>,
     now: Instant,
     buffer: Vec<u8>,
 }
 
-impl Datagrams {
-    fn new(plan: &SessionPlan, contents: &[&[u8]]) -> Self {
-        let source = MemorySource::new(plan, contents);
+impl<C: SenderControl> Datagrams<C> {
+    fn new(plan: &SessionPlan, files: &[Named], control: C) -> Self {
+        let contents: Vec<_> = files.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+        let source = MemorySource::new(plan, &contents);
         let digests = source.digests();
         let ntp = u32::try_from(UNIX_AT_ZERO + NTP_AT_UNIX_ZERO).unwrap();
         let config = SenderConfig::new(TSI.into()).with_ntp_at_zero(ntp);
-        let control = fixed::Sender::new(RATE, Instant::ZERO);
         Self {
             sender: Sender::new(config, plan, &digests, control, source).unwrap(),
             now: Instant::ZERO,
@@ -43,10 +48,15 @@ impl Datagrams {
         }
     }
 
+    /// The next datagram of the base channel.
     fn next(&mut self) -> Vec<u8> {
         loop {
             match self.sender.poll_output(self.now, &mut self.buffer) {
-                Some(Output::Transmit(transmit)) => return self.buffer[..transmit.bytes].to_vec(),
+                Some(Output::Transmit(transmit))
+                    if transmit.destination == Destination::Channel(ChannelId::BASE) =>
+                {
+                    return self.buffer[..transmit.bytes].to_vec();
+                }
                 Some(_) => {}
                 None => {
                     self.now =
@@ -105,8 +115,11 @@ fn plan(files: &[Named], config: PlanConfig) -> SessionPlan {
 
 /// Sends until flute has `objects` objects; it begins to listen after `missed` packets.
 fn deliver(plan: &SessionPlan, files: &[Named], objects: usize, missed: usize) -> FluteReceiver {
-    let mut datagrams =
-        Datagrams::new(plan, &files.iter().map(|(_, bytes)| bytes.as_slice()).collect::<Vec<_>>());
+    let control = fixed::Sender::new(RATE, Instant::ZERO);
+    carry(Datagrams::new(plan, files, control), objects, missed)
+}
+
+fn carry<C: SenderControl>(mut datagrams: Datagrams<C>, objects: usize, missed: usize) -> FluteReceiver {
     let mut receiver = FluteReceiver::new();
     let mut link = Link::new("to flute");
     for _ in 0..missed {
@@ -150,6 +163,25 @@ fn flute_receives_reed_solomon() {
 #[test]
 fn flute_receives_raptorq() {
     deliver_files(Scheme::RaptorQ, 0);
+}
+
+/// It knows nothing of the other channels, nor of the attribute that tells of them.
+#[test]
+fn flute_receives_the_base_channel_of_a_session_of_many_rates() {
+    let order = Order::Spread { rate: RATE.as_bits() };
+    let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL_SIZE, order };
+    let mut files = files();
+    files.pop();
+    files.push(("larger", content("larger", 200_000)));
+    let plan = plan(&files, config);
+    let layers = DynamicConfig::new(1_040, RATE).with_base_rate(Rate::from_kilobits(800));
+    let channels = DynamicChannels::new(layers, Instant::ZERO).unwrap();
+    let description = Description::M2c(layers).to_fdt();
+    let control = DynamicSender::new(channels).with_description(description);
+    let receiver = carry(Datagrams::new(&plan, &files, control), files.len(), 0);
+    let location = |name: &str| RelativePath::new(name).unwrap().to_content_location();
+    let expected = files.into_iter().map(|(name, bytes)| (location(name), bytes)).collect();
+    assert!(sorted(receiver.objects()) == sorted(expected), "names or bytes differ");
 }
 
 #[test]
