@@ -187,6 +187,10 @@ fn every_plan_of_the_experiments_is_right() {
     let mut plans = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path().join("plan.toml");
+        // The sequencer by itself needs no network.
+        if !path.exists() {
+            continue;
+        }
         let text = std::fs::read_to_string(&path).unwrap();
         headwater_netsim::plan::Plan::parse(&path.to_string_lossy(), &text).unwrap();
         plans += 1;
