@@ -1,12 +1,14 @@
 //! The receiving half of the easy API.
 
 mod error;
+mod listener;
 mod options;
 mod session;
 mod update;
 mod watch;
 
 pub use error::ReceiveError;
+pub(crate) use listener::{ListenOptions, Listener};
 pub use options::{Loss, ReceiveOptions};
 pub use session::ReceiveSession;
 pub use update::{

@@ -7,20 +7,13 @@ use std::time::Duration;
 
 use headwater_proto::Rate;
 
+use super::listener::ListenOptions;
 use crate::trace::TraceHook;
 
 /// How a session is received.
 pub struct ReceiveOptions {
-    pub(super) group: SocketAddr,
+    pub(super) listen: ListenOptions,
     pub(super) out: PathBuf,
-    pub(super) source: Option<IpAddr>,
-    pub(super) interface: Option<String>,
-    pub(super) tsi: Option<u64>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) max_rate: Option<Rate>,
-    pub(super) rtt: Option<Duration>,
-    pub(super) loss: Option<Loss>,
-    pub(super) trace: Option<TraceHook>,
 }
 
 /// Datagrams dropped on purpose as they arrive, to see what loss does.
@@ -35,24 +28,13 @@ pub struct Loss {
 impl ReceiveOptions {
     /// Receives the first session heard on `group` (its base channel) into the folder `out`, which is made if need be.
     pub fn new(group: SocketAddr, out: impl Into<PathBuf>) -> Self {
-        Self {
-            group,
-            out: out.into(),
-            source: None,
-            interface: None,
-            tsi: None,
-            timeout: None,
-            max_rate: None,
-            rtt: None,
-            loss: None,
-            trace: None,
-        }
+        Self { listen: ListenOptions::new(group), out: out.into() }
     }
 
     /// Receive from this address only (source-specific multicast, RFC 4607). Default: from whoever sends first.
     #[must_use]
     pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.source = source;
+        self.listen.source = source;
         self
     }
 
@@ -60,21 +42,21 @@ impl ReceiveOptions {
     /// a loopback interface.
     #[must_use]
     pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.interface = interface;
+        self.listen.interface = interface;
         self
     }
 
     /// Only the session with this transport session identifier. Default: the first one heard.
     #[must_use]
     pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
-        self.tsi = tsi;
+        self.listen.tsi = tsi;
         self
     }
 
     /// Give up when nothing needed came for so long. Default: never.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.timeout = timeout;
+        self.listen.timeout = timeout;
         self
     }
 
@@ -82,7 +64,7 @@ impl ReceiveOptions {
     /// path fairly carries.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
-        self.max_rate = rate;
+        self.listen.max_rate = rate;
         self
     }
 
@@ -91,37 +73,28 @@ impl ReceiveOptions {
     /// answers, and where it does not, the least that a join took.
     #[must_use]
     pub fn with_rtt(mut self, rtt: Option<Duration>) -> Self {
-        self.rtt = rtt;
+        self.listen.rtt = rtt;
         self
     }
 
     /// Drop datagrams on purpose. Default: none.
     #[must_use]
     pub fn with_loss(mut self, loss: Option<Loss>) -> Self {
-        self.loss = loss;
+        self.listen.loss = loss;
         self
     }
 
     /// Called for each datagram received, dropped on purpose or not. Default: none.
     #[must_use]
     pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.trace = trace;
+        self.listen.trace = trace;
         self
     }
 }
 
 impl fmt::Debug for ReceiveOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceiveOptions")
-            .field("group", &self.group)
-            .field("out", &self.out)
-            .field("source", &self.source)
-            .field("interface", &self.interface)
-            .field("tsi", &self.tsi)
-            .field("timeout", &self.timeout)
-            .field("max_rate", &self.max_rate)
-            .field("rtt", &self.rtt)
-            .field("loss", &self.loss)
-            .finish_non_exhaustive()
+        let Self { listen, out } = self;
+        f.debug_struct("ReceiveOptions").field("listen", listen).field("out", out).finish()
     }
 }

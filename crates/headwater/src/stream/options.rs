@@ -8,7 +8,7 @@ use headwater_proto::Rate;
 use headwater_proto::stream::{BUFFER_BYTES_MAX, Order};
 
 use crate::congestion_control::CongestionControl;
-use crate::receive::Loss;
+use crate::receive::{ListenOptions, Loss};
 use crate::send::SendOptions;
 use crate::trace::TraceHook;
 
@@ -108,15 +108,8 @@ impl fmt::Debug for StreamSendOptions {
 
 /// How a stream is received.
 pub struct StreamReceiveOptions {
-    pub(super) group: SocketAddr,
-    pub(super) source: Option<IpAddr>,
-    pub(super) interface: Option<String>,
-    pub(super) tsi: Option<u64>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) max_rate: Option<Rate>,
-    pub(super) rtt: Option<Duration>,
-    pub(super) loss: Option<Loss>,
-    pub(super) trace: Option<TraceHook>,
+    /// What files have, too.
+    pub(super) listen: ListenOptions,
     pub(super) buffer_bytes_max: usize,
     pub(super) wants_pieces: bool,
 }
@@ -124,75 +117,63 @@ pub struct StreamReceiveOptions {
 impl StreamReceiveOptions {
     /// Receives the first stream heard on `group` (its base channel).
     pub fn new(group: SocketAddr) -> Self {
-        Self {
-            group,
-            source: None,
-            interface: None,
-            tsi: None,
-            timeout: None,
-            max_rate: None,
-            rtt: None,
-            loss: None,
-            trace: None,
-            buffer_bytes_max: BUFFER_BYTES_MAX,
-            wants_pieces: false,
-        }
+        let listen = ListenOptions::new(group);
+        Self { listen, buffer_bytes_max: BUFFER_BYTES_MAX, wants_pieces: false }
     }
 
-    /// Receive from this address only (source-specific multicast, RFC 4607). Default: from whoever sends first.
+    /// [`ReceiveOptions::with_source`](crate::ReceiveOptions::with_source).
     #[must_use]
     pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.source = source;
+        self.listen.source = source;
         self
     }
 
-    /// The interface to receive on, by name or address. Default: where the kernel's route to the group leads, but never
-    /// a loopback interface.
+    /// [`ReceiveOptions::with_interface`](crate::ReceiveOptions::with_interface).
     #[must_use]
     pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.interface = interface;
+        self.listen.interface = interface;
         self
     }
 
-    /// Only the session with this transport session identifier. Default: the first one heard.
+    /// [`ReceiveOptions::with_tsi`](crate::ReceiveOptions::with_tsi).
     #[must_use]
     pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
-        self.tsi = tsi;
+        self.listen.tsi = tsi;
         self
     }
 
     /// Give up when no part of a buffer came for so long. Default: never.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.timeout = timeout;
+        self.listen.timeout = timeout;
         self
     }
 
-    /// Most to take, in bit/s of UDP payload. Default: what the path fairly carries.
+    /// [`ReceiveOptions::with_max_rate`](crate::ReceiveOptions::with_max_rate).
     #[must_use]
     pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
-        self.max_rate = rate;
+        self.listen.max_rate = rate;
         self
     }
 
     /// [`ReceiveOptions::with_rtt`](crate::ReceiveOptions::with_rtt).
     #[must_use]
     pub fn with_rtt(mut self, rtt: Option<Duration>) -> Self {
-        self.rtt = rtt;
+        self.listen.rtt = rtt;
         self
     }
 
-    /// Drop datagrams on purpose. Default: none.
+    /// [`ReceiveOptions::with_loss`](crate::ReceiveOptions::with_loss).
     #[must_use]
     pub fn with_loss(mut self, loss: Option<Loss>) -> Self {
-        self.loss = loss;
+        self.listen.loss = loss;
         self
     }
 
-    /// Called for each datagram received, dropped on purpose or not. Default: none.
+    /// [`ReceiveOptions::with_trace`](crate::ReceiveOptions::with_trace).
     #[must_use]
     pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.trace = trace;
+        self.listen.trace = trace;
         self
     }
 
@@ -214,17 +195,11 @@ impl StreamReceiveOptions {
 
 impl fmt::Debug for StreamReceiveOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listen, buffer_bytes_max, wants_pieces } = self;
         f.debug_struct("StreamReceiveOptions")
-            .field("group", &self.group)
-            .field("source", &self.source)
-            .field("interface", &self.interface)
-            .field("tsi", &self.tsi)
-            .field("timeout", &self.timeout)
-            .field("max_rate", &self.max_rate)
-            .field("rtt", &self.rtt)
-            .field("loss", &self.loss)
-            .field("buffer_bytes_max", &self.buffer_bytes_max)
-            .field("wants_pieces", &self.wants_pieces)
-            .finish_non_exhaustive()
+            .field("listen", listen)
+            .field("buffer_bytes_max", buffer_bytes_max)
+            .field("wants_pieces", wants_pieces)
+            .finish()
     }
 }

@@ -4,20 +4,18 @@ use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use headwater_proto::Instant;
 use headwater_proto::control::ReceiverControl;
-use headwater_proto::rtt::ProberConfig;
 use headwater_proto::stream::{Received, Receiver, ReceiverConfig, ReceiverEvent};
-use headwater_proto::{ChannelId, Instant, Seed, described};
 
 use super::options::StreamReceiveOptions;
 use super::outbox::Outbox;
 use super::update::{StreamDelivery, StreamOutcome, StreamReceiveProgress, StreamReceiveSummary};
-use crate::chance;
 use crate::clock::{Clock, elapsed};
-use crate::driver::{Application, Hooks, drive};
-use crate::net::{Channels, Interface, OpenError, Poller, ReceiverOptions, ReceiverSocket};
+use crate::driver::Application;
+use crate::net::{OpenError, ReceiverSocket};
 use crate::progress::Progress;
-use crate::receive::ReceiveError;
+use crate::receive::{Listener, ReceiveError};
 use crate::stop::StopHandle;
 
 /// Receives a stream of buffers, on a thread of its own, until its sender closes it, or it is stopped or dropped.
@@ -36,21 +34,16 @@ impl StreamReceiver {
     /// # Errors
     /// When an option is out of range, or there is no way to receive from the group.
     pub fn open(options: StreamReceiveOptions) -> Result<Self, ReceiveError> {
-        if let Some(loss) = options.loss
-            && !(0.0..=1.0).contains(&loss.probability)
-        {
-            return Err(ReceiveError::Loss(loss.probability));
-        }
-        // How many there are the session itself tells.
-        let channels = Channels::all_from(options.group)?;
-        let interface = options.interface.as_deref().map(Interface::find).transpose()?;
-        let socket = ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
-        let socket = ReceiverSocket::open(&channels, &socket)?;
-        let poller = Poller::new()
-            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
-        let stop = StopHandle::new(poller.waker());
-        let outbox = Outbox::new(options.buffer_bytes_max.saturating_mul(2));
-        let mut session = Session { options, socket, poller, stop: stop.clone(), outbox: outbox.clone() };
+        let StreamReceiveOptions { listen, buffer_bytes_max, wants_pieces } = options;
+        let listener = Listener::open(listen)?;
+        let stop = listener.stop.clone();
+        let outbox = Outbox::new(buffer_bytes_max.saturating_mul(2));
+        let config = ReceiverConfig::default()
+            .with_tsi(listener.options.tsi)
+            .with_source(listener.options.source)
+            .with_buffer_bytes_max(buffer_bytes_max)
+            .with_pieces(wants_pieces);
+        let mut session = Session { listener, config, outbox: outbox.clone() };
         let thread = thread::Builder::new()
             .name("headwater-stream".to_owned())
             .spawn(move || session.run())
@@ -115,52 +108,33 @@ impl Drop for StreamReceiver {
 
 /// What the thread owns.
 struct Session {
-    options: StreamReceiveOptions,
-    socket: ReceiverSocket,
-    poller: Poller,
-    stop: StopHandle,
+    listener: Listener,
+    config: ReceiverConfig,
     outbox: Outbox,
 }
 
 impl Session {
     fn run(&mut self) -> Result<StreamReceiveSummary, ReceiveError> {
         let result = self.receive();
-        for channel in (0..self.socket.channels().count()).map(ChannelId) {
-            // It is left all the same: the interface is gone.
-            let _refused = self.socket.leave(channel);
-        }
+        self.listener.leave();
         self.outbox.end();
         result
     }
 
     fn receive(&mut self) -> Result<StreamReceiveSummary, ReceiveError> {
-        let options = &mut self.options;
-        let control = described::ReceiverConfig::new()
-            .with_max_rate(options.max_rate)
-            .with_rtt_hint(options.rtt.map(Into::into))
-            .with_prober(options.rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
-        let config = ReceiverConfig::default()
-            .with_tsi(options.tsi)
-            .with_source(options.source)
-            .with_buffer_bytes_max(options.buffer_bytes_max)
-            .with_pieces(options.wants_pieces);
         let clock = Clock::start();
         loop {
-            let control = described::Receiver::new(control);
-            let mut machine = Receiver::new(config, control, clock.now());
+            let mut machine = Receiver::new(self.config, self.listener.control(), clock.now());
             let mut watch = Watch {
-                stop: self.stop.clone(),
+                stop: self.listener.stop.clone(),
                 outbox: self.outbox.clone(),
-                timeout: options.timeout.map(Into::into),
+                timeout: self.listener.options.timeout.map(Into::into),
                 progress: Progress::new(clock.now()),
                 sender: None,
                 end: None,
             };
-            let loss = options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
-            let hooks = Hooks { trace: options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
-            drive(&mut machine, &mut self.socket, &mut self.poller, clock, hooks, &mut watch)
-                .map_err(|source| ReceiveError::Network { group: options.group.ip(), source })?;
-            let progress = watch.tell(&mut machine, &self.socket, clock.now());
+            self.listener.drive(&mut machine, clock, &mut watch)?;
+            let progress = watch.tell(&mut machine, &self.listener.socket, clock.now());
             // Another session has come in its place: that one is received from here on.
             if let Some(outcome) = watch.end {
                 return Ok(StreamReceiveSummary { outcome, progress });

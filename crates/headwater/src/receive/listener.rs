@@ -1,0 +1,127 @@
+//! What receiving files and receiving streams have in common: where to listen, and the socket that does.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use headwater_proto::rtt::ProberConfig;
+use headwater_proto::{ChannelId, Machine, Rate, Seed, described};
+
+use super::error::ReceiveError;
+use super::options::Loss;
+use crate::chance;
+use crate::clock::Clock;
+use crate::driver::{Application, Hooks, drive};
+use crate::net::{Channels, Interface, OpenError, Poller, ReceiverOptions, ReceiverSocket};
+use crate::stop::StopHandle;
+use crate::trace::TraceHook;
+
+/// Where and how to listen. [`crate::ReceiveOptions`] says what each means.
+pub(crate) struct ListenOptions {
+    pub(crate) group: SocketAddr,
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) interface: Option<String>,
+    pub(crate) tsi: Option<u64>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) max_rate: Option<Rate>,
+    pub(crate) rtt: Option<Duration>,
+    pub(crate) loss: Option<Loss>,
+    pub(crate) trace: Option<TraceHook>,
+}
+
+impl ListenOptions {
+    pub(crate) fn new(group: SocketAddr) -> Self {
+        Self {
+            group,
+            source: None,
+            interface: None,
+            tsi: None,
+            timeout: None,
+            max_rate: None,
+            rtt: None,
+            loss: None,
+            trace: None,
+        }
+    }
+}
+
+impl fmt::Debug for ListenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenOptions")
+            .field("group", &self.group)
+            .field("source", &self.source)
+            .field("interface", &self.interface)
+            .field("tsi", &self.tsi)
+            .field("timeout", &self.timeout)
+            .field("max_rate", &self.max_rate)
+            .field("rtt", &self.rtt)
+            .field("loss", &self.loss)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An open socket, and what drives a machine on it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) options: ListenOptions,
+    pub(crate) socket: ReceiverSocket,
+    pub(crate) poller: Poller,
+    pub(crate) stop: StopHandle,
+}
+
+impl Listener {
+    /// Opens the socket. Nothing is joined yet.
+    ///
+    /// # Errors
+    /// When an option is out of range, or there is no way to receive from the group.
+    pub(crate) fn open(options: ListenOptions) -> Result<Self, ReceiveError> {
+        if let Some(loss) = options.loss
+            && !(0.0..=1.0).contains(&loss.probability)
+        {
+            return Err(ReceiveError::Loss(loss.probability));
+        }
+        // How many there are the session itself tells.
+        let channels = Channels::all_from(options.group)?;
+        let interface = options.interface.as_deref().map(Interface::find).transpose()?;
+        let socket = ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
+        let socket = ReceiverSocket::open(&channels, &socket)?;
+        let poller = Poller::new()
+            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
+        let stop = StopHandle::new(poller.waker());
+        Ok(Self { options, socket, poller, stop })
+    }
+
+    /// A control for whatever the session describes. The one place where a receiver's control is made.
+    pub(crate) fn control(&self) -> described::Receiver {
+        let rtt = self.options.rtt;
+        let config = described::ReceiverConfig::new()
+            .with_max_rate(self.options.max_rate)
+            .with_rtt_hint(rtt.map(Into::into))
+            .with_prober(rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
+        described::Receiver::new(config)
+    }
+
+    /// Drives `machine` until `application` ends it.
+    ///
+    /// # Errors
+    /// When the network fails.
+    pub(crate) fn drive<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        clock: Clock,
+        application: &mut impl Application<M, ReceiverSocket>,
+    ) -> Result<(), ReceiveError> {
+        let loss = self.options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
+        let hooks = Hooks { trace: self.options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
+        drive(machine, &mut self.socket, &mut self.poller, clock, hooks, application)
+            .map_err(|source| ReceiveError::Network { group: self.options.group.ip(), source })
+    }
+
+    /// Gives up what is still joined after a session that did not come to its own end.
+    pub(crate) fn leave(&mut self) {
+        for channel in (0..self.socket.channels().count()).map(ChannelId) {
+            // It is left all the same: the interface is gone.
+            let _refused = self.socket.leave(channel);
+        }
+    }
+}
