@@ -211,7 +211,6 @@ impl Chain {
         if self.intervals.mean().is_none() {
             // RFC 5348, section 6.3.1: as if losses had always come as they do at half the rate.
             let loss = self.loss_of(self.rate / 2.0);
-            self.intervals.event();
             self.intervals = Intervals::default();
             self.intervals.close(1.0 / loss);
         } else {

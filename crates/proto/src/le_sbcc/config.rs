@@ -143,7 +143,8 @@ impl Config {
         self
     }
 
-    /// Longest time from packet to packet, whatever receivers say: 5 times the longest round trip, or 1 s.
+    /// Longest time from packet to packet at the floor: 5 times the longest round trip, or 1 s. The pause after a reduction may
+    /// add half of it.
     pub fn floor_period(&self) -> Duration {
         // SRTT and sigma are below the longest sample.
         self.rtt_max.saturating_mul(5).max(Duration::from_secs(1))

@@ -36,7 +36,7 @@ pub struct ReceiverCounters {
     pub naks: u64,
     /// Messages delivered.
     pub messages: u64,
-    /// Messages that could not be put together, because packets of them were lost, too long or contradictory.
+    /// Messages begun that could not be put together, because packets of them were lost, too long or contradictory.
     pub broken: u64,
     /// Datagrams that were no PGM packet for this end.
     pub malformed: u64,
@@ -60,6 +60,9 @@ pub enum ReceiverEvent {
     /// The source said that it ended, and all was delivered or given up.
     Finished,
 }
+
+/// Trail and lead of an SPM that says nothing of the window (wire-formats.md 3).
+const NO_WINDOW: (u32, u32) = (0, 0x8000_0000);
 
 /// The session that is received: the first one heard.
 #[derive(Clone, Debug)]
@@ -128,7 +131,8 @@ impl<D: Deliver> Receiver<D> {
             return;
         };
         let is_known = self.peer.as_ref().is_none_or(|peer| {
-            (peer.gsi, peer.port, peer.address) == (packet.gsi, packet.source_port, datagram.source)
+            // A source may send from several UDP ports.
+            (peer.gsi, peer.port, peer.address.ip()) == (packet.gsi, packet.source_port, datagram.source.ip())
         });
         if packet.destination_port != self.config.destination_port || packet.parity || !is_known {
             self.counters.foreign += 1;
@@ -138,8 +142,8 @@ impl<D: Deliver> Receiver<D> {
             Body::Odata { .. } | Body::Rdata { .. } => self.data(now, datagram, &packet),
             Body::Spm { .. } => self.spm(now, datagram, &packet),
             Body::Ncf(report) if report.group == self.config.group => self.ncf(now, &report, &packet.options),
-            // Those of other receivers, where the network hands them round.
-            Body::Nak(_) | Body::Ncf(_) => {}
+            // Of another group.
+            Body::Ncf(_) => {}
             _ => self.counters.malformed += 1,
         }
         self.deliver_all(now);
@@ -169,6 +173,10 @@ impl<D: Deliver> Receiver<D> {
             self.counters.malformed += 1;
             return;
         }
+        // A repair may be of long ago: all since then would be asked for.
+        if self.peer.is_none() && matches!(packet.body, Body::Rdata { .. }) {
+            return;
+        }
         self.meet(datagram, packet, sequence);
         self.reach(now, sequence);
         let Some(peer) = &mut self.peer else { return };
@@ -186,8 +194,13 @@ impl<D: Deliver> Receiver<D> {
     fn spm(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>) {
         let Body::Spm { sequence, trail, lead, path } = packet.body else { return };
         let end = lead.wrapping_add(1);
-        if ahead(end, trail) < 0 {
+        let has_window = (trail, lead) != NO_WINDOW;
+        if has_window && ahead(end, trail) < 0 {
             self.counters.malformed += 1;
+            return;
+        }
+        // Without a window it does not say where to begin.
+        if !has_window && self.peer.is_none() {
             return;
         }
         self.meet(datagram, packet, end);
@@ -196,6 +209,9 @@ impl<D: Deliver> Receiver<D> {
             return;
         }
         (peer.spm, peer.path) = (Some(sequence), path);
+        if !has_window {
+            return;
+        }
         peer.fin = packet.options.fin.then_some(end);
         self.reach(now, end);
         if let Some(peer) = &mut self.peer {
@@ -207,6 +223,9 @@ impl<D: Deliver> Receiver<D> {
     fn ncf(&mut self, now: Instant, report: &Report, options: &Options) {
         let wait = self.config.data_wait;
         let Some(peer) = &mut self.peer else { return };
+        if let Some(trail) = options.join.filter(|trail| ahead(report.sequence, *trail) >= 0) {
+            peer.give_up_before(trail);
+        }
         for sequence in core::iter::once(report.sequence).chain(options.nak_list.as_slice().iter().copied()) {
             if let Some(state) = peer.missing.get(sequence) {
                 peer.missing.set(sequence, State { phase: Phase::Data, due: now + wait, ..state });

@@ -15,8 +15,8 @@ use crate::time::{Duration, Instant};
 
 /// After data has ended, heartbeat SPMs come at these distances; the last one goes on.
 const HEARTBEATS_MS: [u64; 9] = [100, 100, 100, 100, 1_300, 7_000, 16_000, 25_000, 30_000];
-/// NCFs that wait; what comes beyond is not confirmed, and asked for again.
-const NCFS_MAX: usize = 64;
+/// NCFs between two departures of data, so that they delay it by little; what comes beyond is not confirmed, and asked for again.
+const NCFS_MAX: usize = 8;
 /// SPMRs are answered at most so often.
 const SPMR_SPACING: Duration = Duration::from_millis(100);
 /// Repairs of one packet are so far apart at a fixed rate, where nobody measures round trips.
@@ -64,7 +64,7 @@ pub struct SourceCounters {
 /// What a source tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// All that waited was sent, after [`Source::finish`].
+    /// All that waited was sent, after [`Source::finish`]. Repairs, and the SPM that tells receivers of the end, may follow.
     Sent,
 }
 
@@ -80,6 +80,8 @@ pub struct Source {
     /// The last departure was a repair.
     was_repair: bool,
     ncfs: VecDeque<Packet<'static>>,
+    /// NCFs made since the last departure of data.
+    ncfs_made: usize,
     spm: Spm,
     is_finishing: bool,
     is_sent_told: bool,
@@ -106,6 +108,7 @@ impl Source {
             repairs: VecDeque::new(),
             was_repair: false,
             ncfs: VecDeque::new(),
+            ncfs_made: 0,
             spm: Spm { sequence: 0, next: now, heartbeat: 0, last: None },
             is_finishing: false,
             is_sent_told: false,
@@ -113,7 +116,8 @@ impl Source {
         }
     }
 
-    /// Takes a message, in several packets where it is longer than one; false, and nothing is taken, when there is no room for all of it now.
+    /// Takes a message, in several packets where it is longer than one; false, and nothing is taken, when there is no room for
+    /// all of it now. One of more packets than half of the window never has room.
     pub fn send(&mut self, message: &[u8]) -> bool {
         let packets = message.len().div_ceil(self.window.payload_bytes()).max(1);
         let Ok(length) = u32::try_from(message.len()) else { return false };
@@ -135,6 +139,10 @@ impl Source {
     /// Nothing will be sent any more: the session ends when what waits is sent. Repairs go on.
     pub fn finish(&mut self) {
         self.is_finishing = true;
+        // Where nothing waits, no data brings the SPM that says so.
+        if self.window.waiting() == 0 {
+            (self.spm.heartbeat, self.spm.next) = (0, Instant::ZERO);
+        }
     }
 
     /// Packets that wait to be sent for the first time.
@@ -171,7 +179,9 @@ impl Source {
             return;
         };
         let session = &self.config.session;
-        let is_ours = packet.gsi == session.gsi
+        // Parity NAKs count packets of a group; no parity is sent.
+        let is_ours = !packet.parity
+            && packet.gsi == session.gsi
             && (packet.source_port, packet.destination_port)
                 == (session.destination_port, session.source_port);
         match packet.body {
@@ -201,7 +211,8 @@ impl Source {
                 Some(_) => _ = confirmed.nak_list.push(sequence),
             }
         }
-        let Some(sequence) = first.filter(|_| self.ncfs.len() < NCFS_MAX) else { return };
+        let Some(sequence) = first.filter(|_| self.ncfs_made < NCFS_MAX) else { return };
+        self.ncfs_made += 1;
         confirmed.join = Some(self.window.trail());
         let report = Report { sequence, ..*report };
         self.ncfs.push_back(Packet { options: confirmed, ..self.packet(Body::Ncf(report)) });
@@ -303,6 +314,7 @@ impl Source {
         let packet = Packet { options: Options { fragment, ..Options::default() }, ..self.packet(body) };
         let bytes = packet.emit(buffer).ok()?;
         self.pacer.sent(now, bytes);
+        self.ncfs_made = 0;
         match repair {
             Some(_) => self.counters.repairs += 1,
             None => self.counters.originals += 1,
@@ -310,10 +322,14 @@ impl Source {
         if let Control::LeSbcc(chain) = &mut self.control {
             chain.sent();
         }
-        // Heartbeats begin anew behind the last data.
-        if repair.is_none() && self.window.waiting() == 0 {
+        // Heartbeats begin anew behind the last data; after a pause, data brings SPMs at their interval.
+        if repair.is_none() {
             self.spm.heartbeat = 0;
-            self.spm.next = self.spm.next.min(now + Duration::from_millis(HEARTBEATS_MS[0]));
+            let soon = match self.window.waiting() {
+                0 => Duration::from_millis(HEARTBEATS_MS[0]),
+                _ => self.config.spm_interval,
+            };
+            self.spm.next = self.spm.next.min(now + soon);
         }
         Some(to_group(bytes))
     }

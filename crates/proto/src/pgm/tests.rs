@@ -238,6 +238,67 @@ fn a_late_receiver_begins_with_the_next_message_and_asks_for_nothing_before() {
     assert_eq!((bed.upward, bed.receivers[0].counters().lost), (0, 0));
 }
 
+/// A repair may be of long ago.
+#[test]
+fn a_late_receiver_does_not_begin_with_a_repair() {
+    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, Box::new(|_, down, _| down));
+    bed.send_all(&messages(300), 20);
+    bed.loss = lossless();
+    bed.give_source(host(66), &nak(3, []));
+    bed.run(Duration::from_secs(1));
+    assert_eq!(bed.source.counters().repairs, 1);
+    let sent = messages(5);
+    bed.send_all(&sent, 5);
+    assert_eq!(bed.messages(0), sent);
+    assert_eq!((bed.upward, bed.receivers[0].counters().missed), (0, 0));
+}
+
+#[test]
+fn an_end_after_a_pause_is_told_before_the_source_is_done() {
+    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(3), 90);
+    bed.source.finish();
+    bed.run(Duration::from_millis(100));
+    assert_eq!(bed.events[0].last(), Some(&ReceiverEvent::Finished));
+}
+
+#[test]
+fn path_messages_come_at_their_interval_as_soon_as_data_does() {
+    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(40)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(3), 90);
+    let before = bed.source.counters().spms;
+    (0..400).for_each(|_| assert!(bed.source.send(&[1; 100])));
+    bed.run(Duration::from_secs(5));
+    assert!(bed.source.waiting() > 0, "data all the time");
+    assert!(bed.source.counters().spms >= before + 9, "two a second");
+}
+
+#[test]
+fn a_confirmation_moves_the_window_as_data_does() {
+    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(2), 1);
+    bed.loss = Box::new(|packet, _, _| match packet.body {
+        Body::Odata { sequence, .. } | Body::Rdata { sequence, .. } => sequence == 3,
+        _ => false,
+    });
+    bed.send_all(&messages(6)[2..], 0);
+    bed.run(Duration::from_millis(300));
+    assert_eq!(bed.receivers[0].missing(), 1);
+    let body = Body::Ncf(Report { sequence: 5, source: host(1).ip(), group: GROUP });
+    let options = Options { join: Some(4), ..Options::default() };
+    let mut bytes = [0; 128];
+    let packet = Packet { options, ..Packet::new(40_961, 7_500, SESSION.gsi, body) };
+    let length = packet.emit(&mut bytes).unwrap();
+    let datagram =
+        Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload: &bytes[..length] };
+    bed.receivers[0].handle(bed.now, Input::Datagram(datagram));
+    assert_eq!((bed.receivers[0].missing(), bed.receivers[0].counters().lost), (0, 1));
+}
+
 #[test]
 fn what_the_source_keeps_no_more_is_given_up_and_the_rest_goes_on() {
     let source = Source::new(
@@ -325,6 +386,24 @@ fn forged_naks_change_nothing_when_absurd_and_little_when_plausible() {
     let sent = messages(20);
     bed.send_all(&sent, 60);
     assert!(bed.messages(0).ends_with(&sent), "new data still comes through");
+}
+
+/// NCFs are paid out of the rate, and go first: without a bound, small NAKs would take all of it.
+#[test]
+fn naks_in_any_number_leave_a_share_to_new_data() {
+    let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(400), 30);
+    let before = bed.source.counters().originals;
+    (0..500).for_each(|_| assert!(bed.source.send(&[1; 100])));
+    for step in 0..20_000_u32 {
+        bed.give_source(host(66), &nak(step % 400, []));
+        if step % 4 == 3 {
+            bed.run(Duration::from_millis(1));
+        }
+    }
+    let originals = bed.source.counters().originals - before;
+    assert!(originals >= 200, "{originals} packets in five seconds");
 }
 
 #[test]
