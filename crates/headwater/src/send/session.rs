@@ -250,8 +250,8 @@ pub(crate) struct Headers {
 impl Headers {
     /// LCT, FEC payload id; room for EXT_SEQ.
     const FILES: Self = Self { usual: 16, longest: 24 };
-    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer.
-    pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 40 };
+    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer; a TSI of 32 bits takes 4 more.
+    pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 44 };
 }
 
 /// What a session of files and one of buffers have in common: options that make sense, and a socket.

@@ -207,6 +207,8 @@ impl<C: SenderControl> Sender<C> {
             sequencer.load(layering, departure.level, departure.at)
         };
         match load {
+            // The departure goes to the end of the session.
+            Load::Part(part) if part.is_over && self.phase == Phase::Ending => 0,
             Load::Part(part) => {
                 fdt.content_sent(departure.level);
                 stats.parts += 1;
@@ -244,7 +246,7 @@ impl<C: SenderControl> Sender<C> {
     }
 }
 
-/// One symbol of the description a second, but no more than one packet in four, and one round a second at most.
+/// One round of the description a second, but no more than one packet in four.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 fn reserve(layering: &dyn Layering, symbols: u64) -> Reserve {
     let packets = layering.cumulative_rate(0, Instant::ZERO) as u64;
@@ -274,7 +276,12 @@ impl<C: SenderControl> Machine for Sender<C> {
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
-            Input::Timeout => self.control.timeout(now),
+            Input::Timeout => {
+                // Asked before the control gives up what it is late for.
+                let next = self.control.departure(now);
+                self.has_skipped |= next.is_some_and(|next| next.at < Spacing::given_up_before(now));
+                self.control.timeout(now);
+            }
             Input::Datagram(datagram) => self.control.feedback(now, &datagram),
         }
     }

@@ -352,6 +352,30 @@ fn a_receiver_that_comes_late_has_all_from_the_next_buffer_on() {
     assert!(outcome.given[1..].iter().all(Received::is_whole));
 }
 
+/// A sender that was held up gives up what is far too late: the end of what is being sent, not the beginning.
+#[test]
+fn a_pause_costs_a_buffer_its_end() {
+    // Within an interval between two changes of levels, and across the end of a buffer.
+    for (pause, from) in [(2_500, 100), (3_000, 3_500)] {
+        let control = dynamic(layers(Shape::Geometric));
+        let mut source = Source::new(control, Order::Tiles, vec![(200_000, 5_000); 3]);
+        let mut beginnings = Vec::new();
+        let mut resumes = None;
+        while let Some((now, _, packet)) = source.next() {
+            let (header, _) = alc::parse(&packet).unwrap();
+            if let Some(seq) = header.extensions.seq.filter(|seq| seq.offset == 0 && !header.close_object) {
+                beginnings.push(seq.buffer);
+            }
+            if resumes.is_none() && now >= at(from) {
+                resumes = Some(now + Duration::from_millis(pause));
+                source.machine.handle(now + Duration::from_millis(pause), Input::Timeout);
+            }
+        }
+        assert!(resumes.is_some());
+        assert_eq!(beginnings, [0, 1, 2], "a pause of {pause} ms from {from} ms");
+    }
+}
+
 #[test]
 fn one_channel_carries_whole_buffers_and_the_end_comes_after_the_last() {
     let rate = Rate::from_bits(u64::from(PACKET) * 8 * 100).unwrap();

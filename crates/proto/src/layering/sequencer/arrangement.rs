@@ -313,7 +313,8 @@ impl Arrangement {
         Some(Turn::Part(Pdu { number: number % self.parts, is_repeat: number >= self.parts }))
     }
 
-    /// Takes what would have left before `at` as gone: a sender gave it up. What is left of a tile is then what is worth most.
+    /// Takes what would have left before `at` as gone: a sender gave it up. What is left of a tile is then what is worth most; what
+    /// was left of tiles whose interval is over does not leave any more.
     pub fn skip_to(&mut self, layering: &(impl Layering + ?Sized), at: Instant) {
         let interval = self.ends.partition_point(|end| *end <= at);
         let from = interval.checked_sub(1).map_or(self.start, |before| self.ends[before]);

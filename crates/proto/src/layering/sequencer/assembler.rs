@@ -102,7 +102,8 @@ pub struct Assembler {
     newest: Option<Newest>,
     pages: Pages,
     /// The buffer given last, and until when its late parts count.
-    previous: Option<(u16, Instant)>,
+    /// A whole one has none.
+    previous: Option<(u16, Option<Instant>)>,
     strays: (u16, u32),
     ready: VecDeque<Delivery>,
     stats: AssemblerStats,
@@ -117,6 +118,8 @@ struct Newest {
     is_given: bool,
     /// Whether all of it came.
     is_whole: bool,
+    /// Whether a part of it came in its time.
+    is_timely: bool,
 }
 
 impl Assembler {
@@ -168,7 +171,13 @@ impl Assembler {
             _ => {
                 self.finish(now);
                 self.strays.1 = 0;
-                self.newest = Some(Newest { id: part.id, length: None, is_given: false, is_whole: false });
+                self.newest = Some(Newest {
+                    id: part.id,
+                    length: None,
+                    is_given: false,
+                    is_whole: false,
+                    is_timely: false,
+                });
             }
         }
         self.put(now, part);
@@ -186,13 +195,15 @@ impl Assembler {
             return;
         }
         newest.length = newest.length.or(part.length.and_then(|length| usize::try_from(length).ok()));
+        newest.is_timely |= !part.is_over;
         if self.pages.insert(part.offset as usize, part.payload) {
             self.stats.parts += 1;
         } else {
             self.stats.duplicates += 1;
         }
         newest.is_whole = newest.length.is_some_and(|length| length > 0 && length == self.pages.prefix());
-        if newest.is_whole || part.is_over {
+        // Whoever came after its time collects what is sent again.
+        if newest.is_whole || (part.is_over && newest.is_timely) {
             self.finish(now);
         }
     }
@@ -201,13 +212,17 @@ impl Assembler {
     fn is_astray(&mut self, id: u16) -> bool {
         let is_late = self.previous.is_some_and(|(previous, _)| previous == id);
         let (stray, count) = self.strays;
-        self.strays = if is_late { (id, 0) } else { (id, if stray == id { count + 1 } else { 1 }) };
+        // Over all buffers that go on: a slow receiver has few packets of each.
+        let goes_on = stray == id || is_newer(id, stray);
+        self.strays = if is_late { (id, 0) } else { (id, if goes_on { count + 1 } else { 1 }) };
         self.strays.1 >= STRAYS_MAX
     }
 
     fn late(&mut self, now: Instant, part: &Part<'_>) {
         let Part { id, offset, payload, .. } = *part;
-        let counts = self.previous.is_some_and(|(previous, until)| previous == id && now <= until);
+        let counts = self
+            .previous
+            .is_some_and(|(previous, until)| previous == id && until.is_some_and(|until| now <= until));
         if counts && self.wants_pieces && !payload.is_empty() && self.ready.len() < READY_MAX {
             self.stats.parts += 1;
             let piece = Piece { offset: offset as usize, bytes: payload.to_vec() };
@@ -222,8 +237,8 @@ impl Assembler {
         let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_given) else { return };
         newest.is_given = true;
         let Newest { id, length, is_whole, .. } = *newest;
-        // What is whole has no late parts.
-        self.previous = (!is_whole).then_some((id, now + self.grace));
+        // What is whole has no late parts, but those that come again are no strays.
+        self.previous = Some((id, (!is_whole).then(|| now + self.grace)));
         let prefix = self.pages.prefix();
         let beyond = self.pages.pieces().filter(|piece| self.wants_pieces && piece.start >= prefix.max(1));
         let pieces = beyond.map(|piece| Piece { offset: piece.start, bytes: self.pages.read(piece) });

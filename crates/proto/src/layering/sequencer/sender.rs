@@ -85,7 +85,7 @@ pub enum Load<'a> {
 }
 
 /// Sends buffers over layers, each in its time, one after the other. A buffer after which none has come is sent again
-/// until one does: a congestion control's packets cannot stop, and receivers that lack parts get them.
+/// until one does: a congestion control's packets cannot stop, and receivers that came late collect it.
 ///
 /// Memory: two buffers of the application's, and what an [`Arrangement`] takes.
 #[derive(Debug)]
@@ -184,6 +184,8 @@ impl Sequencer {
     /// A sender gave up what should have left before `at`.
     pub fn skip_to(&mut self, layering: Option<&dyn Layering>, at: Instant) {
         if let Some(layering) = layering {
+            // What was given up may reach into the next buffer.
+            self.begin(Some(layering), at);
             self.arrangement.skip_to(layering, at);
         }
     }

@@ -103,6 +103,52 @@ fn a_forged_number_does_not_shut_out_what_follows() {
     assert_eq!(ids, [7, 30_000, 8, 9]);
 }
 
+fn given(assembler: &mut Assembler) -> Vec<(u16, usize)> {
+    let buffers = core::iter::from_fn(|| assembler.poll()).filter_map(|delivery| match delivery {
+        Delivery::Buffer(received) => Some((received.id, received.prefix.len())),
+        Delivery::Late { .. } => None,
+    });
+    buffers.collect()
+}
+
+/// Channels differ in delay, and a short buffer is repeated within its time.
+#[test]
+fn packets_of_a_whole_buffer_do_not_bring_it_back() {
+    let mut assembler = Assembler::new(1_000, GRACE);
+    assembler.insert(at(0), &Part { length: Some(4), ..part(7, 0, b"abcd") });
+    assembler.insert(at(1), &part(8, 0, b"ABCD"));
+    for _ in 0..40 {
+        assembler.insert(at(1), &Part { length: Some(4), ..part(7, 0, b"abcd") });
+    }
+    assembler.insert(at(2), &part(8, 4, b"EFGH"));
+    assembler.finish(at(3));
+    assert_eq!(given(&mut assembler), [(7, 4), (8, 8)]);
+}
+
+/// A sender that began again counts from 0; at the least rate a buffer has few packets.
+#[test]
+fn numbers_that_go_back_are_followed_however_few_packets_come() {
+    let mut assembler = Assembler::new(1_000, GRACE);
+    assembler.insert(at(0), &part(500, 0, b"abcd"));
+    for step in 0..40 {
+        assembler.insert(at(u64::from(step)), &part(step / 5, u32::from(step % 5) * 4, b"ABCD"));
+    }
+    assembler.finish(at(100));
+    let given = given(&mut assembler);
+    assert_eq!(given[0], (500, 4));
+    assert_eq!(&given[given.len() - 4..], [(4, 20), (5, 20), (6, 20), (7, 20)]);
+}
+
+#[test]
+fn whoever_comes_after_its_time_collects_what_is_sent_again() {
+    let mut assembler = Assembler::new(1_000, GRACE);
+    let again = |part| Part { is_over: true, ..part };
+    assembler.insert(at(0), &again(part(7, 4, b"efgh")));
+    assert_eq!(assembler.poll(), None);
+    assembler.insert(at(1), &again(Part { length: Some(8), ..part(7, 0, b"abcd") }));
+    assert!(buffer(&mut assembler).is_whole());
+}
+
 #[test]
 fn nothing_grows_without_bound() {
     let mut assembler = Assembler::new(1_000, GRACE);
@@ -119,7 +165,7 @@ fn nothing_grows_without_bound() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever comes, what is given is within the bounds, in order, and never twice.
+    /// Whatever comes, what is given is within the bounds, and its pieces are in order and apart.
     #[test]
     fn anything_is_survived(
         packets in prop::collection::vec(
