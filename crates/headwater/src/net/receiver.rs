@@ -293,7 +293,7 @@ impl ReceiverSocket {
             let counters = &mut self.counters;
             batch.read(endpoint, |heard| counters.admit_answer(*of, heard).then_some(None))?;
         }
-        if self.sockets.len() > 1 {
+        if self.sockets.len() > 1 || self.asking.is_some() {
             batch.sort();
         }
         Ok(batch.len())

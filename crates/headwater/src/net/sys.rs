@@ -73,9 +73,9 @@ pub(super) fn send_messages(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Words of control messages with one received: destination (5 words for IPv6), traffic class (3), segment size (3), time
-/// of arrival (4). One more, so that nothing is ever cut off.
-const CONTROL_WORDS: usize = 16;
+/// Words of control messages with one received: with words of 8 bytes destination (5 words for IPv6), traffic class (3), segment
+/// size (3), time of arrival (4), and one more; with words of 4 bytes they take 84 bytes. Nothing is ever cut off.
+const CONTROL_WORDS: usize = 128 / size_of::<usize>();
 
 /// A message received, but for its contents.
 pub(super) struct Incoming {

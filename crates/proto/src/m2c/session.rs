@@ -200,7 +200,8 @@ impl Session {
     fn joined(&mut self, now: Instant, place: &Place, wave: u64) {
         let Some(joining) = self.joining else { return };
         let pending = self.waves.len() - joining.levels;
-        if wave < self.waves[pending].number {
+        // A stray packet of another wave ends no join.
+        if !self.waves.range(pending..).any(|held| held.number == wave) {
             return;
         }
         let before = self.level();
@@ -314,7 +315,7 @@ impl Session {
 
     /// Whether nothing was joined yet: there is nothing to be seen.
     fn is_first(&self) -> bool {
-        self.joins.mean().is_none() && !self.start.doubts()
+        self.level() == 0 && self.joins.mean().is_none() && !self.start.doubts()
     }
 
     /// The path carries `rate` packets per second. What exceeds that is left.
