@@ -11,6 +11,7 @@ usage: multirate.py [--full] [--control m2c|webrc|flid-dl] [--routing auto|bridg
 import argparse
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +28,10 @@ QUEUE_PACKETS = 25
 SNAP_BYTES = 96
 # Before anything else on the machine: a busy one would measure its own scheduler. Their other threads, which encode and
 # decode, take their turns as usual.
-NICE = ("chrt", "--reset-on-fork", "--rr", "10")
+REAL_TIME = "chrt --reset-on-fork --rr 10"
+# Where that is refused, `nice` says so and goes on.
+IS_REAL_TIME = subprocess.run(["sh", "-c", f"{REAL_TIME} true"], capture_output=True).returncode == 0
+NICE = (REAL_TIME if IS_REAL_TIME else "nice -n -10").split()
 
 TCP_SINK = """
 import socket, sys, time
@@ -243,10 +247,12 @@ def shared(make, folder, full):
     taken = sum(ended["bytes"] for _, ended in results.values())
     twice = len(carried) - len(set(carried))
     carried_bytes = sum(length for length, *_ in carried)
+    most = max(ended["bytes"] for _, ended in results.values())
     print(f"  the link carried {len(carried)} packets, {twice} of them twice; {carried_bytes / taken:.2f} of what receivers took together")
     bounds = [
         ("the four are whole before the slow one", max(together[host] for host in fast) < together["slow"]),
-        ("the link carries the session once", twice == 0 and carried_bytes < taken),
+        # An empty or short capture proves nothing: what one receiver took has passed here.
+        ("the link carries the session once", twice == 0 and most <= carried_bytes < taken),
     ]
     if full:
         ratio = max(together[host] for host in fast) / max(alone.values())
