@@ -9,6 +9,8 @@
 //!
 //! Time is in milliseconds since the driver's zero, with microseconds behind the point. Rates are bit/s, lengths bytes.
 
+use core::net::IpAddr;
+
 use serde::{Serialize, Serializer};
 
 use crate::time::Instant;
@@ -180,6 +182,11 @@ pub enum Event<'a> {
         /// BLAKE3 of the received file in hexadecimal.
         blake3: String,
     },
+    /// `messages:lost`: packets between two messages were given up for good.
+    MessagesLost {
+        /// So many.
+        packets: u64,
+    },
     /// `session:failed`: what ended the session early, as an error message.
     SessionFailed {
         /// What was tried, what happened, what to do.
@@ -224,6 +231,72 @@ pub struct Reception {
     pub time_left: Option<u64>,
 }
 
+/// Why a sender that goes by its receivers' NAKs (LE-SBCC) sends at its rate, and what it was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Feedback {
+    /// bit/s of UDP payload that may be sent.
+    pub allowed_rate: u64,
+    /// Mean round-trip time, receivers' waits included, in milliseconds. None of these at a fixed rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<f64>,
+    /// Its mean deviation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_deviation: Option<f64>,
+    /// Packets that receivers said they miss.
+    pub loss_indications: u64,
+    /// Loss events of receivers among them: at most one of a receiver each round trip.
+    pub loss_events: u64,
+    /// Those that passed for being the worst receiver's.
+    pub passed: u64,
+    /// Reductions of the rate.
+    pub reductions: u64,
+    /// Receivers that had loss events of late.
+    pub receivers: usize,
+    /// The one with most of them, which limits the rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<IpAddr>,
+    /// Its part of all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_share: Option<f64>,
+    /// Packets sent again.
+    pub repairs: u64,
+    /// Confirmations of NAKs.
+    pub confirmations: u64,
+    /// Numbers asked for that were not sent yet, or are not kept any more: nobody who received this session asks for the first.
+    pub asked_future: u64,
+    /// See `asked_future`.
+    pub asked_past: u64,
+    /// Packets of other sessions.
+    pub foreign: u64,
+}
+
+/// Messages of an end that sends or receives messages rather than files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Messages {
+    /// Messages sent or received.
+    pub messages: u64,
+    /// Their bytes.
+    pub message_bytes: u64,
+    /// A receiver's alone.
+    #[serde(flatten)]
+    pub repair: Option<Repair>,
+}
+
+/// What a receiver of messages missed and asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    /// Packets found missing.
+    pub missed: u64,
+    /// Packets that came again.
+    pub repaired: u64,
+    /// NAKs sent.
+    pub naks: u64,
+    /// Messages begun that could not be put together.
+    pub broken: u64,
+    /// Packets of other sessions.
+    pub foreign: u64,
+}
+
 /// Counters of one end since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Progress {
@@ -233,7 +306,7 @@ pub struct Progress {
     pub bytes: u64,
     /// bit/s of UDP payload over the last second.
     pub rate: u64,
-    /// Packets that never came: holes in the sequence numbers. Always 0 at a sender.
+    /// Packets that never came: holes in the sequence numbers; of messages, those given up. Always 0 at a sender.
     pub lost: u64,
     /// Symbols of content sent, or held by a receiver.
     pub symbols: u64,
@@ -247,7 +320,7 @@ pub struct Progress {
     pub duplicates: u64,
     /// Datagrams that a sender could not send: no room in its queue, or no interface. Always 0 at a receiver.
     pub unsent: u64,
-    /// Datagrams that a receiver dropped for a fault of their own.
+    /// Datagrams that an end dropped for a fault of their own.
     pub dropped: u64,
     /// Why; left out when there were none.
     #[serde(skip_serializing_if = "Reasons::is_empty")]
@@ -257,6 +330,12 @@ pub struct Progress {
     /// A receiver's alone.
     #[serde(flatten)]
     pub reception: Option<Reception>,
+    /// Where messages are sent, not files.
+    #[serde(flatten)]
+    pub messages: Option<Messages>,
+    /// Of a sender that receivers answer.
+    #[serde(flatten)]
+    pub feedback: Option<Feedback>,
 }
 
 /// Counts by the name of what they count, an object in which nothing is 0.
@@ -322,6 +401,7 @@ impl Event<'_> {
             Self::SessionClosed {} => "session:closed",
             Self::SessionEnded { .. } => "session:ended",
             Self::SessionFailed { .. } => "session:failed",
+            Self::MessagesLost { .. } => "messages:lost",
             Self::PassCompleted { .. } => "pass:completed",
             Self::RateUpdated { .. } => "rate:updated",
             Self::ChannelJoined { .. } => "channel:joined",

@@ -45,6 +45,7 @@ pub struct Config {
     pub(super) rtt_max: Duration,
     pub(super) srtt_gain: f64,
     pub(super) initial_rate: Option<Rate>,
+    pub(super) doubles_at_start: bool,
     pub(super) max_rate: Option<Rate>,
     pub(super) min_rate: Option<Rate>,
     pub(super) receivers_max: u32,
@@ -63,6 +64,7 @@ impl Config {
             rtt_max: Duration::from_secs(2),
             srtt_gain: 0.125,
             initial_rate: None,
+            doubles_at_start: false,
             max_rate: None,
             min_rate: None,
             receivers_max: 65_536,
@@ -98,6 +100,15 @@ impl Config {
     #[must_use]
     pub fn with_initial_rate(mut self, rate: Rate) -> Self {
         self.initial_rate = Some(rate);
+        self
+    }
+
+    /// Whether AIMD doubles its rate each SRTT + 2 sigma until the first loss event, as TCP does and as the TFRC module does at any rate.
+    /// Before that event nothing is known of the round-trip time, so that a packet more each of it takes minutes on a fast network.
+    /// Default: no, as the paper.
+    #[must_use]
+    pub fn with_doubling_at_start(mut self, doubles: bool) -> Self {
+        self.doubles_at_start = doubles;
         self
     }
 

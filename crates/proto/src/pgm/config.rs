@@ -72,6 +72,11 @@ impl SourceConfig {
         self
     }
 
+    /// Most packets that ever wait to be sent, those of the longest message: half of the window, of which there are a power of two.
+    pub const fn waiting_packets_max(&self) -> u32 {
+        self.window_packets.next_power_of_two() / 2
+    }
+
     /// The first sequence number. Default: 0.
     #[must_use]
     pub fn with_first_sequence(mut self, sequence: u32) -> Self {

@@ -8,22 +8,26 @@
 //! |---|---|
 //! | [`Source`] | transmit window, NCFs, repairs out of the same rate, SPMs; at a fixed rate or LE-SBCC's |
 //! | [`Receiver`] | NAK states, receive window, messages in order |
+//! | [`zmq`] | messages as ZeroMQ packs them |
 //!
 //! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however many ask, and both are paid out
 //! of the rate of the session. Between repairs new data gets every second departure. Departures from the RFC: `docs/errata/pgm.md`.
 
 mod assembly;
 mod config;
+mod malformed;
 mod missing;
 mod receive_window;
 mod receiver;
 mod source;
 mod transmit_window;
+pub mod zmq;
 
 #[cfg(test)]
 mod tests;
 
 pub use config::{Mode, ReceiverConfig, Session, SourceConfig};
+pub use malformed::Malformed;
 pub use receiver::{Deliver, Receiver, ReceiverCounters, ReceiverEvent};
 pub use source::{Control, Refused, Source, SourceCounters, SourceEvent};
 

@@ -7,6 +7,7 @@ use headwater_wire::pgm::{Body, Gsi, NAK_LIST_MAX, Options, Packet, Report};
 use super::ahead;
 use super::assembly::Assembly;
 use super::config::ReceiverConfig;
+use super::malformed::Malformed;
 use super::missing::{Missing, Phase, State};
 use super::receive_window::ReceiveWindow;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
@@ -17,6 +18,9 @@ use crate::time::{Duration, Instant};
 pub trait Deliver {
     /// The next message, whole. After a loss the next one that came whole.
     fn message(&mut self, now: Instant, message: &[u8]);
+
+    /// So many packets between the last message and the next one were given up.
+    fn lost(&mut self, _now: Instant, _packets: u64) {}
 }
 
 /// What a receiver counts.
@@ -38,8 +42,10 @@ pub struct ReceiverCounters {
     pub messages: u64,
     /// Messages begun that could not be put together, because packets of them were lost, too long or contradictory.
     pub broken: u64,
-    /// Datagrams that were no PGM packet for this end.
-    pub malformed: u64,
+    /// Bytes of all packets of the session, as UDP payload.
+    pub bytes: u64,
+    /// Datagrams that were no PGM packet, or none for this end.
+    pub malformed: Malformed,
     /// Datagrams of other sessions.
     pub foreign: u64,
 }
@@ -51,6 +57,8 @@ pub enum ReceiverEvent {
     Heard {
         /// Where it comes from.
         source: SocketAddr,
+        /// The source's identifier.
+        gsi: Gsi,
     },
     /// Packets were given up for good.
     Lost {
@@ -90,6 +98,8 @@ pub struct Receiver<D> {
     peer: Option<Peer>,
     assembly: Assembly,
     told: Told,
+    /// When the last packet of the session came.
+    heard: Option<Instant>,
     counters: ReceiverCounters,
 }
 
@@ -107,7 +117,7 @@ impl<D: Deliver> Receiver<D> {
     pub fn new(config: ReceiverConfig, deliver: D, draw: Stream) -> Self {
         let assembly = Assembly::new(config.message_bytes_max);
         let (told, counters) = (Told::default(), ReceiverCounters::default());
-        Self { config, deliver, draw, peer: None, assembly, told, counters }
+        Self { config, deliver, draw, peer: None, assembly, told, heard: None, counters }
     }
 
     /// What was counted.
@@ -120,15 +130,25 @@ impl<D: Deliver> Receiver<D> {
         &self.deliver
     }
 
+    /// Where messages went, to take them.
+    pub const fn deliver_mut(&mut self) -> &mut D {
+        &mut self.deliver
+    }
+
+    /// When the last packet of the session came; `None` before the first.
+    pub const fn heard(&self) -> Option<Instant> {
+        self.heard
+    }
+
     /// Packets that are missing and not given up.
     pub fn missing(&self) -> usize {
         self.peer.as_ref().map_or(0, |peer| peer.missing.len())
     }
 
     fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Ok(packet) = Packet::parse(datagram.payload) else {
-            self.counters.malformed += 1;
-            return;
+        let packet = match Packet::parse(datagram.payload) {
+            Ok(packet) => packet,
+            Err(error) => return self.counters.malformed.count(&error),
         };
         let is_known = self.peer.as_ref().is_none_or(|peer| {
             // A source may send from several UDP ports.
@@ -144,7 +164,11 @@ impl<D: Deliver> Receiver<D> {
             Body::Ncf(report) if report.group == self.config.group => self.ncf(now, &report, &packet.options),
             // Of another group.
             Body::Ncf(_) => {}
-            _ => self.counters.malformed += 1,
+            _ => self.counters.malformed.misplaced += 1,
+        }
+        if self.peer.is_some() {
+            self.heard = Some(now);
+            self.counters.bytes += datagram.payload.len() as u64;
         }
         self.deliver_all(now);
     }
@@ -170,7 +194,7 @@ impl<D: Deliver> Receiver<D> {
             return;
         };
         if data.len() > usize::from(self.config.payload_bytes) || ahead(sequence, trail) < 0 {
-            self.counters.malformed += 1;
+            self.counters.malformed.contradictory += 1;
             return;
         }
         // A repair may be of long ago: all since then would be asked for.
@@ -196,7 +220,7 @@ impl<D: Deliver> Receiver<D> {
         let end = lead.wrapping_add(1);
         let has_window = (trail, lead) != NO_WINDOW;
         if has_window && ahead(end, trail) < 0 {
-            self.counters.malformed += 1;
+            self.counters.malformed.contradictory += 1;
             return;
         }
         // Without a window it does not say where to begin.
@@ -239,10 +263,12 @@ impl<D: Deliver> Receiver<D> {
         let beyond = ahead(end, peer.window.end());
         if usize::try_from(beyond).is_ok_and(|beyond| beyond > peer.window.packets()) {
             // More than could ever be kept: it begins anew there.
-            self.counters.lost += u64::from(end.wrapping_sub(peer.window.next()));
+            let packets = u64::from(end.wrapping_sub(peer.window.next()));
+            self.counters.lost += packets;
             peer.window.restart(end);
             peer.missing.clear();
             self.assembly.lost();
+            self.deliver.lost(now, packets);
             return;
         }
         for place in 0..u32::try_from(beyond).unwrap_or(0) {
@@ -281,6 +307,7 @@ impl<D: Deliver> Receiver<D> {
                 peer.window.skip();
                 self.counters.lost += 1;
                 self.assembly.lost();
+                self.deliver.lost(now, 1);
             } else {
                 break;
             }
@@ -312,7 +339,12 @@ impl<D: Deliver> Receiver<D> {
             Packet { options, ..Packet::new(self.config.destination_port, peer.port, peer.gsi, body) };
         let bytes = packet.emit(buffer).ok()?;
         self.counters.naks += 1;
-        let to = self.config.nak_port.map_or(peer.address, |port| SocketAddr::new(peer.path, port));
+        let mut to = peer.address;
+        if let Some(port) = self.config.nak_port {
+            // The scope of a link-local address stays.
+            to.set_ip(peer.path);
+            to.set_port(port);
+        }
         Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })
     }
 
@@ -320,7 +352,7 @@ impl<D: Deliver> Receiver<D> {
         let peer = self.peer.as_ref()?;
         if !self.told.is_heard {
             self.told.is_heard = true;
-            return Some(ReceiverEvent::Heard { source: peer.address });
+            return Some(ReceiverEvent::Heard { source: peer.address, gsi: peer.gsi });
         }
         let lost = self.counters.lost - self.told.lost;
         if lost > 0 {

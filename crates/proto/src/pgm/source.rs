@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use headwater_wire::pgm::{Body, Fragment, Options, Packet, Report};
 
 use super::config::{Mode, SourceConfig};
+use super::malformed::Malformed;
 use super::transmit_window::TransmitWindow;
 use crate::control::BURST;
 use crate::le_sbcc::{Chain, Indication};
@@ -34,8 +35,8 @@ pub enum Control {
 /// Why a datagram was not taken, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// No PGM packet, of a wrong checksum, or of a type that is not for this end.
-    pub malformed: u64,
+    /// No PGM packet, or none for this end.
+    pub malformed: Malformed,
     /// Of another session: ports, source identifier or addresses.
     pub foreign: u64,
     /// NAKs for what was not sent yet.
@@ -55,6 +56,8 @@ pub struct SourceCounters {
     pub ncfs: u64,
     /// Path messages sent.
     pub spms: u64,
+    /// Bytes of all packets sent, as UDP payload.
+    pub bytes: u64,
     /// Sequence numbers that NAKs asked for, within the window.
     pub asked: u64,
     /// Datagrams and numbers that were not taken.
@@ -145,6 +148,17 @@ impl Source {
         }
     }
 
+    /// As [`Self::finish`], but what waits to be sent for the first time is dropped.
+    pub fn close(&mut self) {
+        self.window.cut();
+        self.finish();
+    }
+
+    /// Whether repairs wait to be sent.
+    pub fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty()
+    }
+
     /// Packets that wait to be sent for the first time.
     pub fn waiting(&self) -> u32 {
         self.window.waiting()
@@ -174,9 +188,9 @@ impl Source {
     }
 
     fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Ok(packet) = Packet::parse(datagram.payload) else {
-            self.counters.refused.malformed += 1;
-            return;
+        let packet = match Packet::parse(datagram.payload) {
+            Ok(packet) => packet,
+            Err(error) => return self.counters.refused.malformed.count(&error),
         };
         let session = &self.config.session;
         // Parity NAKs count packets of a group; no parity is sent.
@@ -195,7 +209,7 @@ impl Source {
                 let earliest = self.spm.last.map_or(now, |last| last + SPMR_SPACING);
                 self.spm.next = self.spm.next.min(earliest.max(now));
             }
-            _ => self.counters.refused.malformed += 1,
+            _ => self.counters.refused.malformed.misplaced += 1,
         }
     }
 
@@ -314,6 +328,7 @@ impl Source {
         let packet = Packet { options: Options { fragment, ..Options::default() }, ..self.packet(body) };
         let bytes = packet.emit(buffer).ok()?;
         self.pacer.sent(now, bytes);
+        self.counters.bytes += bytes as u64;
         self.ncfs_made = 0;
         match repair {
             Some(_) => self.counters.repairs += 1,
@@ -348,6 +363,7 @@ impl Source {
     fn transmit(&mut self, now: Instant, packet: &Packet<'_>, buffer: &mut [u8]) -> Option<Transmit> {
         let bytes = packet.emit(buffer).ok()?;
         self.pacer.sent(now, bytes);
+        self.counters.bytes += bytes as u64;
         Some(to_group(bytes))
     }
 

@@ -43,11 +43,19 @@ fn receiver_config() -> ReceiverConfig {
 }
 
 #[derive(Debug, Default)]
-struct Messages(Vec<Vec<u8>>);
+struct Messages {
+    all: Vec<Vec<u8>>,
+    /// Behind how many messages so many packets were given up.
+    lost: Vec<(usize, u64)>,
+}
 
 impl Deliver for Messages {
     fn message(&mut self, _now: Instant, message: &[u8]) {
-        self.0.push(message.to_vec());
+        self.all.push(message.to_vec());
+    }
+
+    fn lost(&mut self, _now: Instant, packets: u64) {
+        self.lost.push((self.all.len(), packets));
     }
 }
 
@@ -162,7 +170,7 @@ impl Bed {
     }
 
     fn messages(&self, receiver: usize) -> &[Vec<u8>] {
-        &self.receivers[receiver].deliver().0
+        &self.receivers[receiver].deliver().all
     }
 }
 
@@ -254,6 +262,24 @@ fn a_late_receiver_does_not_begin_with_a_repair() {
     assert_eq!((bed.upward, bed.receivers[0].counters().missed), (0, 0));
 }
 
+/// A sender that is interrupted says where it ended, and what was sent is still repaired.
+#[test]
+fn what_waits_is_dropped_by_a_close_and_what_was_sent_is_whole() {
+    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(1), 1);
+    bed.loss = Box::new(|packet, _, _| packet.body.kind() == Kind::Odata);
+    (0..100).for_each(|_| assert!(bed.source.send(&[9; 100])));
+    bed.run(Duration::from_millis(100));
+    let sent = 100 - bed.source.waiting() as usize;
+    bed.source.close();
+    assert_eq!(bed.source.waiting(), 0);
+    assert!(!bed.source.send(b"more") && sent > 10);
+    bed.run(Duration::from_secs(5));
+    assert_eq!(bed.messages(0).len(), 1 + sent);
+    assert_eq!(bed.events[0].last(), Some(&ReceiverEvent::Finished));
+}
+
 #[test]
 fn an_end_after_a_pause_is_told_before_the_source_is_done() {
     let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
@@ -319,6 +345,7 @@ fn what_the_source_keeps_no_more_is_given_up_and_the_rest_goes_on() {
     assert!(bed.messages(0) == expected);
     assert_eq!(bed.receivers[0].counters().lost, 1);
     assert!(bed.events[0].contains(&ReceiverEvent::Lost { packets: 1 }));
+    assert_eq!(bed.receivers[0].deliver().lost, [(1, 1)], "told between the messages around it");
 }
 
 #[test]
@@ -368,7 +395,7 @@ fn forged_naks_change_nothing_when_absurd_and_little_when_plausible() {
     assert_eq!((counters.repairs, counters.ncfs, counters.asked, bed.source.rate()), (0, 0, 0, rate));
     assert_eq!((counters.refused.future, counters.refused.past), (12, 3));
     assert_eq!(
-        (counters.refused.foreign, counters.refused.malformed),
+        (counters.refused.foreign, counters.refused.malformed.total()),
         (0, 2),
         "of a wrong checksum, and none at all"
     );
@@ -452,7 +479,7 @@ fn forged_data_and_path_messages_cannot_make_a_receiver_grow() {
         assert!(receiver.missing() <= 512);
     }
     let counters = receiver.counters();
-    assert!(counters.foreign > 0 && counters.malformed > 0 && counters.packets > 0);
+    assert!(counters.foreign > 0 && counters.malformed.contradictory > 0 && counters.packets > 0);
 }
 
 proptest! {

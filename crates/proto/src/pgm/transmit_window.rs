@@ -72,6 +72,11 @@ impl TransmitWindow {
         u32::try_from(self.slots.len() / 2).unwrap_or(u32::MAX).saturating_sub(self.waiting())
     }
 
+    /// Drops what waits.
+    pub(super) const fn cut(&mut self) {
+        self.end = self.next;
+    }
+
     pub(super) const fn payload_bytes(&self) -> usize {
         self.payload_bytes
     }

@@ -154,3 +154,24 @@ fn tfrc_doubles_until_the_first_event_and_then_halves() {
     (0..50).for_each(|_| quiet.timeout(quiet.poll_timeout()));
     assert!(bits(&quiet) <= 8.0 * 560.0 * 1_000.0 + 1.0, "a packet each ms at most before the first loss");
 }
+
+#[test]
+fn aimd_may_double_until_the_first_event_and_then_adds() {
+    let config = Config::new(SEGMENT).with_rtt(ms(100)).with_doubling_at_start(true);
+    let most = Rate::from_kilobits(1_000);
+    let mut chain = Chain::new(config.with_max_rate(most), stream(1), Instant::ZERO);
+    let mut now = Instant::ZERO;
+    for doubling in 1..=4 {
+        now = chain.poll_timeout();
+        chain.timeout(now);
+        assert!((bits(&chain) - 10.0 * 8.0 * 560.0 * f64::from(1 << doubling)).abs() < 2.0);
+    }
+    (0..3).for_each(|_| chain.timeout(chain.poll_timeout()));
+    assert_eq!(chain.rate(), most);
+    assert_eq!(chain.indication(now, &indication(1, now - ms(100))), Stage::Reduction);
+    let halved = bits(&chain);
+    while chain.poll_timeout() <= now + ms(1_000) {
+        chain.timeout(chain.poll_timeout());
+    }
+    assert!(bits(&chain) > halved && bits(&chain) < 1.9 * halved, "{} after {halved}", bits(&chain));
+}

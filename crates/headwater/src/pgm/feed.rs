@@ -1,0 +1,203 @@
+//! Messages on their way from the application to the thread that sends.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::net::Waker;
+
+/// Bytes that wait at most, but for one message alone, which is taken however long it is.
+const WAITING_BYTES_MAX: usize = 64 << 10;
+/// What a message costs beside its bytes.
+const MESSAGE_COST: usize = 16;
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PgmFeedError {
+    /// Half of the window must hold it.
+    #[error("a message of {bytes} bytes is too long: this window takes {max}; send it in pieces, or with a larger window")]
+    TooLong {
+        /// Of the message.
+        bytes: usize,
+        /// Most that is taken.
+        max: usize,
+    },
+    /// The session is over: it was finished or stopped, or the network failed, which its end tells.
+    #[error("the session has ended")]
+    Ended,
+}
+
+/// Hands messages to a session, from any thread.
+#[derive(Clone, Debug)]
+pub struct PgmFeed {
+    shared: Arc<(Mutex<State>, Condvar)>,
+    waker: Waker,
+    message_bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Batch,
+    /// The application has no more.
+    is_finished: bool,
+    /// The session takes no more.
+    is_ended: bool,
+}
+
+/// Messages back to back. Its room is used again.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    bytes: Vec<u8>,
+    /// Of each message.
+    ends: Vec<usize>,
+    /// Messages taken.
+    taken: usize,
+}
+
+impl Batch {
+    /// The next message that was not taken.
+    pub(super) fn first(&self) -> Option<&[u8]> {
+        let end = *self.ends.get(self.taken)?;
+        let start = self.taken.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.bytes[start..end])
+    }
+
+    /// Counts the first one as taken.
+    pub(super) const fn take(&mut self) {
+        self.taken += 1;
+    }
+
+    fn push(&mut self, message: &[u8]) {
+        self.bytes.extend_from_slice(message);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.taken = 0;
+    }
+
+    fn cost(&self) -> usize {
+        self.bytes.len() + MESSAGE_COST * self.ends.len()
+    }
+}
+
+impl PgmFeed {
+    pub(super) fn new(waker: Waker, message_bytes_max: usize) -> Self {
+        Self { shared: Arc::default(), waker, message_bytes_max }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a message over; waits while 64 KiB wait already.
+    ///
+    /// # Errors
+    /// When it is too long, or the session has ended.
+    pub fn send(&self, message: &[u8]) -> Result<(), PgmFeedError> {
+        let (bytes, max) = (message.len(), self.message_bytes_max);
+        if bytes > max {
+            return Err(PgmFeedError::TooLong { bytes, max });
+        }
+        let is_full = |state: &mut State| {
+            let cost = state.waiting.cost();
+            cost > 0 && cost + bytes > WAITING_BYTES_MAX && !state.is_ended && !state.is_finished
+        };
+        let waited = self.shared.1.wait_while(self.state(), is_full);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.is_ended || state.is_finished {
+            return Err(PgmFeedError::Ended);
+        }
+        let was_empty = state.waiting.ends.is_empty();
+        state.waiting.push(message);
+        drop(state);
+        if was_empty {
+            self.waker.wake();
+        }
+        Ok(())
+    }
+
+    /// There is no more to come: the session ends once all is sent, and repaired.
+    pub fn finish(&self) {
+        self.state().is_finished = true;
+        self.shared.1.notify_all();
+        self.waker.wake();
+    }
+
+    /// Puts what waits into an empty batch; whether that was anything.
+    pub(super) fn take(&self, batch: &mut Batch) -> bool {
+        batch.clear();
+        let mut state = self.state();
+        std::mem::swap(&mut state.waiting, batch);
+        drop(state);
+        let has_some = !batch.ends.is_empty();
+        if has_some {
+            self.shared.1.notify_all();
+        }
+        has_some
+    }
+
+    /// Whether something waits.
+    pub(super) fn has_some(&self) -> bool {
+        !self.state().waiting.ends.is_empty()
+    }
+
+    /// Whether all was taken and there is no more to come.
+    pub(super) fn is_finished(&self) -> bool {
+        let state = self.state();
+        state.is_finished && state.waiting.ends.is_empty()
+    }
+
+    /// Nothing is taken any more.
+    pub(super) fn end(&self) {
+        let mut state = self.state();
+        state.is_ended = true;
+        state.waiting.clear();
+        drop(state);
+        self.shared.1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::net::Poller;
+
+    #[test]
+    fn a_feed_holds_so_much_and_no_more() {
+        let poller = Poller::new().unwrap();
+        let feed = PgmFeed::new(poller.waker(), 100_000);
+        assert_eq!(feed.send(&[0; 100_001]), Err(PgmFeedError::TooLong { bytes: 100_001, max: 100_000 }));
+        let other = feed.clone();
+        let thread = std::thread::spawn(move || {
+            other.send(&[1; 100_000])?;
+            (0..10_000).try_for_each(|_| other.send(&[]))?;
+            other.finish();
+            Ok::<_, PgmFeedError>(())
+        });
+        let (mut batch, mut messages, mut most) = (Batch::default(), 0, 0);
+        while !feed.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+            if feed.take(&mut batch) {
+                most = most.max(batch.cost());
+                messages += std::iter::from_fn(|| batch.first().is_some().then(|| batch.take())).count();
+            }
+        }
+        assert_eq!((thread.join().unwrap(), messages), (Ok(()), 10_001));
+        assert!(most <= 100_000 + MESSAGE_COST, "{most}");
+        assert_eq!(feed.send(b"more"), Err(PgmFeedError::Ended));
+    }
+
+    #[test]
+    fn an_end_lets_go_of_who_waits() {
+        let poller = Poller::new().unwrap();
+        let feed = PgmFeed::new(poller.waker(), 1 << 20);
+        feed.send(&[0; 70_000]).unwrap();
+        let other = feed.clone();
+        let thread = std::thread::spawn(move || other.send(&[0; 70_000]));
+        feed.end();
+        assert_eq!(thread.join().unwrap(), Err(PgmFeedError::Ended));
+    }
+}
