@@ -2,7 +2,7 @@
 //!
 //! The easy API sends files with a [`SendSession`] and receives them with a [`ReceiveSession`]. Each runs on the thread
 //! that calls its `run`, tells an observer what happens, and ends on its own or by its [`StopHandle`]. Live content goes by a
-//! [`StreamSender`] and a [`StreamReceiver`]: see [`stream`].
+//! [`StreamSender`] and a [`StreamReceiver`]: see [`stream`]; messages by the ends in [`pgm`].
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -33,6 +33,7 @@
 //! |---|---|
 //! | `send`, `receive` | the easy API for files |
 //! | [`stream`] | the easy API for live content, handed over buffer by buffer |
+//! | [`pgm`] | the easy API for messages, over PGM: OpenPGM's and ZeroMQ's, too |
 //! | `store` | content on disk, as a receiver's machine sees it |
 //! | `driver` | runs a machine on a socket: one thread, one loop |
 //! | [`doctor`] | why multicast does not start |
@@ -48,6 +49,7 @@ pub mod doctor;
 mod driver;
 pub mod net;
 mod open_files;
+pub mod pgm;
 mod progress;
 mod receive;
 mod send;

@@ -161,11 +161,11 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         useful: received.stats.useful,
         resumed: received.stats.resumed,
         duplicates: received.stats.duplicates,
-        unsent: 0,
         dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
         dropped_for: Reasons(received.stats.dropped.by_reason()),
         kernel_drops: received.kernel_drops,
         reception: Some(reception(received)),
+        ..Progress::default()
     }
 }
 
@@ -206,14 +206,7 @@ pub fn outcome_name(outcome: &ReceiveOutcome) -> &'static str {
 pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out: &Path) -> Option<Failure> {
     Some(match outcome {
         ReceiveOutcome::Completed => return None,
-        ReceiveOutcome::NothingReceived => Failure::new(
-            Exit::NothingReceived,
-            format!(
-                "nothing was received from {group} within the timeout; is the sender on this network and this group, \
-                 may its TTL reach this machine, and does a firewall let UDP port {} in? `headwater doctor` looks at all of it",
-                group.port()
-            ),
-        ),
+        ReceiveOutcome::NothingReceived => nothing_received(group),
         ReceiveOutcome::Incomplete(reason) => Failure::new(Exit::Incomplete, incomplete(*reason, refused)),
         ReceiveOutcome::VerificationFailed => Failure::new(
             Exit::VerificationFailed,
@@ -229,6 +222,18 @@ pub fn failure(outcome: &ReceiveOutcome, refused: usize, group: SocketAddr, out:
             Failure::new(Exit::Interrupted, "interrupted before every file was whole")
         }
     })
+}
+
+/// Nothing came from a group within the timeout.
+pub fn nothing_received(group: SocketAddr) -> Failure {
+    Failure::new(
+        Exit::NothingReceived,
+        format!(
+            "nothing was received from {group} within the timeout; is the sender on this network and this group, \
+             may its TTL reach this machine, and does a firewall let UDP port {} in? `headwater doctor` looks at all of it",
+            group.port()
+        ),
+    )
 }
 
 fn incomplete(reason: IncompleteReason, refused: usize) -> String {

@@ -13,7 +13,9 @@ const MESSAGE_COST: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PgmFeedError {
     /// Half of the window must hold it.
-    #[error("a message of {bytes} bytes is too long: this window takes {max}; send it in pieces, or with a larger window")]
+    #[error(
+        "a message of {bytes} bytes is too long: this window takes {max}; send it in pieces, or with a larger window"
+    )]
     TooLong {
         /// Of the message.
         bytes: usize,

@@ -264,7 +264,9 @@ impl Chain {
         }
         let segment = f64::from(self.config.segment_bytes);
         let rate = match (self.config.module, self.intervals.rate()) {
-            (Module::Aimd, _) if self.config.doubles_at_start && self.counters.reductions == 0 => self.rate * 2.0,
+            (Module::Aimd, _) if self.config.doubles_at_start && self.counters.reductions == 0 => {
+                self.rate * 2.0
+            }
             (Module::Aimd, _) => self.rate + segment / self.rtt.spacing(),
             (Module::Tfrc, Some(loss)) => self.equation(loss),
             (Module::Tfrc, None) => (self.rate * 2.0).min((segment * START_PACKETS_PER_SEC).max(self.rate)),

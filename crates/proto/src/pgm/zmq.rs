@@ -60,9 +60,14 @@ impl Packer {
         self.write(message, &mut packet);
     }
 
+    /// Whether there is a last packet, which is not full.
+    pub const fn has_rest(&self) -> bool {
+        self.packet.len() > OFFSET_LEN
+    }
+
     /// Gives the last packet, which is not full, if there is one.
     pub fn flush(&mut self, mut packet: impl FnMut(&[u8])) {
-        if self.packet.len() > OFFSET_LEN {
+        if self.has_rest() {
             packet(&self.packet);
             self.begin();
         }
@@ -237,7 +242,14 @@ mod tests {
     #[test]
     fn packets_are_those_of_libzmq() {
         let packets = pack(8, &[b"one".to_vec(), vec![], b"three".to_vec()], &[]);
-        assert_eq!(packets, [b"\x00\x00\x04\x00one\x01".to_vec(), b"\x00\x01\x00\x06\x00thr".to_vec(), b"\xff\xffee".to_vec()]);
+        assert_eq!(
+            packets,
+            [
+                b"\x00\x00\x04\x00one\x01".to_vec(),
+                b"\x00\x01\x00\x06\x00thr".to_vec(),
+                b"\xff\xffee".to_vec()
+            ]
+        );
         let long = pack(300, &[vec![7; 253], vec![8; 254]], &[true]);
         assert_eq!(long[0][..4], [0, 0, 254, 0]);
         assert_eq!(long[1][..12], [0, 0, 255, 0, 0, 0, 0, 0, 0, 0, 255, 0]);
@@ -258,7 +270,13 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_counted_and_the_next_frame_begins_anew() {
         let mut unpacker = Unpacker::new(100);
-        let wrong: [&[u8]; 5] = [b"", b"\x00", b"\x00\x09abc", b"\x00\x00\x00\x00", b"\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00"];
+        let wrong: [&[u8]; 5] = [
+            b"",
+            b"\x00",
+            b"\x00\x09abc",
+            b"\x00\x00\x00\x00",
+            b"\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00",
+        ];
         for (count, packet) in (1..).zip(wrong) {
             assert!(unpack(&mut unpacker, [&packet.to_vec()]).is_empty());
             assert_eq!(unpacker.broken(), count, "{packet:?}");

@@ -1,0 +1,221 @@
+//! Messages over real multicast on the loopback interface, by the easy API.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests panic as tests do")]
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use headwater::Loss;
+use headwater::pgm::{
+    Framing, LeSbccModule, LeSbccOptions, PgmControl, PgmFeedError, PgmReceiveOptions, PgmReceiveOutcome,
+    PgmReceived, PgmReceiver, PgmSendOptions, PgmSendOutcome, PgmSender,
+};
+use headwater_wire::pgm::{Body, Options, Packet, Report};
+
+/// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A group and port that no other test of this run uses, below those that the system hands out.
+fn group() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let test = NEXT.fetch_add(1, Ordering::Relaxed);
+    let process = u16::try_from(std::process::id() % 120).unwrap();
+    format!("239.253.{process}.{}:{}", test, 22_600 + process * 20 + test).parse().unwrap()
+}
+
+fn le_sbcc(module: LeSbccModule) -> PgmControl {
+    let options = LeSbccOptions::new().with_module(module).with_start_rate(Some("4M".parse().unwrap()));
+    PgmControl::LeSbcc(options.with_max_rate("8M".parse().unwrap()))
+}
+
+fn send_options(group: SocketAddr, control: PgmControl) -> PgmSendOptions {
+    PgmSendOptions::new(group, control).with_interface(Some("lo".into()))
+}
+
+fn receive_options(group: SocketAddr) -> PgmReceiveOptions {
+    PgmReceiveOptions::new(group).with_interface(Some("lo".into())).with_timeout(Some(PATIENCE))
+}
+
+/// Its number, and bytes up to several packets.
+fn message(number: u32) -> Vec<u8> {
+    let mut message = number.to_be_bytes().to_vec();
+    let bytes = if number.is_multiple_of(50) { 5_000 } else { number as usize * 7 % 300 };
+    message.resize(4 + bytes, number.to_le_bytes()[0]);
+    message
+}
+
+/// The number of the first message received; those behind it must follow without a gap, up to `end`.
+fn received(receiver: &mut PgmReceiver, end: u32) -> u32 {
+    let mut numbers = Vec::new();
+    for received in receiver.by_ref() {
+        let PgmReceived::Message(got) = received else { panic!("{received:?} behind {:?}", numbers.last()) };
+        let number = u32::from_be_bytes(*got.first_chunk().unwrap());
+        assert!(got == message(number), "{number} is not as it was sent");
+        numbers.push(number);
+    }
+    let first = numbers[0];
+    assert!(numbers.into_iter().eq(first..end), "in order, each once, up to the end");
+    first
+}
+
+#[test]
+fn messages_come_whole_and_in_order_to_receivers_that_lose_some() {
+    for (framing, module) in [
+        (Framing::Messages, LeSbccModule::Aimd),
+        (Framing::Zmq, LeSbccModule::Tfrc),
+        (Framing::Zmq, LeSbccModule::Aimd),
+    ] {
+        let group = group();
+        let mut receivers = [1, 2].map(|seed| {
+            let loss = Some(Loss { probability: 0.05, seed });
+            PgmReceiver::open(receive_options(group).with_framing(framing).with_loss(loss)).unwrap()
+        });
+        let sender = PgmSender::open(send_options(group, le_sbcc(module)).with_framing(framing)).unwrap();
+        let count = 600;
+        (0..count).for_each(|number| sender.send(&message(number)).unwrap());
+        let sent = sender.finish().unwrap();
+        assert_eq!(sent.outcome, PgmSendOutcome::Completed);
+        assert_eq!(sent.progress.messages, u64::from(count));
+        let feedback = sent.progress.feedback.unwrap();
+        let counters = feedback.counters;
+        assert!(counters.indications >= counters.events && counters.events >= counters.passed);
+        assert!(counters.passed >= counters.reductions && counters.reductions > 0, "{counters:?}");
+        assert_eq!(feedback.worst.map(|(address, _)| address), Some(Ipv4Addr::LOCALHOST.into()));
+        for receiver in &mut receivers {
+            assert!(received(receiver, count) < 100, "it was there from the beginning, but for a first loss");
+        }
+        for receiver in receivers {
+            let summary = receiver.finish().unwrap();
+            assert_eq!(summary.outcome, PgmReceiveOutcome::Closed);
+            let counters = summary.progress.counters;
+            assert_eq!((counters.lost, counters.foreign, counters.malformed.total()), (0, 0, 0));
+            assert!(counters.repaired > 0 && counters.naks > 0);
+        }
+        assert!(sent.progress.counters.repairs > 0 && sent.progress.counters.ncfs > 0);
+    }
+}
+
+#[test]
+fn a_stopped_sender_says_that_it_ended() {
+    let group = group();
+    let mut receiver = PgmReceiver::open(receive_options(group)).unwrap();
+    let sender = PgmSender::open(send_options(group, PgmControl::Fixed("1M".parse().unwrap()))).unwrap();
+    let (stop, feed) = (
+        sender.stop_handle(),
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| (0..u32::MAX).find_map(|number| sender.send(&message(number)).err()));
+            std::thread::sleep(Duration::from_millis(500));
+            sender.stop_handle().stop();
+            thread.join().unwrap()
+        }),
+    );
+    assert!(stop.is_stopped());
+    assert_eq!(feed, Some(PgmFeedError::Ended), "who waits for room is let go");
+    let began = Instant::now();
+    let sent = sender.finish().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(sent.outcome, PgmSendOutcome::Interrupted);
+    let mut count = 0_u32;
+    for received in receiver.by_ref() {
+        assert_eq!(received, PgmReceived::Message(message(count)));
+        count += 1;
+    }
+    assert!(count > 100);
+    assert_eq!(receiver.finish().unwrap().outcome, PgmReceiveOutcome::Closed);
+}
+
+#[test]
+fn a_receiver_says_who_sends_and_ends_by_its_timeout() {
+    let group = group();
+    let options = receive_options(group).with_timeout(Some(Duration::from_millis(300)));
+    let mut receiver = PgmReceiver::open(options).unwrap();
+    assert_eq!(receiver.next(), None);
+    assert_eq!(receiver.finish().unwrap().outcome, PgmReceiveOutcome::NothingReceived);
+    let mut receiver =
+        PgmReceiver::open(receive_options(group).with_timeout(Some(Duration::from_secs(2)))).unwrap();
+    let sender = PgmSender::open(send_options(group, PgmControl::Fixed("1M".parse().unwrap()))).unwrap();
+    sender.send(b"one").unwrap();
+    assert_eq!(receiver.next(), Some(PgmReceived::Message(b"one".to_vec())));
+    let session = (sender.started().source, sender.started().gsi);
+    assert_eq!(receiver.next_within(Some(Duration::from_millis(300))), None);
+    assert_eq!(receiver.progress().session, Some(session));
+    drop(sender);
+    assert_eq!(receiver.next(), None);
+    assert_eq!(receiver.finish().unwrap().outcome, PgmReceiveOutcome::Closed);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    let fixed = PgmControl::Fixed("1M".parse().unwrap());
+    for (bytes, hint) in [(15, "from 16 to 8192"), (9_000, "from 16 to 8192")] {
+        let error =
+            PgmSender::open(send_options(group(), fixed).with_payload_bytes(Some(bytes))).unwrap_err();
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+    let error = PgmSender::open(send_options("10.0.0.1:7287".parse().unwrap(), fixed)).unwrap_err();
+    assert!(error.to_string().contains("not a multicast address"), "{error}");
+    for framing in [Framing::Messages, Framing::Zmq] {
+        let options = send_options(group(), fixed).with_window_packets(64).with_payload_bytes(Some(100));
+        let sender = PgmSender::open(options.with_framing(framing)).unwrap();
+        let most = sender.started().message_bytes_max;
+        let too_long = sender.send(&vec![0; most + 1]);
+        assert_eq!(too_long, Err(PgmFeedError::TooLong { bytes: most + 1, max: most }));
+        // The longest goes, behind any other.
+        sender.send(b"short").unwrap();
+        sender.send(&vec![0; most]).unwrap();
+        assert_eq!(sender.finish().unwrap().progress.messages, 2);
+    }
+}
+
+/// What anyone may send to a sender's port: nonsense, NAKs for what never was, and NAKs of hundreds
+/// of addresses for all that was sent.
+#[test]
+fn hostile_datagrams_are_counted_and_what_they_do_is_bounded() {
+    let group = group();
+    let mut receiver = PgmReceiver::open(receive_options(group)).unwrap();
+    let sender = PgmSender::open(send_options(group, le_sbcc(LeSbccModule::Aimd))).unwrap();
+    for number in 0..300 {
+        sender.send(&message(number)).unwrap();
+    }
+    let until = Instant::now() + PATIENCE;
+    let sent = || sender.progress().map_or(0, |progress| progress.counters.originals);
+    while sent() < 30 {
+        assert!(Instant::now() < until, "it sends");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let started = sender.started().clone();
+    let nak = |port, sequences: std::ops::Range<u32>| {
+        let mut options = Options::default();
+        sequences.clone().skip(1).for_each(|number| assert!(options.nak_list.push(number)));
+        let report = Report { sequence: sequences.start, source: started.source.ip(), group: group.ip() };
+        let packet = Packet { options, ..Packet::new(group.port(), port, started.gsi, Body::Nak(report)) };
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.emit(&mut bytes).unwrap();
+        bytes
+    };
+    let plausible = nak(started.source_port, 0..30);
+    let future = nak(started.source_port, 1 << 30..(1 << 30) + 5);
+    let foreign = nak(started.source_port ^ 4, 3..4);
+    let (mut wrong, mut unknown) = (foreign.clone(), foreign.clone());
+    wrong[6] ^= 0xFF;
+    unknown[4] = 0x55;
+    for number in 0..300_u32 {
+        let [_, _, high, low] = (number + 2).to_be_bytes();
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 100 + high, low), 0)).unwrap();
+        for bytes in [&[][..], &[0; 9], &wrong, &unknown, &foreign, &future, &plausible] {
+            socket.send_to(bytes, started.source).unwrap();
+        }
+    }
+    let sent = sender.finish().unwrap();
+    let (counters, feedback) = (sent.progress.counters, sent.progress.feedback.unwrap());
+    let refused = counters.refused;
+    assert!(refused.foreign > 100 && refused.future > 100 && refused.malformed.length > 100, "{refused:?}");
+    assert!(refused.malformed.checksum > 100 && refused.malformed.unknown_type > 100, "{refused:?}");
+    assert!(feedback.counters.indications > 1_000, "{feedback:?}");
+    assert!((1..=301).contains(&feedback.receivers), "{feedback:?}");
+    assert!(feedback.counters.reductions < 20, "one each round trip and a half: {feedback:?}");
+    // 300 addresses asked 30 times each.
+    assert!(counters.repairs < 600 && counters.ncfs < 600, "no amplifier: {counters:?}");
+    assert_eq!(received(&mut receiver, 300), 0);
+}
