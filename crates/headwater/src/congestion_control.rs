@@ -103,7 +103,7 @@ impl CongestionControl {
     /// The same for packets of so many bytes, which may be too long or too short for the base rate.
     pub(crate) fn channels_of(&self, packet_bytes: u16) -> Result<u16, DescriptionError> {
         match self.description(packet_bytes) {
-            Description::Fixed => Ok(1),
+            Description::Fixed | Description::LeSbcc => Ok(1),
             Description::M2c(config) | Description::Webrc(config) => {
                 Ok(DynamicChannels::new(config, Instant::ZERO)?.dynamic_channels() + 1)
             }
@@ -149,7 +149,9 @@ impl CongestionControl {
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
         let description = self.description(packet_bytes);
         Ok(match description {
-            Description::Fixed => Box::new(fixed::Sender::new(self.rate_max(), Instant::ZERO)),
+            Description::Fixed | Description::LeSbcc => {
+                Box::new(fixed::Sender::new(self.rate_max(), Instant::ZERO))
+            }
             Description::M2c(layers) | Description::Webrc(layers) => {
                 let channels = DynamicChannels::new(layers, Instant::ZERO)?;
                 Box::new(DynamicSender::new(channels).with_description(description.to_fdt()))

@@ -4,11 +4,13 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
+use headwater_wire::pgm::Packet;
 use headwater_wire::{Cci, fdt};
 
 use crate::described::DescriptionError;
 use crate::layering::Layering;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::pgm::Source;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -52,12 +54,26 @@ pub trait SenderControl {
     /// The departure due at `now`, if one is. It stays due until [`SenderControl::departed`].
     fn departure(&self, now: Instant) -> Option<Departure>;
 
-    /// The departure that is due was used for a packet of `bytes` of UDP payload. They are 0 when nothing was sent: the
+    /// Bytes that it writes in front of each packet of the session: [`SenderControl::seal`].
+    fn envelope_bytes(&self) -> usize {
+        0
+    }
+
+    /// A packet stands in `datagram`, behind [`SenderControl::envelope_bytes`], and goes out at `now`: writes what belongs in front.
+    /// [`SenderControl::departed`] follows.
+    fn seal(&mut self, _now: Instant, _datagram: &mut [u8]) {}
+
+    /// The departure that is due was used for a datagram of `bytes` of UDP payload. They are 0 when nothing was sent: the
     /// schedule of a control of several channels goes on as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
 
     /// A datagram from a receiver. Controls that take no feedback ignore it.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
+
+    /// The PGM source that hears receivers' NAKs, for people to see what came of them. Nothing where none are heard.
+    fn pgm_source(&self) -> Option<&Source> {
+        None
+    }
 
     /// The next datagram to a receiver that is due at `now`, written at the start of `buffer`, which has room for
     /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above. It is no departure.
@@ -99,8 +115,20 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         (**self).departure(now)
     }
 
+    fn envelope_bytes(&self) -> usize {
+        (**self).envelope_bytes()
+    }
+
+    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
+        (**self).seal(now, datagram);
+    }
+
     fn departed(&mut self, now: Instant, bytes: usize) {
         (**self).departed(now, bytes);
+    }
+
+    fn pgm_source(&self) -> Option<&Source> {
+        (**self).pgm_source()
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -196,6 +224,8 @@ pub struct Status {
     pub join_latency_max: Option<Duration>,
     /// Loss events per packet of late.
     pub loss_event_rate: Option<f64>,
+    /// Packets in which the sender was told of losses.
+    pub naks: Option<u64>,
 }
 
 /// The receiving side of a congestion control: which channels to hold.
@@ -208,6 +238,10 @@ pub trait ReceiverControl {
 
     /// A packet of the session arrived on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
+
+    /// A PGM packet came: one that carries a packet of the session, of which [`ReceiverControl::arrived`] tells next, or a word of
+    /// somebody's to PGM's receivers on the group.
+    fn enveloped(&mut self, _now: Instant, _source: SocketAddr, _packet: &Packet<'_>) {}
 
     /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its sender is.
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {

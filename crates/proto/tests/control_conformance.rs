@@ -2,7 +2,10 @@
 
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed, flid, m2c, webrc};
+use headwater_proto::le_sbcc::{Chain, Config};
+use headwater_proto::pgm::{Session, carrier};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed, flid, m2c, webrc};
+use headwater_wire::pgm::Gsi;
 
 const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
 const PACKET_BYTES: usize = 1_440;
@@ -24,6 +27,7 @@ fn departures(
             assert!(sender.next_departure().is_some_and(|at| at <= now), "what departs was due");
             assert_eq!(sender.departure(now), Some(departure), "asking does not use the departure up");
             departures.push((now, departure));
+            sender.seal(now, &mut [0; PACKET_BYTES]);
             sender.departed(now, PACKET_BYTES);
         }
         assert!(sender.next_departure().is_none_or(|at| at > now), "nothing due is held back");
@@ -153,6 +157,20 @@ fn fixed() {
     let sender = || fixed::Sender::new(Rate::from_kilobits(3_000), Instant::ZERO);
     check_sender(sender);
     check_receiver(sender(), fixed::Receiver::new());
+}
+
+#[test]
+fn le_sbcc() {
+    let rate = Rate::from_kilobits(3_000);
+    let group = [239, 255, 72, 87].into();
+    let sender = || {
+        let config = Config::new(1_440).with_initial_rate(rate).with_max_rate(rate);
+        let chain = Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
+        let session = Session { gsi: Gsi::default(), source_port: 40_000, destination_port: 7_500, group };
+        carrier::Sender::new(session, SENDER.0.into(), 1_024, chain, Instant::ZERO)
+    };
+    check_sender(sender);
+    check_receiver(sender(), carrier::Receiver::new(carrier::ReceiverConfig::new(group, Seed(2))));
 }
 
 #[test]

@@ -345,7 +345,10 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 Next::Fdt | Next::Symbol(_) | Next::Farewell(_) => {}
             }
             // Content that failed leaves an event behind and its departure to the packets that close the session.
-            let Some(bytes) = self.write(now, &next, &departure, buffer) else { continue };
+            let envelope = self.control.envelope_bytes();
+            let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
+            let bytes = envelope + bytes;
+            self.control.seal(now, &mut buffer[..bytes]);
             self.control.departed(now, bytes);
             self.stats.packets += 1;
             self.stats.bytes += bytes as u64;

@@ -13,7 +13,8 @@
 //! | `constant`, `staggered` | 0 or 1 | |
 //! | `leave-ns`, `deaf-slots` | leave latency; slots without a decision after a leave | `flid-dl` |
 //!
-//! Those of a control are all required. Without the attribute a session has one channel at a rate of its sender's choice.
+//! Those of a control are all required; `le-sbcc` has none: its sender alone knows the rate, and that the session comes in PGM's packets
+//! is told by each of them. Without the attribute a session has one channel at a rate of its sender's choice.
 
 mod receiver;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::time::{Duration, Instant};
 const M2C: &str = "m2c";
 const WEBRC: &str = "webrc";
 const FLID_DL: &str = "flid-dl";
+const LE_SBCC: &str = "le-sbcc";
 const LEAVE: &str = "leave-ns";
 const DEAF: &str = "deaf-slots";
 const PACKET_BYTES: &str = "packet-bytes";
@@ -56,6 +58,8 @@ pub enum Description {
     Webrc(DynamicConfig),
     /// FLID-DL over these layers, which are dynamic.
     FlidDl(flid::Config),
+    /// One channel at LE-SBCC's rate, carried by PGM.
+    LeSbcc,
 }
 
 /// Why a description cannot be followed.
@@ -85,6 +89,7 @@ impl Description {
             Self::M2c(_) => M2C,
             Self::Webrc(_) => WEBRC,
             Self::FlidDl(_) => FLID_DL,
+            Self::LeSbcc => LE_SBCC,
         }
     }
 
@@ -95,6 +100,7 @@ impl Description {
             Self::M2c(config) => Some(layers_to_fdt(M2C, config)),
             Self::Webrc(config) => Some(layers_to_fdt(WEBRC, config)),
             Self::FlidDl(config) => Some(flid_to_fdt(config)),
+            Self::LeSbcc => Some(told(LE_SBCC, &[])),
         }
     }
 
@@ -108,6 +114,7 @@ impl Description {
             M2C => layers_from_fdt(control, Shape::Geometric).map(Self::M2c),
             WEBRC => layers_from_fdt(control, Shape::Webrc).map(Self::Webrc),
             FLID_DL => flid_from_fdt(control).map(Self::FlidDl),
+            LE_SBCC => Ok(Self::LeSbcc),
             other => Err(DescriptionError::Unknown(other.to_owned())),
         }
     }

@@ -2,11 +2,13 @@
 
 use core::net::SocketAddr;
 
+use headwater_wire::pgm::{Body, Packet};
 use headwater_wire::{Cci, fdt};
 
 use super::{Description, DescriptionError};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::pgm::carrier;
 use crate::rate::Rate;
 use crate::rtt::ProberConfig;
 use crate::time::{Duration, Instant};
@@ -18,6 +20,7 @@ pub struct ReceiverConfig {
     max_rate: Option<Rate>,
     rtt_hint: Option<Duration>,
     prober: Option<ProberConfig>,
+    naks: Option<carrier::ReceiverConfig>,
 }
 
 impl ReceiverConfig {
@@ -48,9 +51,17 @@ impl ReceiverConfig {
         self.prober = prober;
         self
     }
+
+    /// Tells the sender by NAKs what is missing, where PGM carries the session. Default: no.
+    #[must_use]
+    pub fn with_naks(mut self, naks: Option<carrier::ReceiverConfig>) -> Self {
+        self.naks = naks;
+        self
+    }
 }
 
-/// Holds the base channel until the session is described, then runs the control that it names.
+/// Holds the base channel until the session is described, then runs the control that it names. What PGM carries is asked for from the first
+/// packet on.
 ///
 /// The last packet before that begins the control, so that no time is lost. A session's first description counts, later
 /// ones are passed over. Memory: that of the control.
@@ -86,6 +97,10 @@ enum Control {
         receiver: Box<flid::Receiver>,
         packet_bytes: u16,
     },
+    LeSbcc {
+        receiver: Box<carrier::Receiver>,
+        is_described: bool,
+    },
 }
 
 /// The newest packet of the base channel.
@@ -118,6 +133,7 @@ impl Receiver {
             Control::M2c { receiver, .. } => &**receiver,
             Control::Webrc { receiver, .. } => &**receiver,
             Control::FlidDl { receiver, .. } => &**receiver,
+            Control::LeSbcc { receiver, .. } => &**receiver,
         }
     }
 
@@ -127,17 +143,21 @@ impl Receiver {
             Control::M2c { receiver, .. } => &mut **receiver,
             Control::Webrc { receiver, .. } => &mut **receiver,
             Control::FlidDl { receiver, .. } => &mut **receiver,
+            Control::LeSbcc { receiver, .. } => &mut **receiver,
         }
     }
 
     fn is_described(&self) -> bool {
-        !matches!(self.control, Control::Fixed { is_described: false, .. })
+        !matches!(
+            self.control,
+            Control::Fixed { is_described: false, .. } | Control::LeSbcc { is_described: false, .. }
+        )
     }
 
     /// Puts a control in the place of the one that waited; the base channel stays joined.
     fn begin(&mut self, now: Instant, control: Control) {
         let is_held = self.channels.holds(ChannelId::BASE);
-        self.before = self.inner().reception();
+        self.before = self.reception();
         self.control = control;
         if !is_held {
             return;
@@ -184,11 +204,21 @@ impl ReceiverControl for Receiver {
         let description = Description::from_fdt(control)?;
         let Self { config, .. } = *self;
         match description {
-            Description::Fixed => {
-                if let Control::Fixed { is_described, .. } = &mut self.control {
-                    *is_described = true;
+            Description::Fixed => match &mut self.control {
+                Control::Fixed { is_described, .. } => *is_described = true,
+                // It is of a fixed rate, whoever carries it: nobody wants to know what is missing.
+                _ => self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true }),
+            },
+            Description::LeSbcc => match (&mut self.control, config.naks) {
+                (Control::LeSbcc { is_described, .. }, _) => *is_described = true,
+                (_, Some(naks)) => {
+                    let receiver = Box::new(carrier::Receiver::new(naks));
+                    self.begin(now, Control::LeSbcc { receiver, is_described: true });
                 }
-            }
+                (_, None) => {
+                    self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true });
+                }
+            },
             Description::M2c(layers) => {
                 let mut inner = m2c::ReceiverConfig::new();
                 if let Some(rate) = config.max_rate {
@@ -223,6 +253,16 @@ impl ReceiverControl for Receiver {
         Ok(())
     }
 
+    fn enveloped(&mut self, now: Instant, source: SocketAddr, packet: &Packet<'_>) {
+        if let (Body::Odata { .. }, Control::Fixed { is_described: false, .. }, Some(naks)) =
+            (&packet.body, &self.control, self.config.naks)
+        {
+            let receiver = Box::new(carrier::Receiver::new(naks));
+            self.begin(now, Control::LeSbcc { receiver, is_described: false });
+        }
+        self.inner_mut().enveloped(now, source, packet);
+    }
+
     fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
         self.inner_mut().answered(now, datagram)
     }
@@ -238,10 +278,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn reception(&self) -> Reception {
-        let Reception { packets, lost, marked } = match &self.control {
-            Control::Fixed { receiver, .. } => return receiver.reception(),
-            _ => self.inner().reception(),
-        };
+        let Reception { packets, lost, marked } = self.inner().reception();
         Reception {
             packets: self.before.packets + packets,
             lost: self.before.lost + lost,
@@ -274,6 +311,10 @@ impl ReceiverControl for Receiver {
                     status.rtt = Some(Duration::from_secs_f64(inner.rtt));
                     status.loss_event_rate = Some(inner.loss);
                 }
+            }
+            Control::LeSbcc { receiver, .. } => {
+                status.name = "le-sbcc";
+                status.naks = receiver.status(now).naks;
             }
             Control::FlidDl { receiver, packet_bytes } => {
                 status.name = "flid-dl";

@@ -15,6 +15,15 @@ pub enum Mode {
     Pgm,
 }
 
+/// What a source does about a NAK, beside telling its control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Confirms it and sends again what it asks for.
+    Repairs,
+    /// Confirms it: other data repairs.
+    Confirmations,
+}
+
 /// What both ends know of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
@@ -38,6 +47,7 @@ pub struct SourceConfig {
     pub(super) window_packets: u32,
     pub(super) first_sequence: u32,
     pub(super) spm_interval: Duration,
+    pub(super) answers: Answers,
 }
 
 impl SourceConfig {
@@ -55,6 +65,7 @@ impl SourceConfig {
             window_packets: 4_096,
             first_sequence: 0,
             spm_interval: Duration::from_millis(500),
+            answers: Answers::Repairs,
         }
     }
 
@@ -75,6 +86,13 @@ impl SourceConfig {
     /// Most packets that ever wait to be sent, those of the longest message: half of the window, of which there are a power of two.
     pub const fn waiting_packets_max(&self) -> u32 {
         self.window_packets.next_power_of_two() / 2
+    }
+
+    /// What is done about NAKs. Default: [`Answers::Repairs`].
+    #[must_use]
+    pub fn with_answers(mut self, answers: Answers) -> Self {
+        self.answers = answers;
+        self
     }
 
     /// The first sequence number. Default: 0.

@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::time::Instant;
+use headwater_wire::pgm::{NAK_LIST_MAX, NakList};
+
+use super::config::ReceiverConfig;
+use crate::rng::{self, Stream};
+use crate::time::{Duration, Instant};
 
 /// What a missing packet waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,33 @@ pub(super) struct State {
     pub(super) due: Instant,
     /// How often no confirmation came, and how often no repair after one.
     pub(super) tries: [u8; 2],
+}
+
+impl State {
+    /// Found missing: waits until `due`.
+    pub(super) const fn new(due: Instant) -> Self {
+        Self { phase: Phase::BackOff, due, tries: [0; 2] }
+    }
+
+    /// What comes after this phase has run out; `None` for giving up.
+    fn step(self, config: &ReceiverConfig, now: Instant, draw: &mut Stream) -> Option<Self> {
+        let again = |tries: [u8; 2], draw: &mut Stream| {
+            let due = now + back_off(draw, config.back_off);
+            Some(Self { phase: Phase::BackOff, due, tries })
+        };
+        let [ncf, data] = self.tries;
+        match self.phase {
+            Phase::BackOff => Some(Self { phase: Phase::Ncf, due: now + config.ncf_wait, ..self }),
+            Phase::Ncf if ncf < config.ncf_retries => again([ncf + 1, data], draw),
+            Phase::Data if data < config.data_retries => again([ncf, data + 1], draw),
+            _ => None,
+        }
+    }
+}
+
+/// Uniform up to `most`.
+pub(super) fn back_off(draw: &mut Stream, most: Duration) -> Duration {
+    Duration::from_secs_f64(rng::unit(draw) * most.as_secs_f64())
 }
 
 /// Missing packets by number and by when something is due. Never more than the window has places.
@@ -73,5 +104,30 @@ impl Missing {
     /// The one that is due first, and when.
     pub(super) fn first(&self) -> Option<(Instant, u32)> {
         self.due.first().copied()
+    }
+
+    /// Takes all that are due a step further; the numbers to ask for now in one NAK, if there are any.
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        config: &ReceiverConfig,
+        draw: &mut Stream,
+    ) -> Option<(u32, NakList)> {
+        let (mut first, mut list) = (None, NakList::default());
+        while let Some((_, sequence)) = self.first().filter(|(due, _)| *due <= now) {
+            let is_full = list.as_slice().len() == NAK_LIST_MAX;
+            let Some(next) = self.get(sequence).filter(|_| !is_full) else { break };
+            match next.step(config, now, draw) {
+                Some(state) => self.set(sequence, state),
+                None => self.remove(sequence),
+            }
+            if next.phase == Phase::BackOff {
+                match first {
+                    None => first = Some(sequence),
+                    Some(_) => _ = list.push(sequence),
+                }
+            }
+        }
+        Some((first?, list))
     }
 }

@@ -2,17 +2,17 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use headwater_wire::pgm::{Body, Gsi, NAK_LIST_MAX, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Gsi, Options, Packet, Report};
 
 use super::ahead;
 use super::assembly::Assembly;
 use super::config::ReceiverConfig;
 use super::malformed::Malformed;
-use super::missing::{Missing, Phase, State};
+use super::missing::{Missing, Phase, State, back_off};
 use super::receive_window::ReceiveWindow;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
-use crate::rng::{self, Stream};
-use crate::time::{Duration, Instant};
+use crate::rng::Stream;
+use crate::time::Instant;
 
 /// Where messages go.
 pub trait Deliver {
@@ -280,7 +280,7 @@ impl<D: Deliver> Receiver<D> {
             }
             let Some(peer) = &mut self.peer else { return };
             let due = now + back_off(&mut self.draw, self.config.back_off);
-            peer.missing.set(sequence, State { phase: Phase::BackOff, due, tries: [0; 2] });
+            peer.missing.set(sequence, State::new(due));
             peer.window.extend(sequence);
             self.counters.missed += 1;
         }
@@ -316,24 +316,10 @@ impl<D: Deliver> Receiver<D> {
 
     /// A NAK for all that is due, if something is.
     fn poll_nak(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        let mut first = None;
-        let mut options = Options::default();
         let peer = self.peer.as_mut()?;
-        while let Some((_, sequence)) = peer.missing.first().filter(|(due, _)| *due <= now) {
-            let is_full = options.nak_list.as_slice().len() == NAK_LIST_MAX;
-            let Some(next) = peer.missing.get(sequence).filter(|_| !is_full) else { break };
-            match next.step(&self.config, now, &mut self.draw) {
-                Some(state) => peer.missing.set(sequence, state),
-                None => peer.missing.remove(sequence),
-            }
-            if next.phase == Phase::BackOff {
-                match first {
-                    None => first = Some(sequence),
-                    Some(_) => _ = options.nak_list.push(sequence),
-                }
-            }
-        }
-        let report = Report { sequence: first?, source: peer.path, group: self.config.group };
+        let (sequence, nak_list) = peer.missing.due(now, &self.config, &mut self.draw)?;
+        let options = Options { nak_list, ..Options::default() };
+        let report = Report { sequence, source: peer.path, group: self.config.group };
         let body = Body::Nak(report);
         let packet =
             Packet { options, ..Packet::new(self.config.destination_port, peer.port, peer.gsi, body) };
@@ -373,28 +359,6 @@ impl Peer {
             self.missing.remove(sequence);
         }
     }
-}
-
-impl State {
-    /// What comes after this phase has run out; `None` for giving up.
-    fn step(self, config: &ReceiverConfig, now: Instant, draw: &mut Stream) -> Option<State> {
-        let again = |tries: [u8; 2], draw: &mut Stream| {
-            let due = now + back_off(draw, config.back_off);
-            Some(State { phase: Phase::BackOff, due, tries })
-        };
-        let [ncf, data] = self.tries;
-        match self.phase {
-            Phase::BackOff => Some(State { phase: Phase::Ncf, due: now + config.ncf_wait, ..self }),
-            Phase::Ncf if ncf < config.ncf_retries => again([ncf + 1, data], draw),
-            Phase::Data if data < config.data_retries => again([ncf, data + 1], draw),
-            _ => None,
-        }
-    }
-}
-
-/// Uniform up to `most`.
-fn back_off(draw: &mut Stream, most: Duration) -> Duration {
-    Duration::from_secs_f64(rng::unit(draw) * most.as_secs_f64())
 }
 
 impl<D: Deliver> Machine for Receiver<D> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use headwater_wire::pgm::{Body, Fragment, Options, Packet, Report};
 
-use super::config::{Mode, SourceConfig};
+use super::config::{Answers, Mode, SourceConfig};
 use super::malformed::Malformed;
 use super::transmit_window::TransmitWindow;
 use crate::control::BURST;
@@ -187,7 +187,55 @@ impl Source {
         &self.counters
     }
 
-    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+    /// Time has come to `now`. Without data to send the rate does not rise.
+    pub(super) fn timeout(&mut self, now: Instant, has_data: bool) {
+        if let Control::LeSbcc(chain) = &mut self.control
+            && chain.poll_timeout() <= now
+        {
+            if !has_data {
+                chain.idle();
+            }
+            chain.timeout(now);
+            self.pacer.set_rate(now, chain.rate());
+        }
+    }
+
+    /// Number of the next packet of data.
+    pub(super) const fn next_sequence(&self) -> u32 {
+        self.window.end()
+    }
+
+    /// When the next packet of data may leave, and when it is due by the rate alone.
+    pub(super) fn places(&self) -> [Instant; 2] {
+        let due = self.pacer.next();
+        [due.max(self.chain().map_or(Instant::ZERO, Chain::silent_until)), due]
+    }
+
+    /// Writes PGM's header in front of data that stands in `packet` behind the room for it. It goes out at `now` and is not kept.
+    pub(super) fn seal(&mut self, now: Instant, packet: &mut [u8]) {
+        self.window.push(&[], None);
+        let Some(sequence) = self.window.take_next() else { return };
+        if let Some(slot) = self.window.sent(sequence) {
+            slot.sent = now;
+        }
+        let body = Body::Odata { sequence, trail: self.window.trail(), data: &[] };
+        self.counters.originals += 1;
+        let sealed = self.packet(body).emit_around(packet);
+        debug_assert!(sealed.is_ok(), "room for the header is left, and a datagram is short");
+    }
+
+    /// A packet of data of `bytes` has left at `now`.
+    pub(super) fn departed(&mut self, now: Instant, bytes: usize) {
+        self.pacer.sent(now, bytes);
+        self.counters.bytes += bytes as u64;
+        self.ncfs_made = 0;
+        if let Control::LeSbcc(chain) = &mut self.control {
+            chain.sent();
+        }
+    }
+
+    /// A datagram from a receiver.
+    pub(super) fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let packet = match Packet::parse(datagram.payload) {
             Ok(packet) => packet,
             Err(error) => return self.counters.refused.malformed.count(&error),
@@ -246,7 +294,7 @@ impl Source {
         self.counters.asked += 1;
         // Receivers cannot miss yet what is on its way; they may miss the first one within a round trip shorter than thought.
         let is_new = !slot.is_wanted && (!slot.is_repair || now.since(slot.sent) >= spacing);
-        if is_new {
+        if is_new && self.config.answers == Answers::Repairs {
             slot.is_wanted = true;
             self.repairs.push_back(sequence);
         }
@@ -301,7 +349,8 @@ impl Source {
         self.transmit(now, &packet, buffer)
     }
 
-    fn poll_ncf(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+    /// The next confirmation that is due at `now`.
+    pub(super) fn poll_ncf(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let packet = self.ncfs.pop_front()?;
         self.counters.ncfs += 1;
         self.transmit(now, &packet, buffer)
@@ -327,15 +376,10 @@ impl Source {
         };
         let packet = Packet { options: Options { fragment, ..Options::default() }, ..self.packet(body) };
         let bytes = packet.emit(buffer).ok()?;
-        self.pacer.sent(now, bytes);
-        self.counters.bytes += bytes as u64;
-        self.ncfs_made = 0;
+        self.departed(now, bytes);
         match repair {
             Some(_) => self.counters.repairs += 1,
             None => self.counters.originals += 1,
-        }
-        if let Control::LeSbcc(chain) = &mut self.control {
-            chain.sent();
         }
         // Heartbeats begin anew behind the last data; after a pause, data brings SPMs at their interval.
         if repair.is_none() {
@@ -372,8 +416,7 @@ impl Source {
     }
 
     fn next_departure(&self) -> Option<Instant> {
-        let silent_until = self.chain().map(Chain::silent_until);
-        self.has_data().then(|| self.pacer.next().max(silent_until.unwrap_or(Instant::ZERO)))
+        self.has_data().then(|| self.places()[0])
     }
 }
 
@@ -392,16 +435,7 @@ impl Machine for Source {
     type Event = SourceEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
-        let has_data = self.has_data();
-        if let Control::LeSbcc(chain) = &mut self.control
-            && chain.poll_timeout() <= now
-        {
-            if !has_data {
-                chain.idle();
-            }
-            chain.timeout(now);
-            self.pacer.set_rate(now, chain.rate());
-        }
+        self.timeout(now, self.has_data());
         if let Input::Datagram(datagram) = input {
             self.datagram(now, &datagram);
         }

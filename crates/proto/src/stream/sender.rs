@@ -299,9 +299,11 @@ impl<C: SenderControl> Machine for Sender<C> {
                 return None;
             }
             let departure = self.control.departure(now)?;
-            let bytes = match self.phase {
-                Phase::Closing(_) => self.write_farewell(&departure, buffer),
-                _ => self.write(now, &departure, buffer),
+            let envelope = self.control.envelope_bytes();
+            let room = &mut buffer[envelope..];
+            let mut bytes = match self.phase {
+                Phase::Closing(_) => self.write_farewell(&departure, room),
+                _ => self.write(now, &departure, room),
             };
             if self.phase == Phase::Ending && self.sequencer.is_over() {
                 // What was written is a repetition: the departure goes to the end of the session.
@@ -309,6 +311,10 @@ impl<C: SenderControl> Machine for Sender<C> {
                 continue;
             }
             self.has_skipped |= departure.at < Spacing::given_up_before(now);
+            if bytes > 0 {
+                bytes += envelope;
+                self.control.seal(now, &mut buffer[..bytes]);
+            }
             self.control.departed(now, bytes);
             if bytes > 0 {
                 self.stats.packets += 1;

@@ -157,9 +157,21 @@ impl<'a> Packet<'a> {
         let (need, have) = (self.buffer_len(), buffer.len());
         let Some(packet) = buffer.get_mut(..need) else { return Err(Error::Truncated { need, have }) };
         let data = self.body.data();
-        let data_len = u16::try_from(data.len());
-        let data_len =
-            data_len.map_err(|_| Error::DataLength { said: usize::from(u16::MAX), have: data.len() })?;
+        packet[need - data.len()..].copy_from_slice(data);
+        self.emit_around(packet)?;
+        Ok(need)
+    }
+
+    /// Writes header, options and checksum of a packet whose data is written already: all of `packet` behind the room for them,
+    /// [`Packet::buffer_len`] of one without data. Data of the body itself is passed over.
+    ///
+    /// # Errors
+    /// As of [`Packet::emit`].
+    pub fn emit_around(&self, packet: &mut [u8]) -> Result<(), Error> {
+        let (need, have) = (self.buffer_len() - self.body.data().len(), packet.len());
+        let data_len = have.checked_sub(need).ok_or(Error::Truncated { need, have })?;
+        let data_len = u16::try_from(data_len)
+            .map_err(|_| Error::DataLength { said: usize::from(u16::MAX), have: data_len })?;
         let mut writer = Writer::new(packet);
         writer.put(&self.source_port.to_be_bytes());
         writer.put(&self.destination_port.to_be_bytes());
@@ -168,10 +180,9 @@ impl<'a> Packet<'a> {
         writer.put(&data_len.to_be_bytes());
         self.body.emit(&mut writer);
         self.options.emit(&mut writer);
-        writer.put(data);
         let sum = checksum(packet);
         packet[6..8].copy_from_slice(&sum.to_be_bytes());
-        Ok(need)
+        Ok(())
     }
 
     fn flags(&self) -> u8 {

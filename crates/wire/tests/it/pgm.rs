@@ -180,6 +180,20 @@ fn a_buffer_that_is_too_short_is_left_alone() {
     assert_eq!(buffer, [0; 24]);
 }
 
+#[test]
+fn data_that_is_there_already_is_packed_where_it_stands() {
+    let body = Body::Rdata { sequence: 7, trail: 3, data: b"hello" };
+    let whole = down(body, Options { join: Some(3), ..Options::default() });
+    let bare = Packet { body: Body::Rdata { sequence: 7, trail: 3, data: &[] }, ..whole };
+    let mut around = vec![0xAA; bare.buffer_len()];
+    assert_eq!(bare.emit_around(&mut around[1..]), Err(Error::Truncated { need: 36, have: 35 }));
+    around.extend(b"hello");
+    assert_eq!(bare.emit_around(&mut around), Ok(()));
+    assert_eq!(around, emitted(&whole));
+    let mut long = vec![0; bare.buffer_len() + 65_536];
+    assert_eq!(bare.emit_around(&mut long), Err(Error::DataLength { said: 65_535, have: 65_536 }));
+}
+
 fn address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)]
 }

@@ -24,6 +24,7 @@ use super::session::{Listening, Whose};
 use super::store::Store;
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
+use crate::pgm::carrier::{self, Opened};
 use crate::time::Instant;
 
 pub use self::catalogue::STRIP_WIDTH_MIN;
@@ -205,9 +206,15 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
             return;
         }
+        let (carried, packet) = match carrier::open(datagram.payload) {
+            Some(Opened::Bare(packet)) => (None, packet),
+            Some(Opened::Carried(carrier, packet)) => (Some(carrier), packet),
+            Some(Opened::Word(word)) => return self.control.enveloped(now, datagram.source, &word),
+            None => (None, &[][..]),
+        };
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        let Ok((header, payload)) = alc::parse(datagram.payload) else {
+        let Ok((header, payload)) = alc::parse(packet) else {
             self.stats.dropped.malformed += 1;
             return;
         };
@@ -218,6 +225,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
         let bytes = datagram.payload.len();
         let (source, ecn) = (datagram.source, datagram.ecn);
+        if let Some(carried) = carried {
+            self.control.enveloped(now, source, &carried);
+        }
         self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
         self.listening.close(header.close_session);
         match (header.toi, header.payload_id) {

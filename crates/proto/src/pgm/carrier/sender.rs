@@ -1,0 +1,116 @@
+use core::net::IpAddr;
+
+use headwater_wire::cci::WebrcCci;
+use headwater_wire::pgm::{Body, Packet};
+use headwater_wire::{Cci, fdt};
+
+use crate::control::{BURST, Departure, SenderControl};
+use crate::described::Description;
+use crate::le_sbcc::Chain;
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::pgm::{Answers, Control, Mode, Session, Source, SourceConfig};
+use crate::time::Instant;
+
+/// Ports from here on cannot be taken for LCT's version.
+const SOURCE_PORT_MIN: u16 = 0x8000;
+
+/// Sends each packet as ODATA on the base channel, at LE-SBCC's rate.
+///
+/// CCI: slot 0, channel 0 and the low 16 bits of PGM's sequence number. NAKs count for packets of the last `window_packets`; each takes
+/// 64 bytes. Confirmations are paid out of the rate, at most eight between two packets.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    source: Source,
+    envelope_bytes: usize,
+}
+
+impl Sender {
+    /// A sender at the unicast address `path`, where NAKs come to, whose first packet leaves at `now`. The source's port becomes
+    /// 32768 or more by its highest bit. `window_packets`: as [`SourceConfig::with_window_packets`]; what is sent in the longest
+    /// time from a packet to its NAK.
+    pub fn new(session: Session, path: IpAddr, window_packets: u32, chain: Chain, now: Instant) -> Self {
+        let session = Session { source_port: session.source_port | SOURCE_PORT_MIN, ..session };
+        let config = SourceConfig::new(session, path, 1)
+            .with_mode(Mode::Lean)
+            .with_answers(Answers::Confirmations)
+            .with_window_packets(window_packets);
+        let source = Source::new(config, Control::LeSbcc(Box::new(chain)), now);
+        Self { source, envelope_bytes: Self::envelope_bytes() }
+    }
+
+    /// Bytes of PGM's header around each packet.
+    pub fn envelope_bytes() -> usize {
+        let body = Body::Odata { sequence: 0, trail: 0, data: &[] };
+        Packet::new(0, 0, headwater_wire::pgm::Gsi::default(), body).buffer_len()
+    }
+
+    fn cci(&self) -> Cci {
+        let sequence = self.source.next_sequence() & u32::from(u16::MAX);
+        let cci = WebrcCci { slot: 0, channel: 0, sequence };
+        cci.short().expect("every number is as narrow as its field")
+    }
+}
+
+impl SenderControl for Sender {
+    fn channels(&self) -> u16 {
+        1
+    }
+
+    fn levels(&self) -> u16 {
+        1
+    }
+
+    fn description(&self) -> Option<fdt::Control> {
+        Description::LeSbcc.to_fdt()
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        let [next, _] = self.source.places();
+        Some(next)
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        let [next, due] = self.source.places();
+        (next <= now).then(|| Departure {
+            channel: ChannelId::BASE,
+            level: 0,
+            at: due,
+            cci: self.cci(),
+            ecn: Ecn::NotCapable,
+        })
+    }
+
+    fn envelope_bytes(&self) -> usize {
+        self.envelope_bytes
+    }
+
+    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
+        self.source.seal(now, datagram);
+    }
+
+    fn departed(&mut self, now: Instant, bytes: usize) {
+        self.source.departed(now, bytes);
+    }
+
+    fn pgm_source(&self) -> Option<&Source> {
+        Some(&self.source)
+    }
+
+    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        self.source.datagram(now, datagram);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.source.poll_ncf(now, buffer)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.source.chain().map(Chain::poll_timeout)
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        // A place that has long been due had nothing to carry.
+        let [next, _] = self.source.places();
+        self.source.timeout(now, next + BURST >= now);
+    }
+}
