@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use headwater_proto::delivery::{CarouselBlock, Hierarchy, Place};
 
 /// A carousel over `k` blocks; over `n` symbols of which any k do, where there is a code.
-fn carousel(k: u32, n: u32) -> Hierarchy {
+pub(crate) fn carousel(k: u32, n: u32) -> Hierarchy {
     // A block without a code is a block of one symbol: the ring is the same.
     let block = |symbols, encoding_symbols| CarouselBlock { symbols, encoding_symbols, rateless: false };
     Hierarchy::new(if n > k { vec![block(k, n)] } else { vec![block(1, 1); k as usize] })
@@ -23,7 +23,7 @@ fn buffer(hierarchy: &mut Hierarchy, number: u64, levels: u64) -> Vec<u32> {
 }
 
 /// Blocks until a buffer has one twice.
-fn before_a_duplicate(mut hierarchy: Hierarchy, levels: u64) -> usize {
+pub(crate) fn before_a_duplicate(mut hierarchy: Hierarchy, levels: u64) -> usize {
     let mut seen = BTreeSet::new();
     for number in 0.. {
         let had = seen.len();
@@ -37,7 +37,7 @@ fn before_a_duplicate(mut hierarchy: Hierarchy, levels: u64) -> usize {
 }
 
 /// Buffers until so many different ones have come.
-fn until(mut hierarchy: Hierarchy, levels: u64, wanted: usize) -> u64 {
+pub(crate) fn until(mut hierarchy: Hierarchy, levels: u64, wanted: usize) -> u64 {
     let mut seen = BTreeSet::new();
     let mut buffers = 0;
     while seen.len() < wanted {

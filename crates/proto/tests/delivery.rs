@@ -4,7 +4,9 @@
 mod pair;
 
 use headwater_fec::{Order, Scheme};
-use headwater_proto::delivery::{End, PlanConfig, ReceiverConfig, ReceiverEvent, SenderConfig, SenderEvent};
+use headwater_proto::delivery::{
+    End, PlanConfig, ReceiverConfig, ReceiverEvent, SenderConfig, SenderEvent, SessionEvent,
+};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 use pair::{Link, Pair, content, sender};
 
@@ -226,7 +228,7 @@ fn another_session_on_the_group_is_told_of_and_ignored() {
     let stats = pair.receivers[0].machine.stats();
     assert!(stats.packets > 0 && stats.dropped.foreign == stats.packets);
     let events = &pair.receivers[0].events;
-    assert!(matches!(events[..], [ReceiverEvent::OtherSession { tsi: 1, .. }]), "{events:?}");
+    assert!(matches!(events[..], [ReceiverEvent::Session(SessionEvent::Other { tsi: 1, .. })]), "{events:?}");
 }
 
 /// A large file travels in segments; forced by tiny symbols, so that it has more than 255 blocks.

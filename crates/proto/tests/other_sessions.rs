@@ -4,7 +4,7 @@
 mod bench;
 
 use bench::{Bench, close, complete, fdt, file, symbol};
-use headwater_proto::delivery::{OTHERS_MAX, ReceiverEvent, SILENCE};
+use headwater_proto::delivery::{OTHERS_MAX, ReceiverEvent, SILENCE, SessionEvent};
 use headwater_wire::fdt::Headwater;
 
 const ELSEWHERE: &str = "192.0.2.99:4000";
@@ -22,11 +22,11 @@ fn told(bench: &Bench, is_told: impl Fn(&ReceiverEvent) -> bool) -> usize {
 }
 
 fn others(bench: &Bench) -> usize {
-    told(bench, |event| matches!(event, ReceiverEvent::OtherSession { .. }))
+    told(bench, |event| matches!(event, ReceiverEvent::Session(SessionEvent::Other { .. })))
 }
 
 fn superseded(bench: &Bench) -> usize {
-    told(bench, |event| matches!(event, ReceiverEvent::Superseded { .. }))
+    told(bench, |event| matches!(event, ReceiverEvent::Session(SessionEvent::Superseded { .. })))
 }
 
 fn silence_ms() -> u64 {
@@ -59,7 +59,10 @@ fn a_silent_session_makes_way_for_another_one() {
     assert!(bench.receiver.is_ended() && !bench.holds);
     assert_eq!(
         bench.events.last(),
-        Some(&ReceiverEvent::Superseded { tsi: 1, source: ELSEWHERE.parse().unwrap() })
+        Some(&ReceiverEvent::Session(SessionEvent::Superseded {
+            tsi: 1,
+            source: ELSEWHERE.parse().unwrap()
+        }))
     );
     assert!(bench.received().is_empty(), "nothing of the other session was taken");
 }
@@ -80,7 +83,7 @@ fn before_a_session_is_found_there_is_none_to_replace() {
     bench.wait(2 * silence_ms());
     bench.give_from(ELSEWHERE, &close());
     assert_eq!((others(&bench), superseded(&bench)), (0, 0));
-    assert_eq!(told(&bench, |event| matches!(event, ReceiverEvent::SessionFound { .. })), 1);
+    assert_eq!(told(&bench, |event| matches!(event, ReceiverEvent::Session(SessionEvent::Found { .. }))), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, SenderConfig,
+    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, SenderConfig, SessionEvent,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use pair::{Link, Pair, content, sender};
@@ -63,7 +63,10 @@ fn run_for(pair: &mut Pair, milliseconds: u64) {
 /// Runs to the end, beginning anew where another session has come, as the driver does.
 fn run_to_the_end(pair: &mut Pair) {
     pair.run(LIMIT);
-    while matches!(pair.receivers[0].events.last(), Some(ReceiverEvent::Superseded { .. })) {
+    while matches!(
+        pair.receivers[0].events.last(),
+        Some(ReceiverEvent::Session(SessionEvent::Superseded { .. }))
+    ) {
         let (kept, _) = stop(pair);
         start(pair, kept);
         pair.run(LIMIT);
@@ -183,7 +186,10 @@ fn a_kept_fdt_of_another_session_is_found_out_and_leaves_no_wrong_bytes() {
         new.run(LIMIT);
         let end = &new.receivers[0];
         assert!(end.machine.stats().useful > 30, "it took symbols for those of the old session");
-        assert!(matches!(end.events.last(), Some(ReceiverEvent::Superseded { tsi: 1, .. })));
+        assert!(matches!(
+            end.events.last(),
+            Some(ReceiverEvent::Session(SessionEvent::Superseded { tsi: 1, .. }))
+        ));
         run_to_the_end(&mut new);
         new.receivers[0].assert_received(after);
     }

@@ -45,6 +45,73 @@ impl ListenOptions {
     }
 }
 
+/// The options of everything that listens, for a type with [`ListenOptions`] in its field `listen`.
+macro_rules! listen_setters {
+    () => {
+        /// Receive from this address only (source-specific multicast, RFC 4607). Default: from whoever sends first.
+        #[must_use]
+        pub fn with_source(mut self, source: Option<std::net::IpAddr>) -> Self {
+            self.listen.source = source;
+            self
+        }
+
+        /// The interface to receive on, by name or address. Default: where the kernel's route to the group leads, but never
+        /// a loopback interface.
+        #[must_use]
+        pub fn with_interface(mut self, interface: Option<String>) -> Self {
+            self.listen.interface = interface;
+            self
+        }
+
+        /// Only the session with this transport session identifier. Default: the first one heard.
+        #[must_use]
+        pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
+            self.listen.tsi = tsi;
+            self
+        }
+
+        /// Give up when nothing that is needed came for so long. Default: never.
+        #[must_use]
+        pub fn with_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
+            self.listen.timeout = timeout;
+            self
+        }
+
+        /// Most to take of a session in which each receiver has a rate of its own, in bit/s of UDP payload. Default: what the
+        /// path fairly carries.
+        #[must_use]
+        pub fn with_max_rate(mut self, rate: Option<headwater_proto::Rate>) -> Self {
+            self.listen.max_rate = rate;
+            self
+        }
+
+        /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast as a TCP would be
+        /// although its routers take long to join a group. Default: the sender is asked now and then, by unicast (`docs/wire/rtt.md`); until it
+        /// answers, and where it does not, the least that a join took.
+        #[must_use]
+        pub fn with_rtt(mut self, rtt: Option<std::time::Duration>) -> Self {
+            self.listen.rtt = rtt;
+            self
+        }
+
+        /// Drop datagrams on purpose. Default: none.
+        #[must_use]
+        pub fn with_loss(mut self, loss: Option<crate::receive::Loss>) -> Self {
+            self.listen.loss = loss;
+            self
+        }
+
+        /// Called for each datagram received, dropped on purpose or not. Default: none.
+        #[must_use]
+        pub fn with_trace(mut self, trace: Option<crate::trace::TraceHook>) -> Self {
+            self.listen.trace = trace;
+            self
+        }
+    };
+}
+
+pub(crate) use listen_setters;
+
 impl fmt::Debug for ListenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListenOptions")

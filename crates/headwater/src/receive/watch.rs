@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headwater_proto::Instant;
 use headwater_proto::control::{Membership, ReceiverControl};
-use headwater_proto::delivery::{Receiver, ReceiverEvent, RelativePath, StoreError};
+use headwater_proto::delivery::{Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError};
 
 use super::update::{
     FileStatus, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate,
@@ -168,12 +168,14 @@ impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for
 
     fn event(&mut self, event: ReceiverEvent) {
         let update = match event {
-            ReceiverEvent::SessionFound { tsi, source } => {
+            ReceiverEvent::Session(SessionEvent::Found { tsi, source }) => {
                 self.session_found = true;
                 ReceiveUpdate::SessionFound { tsi, source }
             }
-            ReceiverEvent::OtherSession { tsi, source } => ReceiveUpdate::OtherSession { tsi, source },
-            ReceiverEvent::Superseded { tsi, source } => {
+            ReceiverEvent::Session(SessionEvent::Other { tsi, source }) => {
+                ReceiveUpdate::OtherSession { tsi, source }
+            }
+            ReceiverEvent::Session(SessionEvent::Superseded { tsi, source }) => {
                 self.end = Some(End::Superseded);
                 ReceiveUpdate::SessionReplaced { tsi, source }
             }

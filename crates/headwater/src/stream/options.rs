@@ -1,14 +1,13 @@
 //! How a stream is sent and received: what files have, too, goes by the same names.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use headwater_proto::Rate;
 use headwater_proto::stream::{BUFFER_BYTES_MAX, Order};
 
 use crate::congestion_control::CongestionControl;
-use crate::receive::{ListenOptions, Loss};
+use crate::receive::{ListenOptions, listen_setters};
 use crate::send::SendOptions;
 use crate::trace::TraceHook;
 
@@ -121,61 +120,7 @@ impl StreamReceiveOptions {
         Self { listen, buffer_bytes_max: BUFFER_BYTES_MAX, wants_pieces: false }
     }
 
-    /// [`ReceiveOptions::with_source`](crate::ReceiveOptions::with_source).
-    #[must_use]
-    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.listen.source = source;
-        self
-    }
-
-    /// [`ReceiveOptions::with_interface`](crate::ReceiveOptions::with_interface).
-    #[must_use]
-    pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.listen.interface = interface;
-        self
-    }
-
-    /// [`ReceiveOptions::with_tsi`](crate::ReceiveOptions::with_tsi).
-    #[must_use]
-    pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
-        self.listen.tsi = tsi;
-        self
-    }
-
-    /// Give up when no part of a buffer came for so long. Default: never.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.listen.timeout = timeout;
-        self
-    }
-
-    /// [`ReceiveOptions::with_max_rate`](crate::ReceiveOptions::with_max_rate).
-    #[must_use]
-    pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
-        self.listen.max_rate = rate;
-        self
-    }
-
-    /// [`ReceiveOptions::with_rtt`](crate::ReceiveOptions::with_rtt).
-    #[must_use]
-    pub fn with_rtt(mut self, rtt: Option<Duration>) -> Self {
-        self.listen.rtt = rtt;
-        self
-    }
-
-    /// [`ReceiveOptions::with_loss`](crate::ReceiveOptions::with_loss).
-    #[must_use]
-    pub fn with_loss(mut self, loss: Option<Loss>) -> Self {
-        self.listen.loss = loss;
-        self
-    }
-
-    /// [`ReceiveOptions::with_trace`](crate::ReceiveOptions::with_trace).
-    #[must_use]
-    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.listen.trace = trace;
-        self
-    }
+    listen_setters!();
 
     /// Longest buffer in bytes; parts beyond are dropped. Buffers that wait for the application take up to twice that, then
     /// the oldest is lost. Default: [`BUFFER_BYTES_MAX`], 64 MiB.

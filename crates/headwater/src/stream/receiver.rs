@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use headwater_proto::Instant;
 use headwater_proto::control::ReceiverControl;
+use headwater_proto::delivery::SessionEvent;
 use headwater_proto::stream::{Received, Receiver, ReceiverConfig, ReceiverEvent};
 
 use super::options::StreamReceiveOptions;
@@ -204,8 +205,8 @@ impl<C: ReceiverControl> Application<Receiver<C>, ReceiverSocket> for Watch {
 
     fn event(&mut self, event: ReceiverEvent) {
         match event {
-            ReceiverEvent::SessionFound { tsi, source } => self.sender = Some((source, tsi)),
-            ReceiverEvent::OtherSession { .. } | ReceiverEvent::Superseded { .. } => {}
+            ReceiverEvent::Session(SessionEvent::Found { tsi, source }) => self.sender = Some((source, tsi)),
+            ReceiverEvent::Session(_) => {}
             ReceiverEvent::NoBuffers => self.end = Some(StreamOutcome::NoBuffers),
             ReceiverEvent::ControlRefused { reason } => {
                 self.end = Some(StreamOutcome::ControlRefused(reason));

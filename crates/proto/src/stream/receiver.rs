@@ -1,17 +1,16 @@
 //! The receiving end: datagrams in, buffers out, each as far as it came.
 
-use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
+use core::net::IpAddr;
 
 use headwater_wire::alc;
 use headwater_wire::fdt::Instance;
 
 use super::{ENCODING, TOI};
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
+use crate::control::{ReceiverControl, Reception, Status};
 use crate::delivery::fdt::{Heard, Hearing};
-use crate::delivery::session::{Listening, Whose};
+use crate::delivery::front::{Front, SessionEvent, Taken};
 use crate::layering::sequencer::{Assembler, AssemblerStats, Delivery, Part, Piece, Received};
-use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
+use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
 /// Longest buffer that a receiver takes unless told otherwise: 5 s at 100 Mbit/s.
@@ -69,29 +68,8 @@ impl ReceiverConfig {
 /// What a receiver tells its application, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The first packet of the session came.
-    SessionFound {
-        /// Transport session identifier.
-        tsi: u64,
-        /// Who sends it.
-        source: SocketAddr,
-    },
-    /// Somebody else sends on the group; it is not received. Told once of each of the first
-    /// [`OTHERS_MAX`](crate::delivery::OTHERS_MAX).
-    OtherSession {
-        /// Its transport session identifier.
-        tsi: u64,
-        /// Who sends it.
-        source: SocketAddr,
-    },
-    /// The session has been silent for [`SILENCE`](crate::delivery::SILENCE) while another one that the receiver would
-    /// have taken is being sent. This receiver has ended; another one would receive the other session.
-    Superseded {
-        /// The other one's transport session identifier.
-        tsi: u64,
-        /// Who sends it.
-        source: SocketAddr,
-    },
+    /// Who was heard on the group.
+    Session(SessionEvent),
     /// The session carries no buffers: files, mostly. Nothing more is received.
     NoBuffers,
     /// The FDT describes a congestion control that cannot be followed. Nothing more is received.
@@ -110,6 +88,12 @@ pub enum ReceiverEvent {
     },
     /// The sender closed the session: there is nothing more to come.
     Closed,
+}
+
+impl From<SessionEvent> for ReceiverEvent {
+    fn from(event: SessionEvent) -> Self {
+        Self::Session(event)
+    }
 }
 
 /// What was received and what was dropped.
@@ -141,31 +125,23 @@ pub struct ReceiverStats {
 /// being put together; the control's.
 #[derive(Debug)]
 pub struct Receiver<C> {
-    control: C,
-    listening: Listening,
+    front: Front<C, ReceiverEvent>,
     hearing: Hearing,
     assembler: Assembler,
     ended: bool,
-    outputs: VecDeque<Output<ReceiverEvent>>,
     stats: ReceiverStats,
 }
 
 impl<C: ReceiverControl> Receiver<C> {
     /// A receiver that begins to listen at `now`.
-    pub fn new(config: ReceiverConfig, mut control: C, now: Instant) -> Self {
-        control.start(now);
-        let assembler = Assembler::new(config.buffer_bytes_max, GRACE_MIN).with_pieces(config.wants_pieces);
-        let mut receiver = Self {
-            control,
-            listening: Listening::new(config.tsi, config.source, now),
+    pub fn new(config: ReceiverConfig, control: C, now: Instant) -> Self {
+        Self {
+            front: Front::new(config.tsi, config.source, control, now),
             hearing: Hearing::default(),
-            assembler,
+            assembler: Assembler::new(config.buffer_bytes_max, GRACE_MIN).with_pieces(config.wants_pieces),
             ended: false,
-            outputs: VecDeque::new(),
             stats: ReceiverStats { last_progress: now, ..ReceiverStats::default() },
-        };
-        receiver.collect_memberships();
-        receiver
+        }
     }
 
     /// What was received and what was dropped, and why.
@@ -175,22 +151,22 @@ impl<C: ReceiverControl> Receiver<C> {
 
     /// The congestion control.
     pub fn control(&self) -> &C {
-        &self.control
+        &self.front.control
     }
 
     /// What the congestion control has measured.
     pub fn reception(&self) -> Reception {
-        self.control.reception()
+        self.front.control.reception()
     }
 
     /// What the congestion control shows.
     pub fn control_status(&mut self, now: Instant) -> Status {
-        self.control.status(now)
+        self.front.control.status(now)
     }
 
     /// Who sends the session that is received, once a packet of it has come, and its identifier.
     pub fn session(&self) -> Option<(IpAddr, u64)> {
-        self.listening.session()
+        self.front.listening.session()
     }
 
     /// Whether the session ended: it was closed, cannot be received, or another one has come in its place.
@@ -204,70 +180,55 @@ impl<C: ReceiverControl> Receiver<C> {
             self.assembler.finish(now);
             self.collect_buffers(now);
             self.ended = true;
-            self.control.stop(now);
-            self.collect_memberships();
+            self.front.control.stop(now);
+            self.front.collect_memberships();
         }
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        if datagram.channel.is_none() && self.control.answered(now, datagram) {
+        let taken = self.front.take(now, datagram);
+        if matches!(taken, Taken::Control) {
             return;
         }
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        let Ok((header, payload)) = alc::parse(datagram.payload) else {
-            self.stats.malformed += 1;
-            return;
-        };
-        if !self.is_ours(now, datagram.source, header.tsi) {
-            self.stats.foreign += 1;
-            return;
+        match taken {
+            Taken::Packet(header, payload) => self.on_packet(now, &header, payload),
+            Taken::Control => {}
+            Taken::Malformed => self.stats.malformed += 1,
+            Taken::Foreign(replaces) => {
+                self.stats.foreign += 1;
+                if let Some(tsi) = replaces {
+                    self.close(now);
+                    self.front.event(SessionEvent::Superseded { tsi, source: datagram.source });
+                }
+            }
         }
-        let channel = datagram.channel.unwrap_or(ChannelId::BASE);
-        let (source, ecn, bytes) = (datagram.source, datagram.ecn, datagram.payload.len());
-        self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
-        self.listening.close(header.close_session);
+    }
+
+    fn on_packet(&mut self, now: Instant, header: &alc::Repr, payload: &[u8]) {
         match (header.toi, header.payload_id) {
             (Some(0), Some(id)) => {
-                let heard = self.hearing.hear(&header, id, payload);
+                let heard = self.hearing.hear(header, id, payload);
                 self.stats.fdt_packets += u64::from(!matches!(heard, Heard::Bad));
                 self.stats.bad_fdt += u64::from(matches!(heard, Heard::Bad));
                 if let Heard::Whole { instance, .. } = heard {
                     self.on_instance(now, &instance);
                 }
             }
-            (Some(_), Some(_)) => self.on_part(now, &header, payload),
+            (Some(_), Some(_)) => self.on_part(now, header, payload),
             _ => {}
         }
-    }
-
-    fn is_ours(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> bool {
-        let event = match self.listening.hear(now, source, tsi) {
-            Whose::Ours { is_first } => {
-                if is_first {
-                    self.event(ReceiverEvent::SessionFound { tsi, source });
-                }
-                return true;
-            }
-            Whose::Other { replaces: true, .. } => {
-                self.close(now);
-                ReceiverEvent::Superseded { tsi, source }
-            }
-            Whose::Other { is_news: true, .. } => ReceiverEvent::OtherSession { tsi, source },
-            Whose::Other { .. } => return false,
-        };
-        self.event(event);
-        false
     }
 
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
         let is_stream = |file| instance.content_encoding(file) == Some(ENCODING) && file.toi == TOI;
         if !instance.files.iter().any(is_stream) {
             self.close(now);
-            self.event(ReceiverEvent::NoBuffers);
-        } else if let Err(error) = self.control.describe(now, instance.control.as_ref()) {
+            self.front.event(ReceiverEvent::NoBuffers);
+        } else if let Err(error) = self.front.control.describe(now, instance.control.as_ref()) {
             self.close(now);
-            self.event(ReceiverEvent::ControlRefused { reason: error.to_string() });
+            self.front.event(ReceiverEvent::ControlRefused { reason: error.to_string() });
         }
     }
 
@@ -287,27 +248,14 @@ impl<C: ReceiverControl> Receiver<C> {
         while let Some(delivery) = self.assembler.poll() {
             let event = match delivery {
                 Delivery::Buffer(received) => {
-                    let latency = self.control.status(now).join_latency;
+                    let latency = self.front.control.status(now).join_latency;
                     let grace = latency.map_or(GRACE_MIN, |latency| latency.saturating_mul(2));
                     self.assembler.set_grace(grace.clamp(GRACE_MIN, GRACE_MAX));
                     ReceiverEvent::Buffer(received)
                 }
                 Delivery::Late { id, piece } => ReceiverEvent::Late { id, piece },
             };
-            self.event(event);
-        }
-    }
-
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outputs.push_back(Output::Event(event));
-    }
-
-    fn collect_memberships(&mut self) {
-        while let Some(membership) = self.control.poll_membership() {
-            self.outputs.push_back(match membership {
-                Membership::Join(channel) => Output::Join(channel),
-                Membership::Leave(channel) => Output::Leave(channel),
-            });
+            self.front.event(event);
         }
     }
 }
@@ -320,25 +268,24 @@ impl<C: ReceiverControl> Machine for Receiver<C> {
             return;
         }
         match input {
-            Input::Timeout => self.control.timeout(now),
+            Input::Timeout => self.front.control.timeout(now),
             Input::Datagram(datagram) => self.on_datagram(now, &datagram),
         }
-        if self.listening.close_deadline().is_some_and(|at| at <= now) && !self.ended {
+        if self.front.listening.close_deadline().is_some_and(|at| at <= now) && !self.ended {
             self.close(now);
-            self.event(ReceiverEvent::Closed);
+            self.front.event(ReceiverEvent::Closed);
         }
-        self.collect_memberships();
+        self.front.collect_memberships();
     }
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
-        let waiting = self.outputs.pop_front();
-        waiting.or_else(|| self.control.poll_transmit(now, buffer).map(Output::Transmit))
+        self.front.poll_output(now, buffer)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         if self.ended {
             return None;
         }
-        self.listening.close_deadline().into_iter().chain(self.control.poll_timeout()).min()
+        self.front.listening.close_deadline().into_iter().chain(self.front.control.poll_timeout()).min()
     }
 }

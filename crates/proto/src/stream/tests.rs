@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::control::{Departure, SenderControl};
+use crate::delivery::SessionEvent;
 use crate::described::{self, Description};
 use crate::fixed;
 use crate::flid;
@@ -129,7 +130,7 @@ impl Outcome {
                 ReceiverEvent::Buffer(received) => self.given.push(received),
                 ReceiverEvent::Late { .. } => self.late += 1,
                 ReceiverEvent::Closed => self.is_closed = true,
-                ReceiverEvent::SessionFound { tsi: 7, .. } => {}
+                ReceiverEvent::Session(SessionEvent::Found { tsi: 7, .. }) => {}
                 other => panic!("{other:?}"),
             }
         }

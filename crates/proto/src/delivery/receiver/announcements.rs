@@ -5,7 +5,7 @@ use headwater_wire::{Fti, PayloadId, alc};
 
 use super::block::{Block, BlockState};
 use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
-use super::{Receiver, ReceiverEvent};
+use super::{Receiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::Heard;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
@@ -62,12 +62,12 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let recalled = self.recalled.take();
         if recalled.is_some_and(|control| control != instance.control || !self.is_recalled(instance)) {
             // What has come since may be in the wrong place, where its digest will tell. The next receiver knows better.
-            if let (Some(source), Some((_, tsi))) = (self.listening.sender(), self.session()) {
-                self.end(ReceiverEvent::Superseded { tsi, source });
+            if let (Some(source), Some((_, tsi))) = (self.front.listening.sender(), self.session()) {
+                self.end(SessionEvent::Superseded { tsi, source }.into());
             }
             return;
         }
-        if let Err(error) = self.control.describe(now, instance.control.as_ref()) {
+        if let Err(error) = self.front.control.describe(now, instance.control.as_ref()) {
             self.end(ReceiverEvent::ControlRefused { reason: error.to_string() });
             return;
         }
@@ -102,7 +102,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.refused += 1;
                 let location = self.catalogue.files[file.0].spec.path.to_string();
                 let reason = "not all of its segments are described".to_owned();
-                self.event(ReceiverEvent::FileRefused { location, reason });
+                self.front.event(ReceiverEvent::FileRefused { location, reason });
                 self.end_file(file, FileOutcome::Refused);
             }
         }
@@ -115,7 +115,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             self.refused += 1;
             let location = entry.content_location.clone();
             let reason = Refusal::TooManyObjects.to_string();
-            self.event(ReceiverEvent::FileRefused { location, reason });
+            self.front.event(ReceiverEvent::FileRefused { location, reason });
         }
     }
 
@@ -153,7 +153,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 }
             };
             self.open_files += 1;
-            self.event(event);
+            self.front.event(event);
             if held.is_whole {
                 // Its blocks count as waiting until its objects end, below.
                 self.open_blocks += u64::from(object_spec.partition.blocks());
@@ -199,6 +199,6 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.refused += 1;
         self.catalogue.refuse(entry.toi);
         let _dropped = self.pending.take(entry.toi);
-        self.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
+        self.front.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
     }
 }

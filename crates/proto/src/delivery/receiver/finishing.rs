@@ -148,9 +148,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         match outcome {
             FileOutcome::Done => {
                 let digest = self.catalogue.files[file.0].spec.digest;
-                self.event(ReceiverEvent::FileCompleted { file, digest });
+                self.front.event(ReceiverEvent::FileCompleted { file, digest });
             }
-            FileOutcome::Mismatch => self.event(ReceiverEvent::FileMismatch { file }),
+            FileOutcome::Mismatch => self.front.event(ReceiverEvent::FileMismatch { file }),
             // Told with the reason by whoever refused it.
             FileOutcome::Refused => {}
         }

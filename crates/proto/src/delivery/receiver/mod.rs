@@ -10,21 +10,19 @@ mod report;
 mod room;
 mod symbols;
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use headwater_wire::alc;
 use headwater_wire::fdt::Control;
 
 use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
 use self::room::{BlockId, Room};
 use super::fdt::Hearing;
-use super::session::{Listening, Whose};
+use super::front::{Front, SessionEvent, Taken};
 use super::store::Store;
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
-use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
-use crate::pgm::carrier::{self, Opened};
+use crate::control::{ReceiverControl, Reception, Status};
+use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::Instant;
 
 pub use self::catalogue::STRIP_WIDTH_MIN;
@@ -86,9 +84,8 @@ impl ReceiverConfig {
 /// together.
 #[derive(Debug)]
 pub struct Receiver<C, S> {
-    control: C,
+    front: Front<C, ReceiverEvent>,
     store: S,
-    listening: Listening,
     hearing: Hearing,
     /// Whether to ask the store what an earlier receiver kept of the FDT.
     may_recall: bool,
@@ -111,17 +108,14 @@ pub struct Receiver<C, S> {
     holding: bool,
     complete: bool,
     ended: bool,
-    outputs: VecDeque<Output<ReceiverEvent>>,
     stats: ReceiverStats,
 }
 
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     /// A receiver that begins to listen at `now`.
-    pub fn new(config: ReceiverConfig, mut control: C, store: S, now: Instant) -> Self {
-        control.start(now);
-        let mut receiver = Self {
-            listening: Listening::new(config.tsi, config.source, now),
-            control,
+    pub fn new(config: ReceiverConfig, control: C, store: S, now: Instant) -> Self {
+        Self {
+            front: Front::new(config.tsi, config.source, control, now),
             store,
             hearing: Hearing::default(),
             may_recall: true,
@@ -138,11 +132,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             holding: true,
             complete: false,
             ended: false,
-            outputs: VecDeque::new(),
             stats: ReceiverStats { last_progress: now, ..ReceiverStats::default() },
-        };
-        receiver.collect_memberships();
-        receiver
+        }
     }
 
     /// What was received and what was dropped, and why.
@@ -152,22 +143,22 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     /// The congestion control.
     pub fn control(&self) -> &C {
-        &self.control
+        &self.front.control
     }
 
     /// What the congestion control has measured.
     pub fn reception(&self) -> Reception {
-        self.control.reception()
+        self.front.control.reception()
     }
 
     /// What the congestion control shows.
     pub fn control_status(&mut self, now: Instant) -> Status {
-        self.control.status(now)
+        self.front.control.status(now)
     }
 
     /// Who sends the session that is received, once a packet of it has come, and its identifier.
     pub fn session(&self) -> Option<(IpAddr, u64)> {
-        self.listening.session()
+        self.front.listening.session()
     }
 
     /// Whether the session ended: all there is to receive was received, the sender is gone or another one has come in its
@@ -203,59 +194,29 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        if datagram.channel.is_none() && self.control.answered(now, datagram) {
+        let taken = self.front.take(now, datagram);
+        if matches!(taken, Taken::Control) {
             return;
         }
-        let (carried, packet) = match carrier::open(datagram.payload) {
-            Some(Opened::Bare(packet)) => (None, packet),
-            Some(Opened::Carried(carrier, packet)) => (Some(carrier), packet),
-            Some(Opened::Word(word)) => return self.control.enveloped(now, datagram.source, &word),
-            None => (None, &[][..]),
-        };
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        let Ok((header, payload)) = alc::parse(packet) else {
-            self.stats.dropped.malformed += 1;
-            return;
-        };
-        if !self.is_ours(now, datagram.source, header.tsi) {
-            self.stats.dropped.foreign += 1;
-            return;
-        }
-        let channel = datagram.channel.unwrap_or(ChannelId::BASE);
-        let bytes = datagram.payload.len();
-        let (source, ecn) = (datagram.source, datagram.ecn);
-        if let Some(carried) = carried {
-            self.control.enveloped(now, source, &carried);
-        }
-        self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
-        self.listening.close(header.close_session);
-        match (header.toi, header.payload_id) {
-            (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
-            (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
-            _ => {}
-        }
-    }
-
-    /// Whether a packet is of the session. One of another session is told of, and taken as the end of this one where that is
-    /// silent.
-    fn is_ours(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> bool {
-        match self.listening.hear(now, source, tsi) {
-            Whose::Ours { is_first } => {
-                if is_first {
-                    self.event(ReceiverEvent::SessionFound { tsi, source });
-                }
-                true
-            }
-            Whose::Other { is_news, replaces } => {
-                if is_news {
-                    self.event(ReceiverEvent::OtherSession { tsi, source });
-                }
-                if replaces && self.holding && self.jobs == 0 {
-                    self.event(ReceiverEvent::Superseded { tsi, source });
+        match taken {
+            Taken::Packet(header, payload) => match (header.toi, header.payload_id) {
+                (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
+                (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
+                _ => {}
+            },
+            Taken::Control => {}
+            Taken::Malformed => self.stats.dropped.malformed += 1,
+            Taken::Foreign(replaces) => {
+                self.stats.dropped.foreign += 1;
+                if let Some(tsi) = replaces
+                    && self.holding
+                    && self.jobs == 0
+                {
+                    self.front.event(SessionEvent::Superseded { tsi, source: datagram.source });
                     self.ended = true;
                 }
-                false
             }
         }
     }
@@ -281,32 +242,19 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let wanted = !(self.ended || satisfied);
         if wanted != self.holding {
             self.holding = wanted;
-            if wanted { self.control.start(now) } else { self.control.stop(now) }
+            if wanted { self.front.control.start(now) } else { self.front.control.stop(now) }
         }
-        self.collect_memberships();
+        self.front.collect_memberships();
     }
 
     /// When a session that was closed has ended, unless more is heard.
     fn close_deadline(&self) -> Option<Instant> {
-        self.listening.close_deadline().filter(|_| !self.ended && self.jobs == 0)
+        self.front.listening.close_deadline().filter(|_| !self.ended && self.jobs == 0)
     }
 
     fn end(&mut self, event: ReceiverEvent) {
         self.ended = true;
-        self.event(event);
-    }
-
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outputs.push_back(Output::Event(event));
-    }
-
-    fn collect_memberships(&mut self) {
-        while let Some(membership) = self.control.poll_membership() {
-            self.outputs.push_back(match membership {
-                Membership::Join(channel) => Output::Join(channel),
-                Membership::Leave(channel) => Output::Leave(channel),
-            });
-        }
+        self.front.event(event);
     }
 }
 
@@ -317,7 +265,7 @@ impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
         // With a datagram there is a report to hear of only while the store is at work.
         let is_timeout = matches!(input, Input::Timeout);
         match input {
-            Input::Timeout => self.control.timeout(now),
+            Input::Timeout => self.front.control.timeout(now),
             Input::Datagram(datagram) if !self.ended => self.on_datagram(now, &datagram),
             Input::Datagram(_) => {}
         }
@@ -330,11 +278,10 @@ impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
     }
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
-        let waiting = self.outputs.pop_front();
-        waiting.or_else(|| self.control.poll_transmit(now, buffer).map(Output::Transmit))
+        self.front.poll_output(now, buffer)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.close_deadline().into_iter().chain(self.control.poll_timeout()).min()
+        self.close_deadline().into_iter().chain(self.front.control.poll_timeout()).min()
     }
 }

@@ -1,8 +1,7 @@
 //! What a receiver tells its application.
 
-use core::net::SocketAddr;
-
 use crate::delivery::digest::Digest;
+use crate::delivery::front::SessionEvent;
 use crate::delivery::name::RelativePath;
 use crate::delivery::store::{FileIndex, StoreError};
 use crate::time::Instant;
@@ -10,31 +9,8 @@ use crate::time::Instant;
 /// What a receiver tells its application, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The first packet of the session came.
-    SessionFound {
-        /// Transport session identifier.
-        tsi: u64,
-        /// Who sends it.
-        source: SocketAddr,
-    },
-    /// Somebody else sends on the group: another source, or another session of the same one. It is not received. Told
-    /// once of each of the first [`OTHERS_MAX`](crate::delivery::OTHERS_MAX).
-    OtherSession {
-        /// Its transport session identifier.
-        tsi: u64,
-        /// Who sends it.
-        source: SocketAddr,
-    },
-    /// The session has been silent for [`SILENCE`](crate::delivery::SILENCE) while another one that the receiver would
-    /// have taken is being sent: its sender was started again, mostly. Or the FDT says that the session is another one than
-    /// what an earlier receiver kept of it made believe. This receiver has ended; another one would receive the other
-    /// session.
-    Superseded {
-        /// The other one's transport session identifier.
-        tsi: u64,
-        /// Who sends it.
-        source: SocketAddr,
-    },
+    /// Who was heard on the group.
+    Session(SessionEvent),
     /// The FDT describes a congestion control that cannot be followed. Nothing more is received.
     ControlRefused {
         /// Why: what it names may be a peer's word.
@@ -77,6 +53,12 @@ pub enum ReceiverEvent {
     SessionClosed,
     /// The store failed; nothing more is received.
     StoreFailed(StoreError),
+}
+
+impl From<SessionEvent> for ReceiverEvent {
+    fn from(event: SessionEvent) -> Self {
+        Self::Session(event)
+    }
 }
 
 /// How far a file is.

@@ -1,0 +1,133 @@
+//! What receiving files and receiving buffers begin with: the session listened to, its control, and what is to come out.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+
+use headwater_wire::alc;
+
+use super::session::{Listening, Whose};
+use crate::control::{Arrival, Membership, ReceiverControl};
+use crate::machine::{ChannelId, Datagram, Output};
+use crate::pgm::carrier::{self, Opened};
+use crate::time::Instant;
+
+/// Who was heard on the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// The first packet of the session came.
+    Found {
+        /// Transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+    /// Somebody else sends on the group: another source, or another session of the same one. It is not received. Told
+    /// once of each of the first [`OTHERS_MAX`](super::OTHERS_MAX).
+    Other {
+        /// Its transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+    /// The session has been silent for [`SILENCE`](super::SILENCE) while another one that the receiver would have taken is
+    /// being sent: its sender was started again, mostly. Or the FDT says that the session is another one than what an
+    /// earlier receiver kept of it made believe. This receiver has ended; another one would receive the other session.
+    Superseded {
+        /// The other one's transport session identifier.
+        tsi: u64,
+        /// Who sends it.
+        source: SocketAddr,
+    },
+}
+
+/// What a datagram was.
+pub(crate) enum Taken<'a> {
+    /// A packet of the session: its header and what it carries.
+    Packet(alc::Repr, &'a [u8]),
+    /// The control's alone: an answer to what it had sent, or what its carrier says beside packets.
+    Control,
+    /// No ALC packet.
+    Malformed,
+    /// Of another session: with its identifier if the receiver's own has fallen silent, and it would be taken instead.
+    Foreign(Option<u64>),
+}
+
+/// A control and the session that it is for, with the outputs of the machine that owns it.
+#[derive(Debug)]
+pub(crate) struct Front<C, E> {
+    pub(crate) control: C,
+    pub(crate) listening: Listening,
+    outputs: VecDeque<Output<E>>,
+}
+
+impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
+    /// Begins to listen at `now` to the session wanted, or to any, from the source wanted, or from anyone.
+    pub(crate) fn new(tsi: Option<u64>, source: Option<IpAddr>, mut control: C, now: Instant) -> Self {
+        control.start(now);
+        let listening = Listening::new(tsi, source, now);
+        let mut front = Self { control, listening, outputs: VecDeque::new() };
+        front.collect_memberships();
+        front
+    }
+
+    /// Tells the control of a datagram, and says what it is.
+    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Taken<'a> {
+        if datagram.channel.is_none() && self.control.answered(now, datagram) {
+            return Taken::Control;
+        }
+        let source = datagram.source;
+        let (carrier, packet) = match carrier::open(datagram.payload) {
+            Some(Opened::Bare(packet)) => (None, packet),
+            Some(Opened::Carried(carrier, packet)) => (Some(carrier), packet),
+            Some(Opened::Word(word)) => {
+                self.control.enveloped(now, source, &word);
+                return Taken::Control;
+            }
+            None => return Taken::Malformed,
+        };
+        let Ok((header, payload)) = alc::parse(packet) else { return Taken::Malformed };
+        let tsi = header.tsi;
+        match self.listening.hear(now, source, tsi) {
+            Whose::Ours { is_first } => {
+                if is_first {
+                    self.event(SessionEvent::Found { tsi, source });
+                }
+            }
+            Whose::Other { is_news, replaces } => {
+                if is_news {
+                    self.event(SessionEvent::Other { tsi, source });
+                }
+                return Taken::Foreign(replaces.then_some(tsi));
+            }
+        }
+        let channel = datagram.channel.unwrap_or(ChannelId::BASE);
+        let (ecn, bytes) = (datagram.ecn, datagram.payload.len());
+        if let Some(carrier) = carrier {
+            self.control.enveloped(now, source, &carrier);
+        }
+        self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
+        self.listening.close(header.close_session);
+        Taken::Packet(header, payload)
+    }
+
+    /// Puts an event behind what else is to come out.
+    pub(crate) fn event(&mut self, event: impl Into<E>) {
+        self.outputs.push_back(Output::Event(event.into()));
+    }
+
+    /// Puts the control's joins and leaves there.
+    pub(crate) fn collect_memberships(&mut self) {
+        while let Some(membership) = self.control.poll_membership() {
+            self.outputs.push_back(match membership {
+                Membership::Join(channel) => Output::Join(channel),
+                Membership::Leave(channel) => Output::Leave(channel),
+            });
+        }
+    }
+
+    /// What is to come out next; what the control sends comes after all else.
+    pub(crate) fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<E>> {
+        let waiting = self.outputs.pop_front();
+        waiting.or_else(|| self.control.poll_transmit(now, buffer).map(Output::Transmit))
+    }
+}
