@@ -1,8 +1,8 @@
-//! What our own datagrams have in common, of which one asks and the other answers.
+//! What our own datagrams have in common. They begin with three bytes that tell the format, 4 bits of version and 4 of kind. The
+//! first byte reads as LCT version 4, which no LCT receiver takes for a packet of its session.
 //!
-//! A question and its answer have the same length, so an answer never amplifies what a forged source asks for. They begin with
-//! three bytes that tell the format, 4 bits of version and 4 of kind, and the question's nonce. The first byte reads as LCT
-//! version 4, which no LCT receiver takes for a packet of its session.
+//! Where one asks and the other answers, the question's nonce follows, and both have the same length, so an answer never amplifies
+//! what a forged source asks for.
 
 use crate::bytes::{Writer, be};
 
@@ -21,30 +21,40 @@ pub enum Error {
     /// Its length is another one.
     #[error("{0} bytes are not the length of one")]
     Length(usize),
-    /// Neither a question nor an answer.
+    /// None of the format's.
     #[error("unknown kind {0}")]
     Kind(u8),
 }
 
-/// Kind and nonce of a datagram that begins with `magic` and has `bytes` bytes, at least 12.
-pub(crate) fn parse(datagram: &[u8], magic: [u8; 3], bytes: usize) -> Result<(u8, u64), Error> {
+/// Kind of a datagram that begins with `magic`.
+pub(crate) fn kind(datagram: &[u8], magic: [u8; 3]) -> Result<u8, Error> {
     if !datagram.starts_with(&magic) {
         return Err(Error::Magic);
     }
-    if let Some(version) = datagram.get(3).map(|byte| byte >> 4)
-        && version != VERSION
-    {
-        return Err(Error::Version(version));
+    let byte = *datagram.get(3).ok_or(Error::Length(datagram.len()))?;
+    if byte >> 4 != VERSION {
+        return Err(Error::Version(byte >> 4));
     }
+    Ok(byte & 0x0F)
+}
+
+/// Kind and nonce of a datagram that begins with `magic` and has `bytes` bytes, at least 12.
+pub(crate) fn parse(datagram: &[u8], magic: [u8; 3], bytes: usize) -> Result<(u8, u64), Error> {
+    let kind = kind(datagram, magic)?;
     if datagram.len() != bytes {
         return Err(Error::Length(datagram.len()));
     }
-    Ok((datagram[3] & 0x0F, be(&datagram[4..12])))
+    Ok((kind, be(&datagram[4..12])))
+}
+
+/// Writes what [`kind`] reads.
+pub(crate) fn emit_kind(writer: &mut Writer<'_>, magic: [u8; 3], kind: u8) {
+    writer.put(&magic);
+    writer.put(&[VERSION << 4 | kind]);
 }
 
 /// Writes what [`parse`] reads.
 pub(crate) fn emit(writer: &mut Writer<'_>, magic: [u8; 3], kind: u8, nonce: u64) {
-    writer.put(&magic);
-    writer.put(&[VERSION << 4 | kind]);
+    emit_kind(writer, magic, kind);
     writer.put(&nonce.to_be_bytes());
 }

@@ -10,9 +10,10 @@
 //! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
-//! | [`exchange`] | what the next two have in common | ours |
+//! | [`exchange`] | what the next three have in common | ours |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
+//! | [`tfmcc`] | the fields of TFMCC (RFC 4654) | ours, `docs/wire/tfmcc.md` |
 //!
 //! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of them, and
 //! can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry for the hot path.
@@ -32,6 +33,7 @@ pub mod payload_id;
 pub mod pgm;
 pub mod probe;
 pub mod rtt;
+pub mod tfmcc;
 
 pub use cci::Cci;
 pub use extensions::Extensions;

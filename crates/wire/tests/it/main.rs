@@ -9,3 +9,4 @@ mod pgm;
 mod probe;
 mod properties;
 mod rtt;
+mod tfmcc;
