@@ -37,7 +37,9 @@
 //! | [`layering`] | which channel sends how much when; the sequencer |
 //! | [`m2c`], [`webrc`] | their receivers |
 //! | [`le_sbcc`] | a single rate from receivers' NAKs alone |
+//! | [`tfmcc`] | a single rate by receivers' reports: RFC 4654 |
 //! | [`pgm`] | PGM's source and receiver: messages, repaired by NAKs |
+//! | [`pgmcc`] | a single rate by one receiver's acknowledgements, in PGM's packets |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
@@ -55,6 +57,8 @@ pub mod described;
 pub mod eventlog;
 pub mod fixed;
 pub mod flid;
+#[cfg(test)]
+mod group;
 pub mod layering;
 pub mod le_sbcc;
 pub mod m2c;
@@ -62,11 +66,14 @@ pub mod machine;
 pub mod measure;
 pub mod pacing;
 pub mod pgm;
+pub mod pgmcc;
 pub mod queue;
 pub mod rate;
 pub mod rng;
 pub mod rtt;
+mod stamp;
 pub mod stream;
+pub mod tfmcc;
 pub mod time;
 pub mod timers;
 pub mod webrc;

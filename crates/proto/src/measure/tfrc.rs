@@ -67,6 +67,14 @@ impl LossIntervals {
         self.closed[0] = packets.max(1.0);
     }
 
+    /// The oldest interval is `factor` times as long as was thought, and at least a packet: up to seven events after
+    /// [`LossIntervals::reset`] that is the one it began with.
+    pub fn rescale_oldest(&mut self, factor: f64) {
+        if let Some(first) = self.closed[..self.count].last_mut() {
+            *first = (*first * factor).max(1.0);
+        }
+    }
+
     /// The open interval in packets.
     pub fn open(&self) -> f64 {
         self.open

@@ -1,0 +1,60 @@
+use headwater_netsim::engine::Run;
+use headwater_proto::tfmcc::SenderCounters;
+
+use crate::bed::{Bed, Kind, PACKET, Place, Sent, TfmccSender, at, rate_to, rates, share_beside_tcp};
+
+fn counters(run: &Run, sent: Sent) -> SenderCounters {
+    *run.agent::<TfmccSender>(sent.sender).unwrap().machine().counters()
+}
+
+#[test]
+fn beside_one_tcp_it_takes_about_half() {
+    for kbps in [1_000, 4_000] {
+        let share = share_beside_tcp(Kind::Tfmcc, kbps, 2);
+        assert!((0.3..=0.7).contains(&share), "{share} of {kbps} kbit/s");
+    }
+}
+
+/// Independent loss at many: the worst of many estimates sets the rate, so it falls with their number, but not to nothing (Widmer and Handley
+/// 2001, section 5.1).
+#[test]
+fn many_receivers_with_loss_lower_the_rate_but_not_to_nothing() {
+    let [one, ten, hundred] = [1, 10, 100].map(|receivers| rate_to(Kind::Tfmcc, receivers, 0.01, 1).0);
+    assert!(ten < one && ten > 0.3 * one, "{ten} with ten receivers, {one} with one");
+    assert!(
+        hundred < 1.1 * ten && hundred > 0.15 * one,
+        "{hundred} with a hundred receivers, {one} with one"
+    );
+}
+
+#[test]
+fn a_slow_receiver_that_joins_becomes_the_clr() {
+    let mut bed = Bed::new(1, 2_000);
+    let sent = bed.group("group", Kind::Tfmcc, &[Place::wide(); 5]);
+    bed.receiver("slow", sent, Place { kbps: 300, ..Place::wide() }, at(30));
+    let mut run = bed.run();
+    let before = rates(&mut run, &[sent.flow], 15, 30)[0];
+    let after = rates(&mut run, &[sent.flow], 50, 90)[0];
+    println!("{before:.0} bit/s, then {after:.0} through 300 kbit/s");
+    assert!(before > 1_500_000.0 && (200_000.0..330_000.0).contains(&after), "{before}, {after}");
+    let switches = counters(&run, sent).switches;
+    assert!(switches > 0);
+}
+
+#[test]
+fn a_thousand_receivers_send_a_bounded_number_of_reports_each_round() {
+    let mut bed = Bed::new(1, 500);
+    let places = vec![Place { loss: 0.01, ..Place::wide() }; 1_000];
+    let sent = bed.group("group", Kind::Tfmcc, &places);
+    let mut run = bed.run();
+    run.run_until(at(10));
+    let before = counters(&run, sent);
+    run.run_until(at(30));
+    let after = counters(&run, sent);
+    let rounds = after.rounds - before.rounds;
+    let mean = (after.others - before.others) as f64 / rounds as f64;
+    let rate = run.agent::<TfmccSender>(sent.sender).unwrap().machine().rate();
+    println!("{mean:.1} reports of others in each of {rounds} rounds, {rate}, {} switches", after.switches);
+    assert!(rounds > 10 && mean < 40.0, "{mean} in each of {rounds}");
+    assert!(rate.as_bits() > 8 * u64::from(PACKET), "{rate}");
+}
