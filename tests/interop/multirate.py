@@ -1,11 +1,13 @@
-"""Sessions in which each receiver has its own rate, over two switches or routers with queues of 25 packets. Root, Linux.
+"""Sessions over two switches or routers with queues of 25 packets: each receiver with its own rate, and one rate that NAKs make. Root, Linux.
 
   source, rival --- near === bottleneck === far ---< receivers, each behind a link of its own
 
 What near and far are, routing.py says. What must hold is checked at the end of each part, and what was measured is printed
 whatever it is.
 
-usage: multirate.py [--full] [--control m2c|webrc|flid-dl] [--routing auto|bridge|frr] BINARY [PART...]      parts: links tcp shared small
+usage: multirate.py [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|frr] BINARY [PART...]
+
+parts: links tcp shared small naks
 """
 
 import argparse
@@ -286,9 +288,37 @@ def small(make, folder, full):
     return [("within 1.5 of TCP's time", middle <= 1.5 * tcp_seconds)]
 
 
-CERTAIN = ("order of the links", "before the slow one", "carries the session once")
-PARTS = {"links": links, "tcp": tcp, "shared": shared, "small": small}
-SHORT = ("links", "shared")
+def naks(make, folder, full):
+    """Three receivers behind 4, 4 and 1 Mbit/s at one rate, which the sender finds from their NAKs: the slow one's."""
+    megabytes = 10 if full else 2
+    hosts = {"first": 4, "second": 4, "slow": 1}
+    with make(None, hosts) as bed:
+        if not bed.control.startswith("le-sbcc"):
+            bed.control = "le-sbcc"
+        bed.build()
+        sender, receivers = bed.session(content(folder, megabytes), 40, hosts)
+        results = {host: whole(bed, program, None, 60 + 30 * megabytes) for host, program in receivers.items()}
+        slow = bed.address("slow")
+        stop(sender)
+        told = sender.events()[-1]
+    for host, (seconds, ended) in results.items():
+        describe(host, seconds, ended, megabytes)
+        print(f"  {host:10} {ended['naks']} NAKs")
+    share = megabytes * 8 / results["slow"][0]
+    print(
+        f"  allowed {told['allowed_rate'] / 1e6:.2f} Mbit/s, RTT {told['rtt']:.0f} ms, {told['loss_indications']} LIs, {told['loss_events']} LEs, "
+        f"{told['passed']} passed, {told['reductions']} reductions, worst {told.get('worst')} ({told.get('worst_share', 0):.0%}), {told['repairs']} sent again"
+    )
+    return [
+        ("the slow one is found to be the worst receiver", told.get("worst") == slow),
+        ("nothing is sent again", told["repairs"] == 0),
+        ("the rate is the slow link's, between 60 and 100 %", 0.6 <= share <= 1.0),
+    ]
+
+
+CERTAIN = ("order of the links", "before the slow one", "carries the session once", "worst receiver", "sent again")
+PARTS = {"links": links, "tcp": tcp, "shared": shared, "small": small, "naks": naks}
+SHORT = ("links", "shared", "naks")
 
 
 def main():

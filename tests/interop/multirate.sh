@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Sessions in which each receiver has its own rate, over routers that speak IGMPv3 and PIM-SSM (FRR) or switches that snoop IGMPv3,
-# and queues of 25 packets, beside the kernel's TCP. Needs root. What must hold is in multirate.py. The short form takes a minute and a half,
+# and queues of 25 packets, beside the kernel's TCP. Needs root. What must hold is in multirate.py. The short form takes two minutes,
 # and fails only where it is certain on a busy machine, too: orders, and that a link carries each packet once. The full one fails where any bound is missed.
 #
-#   tests/interop/multirate.sh [--full] [--control m2c|webrc|flid-dl] [--routing auto|bridge|frr] [links|tcp|shared|small ...]
+#   tests/interop/multirate.sh [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|frr] [links|tcp|shared|small|naks ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -13,7 +13,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --full) options+=("$1") ;;
         --control | --routing) options+=("$1" "${2:?$1 needs a name}") && shift ;;
-        links | tcp | shared | small) parts+=("$1") ;;
+        links | tcp | shared | small | naks) parts+=("$1") ;;
         *) echo "multirate: '$1' is neither an option nor a part; see the head of this script" >&2 && exit 2 ;;
     esac
     shift

@@ -132,10 +132,10 @@ pub struct SendArgs {
     /// How each receiver finds its rate [default: m2c; with --rate, fixed]
     #[arg(long, value_name = "NAME", value_enum)]
     pub congestion_control: Option<CongestionControl>,
-    /// Most that a receiver can take, and what all channels together send [default: 100M]
+    /// Most that a receiver can take, and what all channels together send; with le-sbcc, most that is sent [default: 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
-    /// Least that a receiver can take: the rate of the base channel [default: 120k]
+    /// Least that a receiver can take: the rate of the base channel [default: 120k]; with le-sbcc, least that is sent [default: next to nothing]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
     /// Erasure code that lets receivers repair losses
@@ -360,6 +360,10 @@ pub enum CongestionControl {
     Webrc,
     /// The same aim by steps that receivers take together (Byers et al. 2002)
     FlidDl,
+    /// One rate for all, that of a TCP to the worst receiver: the sender finds it from what receivers say they miss, over PGM
+    LeSbcc,
+    /// The same, with a smoother rate
+    LeSbccTfrc,
     /// The rate of --rate, whatever happens
     Fixed,
 }

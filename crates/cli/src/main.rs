@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod events;
 mod exit;
+mod feedback;
 mod generate;
 mod inspect;
 mod receive;

@@ -1,11 +1,17 @@
 //! Which congestion control a session runs.
 
+use std::net::IpAddr;
+
 use headwater_fec::Order;
 use headwater_proto::control::SenderControl;
 use headwater_proto::described::{Description, DescriptionError};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::pgm::{Session, carrier};
 use headwater_proto::{Instant, Rate, fixed, flid};
+use headwater_wire::pgm::Gsi;
 
+use crate::chance;
+use crate::pgm::LeSbccOptions;
 use crate::send::SendOrder;
 
 /// What [`LayerOptions`] sends on the base channel unless told otherwise: some ten full packets a second. A receiver knows
@@ -14,6 +20,13 @@ pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
 /// What [`LayerOptions`] sends on all channels together unless told otherwise: 100 Mbit/s, which every wired network of
 /// today carries. What no receiver of a link has joined stays off it where switches and routers know memberships.
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
+
+/// PGM's port, as other makes have it unless told otherwise.
+const PGM_PORT: u16 = 7_500;
+/// NAKs count for what was sent in the longest time that a round trip counts for (2 s) and as long again, but for at least so
+/// many packets.
+const NAK_SECONDS: u64 = 4;
+const NAK_PACKETS_MIN: u64 = 4_096;
 
 /// UDP payload of a packet whose symbol has the usual length.
 const PACKET_BYTES_USUAL: u16 = 1_424;
@@ -33,6 +46,18 @@ pub enum CongestionControl {
     Webrc(LayerOptions),
     /// FLID-DL: steps up and down that all receivers take together, fair to TCP over round trips of some 0.4 s.
     FlidDl(LayerOptions),
+    /// LE-SBCC: one rate for all, which the sender finds from what receivers say they miss: that of a TCP to the worst of them. PGM
+    /// carries the packets.
+    LeSbcc(LeSbccOptions),
+}
+
+/// Between which addresses a session runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    /// Of the sender, by unicast.
+    pub(crate) sender: IpAddr,
+    /// Of the base channel.
+    pub(crate) group: IpAddr,
 }
 
 /// The channels of a session with many rates: a base channel and waves above it, which begin fast and fade.
@@ -83,12 +108,21 @@ impl CongestionControl {
             Self::M2c(_) => "m2c",
             Self::Webrc(_) => "webrc",
             Self::FlidDl(_) => "flid-dl",
+            Self::LeSbcc(options) => options.name(),
         }
     }
 
     /// Whether each receiver has a rate of its own.
     pub const fn is_multi_rate(&self) -> bool {
-        !matches!(self, Self::Fixed { .. })
+        !matches!(self, Self::Fixed { .. } | Self::LeSbcc(_))
+    }
+
+    /// Bytes that it puts in front of each packet.
+    pub fn envelope_bytes(&self) -> u16 {
+        match self {
+            Self::LeSbcc(_) => u16::try_from(carrier::Sender::envelope_bytes()).unwrap_or(u16::MAX),
+            _ => 0,
+        }
     }
 
     /// Channels of a session under it.
@@ -116,14 +150,16 @@ impl CongestionControl {
         match self {
             Self::Fixed { rate } => *rate,
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.max_rate,
+            Self::LeSbcc(options) => options.max_rate(),
         }
     }
 
-    /// The rate of the base channel.
-    pub const fn rate_base(&self) -> Rate {
+    /// The rate of the base channel; `None` where the sender is yet to find it.
+    pub const fn rate_base(&self) -> Option<Rate> {
         match self {
-            Self::Fixed { rate } => *rate,
-            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.base_rate,
+            Self::Fixed { rate } => Some(*rate),
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => Some(layers.base_rate),
+            Self::LeSbcc(_) => None,
         }
     }
 
@@ -136,6 +172,7 @@ impl CongestionControl {
             Self::FlidDl(layers) => Description::FlidDl(
                 flid::Config::dynamic_layers(packet_bytes, layers.max_rate).with_base_rate(layers.base_rate),
             ),
+            Self::LeSbcc(_) => Description::LeSbcc,
         }
     }
 
@@ -146,8 +183,12 @@ impl CongestionControl {
     pub(crate) fn sender(
         &self,
         packet_bytes: u16,
+        path: Path,
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
         let description = self.description(packet_bytes);
+        if let Self::LeSbcc(options) = self {
+            return Ok(Box::new(carried(options, packet_bytes, path)));
+        }
         Ok(match description {
             Description::Fixed | Description::LeSbcc => {
                 Box::new(fixed::Sender::new(self.rate_max(), Instant::ZERO))
@@ -174,6 +215,20 @@ impl CongestionControl {
             None => Order::for_rate(rate),
         }
     }
+}
+
+fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::Sender {
+    let chain = options.chain(packet_bytes, Instant::ZERO);
+    let packets = NAK_SECONDS * options.max_rate().as_bits() / 8 / u64::from(packet_bytes.max(1));
+    let packets = u32::try_from(packets.max(NAK_PACKETS_MIN)).unwrap_or(u32::MAX);
+    let [port @ .., a, b, c, d, e, f] = chance::number().to_ne_bytes();
+    let session = Session {
+        gsi: Gsi([a, b, c, d, e, f]),
+        source_port: u16::from_ne_bytes(port),
+        destination_port: PGM_PORT,
+        group: path.group,
+    };
+    carrier::Sender::new(session, path.sender, packets, chain, Instant::ZERO)
 }
 
 #[cfg(test)]
@@ -207,6 +262,7 @@ mod tests {
             }
         }
         assert_eq!(CongestionControl::M2c(LayerOptions::new()).channels(), Ok(24 + 30 + 1));
+        assert_eq!(CongestionControl::LeSbcc(LeSbccOptions::new()).channels(), Ok(1));
         let none = LayerOptions::new().with_max_rate(BASE_RATE_DEFAULT);
         assert!(CongestionControl::M2c(none).channels().is_err());
     }

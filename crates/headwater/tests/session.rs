@@ -12,6 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use headwater::pgm::{LeSbccModule, LeSbccOptions};
 use headwater::proto::Rate;
 use headwater::{
     CongestionControl, Direction, IncompleteReason, LayerOptions, Loss, ReceiveOptions, ReceiveOutcome,
@@ -772,4 +773,45 @@ fn ldpc_is_sent_in_spread_order_only() {
     assert!(open(None).is_ok());
     let error = open(Some(SendOrder::Window)).unwrap_err().to_string();
     assert!(error.contains("choose spread order"), "{error}");
+}
+
+/// One rate that the sender finds: receivers tell what they lose by NAKs, other symbols repair, and who comes late gets all of it.
+#[test]
+fn files_over_pgm_at_a_rate_by_le_sbcc_reach_all_receivers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(500_000, 9), 0o600);
+    let group = group();
+    for module in [LeSbccModule::Aimd, LeSbccModule::Tfrc] {
+        let le_sbcc = LeSbccOptions::new()
+            .with_module(module)
+            .with_min_rate(Some("3M".parse().unwrap()))
+            .with_max_rate("8M".parse().unwrap());
+        let control = CongestionControl::LeSbcc(le_sbcc);
+        let options = SendOptions::new(group, control).with_interface(Some("lo".into()));
+        let out = |name: &str| folder.path().join(format!("{name}-{}", control.name()));
+        let (early, lossy, late) = (out("early"), out("lossy"), out("late"));
+        let receiving = receive_ahead(receive_options(group, &early));
+        let loss = Some(Loss { probability: 0.05, seed: 4 });
+        let losing = receive_ahead(receive_options(group, &lossy).with_loss(loss));
+        let sending = Sending::start(&file, options);
+        let (first, second) = (receiving.join().unwrap(), losing.join().unwrap());
+        let third = receive(receive_options(group, &late));
+        let sent = sending.stop();
+        for (summary, out) in [(&first, &early), (&second, &lossy), (&third, &late)] {
+            assert_eq!(summary.outcome, ReceiveOutcome::Completed);
+            assert_eq!(fs::read(out.join("file")).unwrap(), fs::read(&file).unwrap());
+            assert_eq!(summary.progress.control.name, "le-sbcc");
+            assert_eq!(summary.progress.stats.duplicates, 0, "no symbol is sent twice");
+        }
+        assert!(second.progress.reception.lost > 10 && second.progress.control.naks > Some(5));
+        let pgm = sent.progress.pgm.unwrap();
+        assert_eq!((pgm.counters.repairs, pgm.counters.refused.malformed.total()), (0, 0));
+        let why = pgm.feedback.unwrap();
+        let counters = why.counters;
+        assert!(counters.indications > 10 && counters.reductions > 0, "{why:?}");
+        assert!(counters.indications >= counters.events && counters.events >= counters.passed, "{why:?}");
+        assert!(why.worst.is_some(), "{why:?}");
+        assert!((3_000_000..=8_000_000).contains(&pgm.allowed.as_bits()), "{pgm:?}");
+    }
 }

@@ -224,6 +224,9 @@ pub struct Reception {
     /// The longest of those.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_latency_max: Option<f64>,
+    /// NAKs sent, where the session goes by them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub naks: Option<u64>,
     /// Symbols still needed, as far as files are announced.
     pub missing: u64,
     /// How long that takes at the rate of the last second, in milliseconds.

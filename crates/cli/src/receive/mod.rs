@@ -178,6 +178,7 @@ fn reception(received: &ReceiveProgress) -> Reception {
         rtt: control.rtt.map(millis),
         join_latency: control.join_latency.map(millis),
         join_latency_max: control.join_latency_max.map(millis),
+        naks: control.naks,
         missing: received.symbols.saturating_sub(received.symbols_held),
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
     }

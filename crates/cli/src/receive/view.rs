@@ -154,6 +154,9 @@ pub fn message(progress: &ReceiveProgress) -> String {
         message.push_str(&format!(" of a fair {fair}, {}", count(control.channels.into(), "channel")));
     }
     message.push_str(&format!(", {} lost", loss(progress)));
+    if let Some(naks) = control.naks {
+        message.push_str(&format!(", {naks} NAKs"));
+    }
     if let Some(join) = control.join_latency {
         message.push_str(&format!(", joins {} ms", join.as_millis()));
     }

@@ -1,5 +1,6 @@
 //! From options to the congestion control of a session.
 
+use headwater::pgm::{LeSbccModule, LeSbccOptions};
 use headwater::{CongestionControl, LayerOptions};
 
 use crate::args::{self, Order, SendArgs};
@@ -16,6 +17,8 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         args::CongestionControl::M2c => CongestionControl::M2c(layers(args)),
         args::CongestionControl::Webrc => CongestionControl::Webrc(layers(args)),
         args::CongestionControl::FlidDl => CongestionControl::FlidDl(layers(args)),
+        args::CongestionControl::LeSbcc => return le_sbcc(args, LeSbccModule::Aimd),
+        args::CongestionControl::LeSbccTfrc => return le_sbcc(args, LeSbccModule::Tfrc),
     };
     let name = control.name();
     if let Some(rate) = args.rate {
@@ -50,6 +53,23 @@ fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
         Some(rate) => Ok(CongestionControl::Fixed { rate }),
         None => Err(usage("--congestion-control fixed needs a --rate, for example --rate 10M".to_owned())),
     }
+}
+
+fn le_sbcc(args: &SendArgs, module: LeSbccModule) -> Result<CongestionControl, Failure> {
+    let options = LeSbccOptions::new().with_module(module).with_min_rate(args.base_rate);
+    let options = args.max_rate.map_or(options, |rate| options.with_max_rate(rate));
+    if let Some(rate) = args.rate {
+        return Err(usage(format!(
+            "--rate {rate} is a rate that stays, and with {} the sender finds it: say --max-rate for the most, or \
+             --congestion-control fixed",
+            options.name()
+        )));
+    }
+    if let Some(least) = args.base_rate.filter(|least| *least > options.max_rate()) {
+        let max = options.max_rate();
+        return Err(usage(format!("--base-rate {least}, the least, is above the most, --max-rate {max}")));
+    }
+    Ok(CongestionControl::LeSbcc(options))
 }
 
 fn layers(args: &SendArgs) -> LayerOptions {

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use headwater::{RepairPlace, SendSession, SendStarted};
+use headwater::{CongestionControl, RepairPlace, SendSession, SendStarted};
 use headwater_fec::Order;
 use headwater_proto::delivery::SessionPlan;
 use headwater_proto::eventlog::{Event, Plan};
@@ -34,7 +34,8 @@ pub fn show(args: &SendArgs, session: &SendSession, events: &mut Events) -> io::
 
 fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted) -> Plan<'a> {
     let plan = session.plan();
-    let packet_bytes = u64::from(started.symbol_size) + HEADER_BYTES;
+    let envelope = started.congestion_control.envelope_bytes();
+    let packet_bytes = u64::from(started.symbol_size) + HEADER_BYTES + u64::from(envelope);
     let rate = started.congestion_control.rate_max();
     let pass: Duration = rate.time_of(plan.pass_symbols().saturating_mul(packet_bytes));
     Plan {
@@ -88,19 +89,26 @@ fn text(
     writeln!(out, "repair     {}", repair(session.repair_place()))?;
     writeln!(out, "rate       {}", rates(started))?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
-    let least = if started.congestion_control.is_multi_rate() { ", for the fastest receivers" } else { "" };
+    let least = match started.congestion_control {
+        control if control.is_multi_rate() => ", for the fastest receivers",
+        CongestionControl::LeSbcc(_) => ", at the highest rate",
+        _ => "",
+    };
     writeln!(out, "one pass   {pass} for {}{least}", Size(*bytes))?;
     writeln!(out, "Nothing was sent.")
 }
 
-/// `10 Mbit/s, fixed`; `m2c, 120 kbit/s to 100 Mbit/s for each receiver, on 55 groups`.
+/// `10 Mbit/s, fixed`; `le-sbcc, up to 100 Mbit/s: ...`; `m2c, 120 kbit/s to 100 Mbit/s for each receiver, on 55 groups`.
 pub fn rates(started: &SendStarted) -> String {
     let control = started.congestion_control;
-    if !control.is_multi_rate() {
-        return format!("{}, {}", control.rate_max(), control.name());
+    let (name, max, channels) = (control.name(), control.rate_max(), started.channels);
+    match control.rate_base() {
+        Some(base) if control.is_multi_rate() => {
+            format!("{name}, {base} to {max} for each receiver, on {channels} groups")
+        }
+        Some(_) => format!("{max}, {name}"),
+        None => format!("{name}, up to {max}: what the worst receiver's path carries beside TCP"),
     }
-    let (base, max, channels) = (control.rate_base(), control.rate_max(), started.channels);
-    format!("{}, {base} to {max} for each receiver, on {channels} groups", control.name())
 }
 
 /// The name of an order, and what it is.

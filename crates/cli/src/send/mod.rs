@@ -18,6 +18,7 @@ use crate::args::SendArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::feedback;
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -139,8 +140,9 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
                 }),
             };
             events.emit(end, &event);
-            let rate = started.congestion_control.rate_base().as_bits();
-            events.emit(end, &Event::RateUpdated { channel: 0, rate });
+            if let Some(rate) = started.congestion_control.rate_base() {
+                events.emit(end, &Event::RateUpdated { channel: 0, rate: rate.as_bits() });
+            }
         }
         SendUpdate::PassCompleted(pass) => events.emit(end, &Event::PassCompleted { pass: *pass }),
         SendUpdate::Progress(sent) => {
@@ -164,6 +166,8 @@ pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
         symbols: sent.symbols,
         symbols_total: symbols,
         unsent: sent.unsent,
+        dropped: sent.pgm.map_or(0, |pgm| pgm.counters.refused.malformed.total()),
+        feedback: sent.pgm.as_ref().map(feedback::event),
         ..Progress::default()
     }
 }

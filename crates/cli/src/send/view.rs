@@ -7,6 +7,7 @@ use headwater_proto::Size;
 use indicatif::ProgressBar;
 
 use crate::args::SendArgs;
+use crate::feedback;
 use crate::receive::link_changed;
 use crate::screen::{Screen, count, rate, time};
 use crate::send::dry_run::rates;
@@ -70,12 +71,16 @@ impl<'a> View<'a> {
     fn progress(&self, progress: &SendProgress) {
         let Some(bar) = &self.bar else { return };
         bar.set_position(self.position(progress));
-        bar.set_message(format!(
+        let mut message = format!(
             "{}, {} sent, pass {:.2}",
             rate(progress.rate_bits),
             Size(progress.bytes),
             progress.passes
-        ));
+        );
+        if let Some(why) = progress.pgm.as_ref().and_then(feedback::line) {
+            message.push_str(&format!("; {why}"));
+        }
+        bar.set_message(message);
     }
 
     #[expect(
@@ -101,6 +106,9 @@ impl<'a> View<'a> {
             time(elapsed),
             rate(average(bytes, elapsed))
         ));
+        if let Some(why) = summary.progress.pgm.as_ref().and_then(feedback::line) {
+            self.screen.say(&why);
+        }
         if unsent > 0 {
             tracing::warn!(
                 "{unsent} packets are lost to all receivers: the interface could not send, or its queue was full; if it was up all the \

@@ -254,3 +254,30 @@ fn a_receiver_killed_twenty_times_ends_whole_and_receives_next_to_nothing_twice(
     // What comes in a tenth of a second, which is 107 symbols, and as much again for a machine that is busy.
     assert!(twice <= 20 * 250, "{twice} symbols were received twice");
 }
+
+/// A receiver that is told nothing finds out by the packets that PGM carries them, and the sender tells why its rate is what it is.
+#[test]
+fn files_at_a_rate_by_naks_tell_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder_of_files(folder.path());
+    let (group, out) = (group(), folder.path().join("out"));
+    let receiving = receiver(&group, &out, &["--drop", "0.05", "--timeout", "20s"]);
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--congestion-control", "le-sbcc"]);
+    sending.args(["--base-rate", "1M", "--max-rate", "4M", "--group", &group]);
+    let sending = Running::start(sending.arg(&files));
+    let received = receiving.end();
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(received.code, Some(0), "{}{}", received.stdout, received.stderr);
+    assert_eq!(fs::read(out.join("files/large.bin")).unwrap(), fs::read(files.join("large.bin")).unwrap());
+    let (received, sent) = (received.json(), sent.json());
+    let (received, sent) = (received.last().unwrap(), sent.last().unwrap());
+    assert_eq!((&received["control"], &sent["event"]), (&"le-sbcc".into(), &"session:ended".into()));
+    assert!(received["naks"].as_u64() > Some(0) && received["lost"].as_u64() > Some(0), "{received}");
+    let count = |name: &str| sent[name].as_u64().unwrap();
+    assert!(count("loss_indications") >= count("loss_events") && count("loss_events") > 0, "{sent}");
+    assert!(count("reductions") > 0 && count("confirmations") > 0 && count("repairs") == 0, "{sent}");
+    assert!((1_000_000..=4_000_000).contains(&count("allowed_rate")), "{sent}");
+    assert!(sent["worst"].as_str().is_some() && sent["rtt"].as_f64() > Some(0.0), "{sent}");
+}

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use headwater_proto::Rate;
+use headwater_proto::pgm::carrier::{self, Opened};
 use headwater_wire::{lct, probe};
 
 use super::check::Check;
@@ -52,7 +53,13 @@ impl Heard {
         if probe::Message::parse(datagram).is_ok() {
             return;
         }
-        let Ok(packet) = lct::Packet::new_checked(datagram) else {
+        let packet = match carrier::open(datagram) {
+            Some(Opened::Bare(packet) | Opened::Carried(_, packet)) => lct::Packet::new_checked(packet).ok(),
+            // PGM's own, of a session that is heard anyway.
+            Some(Opened::Word(_)) => return,
+            None => None,
+        };
+        let Some(packet) = packet else {
             self.others += 1;
             return;
         };
@@ -161,12 +168,26 @@ fn described(session: &Session) -> String {
 
 #[cfg(test)]
 mod tests {
+    use headwater_wire::pgm::{Body, Gsi, Packet};
+
     use super::*;
     use crate::doctor::check::Verdict;
 
     /// LCT version 1; S and O set: CCI, TSI and TOI of 4 bytes each; a payload of 4.
     fn packet(tsi: u8) -> Vec<u8> {
         vec![0x10, 0b1010_0000, 4, 0, 0, 0, 0, 0, 0, 0, 0, tsi, 0, 0, 0, 1, 9, 9, 9, 9]
+    }
+
+    #[test]
+    fn a_session_that_pgm_carries_is_one() {
+        let content = packet(7);
+        let body = Body::Odata { sequence: 1, trail: 0, data: &content };
+        let carrier = Packet::new(0x8001, 7_500, Gsi::default(), body);
+        let mut datagram = vec![0; carrier.buffer_len()];
+        carrier.emit(&mut datagram).unwrap();
+        let mut heard = Heard::default();
+        heard.take("192.0.2.1:5".parse().unwrap(), &datagram);
+        assert_eq!((heard.sessions.len(), heard.sessions[0].tsi, heard.others), (1, Some(7), 0));
     }
 
     fn group() -> SocketAddr {

@@ -39,8 +39,7 @@ impl PgmControl {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fixed(_) => "fixed",
-            Self::LeSbcc(LeSbccOptions { module: Module::Aimd, .. }) => "le-sbcc",
-            Self::LeSbcc(LeSbccOptions { module: Module::Tfrc, .. }) => "le-sbcc-tfrc",
+            Self::LeSbcc(options) => options.name(),
         }
     }
 
@@ -48,7 +47,7 @@ impl PgmControl {
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed(rate) => *rate,
-            Self::LeSbcc(options) => options.max_rate,
+            Self::LeSbcc(options) => options.max_rate(),
         }
     }
 }
@@ -58,12 +57,13 @@ impl PgmControl {
 pub struct LeSbccOptions {
     module: Module,
     start_rate: Option<Rate>,
+    min_rate: Option<Rate>,
     max_rate: Rate,
 }
 
 impl Default for LeSbccOptions {
     fn default() -> Self {
-        Self { module: Module::Aimd, start_rate: None, max_rate: MAX_RATE_DEFAULT }
+        Self { module: Module::Aimd, start_rate: None, min_rate: None, max_rate: MAX_RATE_DEFAULT }
     }
 }
 
@@ -87,11 +87,37 @@ impl LeSbccOptions {
         self
     }
 
+    /// Least that is ever sent, in bit/s of UDP payload: what no receiver can take the rate below, whatever it says that it misses.
+    /// Default: some packets in ten seconds.
+    #[must_use]
+    pub fn with_min_rate(mut self, rate: Option<Rate>) -> Self {
+        self.min_rate = rate;
+        self
+    }
+
     /// Most that is ever sent, in bit/s of UDP payload. Default: [`MAX_RATE_DEFAULT`].
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = rate;
         self
+    }
+
+    /// Its name, as the command line spells it.
+    pub const fn name(&self) -> &'static str {
+        match self.module {
+            Module::Aimd => "le-sbcc",
+            Module::Tfrc => "le-sbcc-tfrc",
+        }
+    }
+
+    /// Most that is ever sent.
+    pub const fn max_rate(&self) -> Rate {
+        self.max_rate
+    }
+
+    /// Least that is ever sent, where that was said.
+    pub const fn min_rate(&self) -> Option<Rate> {
+        self.min_rate
     }
 
     /// The chain, for packets of so many bytes of UDP payload.
@@ -101,6 +127,7 @@ impl LeSbccOptions {
             .with_doubling_at_start(true)
             .with_max_rate(self.max_rate);
         let config = self.start_rate.map_or(config, |rate| config.with_initial_rate(rate));
+        let config = self.min_rate.map_or(config, |rate| config.with_min_rate(rate));
         Chain::new(config, Seed(chance::number()).stream("le-sbcc", 0), now)
     }
 }

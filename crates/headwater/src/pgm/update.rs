@@ -83,7 +83,7 @@ pub struct PgmSendProgress {
 
 impl PgmSendProgress {
     /// Of a source; what is counted elsewhere is 0.
-    pub(super) fn of(source: &Source) -> Self {
+    pub(crate) fn of(source: &Source) -> Self {
         Self {
             elapsed: Duration::ZERO,
             rate_bits: 0,

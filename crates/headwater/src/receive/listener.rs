@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{ChannelId, Machine, Rate, Seed, described};
 
@@ -161,9 +162,11 @@ impl Listener {
     /// A control for whatever the session describes. The one place where a receiver's control is made.
     pub(crate) fn control(&self) -> described::Receiver {
         let rtt = self.options.rtt;
+        let naks = carrier::ReceiverConfig::new(self.options.group.ip(), Seed(chance::number()));
         let config = described::ReceiverConfig::new()
             .with_max_rate(self.options.max_rate)
             .with_rtt_hint(rtt.map(Into::into))
+            .with_naks(Some(naks))
             .with_prober(rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
         described::Receiver::new(config)
     }

@@ -20,9 +20,10 @@ use super::source::FileSource;
 use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
 use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
-use crate::congestion_control::CongestionControl;
+use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Hooks, drive};
 use crate::net::{Channels, Interface, LinkChange, OpenError, Poller, SenderOptions, SenderSocket};
+use crate::pgm::PgmSendProgress;
 use crate::progress::Progress;
 use crate::stop::StopHandle;
 use crate::workers::worker_count;
@@ -128,7 +129,10 @@ impl SendSession {
             CongestionControl::Fixed { rate } => {
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
             }
-            control => self.send(control.sender(self.packet_bytes)?, source, &digests, observer),
+            control => {
+                let path = Path { sender: self.socket.local_addr().ip(), group: self.options.group.ip() };
+                self.send(control.sender(self.packet_bytes, path)?, source, &digests, observer)
+            }
         }
     }
 
@@ -209,7 +213,10 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
         let ended = machine.is_finished();
         if self.progress.is_due(now) || ended {
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
-            let progress = progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now);
+            let progress = SendProgress {
+                pgm: machine.control().pgm_source().map(PgmSendProgress::of),
+                ..progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now)
+            };
             self.last = Some(progress);
             (self.observer)(SendUpdate::Progress(progress));
         }
@@ -225,6 +232,7 @@ fn progress(stats: &SenderStats, pass: u64, rate_bits: u64, unsent: u64, now: In
         bytes: stats.bytes,
         rate_bits,
         symbols: stats.symbols,
+        pgm: None,
         passes: if pass == 0 { 0.0 } else { stats.symbols as f64 / pass as f64 },
         unsent,
     }
@@ -270,12 +278,13 @@ impl Planned {
         let mut socket = open_socket(options)?;
         let mtu = socket.interface().mtu();
         let ip_bytes = if options.group.is_ipv6() { 40 } else { 20 };
-        let header_bytes = ip_bytes + UDP_BYTES + u32::from(headers.longest);
+        let envelope = options.congestion_control.envelope_bytes();
+        let header_bytes = ip_bytes + UDP_BYTES + u32::from(headers.longest) + u32::from(envelope);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
         if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
             return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
         }
-        let packet_bytes = symbol_size + headers.usual;
+        let packet_bytes = symbol_size + headers.usual + envelope;
         options.congestion_control.channels_of(packet_bytes)?;
         let tsi = match options.tsi {
             Some(tsi) => tsi,
@@ -299,10 +308,12 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
         return refuse("the TSI", 0, "from 1 to 4294967295");
     }
     let is_multi_rate = options.congestion_control.is_multi_rate();
-    let (base, max) = (options.congestion_control.rate_base(), options.congestion_control.rate_max());
-    let least = Rate::from_bits(base.as_bits().saturating_mul(MAX_OVER_BASE_MIN)).unwrap_or(base);
-    if is_multi_rate && max < least {
-        return Err(SendError::Rates { base, max, least });
+    let max = options.congestion_control.rate_max();
+    if let Some(base) = options.congestion_control.rate_base().filter(|_| is_multi_rate) {
+        let least = Rate::from_bits(base.as_bits().saturating_mul(MAX_OVER_BASE_MIN)).unwrap_or(base);
+        if max < least {
+            return Err(SendError::Rates { base, max, least });
+        }
     }
     if is_multi_rate && options.order == Some(SendOrder::Window) {
         return Err(SendError::NoWindows);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::congestion_control::CongestionControl;
 use crate::net::{BufferSize, LinkChange};
+use crate::pgm::PgmSendProgress;
 
 /// What a sending session tells its observer, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +72,8 @@ pub struct SendProgress {
     pub passes: f64,
     /// Packets that the kernel had no room for, or no interface: lost to all receivers.
     pub unsent: u64,
+    /// Where receivers' NAKs make the rate (LE-SBCC): why it is what it is. There are no messages in it.
+    pub pgm: Option<PgmSendProgress>,
 }
 
 /// How a sending session ended.

@@ -12,6 +12,7 @@ use super::inbox::Inbox;
 use super::options::StreamSendOptions;
 use super::update::{StreamError, StreamSendProgress, StreamSendSummary, StreamStarted};
 use crate::clock::{Clock, elapsed, ntp_now};
+use crate::congestion_control::Path;
 use crate::driver::{Application, DriverError, Hooks, drive};
 use crate::net::{OpenError, Poller, SenderSocket};
 use crate::progress::Progress;
@@ -134,7 +135,8 @@ impl Session {
         }
         let Planned { tsi, symbol_size, packet_bytes, socket } = &mut self.planned;
         socket.set_stop(self.stop.flag());
-        let control = self.options.session.congestion_control.sender(*packet_bytes)?;
+        let path = Path { sender: socket.local_addr().ip(), group };
+        let control = self.options.session.congestion_control.sender(*packet_bytes, path)?;
         let config =
             SenderConfig::new(*tsi, *symbol_size).with_order(self.options.order).with_ntp_at_zero(ntp_now());
         let mut machine = Sender::new(config, control)?;
