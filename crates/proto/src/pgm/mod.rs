@@ -9,12 +9,14 @@
 //! | [`Source`] | transmit window, NCFs, repairs out of the same rate, SPMs; at a fixed rate or LE-SBCC's |
 //! | [`Receiver`] | NAK states, receive window, messages in order |
 //! | [`zmq`] | messages as ZeroMQ packs them |
+//! | [`ByteStream`] | bytes in order, without messages |
 //! | [`carrier`] | sessions of files in PGM's packets |
 //!
 //! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however many ask, and both are paid out
 //! of the rate of the session. Between repairs new data gets every second departure. Departures from the RFC: `docs/errata/pgm.md`.
 
 mod assembly;
+mod bytes;
 pub mod carrier;
 mod config;
 mod malformed;
@@ -28,6 +30,7 @@ pub mod zmq;
 #[cfg(test)]
 mod tests;
 
+pub use bytes::ByteStream;
 pub use config::{Answers, Mode, ReceiverConfig, Session, SourceConfig};
 pub use malformed::Malformed;
 pub use receiver::{Deliver, Receiver, ReceiverCounters, ReceiverEvent};
