@@ -125,6 +125,7 @@ impl LeSbccOptions {
         let config = Config::new(packet_bytes)
             .with_module(self.module)
             .with_doubling_at_start(true)
+            .with_assumed_rtt(true)
             .with_max_rate(self.max_rate);
         let config = self.start_rate.map_or(config, |rate| config.with_initial_rate(rate));
         let config = self.min_rate.map_or(config, |rate| config.with_min_rate(rate));

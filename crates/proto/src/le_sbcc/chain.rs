@@ -83,7 +83,10 @@ pub struct Chain {
 impl Chain {
     /// Begins at `now`, with random numbers from `draw`.
     pub fn new(config: Config, mut draw: Stream, now: Instant) -> Self {
-        let rtt = RoundTrip::new(config.rtt, config.srtt_gain, config.rtt_max);
+        let mut rtt = RoundTrip::new(config.rtt, config.srtt_gain, config.rtt_max);
+        if config.rtt_is_assumed {
+            rtt = rtt.assumed();
+        }
         let segment = f64::from(config.segment_bytes);
         let initial = config.initial_rate.map_or(segment / rtt.srtt(), bytes_per_second);
         let receivers = Receivers::new(config.receivers_max, &mut draw);

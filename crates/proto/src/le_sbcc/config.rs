@@ -46,6 +46,7 @@ pub struct Config {
     pub(super) srtt_gain: f64,
     pub(super) initial_rate: Option<Rate>,
     pub(super) doubles_at_start: bool,
+    pub(super) rtt_is_assumed: bool,
     pub(super) max_rate: Option<Rate>,
     pub(super) min_rate: Option<Rate>,
     pub(super) receivers_max: u32,
@@ -65,6 +66,7 @@ impl Config {
             srtt_gain: 0.125,
             initial_rate: None,
             doubles_at_start: false,
+            rtt_is_assumed: false,
             max_rate: None,
             min_rate: None,
             receivers_max: 65_536,
@@ -109,6 +111,14 @@ impl Config {
     #[must_use]
     pub fn with_doubling_at_start(mut self, doubles: bool) -> Self {
         self.doubles_at_start = doubles;
+        self
+    }
+
+    /// Whether the round-trip time to begin with is a guess, which the first sample replaces, as TCP's does (RFC 6298, section 2.2). A guess that is
+    /// too long stays long otherwise, as of samples below half the mean every tenth counts. Default: no, as the paper.
+    #[must_use]
+    pub fn with_assumed_rtt(mut self, is_assumed: bool) -> Self {
+        self.rtt_is_assumed = is_assumed;
         self
     }
 

@@ -16,6 +16,8 @@ pub struct RoundTrip {
     gain: f64,
     longest: f64,
     short: u32,
+    /// It is a guess, which the first sample replaces.
+    is_assumed: bool,
 }
 
 impl RoundTrip {
@@ -23,12 +25,23 @@ impl RoundTrip {
     pub fn new(first: Duration, gain: f64, longest: Duration) -> Self {
         let longest = longest.as_secs_f64().max(LEAST);
         let srtt = first.as_secs_f64().clamp(LEAST, longest);
-        Self { srtt, sigma: srtt / 2.0, gain, longest, short: 0 }
+        Self { srtt, sigma: srtt / 2.0, gain, longest, short: 0, is_assumed: false }
+    }
+
+    /// The same, but the first sample takes its place, with half of it as deviation, as TCP's does (RFC 6298, section 2.2).
+    #[must_use]
+    pub const fn assumed(mut self) -> Self {
+        self.is_assumed = true;
+        self
     }
 
     /// Takes a sample; whether it counted.
     pub fn sample(&mut self, sample: Duration) -> bool {
         let sample = sample.as_secs_f64().clamp(LEAST, self.longest);
+        if self.is_assumed {
+            (self.srtt, self.sigma, self.is_assumed) = (sample, sample / 2.0, false);
+            return true;
+        }
         if sample < self.srtt / 2.0 {
             self.short = (self.short + 1) % SHORT_SAMPLES;
             if self.short != 0 {

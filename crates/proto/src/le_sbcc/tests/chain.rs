@@ -156,8 +156,8 @@ fn tfrc_doubles_until_the_first_event_and_then_halves() {
 }
 
 #[test]
-fn aimd_may_double_until_the_first_event_and_then_adds() {
-    let config = Config::new(SEGMENT).with_rtt(ms(100)).with_doubling_at_start(true);
+fn aimd_may_start_as_tcp_does() {
+    let config = Config::new(SEGMENT).with_rtt(ms(100)).with_doubling_at_start(true).with_assumed_rtt(true);
     let most = Rate::from_kilobits(1_000);
     let mut chain = Chain::new(config.with_max_rate(most), stream(1), Instant::ZERO);
     let mut now = Instant::ZERO;
@@ -166,11 +166,16 @@ fn aimd_may_double_until_the_first_event_and_then_adds() {
         chain.timeout(now);
         assert!((bits(&chain) - 10.0 * 8.0 * 560.0 * f64::from(1 << doubling)).abs() < 2.0);
     }
-    (0..3).for_each(|_| chain.timeout(chain.poll_timeout()));
+    for _ in 0..3 {
+        now = chain.poll_timeout();
+        chain.timeout(now);
+    }
     assert_eq!(chain.rate(), most);
-    assert_eq!(chain.indication(now, &indication(1, now - ms(100))), Stage::Reduction);
+    assert_eq!(chain.indication(now, &indication(1, now - ms(40))), Stage::Reduction);
+    let round_trip = (chain.round_trip().srtt(), chain.round_trip().sigma());
+    assert!((round_trip.0 - 0.04).abs() < 1e-6 && (round_trip.1 - 0.02).abs() < 1e-6, "{round_trip:?}");
     let halved = bits(&chain);
-    while chain.poll_timeout() <= now + ms(1_000) {
+    while chain.poll_timeout() <= now + ms(500) {
         chain.timeout(chain.poll_timeout());
     }
     assert!(bits(&chain) > halved && bits(&chain) < 1.9 * halved, "{} after {halved}", bits(&chain));
