@@ -27,7 +27,7 @@ usage: ./ci.sh [STEP...]
   verdict  the published experiments run in their short form and give their tables
   deny     licences, bans and sources of the dependencies; advisories when their database can be had
   fuzz     every fuzz target for FUZZ_SECONDS (default 10)
-  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, run-time faults
+  interop  tests/interop/*.sh: stock tshark, namespaces with lossy receivers, ZeroMQ's subscribers, run-time faults
   explore  the property tests with SEEDS (default 10) seeds of their own; not part of all, whose seed is fixed
   all      all of these in this order (also without any argument)
 
@@ -134,6 +134,7 @@ step_interop() {
     [ -x /usr/lib/frr/pimd ] || (need_apt frr) || notes+=("interop: FRR cannot be installed, bridges were used")
     [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
+    /usr/bin/python3 -c 'import zmq' 2>/dev/null || need_apt python3-zmq
     local script scripts=(tests/interop/*.sh)
     [ -e "${scripts[0]}" ] || die "no script in tests/interop"
     for script in "${scripts[@]}"; do

@@ -1,5 +1,6 @@
 //! What the command line says. One definition feeds parsing, help, completions and the man pages.
 
+mod pgm;
 mod simulate;
 mod values;
 
@@ -11,6 +12,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater_proto::{Rate, Size};
 
+pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use simulate::{Shard, SimulateArgs};
 
 /// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
@@ -87,6 +89,8 @@ pub enum Command {
     /// Receive the files of a session, verify them, and stop
     #[command(after_help = RECEIVE_EXAMPLES, after_long_help = long(RECEIVE_EXAMPLES))]
     Receive(Box<ReceiveArgs>),
+    /// Send and receive messages over PGM, to and from ZeroMQ's and OpenPGM's sockets, too
+    Pgm(PgmArgs),
     /// Watch one sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
     Demo(Box<DemoArgs>),

@@ -10,6 +10,7 @@ mod exit;
 mod feedback;
 mod generate;
 mod inspect;
+mod pgm;
 mod receive;
 mod screen;
 mod send;
@@ -37,6 +38,7 @@ fn run(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
+        Command::Pgm(args) => pgm::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Inspect(args) => inspect::run(args),

@@ -54,6 +54,13 @@ impl Screen {
         self.bars.add(bar)
     }
 
+    /// A line that changes, with a name before it; nothing but on a terminal.
+    pub fn line(&self, name: &str) -> ProgressBar {
+        let style =
+            ProgressStyle::with_template("{prefix:>14.cyan} {wide_msg}").expect("the template is sound");
+        self.bars.add(ProgressBar::new_spinner().with_style(style).with_prefix(shortened(name, 14)))
+    }
+
     /// Whether there is a terminal to draw on.
     pub fn is_live(&self) -> bool {
         self.is_live

@@ -6,7 +6,7 @@ use crate::command::run;
 fn help_lists_the_commands_and_the_exit_codes() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["send ", "receive ", "demo ", "doctor ", "inspect ", "simulate ", "bench "] {
+    for command in ["send ", "receive ", "pgm ", "demo ", "doctor ", "inspect ", "simulate ", "bench "] {
         assert!(help.stdout.contains(command), "{command} is missing");
     }
     assert!(!help.stdout.contains("generate"), "it is for packagers");
@@ -72,9 +72,14 @@ fn completions_and_man_pages_are_written() {
     for completion in ["headwater.bash", "_headwater", "headwater.fish"] {
         assert!(read(completion).contains("congestion-control"), "{completion}");
     }
-    for page in
-        ["headwater.1", "headwater-send.1", "headwater-receive.1", "headwater-demo.1", "headwater-inspect.1"]
-    {
+    for page in [
+        "headwater.1",
+        "headwater-send.1",
+        "headwater-receive.1",
+        "headwater-demo.1",
+        "headwater-inspect.1",
+        "headwater-pgm-send.1",
+    ] {
         assert!(read(page).starts_with(".ie"), "{page} is not roff");
     }
     assert!(read("headwater-send.1").contains("\\-\\-congestion\\-control"));

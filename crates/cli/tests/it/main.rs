@@ -8,6 +8,7 @@ mod disk_full;
 mod doctor;
 mod help;
 mod inspect;
+mod pgm;
 mod simulate;
 mod transfer;
 mod usage;

@@ -1,0 +1,191 @@
+//! `headwater pgm send`.
+
+use std::io;
+use std::thread::{self, JoinHandle};
+
+use headwater::MAX_RATE_DEFAULT;
+use headwater::pgm::{
+    LeSbccModule, LeSbccOptions, PgmControl, PgmFeed, PgmFeedError, PgmSendOptions, PgmSendOutcome,
+    PgmSendSession, PgmSendStarted, PgmSendUpdate,
+};
+use headwater_proto::eventlog::{Control, Event, Progress, Role};
+
+use super::messages::{Messages, ReadError};
+use super::progress::{line_of_sender, of_sender};
+use super::receive::identifier;
+use crate::args::{Form, PgmControlName, PgmSendArgs};
+use crate::capture::Capture;
+use crate::events::Events;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::receive::{link_changed, settle};
+use crate::screen::{Screen, time};
+use crate::send::failure;
+use crate::shutdown::Shutdown;
+
+/// Sends what stands on standard input.
+pub fn run(args: &PgmSendArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let control = control(args)?;
+    if args.form == Form::Bytes && args.size.is_none() {
+        return Err(Failure::new(Exit::Usage, "messages of bytes need a length: give one with --size 1400"));
+    }
+    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let session = open(args, control, capture.as_ref())?;
+    let mut events = Events::open(&args.output, "headwater pgm send")?;
+    let outcome = Shutdown::install(capture.as_ref())
+        .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
+    settle(outcome, events, capture)
+}
+
+/// What `--congestion-control` and the rates come to.
+fn control(args: &PgmSendArgs) -> Result<PgmControl, Failure> {
+    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+    let module = match (args.congestion_control, args.rate) {
+        (None | Some(PgmControlName::Fixed), Some(rate)) => {
+            if args.max_rate.is_some() || args.start_rate.is_some() {
+                return usage("--rate is constant: leave --max-rate and --start-rate out, or --rate");
+            }
+            return Ok(PgmControl::Fixed(rate));
+        }
+        (Some(PgmControlName::Fixed), None) => {
+            return usage("a fixed rate must be said: give one with --rate 10M");
+        }
+        (Some(_), Some(_)) => {
+            return usage("--rate is for the control 'fixed'; the most that LE-SBCC sends is --max-rate");
+        }
+        (None | Some(PgmControlName::LeSbcc), None) => LeSbccModule::Aimd,
+        (Some(PgmControlName::LeSbccTfrc), None) => LeSbccModule::Tfrc,
+    };
+    let max_rate = args.max_rate.unwrap_or(MAX_RATE_DEFAULT);
+    if args.start_rate.is_some_and(|start| start > max_rate) {
+        return usage("--start-rate is above the most that is sent: lower it, or raise --max-rate");
+    }
+    let options = LeSbccOptions::new().with_module(module).with_max_rate(max_rate);
+    Ok(PgmControl::LeSbcc(options.with_start_rate(args.start_rate)))
+}
+
+fn open(
+    args: &PgmSendArgs,
+    control: PgmControl,
+    capture: Option<&Capture>,
+) -> Result<PgmSendSession, Failure> {
+    let options = PgmSendOptions::new(args.network.group, control)
+        .with_interface(args.network.interface.clone())
+        .with_ttl(args.ttl)
+        .with_dscp(args.dscp)
+        .with_framing(args.wire.framing.into())
+        .with_destination_port(args.wire.pgm_port)
+        .with_window_packets(args.wire.window)
+        .with_payload_bytes(args.payload)
+        .with_linger(args.linger)
+        .with_outage_max(args.outage)
+        .with_trace(capture.map(Capture::hook));
+    let tried = format!("cannot send to {}", args.network.group);
+    PgmSendSession::open(options).map_err(|error| failure(&tried, error))
+}
+
+fn transfer(
+    args: &PgmSendArgs,
+    mut session: PgmSendSession,
+    shutdown: &Shutdown,
+    screen: &Screen,
+    events: &mut Events,
+) -> Result<Exit, Failure> {
+    shutdown.watch(session.stop_handle());
+    let reader = read(args, &session)?;
+    let line = screen.line("sending");
+    let mut last = Progress::default();
+    let result = session.run(&mut |update| match update {
+        PgmSendUpdate::Started(started) => {
+            screen.say(&format!("sending messages to {} on {}", started.group, started.interface));
+            events.emit(None, &started_event(&started));
+        }
+        PgmSendUpdate::Progress(sent) => {
+            last = of_sender(&sent);
+            line.set_message(line_of_sender(&sent));
+            events.emit(None, &Event::SessionProgress(last));
+        }
+        PgmSendUpdate::LinkChanged(change) => {
+            link_changed(&change);
+            let event = Event::LinkChanged { interface: &change.interface, state: change.state.name() };
+            events.emit(None, &event);
+        }
+    });
+    screen.clear();
+    let tried = format!("cannot send to {}", args.network.group);
+    let summary =
+        result.map_err(|error| events.session_failed(Role::Sender, last, failure(&tried, error)))?;
+    // One that still waits for standard input ends with the process.
+    let read = if reader.is_finished() { reader.join().unwrap_or(Ok(())) } else { Ok(()) };
+    if let Err(failure) = read {
+        return Err(events.session_failed(Role::Sender, last, failure));
+    }
+    let (outcome, exit) = match summary.outcome {
+        PgmSendOutcome::Completed => ("completed", Exit::Ok),
+        PgmSendOutcome::Interrupted => ("interrupted", Exit::Interrupted),
+    };
+    events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress: last });
+    screen.say(&format!("{} in {}", line_of_sender(&summary.progress), time(summary.progress.elapsed)));
+    Ok(exit)
+}
+
+fn started_event(started: &PgmSendStarted) -> Event<'_> {
+    Event::SessionStarted {
+        role: Role::Sender,
+        group: started.group.to_string(),
+        interface: Some(&started.interface),
+        tsi: Some(identifier(started.gsi)),
+        control: Some(Control {
+            name: started.control.name(),
+            channels: 1,
+            rate_max: started.control.rate_max().as_bits(),
+        }),
+    }
+}
+
+/// Reads standard input on a thread: a read that waits for ever holds nothing up.
+fn read(args: &PgmSendArgs, session: &PgmSendSession) -> Result<JoinHandle<Result<(), Failure>>, Failure> {
+    let (feed, bytes_max) = (session.feed(), session.started().message_bytes_max);
+    let (form, size) = args.size.map_or((args.form, 0), |size| (Form::Bytes, size as usize));
+    let run = move || {
+        let messages = Messages::new(io::stdin().lock(), form, size, bytes_max);
+        let result = hand_over(messages, &feed);
+        feed.finish();
+        result.map_err(not_read)
+    };
+    let thread = thread::Builder::new().name("standard input".to_owned()).spawn(run);
+    thread.or_exit(Exit::Other, "cannot start a thread")
+}
+
+fn hand_over(mut messages: Messages<impl io::BufRead>, feed: &PgmFeed) -> Result<(), ReadError> {
+    let mut message = Vec::new();
+    while messages.next(&mut message)? {
+        match feed.send(&message) {
+            Ok(()) => {}
+            // Why, its own end tells.
+            Err(PgmFeedError::Ended) => return Ok(()),
+            Err(PgmFeedError::TooLong { max, .. }) => return Err(ReadError::TooLong { bytes_max: max }),
+        }
+    }
+    Ok(())
+}
+
+fn not_read(error: ReadError) -> Failure {
+    match error {
+        ReadError::TooLong { bytes_max } => Failure::new(
+            Exit::Usage,
+            format!(
+                "a message is longer than {bytes_max} bytes, which is what half of the window holds; what stood before it was \
+                 sent; give a larger --window, or another --form"
+            ),
+        ),
+        ReadError::Truncated => Failure::new(
+            Exit::Usage,
+            "standard input ends in the middle of a message; what stood before it was sent; is it of --form lengths?",
+        ),
+        ReadError::Io(error) => {
+            let error = anyhow::Error::from(error).context("cannot read messages from standard input");
+            Failure::of(Exit::Disk, error)
+        }
+    }
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# ZeroMQ's epgm:// subscribers (Debian's python3-zmq and libzmq5, OpenPGM inside), as they are, take a stream from `headwater pgm send`
+# through queues of 25 packets and random loss; and `headwater pgm receive` takes one from a ZeroMQ publisher. Needs root. What must hold is in epgm.py.
+#
+#   tests/interop/zmq.sh [--full] [--control le-sbcc|le-sbcc-tfrc] [bottleneck|slow|publisher ...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+options=()
+parts=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --full) options+=("$1") ;;
+        --control) options+=("$1" "${2:?$1 needs a name}") && shift ;;
+        bottleneck | slow | publisher) parts+=("$1") ;;
+        *) echo "zmq: '$1' is neither an option nor a part; see the head of this script" >&2 && exit 2 ;;
+    esac
+    shift
+done
+# Debian's module is for Debian's interpreter.
+/usr/bin/python3 -c 'import sys, zmq; sys.exit(not zmq.has("pgm"))' || {
+    echo "zmq: python3-zmq with PGM is missing: apt-get install python3-zmq, or run ./ci.sh interop, which does" >&2
+    exit 1
+}
+cargo build --locked --release -p headwater-cli
+BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")
+PYTHONPATH=tests exec /usr/bin/python3 -B tests/interop/epgm.py "${options[@]}" "$BINARY" "${parts[@]}"
