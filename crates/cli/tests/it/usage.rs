@@ -78,6 +78,17 @@ fn wrong_options_are_usage_errors_that_name_what_is_right() {
 }
 
 #[test]
+fn rates_that_a_control_finds_by_itself_are_bounded_not_said() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let base = ["send", "--interface", "lo", path, "--congestion-control"];
+    let le_sbcc =
+        |control, more: &[&str], hints: &[&str]| fails(&[&base[..], &[control], more].concat(), 2, hints);
+    le_sbcc("le-sbcc", &["--rate", "1M"], &["the sender finds it", "--max-rate"]);
+    le_sbcc("le-sbcc-tfrc", &["--base-rate", "1M", "--max-rate", "500k"], &["above the most", "500 kbit/s"]);
+}
+
+#[test]
 fn a_missing_file_is_named() {
     fails(&["send", "--interface", "lo", "no/such.iso"], 2, &["cannot read 'no/such.iso'", "No such file"]);
     fails(&["demo", "no/such.iso"], 2, &["cannot read 'no/such.iso'"]);
