@@ -50,6 +50,8 @@ pub struct Counters {
     pub indications: u64,
     /// Samples of the round-trip time among them.
     pub samples: u64,
+    /// Their sum, each at most [`Config::with_rtt_max`].
+    pub sampled: Duration,
     /// Loss events: what leaves LI2LE.
     pub events: u64,
     /// What leaves Max-LPRF.
@@ -159,8 +161,10 @@ impl Chain {
     /// A receiver misses a packet; how far that got.
     pub fn indication(&mut self, now: Instant, indication: &Indication) -> Stage {
         self.counters.indications += 1;
-        if indication.noticed.is_some_and(|noticed| self.rtt.sample(now.since(noticed))) {
+        let sample = indication.noticed.map(|noticed| now.since(noticed).min(self.config.rtt_max));
+        if let Some(sample) = sample.filter(|sample| self.rtt.sample(*sample)) {
             self.counters.samples += 1;
+            self.counters.sampled = self.counters.sampled + sample;
         }
         let stage = self.filter(now, indication);
         self.counters.events += u64::from(stage >= Stage::Event);

@@ -38,7 +38,7 @@ pub enum Module {
 }
 
 /// Configuration of a [`super::Chain`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     pub(super) segment_bytes: u16,
     pub(super) rtt: Duration,

@@ -107,6 +107,13 @@ impl Receivers {
         }
     }
 
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.receivers.capacity() * size_of::<Receiver>()
+            + self.buckets.capacity() * size_of::<u32>()
+    }
+
     /// Receivers remembered.
     pub fn len(&self) -> usize {
         self.receivers.len()

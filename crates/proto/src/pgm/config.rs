@@ -22,6 +22,8 @@ pub enum Answers {
     Repairs,
     /// Confirms it: other data repairs.
     Confirmations,
+    /// Nothing: NAKs tell of losses and do no more, as in the simulations of LE-SBCC's paper.
+    Nothing,
 }
 
 /// What both ends know of a session.

@@ -303,7 +303,8 @@ impl Source {
             slot.is_wanted = true;
             self.repairs.push_back(sequence);
         }
-        let is_confirmed = slot.confirmed.is_some_and(|at| now.since(at) < spacing);
+        let is_confirmed = self.config.answers == Answers::Nothing
+            || slot.confirmed.is_some_and(|at| now.since(at) < spacing);
         if !is_confirmed {
             slot.confirmed = Some(now);
         }

@@ -433,6 +433,75 @@ fn naks_in_any_number_leave_a_share_to_new_data() {
     assert!(originals >= 200, "{originals} packets in five seconds");
 }
 
+/// Who asks, for what and how often: repairs, NCFs and all else are paid out of one rate.
+#[test]
+fn naks_make_a_source_send_no_faster() {
+    let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(200), 30);
+    (0..300).for_each(|_| assert!(bed.source.send(&[1; 100])));
+    let (mut sent, mut asked) = (0, 0);
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    for step in 0..40_000_u32 {
+        let first = step * 7 % 130;
+        let flood = nak(first, (first..130).chain(0..first).take(62));
+        asked += flood.len();
+        bed.give_source(host((step % 250) as u8), &flood);
+        if step % 8 == 7 {
+            bed.now += Duration::from_millis(1);
+            bed.source.handle(bed.now, Input::Timeout);
+            while let Some(output) = bed.source.poll_output(bed.now, &mut buffer) {
+                if let Output::Transmit(transmit) = output {
+                    sent += transmit.bytes;
+                }
+            }
+        }
+    }
+    // Five seconds at 50 kB/s, and what a late driver may make up for.
+    assert!((150_000..=260_000).contains(&sent), "{sent} bytes for {asked} of NAKs");
+}
+
+/// A NAK that the network doubles, or that comes from many ports of a host, counts once.
+#[test]
+fn doubled_naks_count_once() {
+    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(100), 10);
+    for port in 0..200 {
+        bed.give_source(SocketAddr::new(host(66).ip(), 1_000 + port), &nak(50, [51, 52, 51]));
+    }
+    let chain = bed.source.chain().expect("it is under LE-SBCC");
+    assert_eq!((chain.counters().events, chain.counters().reductions), (1, 1), "{:?}", chain.counters());
+    assert_eq!(chain.receivers().len(), 1);
+    bed.run(Duration::from_secs(5));
+    assert_eq!(bed.source.counters().repairs, 3, "each packet once");
+}
+
+/// Who forges NAKs for what was just sent, fifty times a second, cannot be told from a receiver behind a dead link: it holds the rate down,
+/// to the floor at most, and for no longer than it goes on.
+#[test]
+fn a_liar_holds_the_rate_down_to_the_floor_at_most_and_while_it_lies() {
+    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(100), 10);
+    let feed = |bed: &mut Bed, millis: u64, lies: bool| {
+        for _ in 0..millis / 20 {
+            while bed.source.send(&[1; 100]) {}
+            if lies {
+                let last = u32::try_from(bed.source.counters().originals - 1).expect("they are few");
+                bed.give_source(host(66), &nak(last, []));
+            }
+            bed.run(Duration::from_millis(20));
+        }
+        bed.source.rate().as_bits()
+    };
+    let before = feed(&mut bed, 10_000, false);
+    let least = feed(&mut bed, 60_000, true);
+    assert!(least >= 200 * 8, "a packet of 200 bytes a second at least: {least}");
+    let after = feed(&mut bed, 20_000, false);
+    assert!(after > before / 2, "{before}, {least} and {after} bit/s");
+}
+
 #[test]
 fn repairs_do_not_starve_new_data() {
     let source = Source::new(config(Mode::Lean), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);

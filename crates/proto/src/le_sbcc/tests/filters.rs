@@ -4,8 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::le_sbcc::{Intervals, RECEIVER_BYTES_MAX, Receivers, RoundTrip};
-use crate::rng::unit;
+use crate::le_sbcc::{Intervals, RECEIVER_BYTES_MAX, Receivers, RoundTrip, rounds};
 
 fn close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs()).max(1e-300)
@@ -60,40 +59,12 @@ fn a_single_receivers_events_all_pass() {
     }
 }
 
-/// le-sbcc.md 3.12: x packets a round trip, half of them after one in which an event passed, else one more; 6000 packets. One receiver
-/// loses 10 % of the packets, the others 2 %.
-fn passed(others: u32, seed: u64) -> u32 {
-    let mut draw = stream(seed);
-    let mut receivers = Receivers::new(1 << 20, &mut draw);
-    let (mut packets, mut window, mut passed, mut round) = (0, 1_u32, 0, 0);
-    while packets < 6_000 {
-        packets += window;
-        round += 100;
-        // One loss or more of x packets is one event, at a random place in the round.
-        let mut events: Vec<(u64, u32)> = Vec::new();
-        for receiver in 0..=others {
-            let loss = if receiver == 0 { 0.1 } else { 0.02 };
-            let place = draw.next_u64();
-            if unit(&mut draw) >= libm::pow(1.0 - loss, f64::from(window)) {
-                events.push((place, receiver));
-            }
-        }
-        events.sort_unstable();
-        let before = passed;
-        for (_, receiver) in events {
-            let share = receivers.event(address(receiver), at(round));
-            passed += u32::from(unit(&mut draw) < share);
-        }
-        window = if passed > before { (window / 2).max(1) } else { window + 1 };
-    }
-    passed
-}
-
 #[test]
 fn as_many_events_pass_as_the_worst_receiver_has_whatever_their_number() {
     // [DERIVED] there: 522, 516, 468 for 1, 11 and 101 receivers; the paper's figure 12 shows 500 to 520.
     for (others, runs, range) in [(0, 40, 500.0..545.0), (10, 40, 475.0..545.0), (100, 12, 440.0..520.0)] {
-        let mean = (0..runs).map(|seed| f64::from(passed(others, seed))).sum::<f64>() / runs as f64;
+        let passed = |seed| f64::from(rounds::passed(6_000, 0.1, others, 0.02, &mut stream(seed)));
+        let mean = (0..runs).map(passed).sum::<f64>() / runs as f64;
         assert!(range.contains(&mean), "{mean} of {others} others");
     }
 }
@@ -140,6 +111,15 @@ fn counts_fade_for_a_year_without_end() {
 #[test]
 fn a_receiver_takes_less_than_100_bytes() {
     const { assert!(RECEIVER_BYTES_MAX < 100) };
+    let mut receivers = Receivers::new(1_000_000, &mut stream(1));
+    for number in 0..1_000_000 {
+        receivers.event(address(number), at(1));
+        if [20, 10_000, 50_000, 1_000_000].contains(&(number + 1)) {
+            let all = receivers.len() * RECEIVER_BYTES_MAX + 1_000;
+            assert!(receivers.bytes() <= all, "{} bytes of {} receivers", receivers.bytes(), receivers.len());
+        }
+    }
+    assert_eq!(receivers.len(), 1_000_000);
 }
 
 /// What le-sbcc.md 1 does, word by word.
