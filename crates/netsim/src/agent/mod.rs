@@ -1,5 +1,6 @@
 //! What lives at nodes: things that send and receive.
 
+mod aggregator;
 mod cbr;
 mod control;
 mod hosted;
@@ -18,6 +19,7 @@ use headwater_proto::{Ecn, Instant, InterfaceId};
 
 use crate::engine::Packet;
 
+pub use aggregator::NakAggregator;
 pub use cbr::{Cbr, Shape};
 pub use control::{ControlReceiver, ControlSender, Silence};
 pub use hosted::{EVENTS_MAX, Hosted, Ports, Told, UDP_HEADER_BYTES};

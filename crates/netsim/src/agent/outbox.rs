@@ -6,8 +6,8 @@ use headwater_proto::{Duration, Ecn, Instant, InterfaceId};
 
 use crate::engine::core::Core;
 use crate::engine::packets::PacketIndex;
-use crate::engine::{Body, Destination, Outgoing};
-use crate::network::{AgentId, FlowId, GroupId, NodeId};
+use crate::engine::{Body, Destination, Outgoing, Packet};
+use crate::network::{AgentId, FlowId, GroupId, LinkId, NodeId};
 
 /// The way from an agent to the network.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Outbox<'_> {
     /// Sends a packet without bytes of its own.
     pub fn send(&mut self, packet: Outgoing) {
         let index = self.core.create(self.agent, packet, 0);
-        self.core.depart(self.node, index, packet.ecn);
+        self.core.depart(self.node, None, index, packet.ecn);
     }
 
     /// Room for the next datagram, [`headwater_proto::DATAGRAM_BYTES_MAX`] bytes.
@@ -71,7 +71,7 @@ impl Outbox<'_> {
     /// Sends the datagram written at the start of [`Self::room`].
     pub fn send_datagram(&mut self, head: DatagramHead) {
         let index = self.create_datagram(head);
-        self.core.depart(self.node, index, head.ecn);
+        self.core.depart(self.node, None, index, head.ecn);
     }
 
     /// Sends the datagram written at the start of [`Self::room`] out of one interface of the node, the node's i-th link,
@@ -92,6 +92,29 @@ impl Outbox<'_> {
         let Some(link) = self.core.egress(self.node, egress) else { return false };
         let packet = *self.core.packets.get(index);
         self.core.offer(link, index, &packet, ecn);
+        true
+    }
+
+    /// Sends the packet just received by `ingress` on its way, as if no router's program were here; false if none was.
+    pub fn pass(&mut self, ingress: InterfaceId, ecn: Ecn) -> bool {
+        let Some(index) = self.received else { return false };
+        let ingress = self.core.egress(self.node, ingress).map(LinkId::reverse);
+        self.core.packets.add_copy(index);
+        self.core.depart(self.node, ingress, index, ecn);
+        true
+    }
+
+    /// Sends the `payload_bytes` written at the start of [`Self::room`] in place of the datagram just received: from its sender, and
+    /// to where it was going. False if none was.
+    pub fn rewrite(&mut self, payload_bytes: usize, ecn: Ecn) -> bool {
+        let Some(index) = self.received else { return false };
+        let Packet { flow, source, destination, wire_bytes, payload_bytes: before, body, .. } =
+            *self.core.packets.get(index);
+        let bytes = u32::try_from(payload_bytes.min(self.core.room.len())).unwrap_or(u32::MAX);
+        let wire_bytes = wire_bytes.saturating_sub(before).saturating_add(bytes);
+        let packet = Outgoing { flow, destination, wire_bytes, payload_bytes: bytes, ecn, body };
+        let index = self.core.create(source, packet, payload_bytes);
+        self.core.depart(self.node, None, index, ecn);
         true
     }
 

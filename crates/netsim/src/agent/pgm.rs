@@ -11,14 +11,28 @@ const READY: u32 = 4;
 pub struct GreedySource {
     source: Source,
     message: Vec<u8>,
+    packets_max: Option<u64>,
 }
 
 impl GreedySource {
     /// Sends messages of `bytes` zeros by `source`; they should fit one packet.
     pub fn new(source: Source, bytes: u16) -> Self {
-        let mut greedy = Self { source, message: vec![0; bytes.into()] };
+        let mut greedy = Self { source, message: vec![0; bytes.into()], packets_max: None };
         greedy.refill();
         greedy
+    }
+
+    /// Sends nothing more after so many packets of data, repairs among them.
+    #[must_use]
+    pub fn with_packets_max(mut self, packets: u64) -> Self {
+        self.packets_max = Some(packets);
+        self
+    }
+
+    /// Whether it has sent all that it may; never without a bound.
+    pub fn is_done(&self) -> bool {
+        let counters = self.source.counters();
+        self.packets_max.is_some_and(|most| counters.originals + counters.repairs >= most)
     }
 
     /// The source.
@@ -39,13 +53,17 @@ impl Machine for GreedySource {
     }
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SourceEvent>> {
+        if self.is_done() {
+            return None;
+        }
         let output = self.source.poll_output(now, buffer);
         self.refill();
         output
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.source.poll_timeout()
+        // NAKs are still listened to.
+        if self.is_done() { None } else { self.source.poll_timeout() }
     }
 }
 

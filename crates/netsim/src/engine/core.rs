@@ -14,6 +14,8 @@ use crate::trace::{AgentEvent, LinkEvent, OnLink, Watchers};
 
 /// Port of the first agent at a node; the next ones follow.
 const FIRST_PORT: u16 = 10_000;
+/// 10.0.0.1, the address of node 0; node n has the n-th after it.
+const FIRST_HOST: u32 = 0x0A00_0001;
 
 /// A packet that travels by itself: to another agent at its own node, or late.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +107,8 @@ impl Core {
         self.packets.insert(packet, &self.room[..payload_bytes])
     }
 
-    /// Sends a copy on its way from the node of its sender.
-    pub(crate) fn depart(&mut self, node: NodeId, index: PacketIndex, ecn: Ecn) {
+    /// Sends a copy on its way from `node`: that of its sender, or of a router's program that it came to by `ingress`.
+    pub(crate) fn depart(&mut self, node: NodeId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.packets.get(index);
         let is_local = match packet.destination {
             Destination::Agent { node: home, .. } => home == node,
@@ -118,7 +120,7 @@ impl Core {
             self.packets.add_copy(index);
             self.straggle(self.now, Straggler { packet: index, ecn, node, ingress: None });
         }
-        self.forward(node, None, index, &packet, ecn);
+        self.forward(node, ingress, index, &packet, ecn);
         self.packets.drop_copy(index);
     }
 
@@ -211,19 +213,28 @@ impl Core {
         }
     }
 
-    /// Where datagrams of an agent come from: node n is 10.0.0.1 + n, its agents have ports from 10000.
+    /// Where datagrams of an agent come from: its node's host, where agents have ports from 10000.
     pub(crate) fn address(&self, agent: AgentId) -> SocketAddr {
         let home = self.homes[agent.index()];
-        let host = Ipv4Addr::from_bits(u32::from_be_bytes([10, 0, 0, 1]) + home.node.0);
-        SocketAddr::new(IpAddr::V4(host), home.port)
+        SocketAddr::new(Self::host(home.node), home.port)
+    }
+
+    /// The address of a node's host.
+    pub(crate) const fn host(node: NodeId) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from_bits(FIRST_HOST + node.0))
+    }
+
+    /// The node of a host.
+    pub(crate) fn node_of(host: IpAddr) -> Option<NodeId> {
+        let IpAddr::V4(host) = host else { return None };
+        host.to_bits().checked_sub(FIRST_HOST).map(NodeId)
     }
 
     /// Whose address it is.
     pub(crate) fn agent_at(&self, address: SocketAddr) -> Option<AgentId> {
-        let IpAddr::V4(host) = address.ip() else { return None };
-        let node = host.to_bits().checked_sub(u32::from_be_bytes([10, 0, 0, 1]))?;
+        let node = Self::node_of(address.ip())?;
         let resident = address.port().checked_sub(FIRST_PORT)?;
-        self.residents.get(node as usize)?.get(usize::from(resident)).copied()
+        self.residents.get(node.index())?.get(usize::from(resident)).copied()
     }
 
     /// Agents that one node has ports for.

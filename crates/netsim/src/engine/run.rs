@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::net::IpAddr;
 
 use headwater_proto::queue::Loss;
 use headwater_proto::{Duration, Ecn, Instant, Seed};
@@ -125,6 +126,11 @@ impl Run {
         (&*self.residents[agent.index()].agent as &dyn Any).downcast_ref()
     }
 
+    /// The node of a host's address, if it is one's.
+    pub fn node_of(&self, host: IpAddr) -> Option<NodeId> {
+        Core::node_of(host).filter(|node| node.index() < self.names.nodes.len())
+    }
+
     /// A link's counters up to now.
     pub fn link_counters(&mut self, link: LinkId) -> LinkCounters {
         self.core.links[link.index()].counters(self.core.now).clone()
@@ -245,7 +251,12 @@ impl Run {
     fn arrive(&mut self, node: NodeId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.core.packets.get(index);
         if let Some(router) = self.routers.of(node, packet.flow).filter(|_| ingress.is_some()) {
-            self.deliver(router, ingress, index, ecn);
+            match packet.destination {
+                Destination::Agent { agent, .. } if agent == router => {
+                    self.deliver(router, ingress, index, ecn);
+                }
+                _ => self.hand(router, ingress, index, ecn),
+            }
             return self.core.packets.drop_copy(index);
         }
         if ingress.is_some() {
@@ -268,7 +279,20 @@ impl Run {
         self.core.packets.drop_copy(index);
     }
 
+    /// A copy has met its end at an agent.
     fn deliver(&mut self, agent: AgentId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
+        if self.residents[agent.index()].state == State::Running {
+            let packet = *self.core.packets.get(index);
+            self.core.flows[packet.flow.index()].delivered(packet.wire_bytes, packet.payload_bytes);
+            if let Destination::Group(group) = packet.destination {
+                self.core.groups_carried[group.index()].delivered(packet.wire_bytes, packet.payload_bytes);
+            }
+        }
+        self.hand(agent, ingress, index, ecn);
+    }
+
+    /// An agent gets a copy: at its end, or on its way through a router's program.
+    fn hand(&mut self, agent: AgentId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.core.packets.get(index);
         let counters = &mut self.core.agent_counters[agent.index()];
         if self.residents[agent.index()].state != State::Running {
@@ -278,10 +302,6 @@ impl Run {
         counters.received_packets += 1;
         counters.received_wire_bytes += u64::from(packet.wire_bytes);
         counters.received_payload_bytes += u64::from(packet.payload_bytes);
-        self.core.flows[packet.flow.index()].delivered(packet.wire_bytes, packet.payload_bytes);
-        if let Destination::Group(group) = packet.destination {
-            self.core.groups_carried[group.index()].delivered(packet.wire_bytes, packet.payload_bytes);
-        }
         self.core.watch_agent(agent, AgentEvent::Received(&packet, ecn));
         let payload = self.core.packets.shared_payload(index);
         let ingress = ingress.map(|link| self.core.interface(link));

@@ -8,6 +8,7 @@
 //! | loss | drops / arrivals at one queue, or on one path, in the same window |
 //! | mean queue | packets that wait (not the one being sent), averaged over time |
 //! | [`jain`] | Jain, Chiu and Hawe 1984 |
+//! | [`variation`] | coefficient of variation: standard deviation over mean |
 //! | [`convergence`] | delta-fair convergence time: Bansal, Balakrishnan, Floyd and Shenker 2001; RFC 5166, section 2.3 |
 //!
 //! The window of a run begins after its warm-up. Over runs: [`statistics`].
@@ -22,9 +23,24 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
+/// Coefficient of variation of a rate in equal bins. `None` where nothing came.
+pub fn variation(rates: &[f64]) -> Option<f64> {
+    let count = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / count;
+    let squares: f64 = rates.iter().map(|rate| (rate - mean) * (rate - mean)).sum();
+    (mean > 0.0).then(|| (squares / count).sqrt() / mean)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variation_is_the_deviation_over_the_mean() {
+        assert_eq!(variation(&[1.0, 3.0]), Some(0.5));
+        assert_eq!(variation(&[7.0, 7.0]), Some(0.0));
+        assert_eq!((variation(&[]), variation(&[0.0])), (None, None));
+    }
 
     #[test]
     fn jain_is_one_for_equals_and_one_nth_for_one_alone() {

@@ -1,6 +1,7 @@
 //! Declares a network and puts it to work.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use headwater_proto::queue::{LossConfig, ParameterError};
 use headwater_proto::{Duration, Instant, Seed};
@@ -210,6 +211,11 @@ impl Builder {
     pub fn route(&mut self, router: AgentId, flow: FlowId) {
         let node = self.agents[router.index()].node;
         self.routers.0.insert((node, flow), router);
+    }
+
+    /// The address that datagrams of agents at a node come from.
+    pub fn host(&self, node: NodeId) -> IpAddr {
+        Core::host(node)
     }
 
     /// The destination that reaches an agent.

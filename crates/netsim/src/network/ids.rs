@@ -1,5 +1,10 @@
 //! What the parts of a network are called: indices in the order of declaration.
 
+use std::net::Ipv4Addr;
+
+/// 232.0.0.1, the address of group 0.
+const FIRST_GROUP: u32 = 0xE800_0001;
+
 /// A node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) u32);
@@ -37,6 +42,13 @@ macro_rules! index {
             }
         }
     )*};
+}
+
+impl GroupId {
+    /// Its multicast address (source-specific, RFC 4607), as captures and machines have it.
+    pub const fn address(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(FIRST_GROUP + self.0)
+    }
 }
 
 index!(NodeId, LinkId, FlowId, GroupId, AgentId);

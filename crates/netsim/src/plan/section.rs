@@ -113,6 +113,22 @@ impl<'a> Section<'a> {
         None
     }
 
+    /// The integer under `key`, within `range`; `default` without it.
+    pub fn within_or(&self, key: &'static str, range: &RangeInclusive<u64>, default: u64) -> Option<u64> {
+        match self.node(key) {
+            None => Some(default),
+            Some(_) => self.within(key, range),
+        }
+    }
+
+    /// The word under `key`, one of `words`; the first of them without it.
+    pub fn word_or(&self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
+        match self.node(key) {
+            None => words.first().copied(),
+            Some(_) => self.word(key, words),
+        }
+    }
+
     /// The word under `key`, one of `words`.
     pub fn word(&self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
         let text: String = self.get(key)?;

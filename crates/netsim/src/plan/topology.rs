@@ -1,4 +1,4 @@
-//! Nodes and links: of a star, a dumbbell or a balanced tree, and those that a plan lists one by one.
+//! Nodes and links: of a star, clusters, a dumbbell or a balanced tree, and those that a plan lists one by one.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,6 +8,7 @@ use super::names::{self, NAME_RULE};
 use super::problem::Span;
 use super::section::{Context, Section};
 use super::tree::{Entry, Table, Value};
+use super::value::FromNode;
 
 /// Most nodes of a plan.
 pub const NODES_MAX: usize = 200_000;
@@ -15,7 +16,7 @@ pub const NODES_MAX: usize = 200_000;
 /// Most packets that the scripts of losses name, each link counted: they are held in memory, 8 bytes each.
 const SCRIPTED_MAX: usize = 4_000_000;
 
-const KINDS: &[&str] = &["graph", "star", "dumbbell", "tree"];
+const KINDS: &[&str] = &["graph", "star", "clusters", "dumbbell", "tree"];
 
 /// Nodes and links.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,7 +101,7 @@ pub(crate) fn read(plan: &Section<'_>) -> Option<Topology> {
 
 fn shape(plan: &Section<'_>, topology: &mut Topology) -> Option<Vec<Draft>> {
     let Some(entry) = plan.table.entries.get("topology") else {
-        let message = "the plan has no [topology]; its kind is graph, star, dumbbell or tree";
+        let message = "the plan has no [topology]; its kind is graph, star, clusters, dumbbell or tree";
         plan.problem(&plan.span, message);
         return None;
     };
@@ -114,6 +115,7 @@ fn shape(plan: &Section<'_>, topology: &mut Topology) -> Option<Vec<Draft>> {
     };
     let keys: &[&'static str] = match kind {
         "star" => &["kind", "nodes", "leaves", "trunk", "leaf"],
+        "clusters" => &["kind", "nodes", "leaves", "trunk", "branch", "leaf"],
         "dumbbell" => &["kind", "nodes", "pairs", "bottleneck", "access"],
         "tree" => &["kind", "nodes", "arity", "depth", "link"],
         "graph" => &["kind", "nodes"],
@@ -128,6 +130,7 @@ fn shape(plan: &Section<'_>, topology: &mut Topology) -> Option<Vec<Draft>> {
     let mut shape = Shape { topology, section: &section, drafts: Vec::new() };
     match kind {
         "star" => shape.star(),
+        "clusters" => shape.clusters(),
         "dumbbell" => shape.dumbbell(),
         "tree" => shape.tree(),
         _ => Some(()),
@@ -156,6 +159,51 @@ impl Shape<'_, '_> {
             self.draft(&name, [hub, node], &leaf);
         }
         Some(())
+    }
+
+    /// `source` - `hub` - `hub-1`, `hub-2`, ..., each with its share of `leaf-1`, `leaf-2`, ...; links `trunk` and those named after
+    /// their lower node.
+    fn clusters(&mut self) -> Option<()> {
+        let sizes = self.sizes("leaves")?;
+        let parts = ["trunk", "branch", "leaf"].map(|key| self.part(key));
+        let [Some(trunk), Some(branch), Some(leaf)] = parts else { return None };
+        let source = self.topology.add_node("source".into());
+        let hub = self.topology.add_node("hub".into());
+        self.draft("trunk", [source, hub], &trunk);
+        let mut leaves = 0;
+        for (number, size) in (1..).zip(sizes) {
+            let name = format!("hub-{number}");
+            let below = self.topology.add_node(name.clone());
+            self.draft(&name, [hub, below], &branch);
+            for _ in 0..size {
+                leaves += 1;
+                let name = format!("leaf-{leaves}");
+                let node = self.topology.add_node(name.clone());
+                self.draft(&name, [below, node], &leaf);
+            }
+        }
+        Some(())
+    }
+
+    /// The numbers in the list under `key`, which are few enough nodes together.
+    fn sizes(&self, key: &'static str) -> Option<Vec<u64>> {
+        let Some(Value::Array(items)) = self.section.node(key).map(|node| &node.value) else {
+            let message =
+                format!("'{key}' is a list of how many there are in each cluster: {key} = [10, 90]");
+            self.section.problem_at(key, message);
+            return None;
+        };
+        let read = |item| u64::read(self.section.context, item, &format!("topology.{key}"));
+        let sizes: Vec<u64> = items.iter().map(read).collect::<Option<_>>()?;
+        let nodes = sizes.iter().fold(2_u64, |sum, size| sum.saturating_add(1).saturating_add(*size));
+        if sizes.is_empty() || nodes > NODES_MAX as u64 {
+            self.section.problem_at(
+                key,
+                format!("'{key}' names at least one cluster, and at most {NODES_MAX} nodes in all"),
+            );
+            return None;
+        }
+        Some(sizes)
     }
 
     /// `source-1`, ... - `left` - `right` - `sink-1`, ...; links `bottleneck` and those named after their outer node.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 
 use etherparse::{IpEcn, IpHeaders, Ipv4Header, PacketBuilder, TcpOptionElement};
@@ -16,9 +16,8 @@ use crate::engine::{Body, Destination, Packet, Run};
 use crate::network::{AgentId, LinkId};
 use crate::tcp::Segment;
 
-/// Groups are 232.0.0.1 and up (source-specific, RFC 4607), all with this port.
+/// Port of all groups.
 const GROUP_PORT: u16 = 7_287;
-const FIRST_GROUP: u32 = u32::from_be_bytes([232, 0, 0, 1]);
 /// Bytes of headers are as real ones are, whatever the flow counts on the wire; payload that has no bytes is zeros.
 const PAYLOAD_BYTES_MAX: usize = 65_535 - 120;
 
@@ -87,9 +86,7 @@ impl<W: Write> Pcap<W> {
         let from = self.addresses[packet.source.index()];
         let to = match packet.destination {
             Destination::Agent { agent, .. } => self.addresses[agent.index()],
-            Destination::Group(group) => {
-                SocketAddrV4::new(Ipv4Addr::from_bits(FIRST_GROUP + group.0), GROUP_PORT)
-            }
+            Destination::Group(group) => SocketAddrV4::new(group.address(), GROUP_PORT),
         };
         let mut header = Ipv4Header {
             source: from.ip().octets(),

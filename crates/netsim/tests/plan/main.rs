@@ -3,6 +3,7 @@
 
 mod errors;
 mod hostile;
+mod le_sbcc;
 mod meaning;
 mod running;
 mod sessions;

@@ -1,7 +1,8 @@
-//! The flows of a plan: TCP, constant and on-off traffic, short connections, sessions of Headwater's protocols.
+//! The flows of a plan: TCP, constant and on-off traffic, short connections, sessions of Headwater's protocols, single rates.
 //!
 //! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; what puts it to work is in `run/deploy.rs`.
 
+mod le_sbcc;
 mod room;
 mod session;
 mod tcp;
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 
 use headwater_proto::Duration;
 
+pub use le_sbcc::LeSbcc;
 pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
@@ -34,6 +36,8 @@ pub const FLOWS_MAX: u64 = 100_000;
 /// Keys that every flow has.
 const COMMON_KEYS: &[&str] =
     &["kind", "from", "to", "receivers", "count", "start", "stop", "join", "leave", "member"];
+/// The key of nodes whose routers aggregate NAKs, of kinds that have it.
+const AGGREGATE: &str = "aggregate";
 
 /// What reads a kind of flow, and the keys that it has beside the common ones.
 type Kind = (&'static str, &'static [&'static [&'static str]], ReadKind);
@@ -48,6 +52,7 @@ const KINDS: &[Kind] = &[
     ("on-off", &[udp::CBR_KEYS, udp::ON_OFF_KEYS], udp::read_on_off),
     ("fixed", &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
     ("session", &[session::FILE_KEYS, session::KEYS], session::read),
+    ("le-sbcc", &[le_sbcc::KEYS], le_sbcc::read),
 ];
 
 /// One flow.
@@ -67,6 +72,8 @@ pub struct Flow {
     pub start: Duration,
     /// When it stops, if before the end of the run.
     pub stop: Option<Duration>,
+    /// Nodes whose routers send on the first NAK for each packet only.
+    pub aggregators: Vec<usize>,
 }
 
 impl Flow {
@@ -94,6 +101,8 @@ pub enum FlowKind {
     OnOff(OnOff),
     /// A session of Headwater's own protocols.
     Session(Session),
+    /// PGM under LE-SBCC.
+    LeSbcc(LeSbcc),
 }
 
 impl FlowKind {
@@ -105,6 +114,7 @@ impl FlowKind {
             Self::Cbr(_) => "cbr",
             Self::OnOff(_) => "on-off",
             Self::Session(session) => session.control.name,
+            Self::LeSbcc(_) => "le-sbcc",
         }
     }
 
@@ -113,6 +123,7 @@ impl FlowKind {
         match self {
             Self::Tcp(tcp) => tcp.data != Data::Greedy,
             Self::Session(session) => session.file.is_some(),
+            Self::LeSbcc(flow) => flow.packets.is_some(),
             Self::ShortTcp(_) | Self::Cbr(_) | Self::OnOff(_) => false,
         }
     }
@@ -121,7 +132,7 @@ impl FlowKind {
     fn casts(&self) -> (bool, bool) {
         match self {
             Self::Tcp(_) | Self::ShortTcp(_) => (false, false),
-            Self::Cbr(_) | Self::OnOff(_) => (true, false),
+            Self::Cbr(_) | Self::OnOff(_) | Self::LeSbcc(_) => (true, false),
             Self::Session(_) => (true, true),
         }
     }
@@ -247,7 +258,11 @@ impl Reader<'_, '_> {
         let to = self.receivers(section, &kind, number);
         let (from, to) = (from?, to?);
         self.check_ends(section, from, &to);
-        Some(Flow { name: name.into(), group: group.into(), kind, from, to, start, stop })
+        let aggregators = match kind {
+            FlowKind::LeSbcc(_) => self.nodes(section, AGGREGATE)?.0,
+            _ => Vec::new(),
+        };
+        Some(Flow { name: name.into(), group: group.into(), kind, from, to, start, stop, aggregators })
     }
 
     /// The node under `key`, in which `{i}` stands for the number of the instance.
@@ -291,12 +306,7 @@ impl Reader<'_, '_> {
     }
 
     fn members(&self, section: &Section<'_>, kind: &FlowKind) -> Option<Vec<Member>> {
-        let mut nodes: Vec<usize> = Vec::new();
-        let mut seen: BTreeSet<usize> = BTreeSet::new();
-        for (pattern, span) in section.texts("receivers") {
-            let found = self.matching(section, pattern, &span)?;
-            nodes.extend(found.into_iter().filter(|node| seen.insert(*node)));
-        }
+        let (nodes, seen) = self.nodes(section, "receivers")?;
         if nodes.is_empty() {
             section.problem_at("receivers", "a group needs a receiver");
         }
@@ -308,6 +318,17 @@ impl Reader<'_, '_> {
             _ => &[],
         };
         nodes.into_iter().map(|node| self.member(section, node, keys)).collect()
+    }
+
+    /// The nodes under `key`, each once: as they are written, and in order.
+    fn nodes(&self, section: &Section<'_>, key: &'static str) -> Option<(Vec<usize>, BTreeSet<usize>)> {
+        let mut nodes: Vec<usize> = Vec::new();
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
+        for (pattern, span) in section.texts(key) {
+            let found = self.matching(section, pattern, &span)?;
+            nodes.extend(found.into_iter().filter(|node| seen.insert(*node)));
+        }
+        Some((nodes, seen))
     }
 
     /// The nodes of a pattern, in the order of the topology.

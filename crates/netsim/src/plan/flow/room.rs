@@ -4,7 +4,8 @@ use super::{Content, Flow, FlowKind, Receivers, Session};
 use crate::engine::core::Core;
 use crate::plan::topology::Topology;
 
-/// Most content of all sessions in bytes, counted once for the sender and once for each receiver that holds it.
+/// Most content of all sessions and windows of all other flows in bytes, counted once for the sender and once for each receiver
+/// that holds it.
 const CONTENT_BYTES_MAX: u64 = 4 << 30;
 
 /// What the flows so far have taken.
@@ -29,10 +30,16 @@ impl<'a> Room<'a> {
         }
         self.content_bytes = self.content_bytes.saturating_add(content_bytes(flow));
         if self.content_bytes > CONTENT_BYTES_MAX {
-            return Err(format!(
-                "sessions hold at most {CONTENT_BYTES_MAX} bytes of content together, once at the sender and, with \
-                 decode = true, once at each receiver"
-            ));
+            return Err(match flow.kind {
+                FlowKind::LeSbcc(_) => format!(
+                    "windows take at most {CONTENT_BYTES_MAX} bytes together, once at the source and once at each receiver; \
+                     write a smaller 'window' or 'payload-bytes'"
+                ),
+                _ => format!(
+                    "sessions hold at most {CONTENT_BYTES_MAX} bytes of content together, once at the sender and, with \
+                     decode = true, once at each receiver"
+                ),
+            });
         }
         Ok(())
     }
@@ -48,11 +55,16 @@ impl<'a> Room<'a> {
 }
 
 fn content_bytes(flow: &Flow) -> u64 {
-    let FlowKind::Session(Session { file: Some(file), .. }) = &flow.kind else { return 0 };
     let receivers = match &flow.to {
-        Receivers::Group(members) if file.decodes => members.len() as u64,
-        _ => 0,
+        Receivers::Group(members) => members.len() as u64,
+        Receivers::Node(_) => 1,
     };
-    let sender = u64::from(file.content == Content::Random);
-    file.size.saturating_mul(receivers + sender)
+    match &flow.kind {
+        FlowKind::Session(Session { file: Some(file), .. }) => {
+            let sender = u64::from(file.content == Content::Random);
+            file.size.saturating_mul(sender + if file.decodes { receivers } else { 0 })
+        }
+        FlowKind::LeSbcc(flow) => flow.window_bytes(receivers),
+        _ => 0,
+    }
 }

@@ -134,8 +134,8 @@ fn packet_of(packet: Packet, control: &'static Control, parameters: Parameters) 
 }
 
 fn packet(flow: &Section<'_>) -> Option<Packet> {
-    let symbol_bytes = number(flow, "symbol-bytes", 64..=8_880, 1_408)?;
-    let header_bytes = number(flow, "header-bytes", 0..=500, HEADER_BYTES_DEFAULT.into())?;
+    let symbol_bytes = flow.within_or("symbol-bytes", &(64..=8_880), 1_408)?;
+    let header_bytes = flow.within_or("header-bytes", &(0..=500), HEADER_BYTES_DEFAULT.into())?;
     Some(Packet {
         symbol_bytes: u16::try_from(symbol_bytes).ok()?,
         header_bytes: u32::try_from(header_bytes).ok()?,
@@ -189,17 +189,5 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, keys: &[&'s
         quiescent_slots: count("quiescent-slots"),
         shape: shape.map(|shape| if shape == "webrc" { Shape::Webrc } else { Shape::Geometric }),
         constant_rate: has("constant-rate") && flow.or("constant-rate", false),
-    }
-}
-
-fn number(
-    flow: &Section<'_>,
-    key: &'static str,
-    range: std::ops::RangeInclusive<u64>,
-    default: u64,
-) -> Option<u64> {
-    match flow.node(key) {
-        None => Some(default),
-        Some(_) => flow.within(key, &range),
     }
 }

@@ -4,14 +4,15 @@ use headwater_proto::{ChannelId, Duration, Instant};
 
 use super::RunError;
 use super::assemble::Site;
-use super::outcome::{Criteria, SessionOutcome, TcpOutcome};
+use super::outcome::{Criteria, LeSbccOutcome, SessionOutcome, TcpOutcome};
 use super::session::{self, MemberCounted};
+use super::{le_sbcc, le_sbcc::Standing};
 use crate::agent::{
     Cbr, OnOff, Period, Shape, ShortFlows, ShortFlowsConfig, Sink, SizeOf, TcpConnection, TcpSink, TcpSource,
 };
 use crate::engine::{Destination, Run};
 use crate::network::{AgentCounters, AgentId, FlowId, Session};
-use crate::plan::flow::{self, Flow, FlowKind, Receivers};
+use crate::plan::flow::{self, Flow, FlowKind, Member, Receivers};
 use crate::tcp::{Data, SenderCounters};
 
 /// Short connections open at once; further ones wait.
@@ -33,6 +34,7 @@ enum Ends {
     Tcp(TcpEnds),
     Short(AgentId),
     Session(session::Ends),
+    LeSbcc(le_sbcc::Ends),
 }
 
 /// A TCP connection.
@@ -71,6 +73,8 @@ pub(super) struct Counted {
     pub leaves: u64,
     /// Of a TCP sender.
     pub tcp: Option<SenderCounters>,
+    /// Of a source under LE-SBCC.
+    pub le_sbcc: Option<Standing>,
     /// Wire bytes offered to each group, those delivered to its members together, and its members now.
     pub groups: Vec<[u64; 3]>,
     /// Symbols that receivers of a session had already.
@@ -125,6 +129,7 @@ impl Deployed {
             joins: memberships(|agent| agent.joins),
             leaves: memberships(|agent| agent.leaves),
             tcp: None,
+            le_sbcc: None,
             groups: Vec::new(),
             duplicates: 0,
             members: Vec::new(),
@@ -153,6 +158,11 @@ impl Deployed {
                     counted.members = ends.count(run, &self.receivers);
                 }
             }
+            Ends::LeSbcc(ends) => {
+                counted.good_bytes = ends.good_bytes(run, &self.receivers);
+                counted.le_sbcc = ends.standing(run);
+                counted.members = ends.count(run, &self.receivers);
+            }
         }
         counted
     }
@@ -163,13 +173,14 @@ impl Deployed {
             Ends::Traffic | Ends::Short(_) => false,
             Ends::Tcp(tcp) => tcp.completion(run).is_some(),
             Ends::Session(ends) => ends.is_complete(run, &self.receivers),
+            Ends::LeSbcc(ends) => ends.is_complete(run),
         }
     }
 
     /// What is said of a transfer that is complete.
     pub fn criteria(&self, run: &Run) -> Option<Criteria> {
         match &self.ends {
-            Ends::Traffic | Ends::Short(_) => None,
+            Ends::Traffic | Ends::Short(_) | Ends::LeSbcc(_) => None,
             Ends::Session(ends) => ends.criteria(run, &self.receivers),
             Ends::Tcp(tcp) => {
                 let time = tcp.completion(run)?.since(tcp.start).as_secs_f64();
@@ -178,6 +189,22 @@ impl Deployed {
                 let losses = (flow.dropped_packets, flow.delivered_packets);
                 Some(Criteria::of_transfer(time, tcp.bytes?, link_bytes, losses))
             }
+        }
+    }
+
+    /// What was counted of LE-SBCC from one reading to another.
+    pub fn le_sbcc(&self, run: &Run, before: &Counted, after: &Counted) -> Option<LeSbccOutcome> {
+        let Ends::LeSbcc(ends) = &self.ends else { return None };
+        let outcome = after.le_sbcc?.since(&before.le_sbcc?);
+        Some(LeSbccOutcome { worst: ends.worst(run), ..outcome })
+    }
+
+    /// The receivers of a group, as the plan has them.
+    pub fn members(&self) -> &[Member] {
+        match &self.ends {
+            Ends::Session(ends) => ends.members(),
+            Ends::LeSbcc(ends) if self.is_group() => ends.members(),
+            _ => &[],
         }
     }
 
@@ -226,6 +253,11 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
                 session: Some(ports.session),
                 ends: Ends::Session(ends),
             })
+        }
+        FlowKind::LeSbcc(planned) => {
+            let (ports, receivers, ends) = le_sbcc::deploy(site, flow, planned)?;
+            let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
+            Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::LeSbcc(ends) })
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod deploy;
+mod le_sbcc;
 mod outcome;
 mod reading;
 mod series;
@@ -13,6 +14,7 @@ use super::flow::Flow;
 use super::{Cell, Plan, PlanError, Scenario};
 use crate::engine::Run;
 use crate::measure::convergence::converged_at;
+use crate::measure::variation;
 use crate::network::{BuildError, LinkId};
 use crate::trace::Observer;
 
@@ -21,8 +23,8 @@ use reading::Reading;
 use series::Recorder;
 
 pub use outcome::{
-    Criteria, FlowOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome, SessionOutcome, TcpOutcome,
-    Window,
+    Criteria, FlowOutcome, LeSbccOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome, SessionOutcome,
+    TcpOutcome, Window,
 };
 pub use series::Series;
 
@@ -129,6 +131,14 @@ pub fn simulate(scenario: &Scenario, watch: &mut dyn Watch) -> Result<Outcome, R
     });
     let mut outcome = outcome::outcome(scenario, &assembly, &before, &after);
     outcome.convergence = convergence;
+    if let Some(series) = &series {
+        let warm = scenario.warm_up.as_secs_f64();
+        for (flow, over_time) in outcome.flows.iter_mut().zip(&series.flows) {
+            let bins = over_time.throughput.iter().enumerate();
+            let measured = bins.filter(|(bin, _)| *bin as f64 * series.bin >= warm).map(|(_, rate)| *rate);
+            flow.variation = variation(&measured.collect::<Vec<_>>());
+        }
+    }
     outcome.series = series;
     Ok(outcome)
 }

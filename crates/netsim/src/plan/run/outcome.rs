@@ -9,7 +9,7 @@ use super::assemble::Assembly;
 use super::deploy::{Counted, Deployed};
 use super::reading::Reading;
 use super::series::Series;
-use super::session::{Ends, MemberCounted};
+use super::session::MemberCounted;
 use crate::measure::jain;
 use crate::network::LinkCounters;
 use crate::plan::Scenario;
@@ -79,16 +79,22 @@ pub struct FlowOutcome {
     pub goodput: f64,
     /// Packets dropped or lost on the way, over those that met their end (of a group, copies); `None` without any.
     pub loss: Option<f64>,
+    /// Coefficient of variation of the throughput in the bins of the series; `None` without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variation: Option<f64>,
     /// Of TCP.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpOutcome>,
+    /// Of PGM under LE-SBCC.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub le_sbcc: Option<LeSbccOutcome>,
     /// Of a multicast group.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionOutcome>,
     /// Of a transfer that is complete, over the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<Criteria>,
-    /// Of a session with at most [`MEMBERS_MAX`] receivers: each of them.
+    /// Of a session, or a group under LE-SBCC, with at most [`MEMBERS_MAX`] receivers: each of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberOutcome>,
 }
@@ -110,6 +116,36 @@ pub struct TcpOutcome {
     pub mean_rtt: Option<f64>,
     /// Mean timeout that ran out first in its series, in seconds: T_0 of the equations.
     pub mean_first_timeout: Option<f64>,
+}
+
+/// What a source under LE-SBCC counts beside.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LeSbccOutcome {
+    /// Data packets sent for the first time.
+    pub packets: u64,
+    /// Data packets sent again.
+    pub repairs: u64,
+    /// NAKs that reached the source.
+    pub naks: u64,
+    /// Packets within the window that they asked for.
+    pub loss_indications: u64,
+    /// Loss events: what leaves LI2LE.
+    pub loss_events: u64,
+    /// What leaves Max-LPRF.
+    pub passed: u64,
+    /// What leaves ATF.
+    pub reductions: u64,
+    /// `passed` over all data packets sent; `None` without any.
+    pub loss_event_rate: Option<f64>,
+    /// Mean of the samples of the round-trip time in seconds.
+    pub mean_rtt: Option<f64>,
+    /// The source's round-trip time at the end, and its deviation, in seconds.
+    pub srtt: f64,
+    /// Its mean deviation.
+    pub sigma: f64,
+    /// Node of the receiver with most loss events of late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<String>,
 }
 
 /// What a multicast group counts beside, over the whole run.
@@ -275,7 +311,9 @@ pub(super) fn outcome(
                 throughput: rate(of(|flow| flow.delivered_bytes), window) / receivers,
                 goodput: rate(of(|flow| flow.good_bytes), window) / receivers,
                 loss: share(dropped, dropped + delivered),
+                variation: None,
                 tcp: after.tcp_since(before),
+                le_sbcc: deployed.le_sbcc(&assembly.run, before, after),
                 session: deployed.is_group().then(session),
                 criteria: deployed.criteria(&assembly.run),
                 members: members(scenario, deployed, before, after, window),
@@ -316,7 +354,6 @@ fn members(
     after: &Counted,
     window: Duration,
 ) -> Vec<MemberOutcome> {
-    let planned = deployed.ends().into_iter().flat_map(Ends::members);
     let counted = before.members.iter().zip(&after.members);
     let member = |(member, (before, after)): (&Member, (&MemberCounted, &MemberCounted))| {
         let of = |counter: fn(&MemberCounted) -> u64| counter(after).saturating_sub(counter(before));
@@ -333,7 +370,7 @@ fn members(
             duplicates: of(|member| member.duplicates),
         }
     };
-    planned.zip(counted).map(member).collect()
+    deployed.members().iter().zip(counted).map(member).collect()
 }
 
 fn direction(name: String, before: &LinkCounters, after: &LinkCounters, window: Duration) -> LinkOutcome {

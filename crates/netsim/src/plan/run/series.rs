@@ -45,6 +45,9 @@ pub struct FlowSeries {
     /// Leaves of groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leaves: Vec<u64>,
+    /// The source's round-trip time under LE-SBCC, at the end of each bin, in seconds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub srtt: Vec<f64>,
     /// Receivers of a session, one by one, if they are at most [`super::MEMBERS_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberSeries>,
@@ -142,7 +145,10 @@ impl Recorder {
                     }
                 };
                 let members = deployed.ends().into_iter().flat_map(|ends| self.members(scenario, flow, ends));
+                let later = self.readings.iter().skip(1);
+                let srtt = later.filter_map(|reading| Some(reading.flows[flow].le_sbcc?.srtt())).collect();
                 FlowSeries {
+                    srtt,
                     members: members.collect(),
                     name: planned.name.clone(),
                     send_rate: self.rates(|reading| reading.flows[flow].sent_bytes),

@@ -1,0 +1,132 @@
+//! LE-SBCC over PGM: a source that finds its rate by its receivers' NAKs. With one receiver it is a unicast flow.
+
+use headwater_proto::le_sbcc::{Config, Epoch, Module, Stages};
+use headwater_proto::pgm::{Mode, SourceConfig};
+use headwater_proto::{Duration, Rate};
+
+use super::FlowKind;
+use super::udp::HEADER_BYTES_DEFAULT;
+use crate::plan::section::Section;
+
+pub(super) const KEYS: &[&str] = &[
+    "module",
+    "li2le",
+    "max-lprf",
+    "atf",
+    "epoch",
+    "srtt-gain",
+    "initial-rtt",
+    "initial-rate",
+    "doubling",
+    "min-rate",
+    "max-rate",
+    "mode",
+    "payload-bytes",
+    "header-bytes",
+    "window",
+    "back-off",
+    "repairs",
+    "packets",
+    super::AGGREGATE,
+];
+
+/// PGM's header and that of data.
+const DATA_HEADER_BYTES: u16 = 24;
+/// Packets that receivers keep who do without what they miss.
+const WINDOW_WITHOUT_REPAIRS: u32 = 64;
+
+/// A flow of PGM under LE-SBCC that never runs out of messages, each of one packet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeSbcc {
+    /// The chain.
+    pub chain: Config,
+    /// Whether there are path messages.
+    pub mode: Mode,
+    /// The application's bytes in a packet.
+    pub payload_bytes: u16,
+    /// IP and UDP headers of a packet in bytes.
+    pub header_bytes: u32,
+    /// Packets that both ends keep.
+    pub window_packets: u32,
+    /// Longest wait before a NAK.
+    pub back_off: Duration,
+    /// Whether what receivers ask for is sent again.
+    pub repairs: bool,
+    /// Packets after which the source falls silent, repairs among them.
+    pub packets: Option<u64>,
+}
+
+impl LeSbcc {
+    /// Packets that a receiver keeps.
+    pub fn receiver_window(&self) -> u32 {
+        if self.repairs { self.window_packets } else { self.window_packets.min(WINDOW_WITHOUT_REPAIRS) }
+    }
+
+    /// Bytes that the windows of the source and of `receivers` may take.
+    pub fn window_bytes(&self, receivers: u64) -> u64 {
+        let slots = |packets: u32| u64::from(packets.next_power_of_two());
+        let slots = slots(self.receiver_window()).saturating_mul(receivers) + slots(self.window_packets);
+        slots.saturating_mul(u64::from(self.payload_bytes))
+    }
+}
+
+pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
+    let payload_bytes = flow.within_or("payload-bytes", &(1..=8_192), 1_400)?;
+    let payload_bytes = u16::try_from(payload_bytes).ok()?;
+    let header_bytes = flow.within_or("header-bytes", &(0..=500), HEADER_BYTES_DEFAULT.into())?;
+    let window = flow.within_or("window", &(16..=SourceConfig::WINDOW_PACKETS_MAX.into()), 4_096)?;
+    let packets = match flow.node("packets") {
+        None => None,
+        Some(_) => Some(flow.within("packets", &(1..=u64::from(u32::MAX)))?),
+    };
+    let mode = match flow.word_or("mode", &["pgm", "lean"])? {
+        "lean" => Mode::Lean,
+        _ => Mode::Pgm,
+    };
+    let (back_off, repairs) = (flow.or("back-off", Duration::from_millis(50)), flow.or("repairs", true));
+    Some(FlowKind::LeSbcc(LeSbcc {
+        chain: chain(flow, payload_bytes)?,
+        mode,
+        payload_bytes,
+        header_bytes: u32::try_from(header_bytes).ok()?,
+        window_packets: u32::try_from(window).ok()?,
+        back_off,
+        repairs,
+        packets,
+    }))
+}
+
+fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<Config> {
+    // What the source paces: UDP payload.
+    let config = Config::new(payload_bytes + DATA_HEADER_BYTES);
+    let stages = Stages {
+        li2le: flow.or("li2le", true),
+        max_lprf: flow.or("max-lprf", true),
+        atf: flow.or("atf", true),
+    };
+    let module = match flow.word_or("module", &["aimd", "tfrc"])? {
+        "tfrc" => Module::Tfrc,
+        _ => Module::Aimd,
+    };
+    let epoch = match flow.word_or("epoch", &["code", "text"])? {
+        "text" => Epoch::Text,
+        _ => Epoch::Code,
+    };
+    let gain = flow.or("srtt-gain", 0.125);
+    if !(0.001..=1.0).contains(&gain) {
+        flow.problem_at("srtt-gain", "'srtt-gain' must be from 0.001 to 1");
+    }
+    let rtt = flow.or("initial-rtt", Duration::from_millis(200));
+    if rtt < Duration::from_millis(1) {
+        flow.problem_at("initial-rtt", "'initial-rtt' must be at least 1ms");
+    }
+    let (least, most): (Option<Rate>, Option<Rate>) = (flow.get("min-rate"), flow.get("max-rate"));
+    if least.zip(most).is_some_and(|(least, most)| least > most) {
+        flow.problem_at("min-rate", "'min-rate' is above 'max-rate'");
+    }
+    let config = config.with_stages(stages).with_module(module).with_epoch(epoch);
+    let config = config.with_srtt_gain(gain).with_rtt(rtt).with_doubling_at_start(flow.or("doubling", false));
+    let config = flow.get("initial-rate").map_or(config, |rate| config.with_initial_rate(rate));
+    let config = least.map_or(config, |rate| config.with_min_rate(rate));
+    Some(most.map_or(config, |rate| config.with_max_rate(rate)))
+}
