@@ -4,7 +4,7 @@
     verdict.py [--headwater PROGRAM] [--form short|full] [--runs N] [--jobs N] [--out DIR] [--page FILE] [EXPERIMENT ...]
 
 An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
-folders below experiments/m2c are taken. The short form runs a few small cells to see that everything works, in minutes; the
+folders below experiments with a verdict.toml are taken. The short form runs a few small cells to see that everything works, in minutes; the
 full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT/ (PROGRAM is a digest of the program, so that a new
 build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md.
 
@@ -14,15 +14,18 @@ say nothing. Tables of other experiments stay as they are.
 
 verdict.toml:
   title, about         what stands above the table
-  [short]              runs = N; keep = [[0, 1], [0]]: the values kept of each [[sweep]], by number
+  [short]              runs = N; keep = [[0, 1], [0]]: the values kept of each [[sweep]], by number; set = {key = value}: keys of the plan
   [table]              rows from published.csv: flow = the group whose criteria are compared
   [table.labels.COL.VALUE]  a list of tables {path = value}: the cells that a value of a column stands for
   [table.holds.CRITERION]   what must hold: ratio = [low, high] to the published mean, or within = [low, high] in its own unit
   [[claims]]           a row for each cell (where = {path = value}, without = [path] choose): name; value, or jain = [values];
                        over = [values] divides by their sum, unit by a number, base = {path = value} by the mean of the cell
-                       that differs in that; holds = [low, high], with each = true in every run; show = [path] names the cell
+                       that differs in that; holds = [low, high], with each = true in every run; show = [path] names the cell;
+                       let = {name = path}: value is then an expression of these names; level = 99: the interval's, in place of 95;
+                       published = a number, or the name of a quantity in published.csv
 Values are paths in a line of results: flows.GROUP.throughput, flows.GROUP.criteria.time, members.GROUP.NODE.goodput,
-links.NAME.throughput; {path} in them stands for a value of the cell.
+links.NAME.throughput, settled.GROUP.KEY (seconds until the mean over 10 s of what a series has stays within 20 % of its mean over the
+second half); {path} in them stands for a value of the cell.
 """
 
 import argparse
@@ -37,9 +40,13 @@ import sys
 import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Student's t at 97.5 %, by degrees of freedom from 1.
-T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
-     2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
+# Student's t, two-sided, by degrees of freedom from 1.
+T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
+       2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
+T99 = [63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898,
+       2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750]
+# With that of a normal distribution behind it.
+T = {95: (T95, 1.960), 99: (T99, 2.576)}
 # Published units of the criteria. `comp` is missing: decoding takes no simulated time.
 UNITS = {"time_s": ("time", 1.0), "gput_kbps": ("gput", 1e3), "tput_kbps": ("tput", 1e3), "loss_pct": ("loss", 0.01),
          "net_pct": ("net", 0.01), "dup_pct": ("dup", 0.01), "sym_pct": ("sym", 0.01)}
@@ -54,7 +61,7 @@ def main():
     digest = hashlib.sha256(program.read_bytes()).hexdigest()[:8]
     out = arguments.out / f"{arguments.form}-{digest}"
     out.mkdir(parents=True, exist_ok=True)
-    folders = arguments.experiments or sorted(path.parent for path in HERE.glob("m2c/*/verdict.toml"))
+    folders = arguments.experiments or sorted(path.parent for path in HERE.glob("*/*/verdict.toml"))
     texts, tables = [], {}
     for folder in folders:
         head, rows = one(folder.resolve(), arguments, program, out)
@@ -92,7 +99,7 @@ def one(folder, arguments, program, out):
     if "table" in wanted:
         rows += published_rows(folder, wanted["table"], cells)
     for claim in wanted.get("claims", []):
-        rows += claim_rows(claim, cells)
+        rows += claim_rows({**claim, "published": quantity(folder, claim.get("published"))}, cells)
     with (out / f"{folder.name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
@@ -107,8 +114,8 @@ def simulate(folder, wanted, arguments, program, out):
     path = folder / "plan.toml"
     short = wanted.get("short", {}) if arguments.form == "short" else {}
     runs = arguments.runs or short.get("runs")
-    if runs or short.get("keep"):
-        plan = tomllib.loads(path.read_text())
+    if runs or short:
+        plan = {**tomllib.loads(path.read_text()), **short.get("set", {})}
         plan["runs"] = runs or plan.get("runs", 1)
         for sweep, keep in zip(plan.get("sweep", []), short.get("keep", [])):
             for values in sweep.values():
@@ -184,6 +191,18 @@ def published_rows(folder, table, cells):
     return rows
 
 
+def quantity(folder, name):
+    """What was published of a quantity that a claim names; a number stands for itself."""
+    if not isinstance(name, str):
+        return name
+    with (folder / "published.csv").open() as file:
+        text = next(row["value"] for row in csv.DictReader(file) if row["quantity"] == name)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def claim_rows(claim, cells):
     rows = []
     for cell, lines in cells:
@@ -197,7 +216,7 @@ def claim_rows(claim, cells):
             base = next((base for base in cells if base[0] == other), None)
             mean = Estimate(claim_values(claim, *base)).mean if base else math.nan
             values = [value / mean for value in values]
-        ours = Estimate(values)
+        ours = Estimate(values, claim.get("level", 95))
         name = ", ".join([claim["name"], *(f"{' '.join(path.split('.')[-2:])} {value}" for path, value in cell.items()
                                            if path in claim.get("show", cell))])
         rule, verdict = "", "shown"
@@ -217,6 +236,11 @@ def claim_values(claim, cell, lines):
         if "jain" in claim:
             shares = [look(line, path) for path in claim["jain"]]
             values.append(sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares)))
+            continue
+        if "let" in claim:
+            names = {name: look(line, filled(path, cell)) for name, path in claim["let"].items()}
+            if None not in names.values():
+                values.append(eval(claim["value"], {"__builtins__": {}, "sqrt": math.sqrt}, names))
             continue
         value = look(line, filled(claim["value"], cell))
         parts = [look(line, filled(path, cell)) for path in claim.get("over", [])]
@@ -245,12 +269,27 @@ def look(line, path):
     elif kind == "links":
         name, rest = rest.rsplit(".", 1)
         values = [link[rest] for link in line["links"] if link["name"] == name]
+    elif kind == "settled":
+        group, rest = rest.split(".", 1)
+        series = line["series"]["flows"]
+        values = [settled(over_time[rest], line["series"]["bin"])
+                  for flow, over_time in zip(line["flows"], series) if flow["group"] == group and over_time.get(rest)]
     elif kind == "jain":
         values = [line.get("jain", {}).get(rest)] if rest in line.get("jain", {}) else []
     else:
         # A rate of the cell.
         values = [float(path.rstrip("kMG")) * {"k": 1e3, "M": 1e6, "G": 1e9}.get(path[-1], 1)]
     return sum(values) / len(values) if values else None
+
+
+def settled(values, width):
+    """Seconds until the mean over 10 s stays within 20 % of the mean over the second half."""
+    count = max(1, round(10 / width))
+    smooth = [sum(values[max(0, end - count):end]) / min(count, end) for end in range(1, len(values) + 1)]
+    half = smooth[len(smooth) // 2:]
+    mean = sum(half) / len(half)
+    last = max((place for place, value in enumerate(smooth) if abs(value / mean - 1) > 0.2), default=-1)
+    return (last + 1) * width
 
 
 def inner(value, path):
@@ -260,16 +299,17 @@ def inner(value, path):
 
 
 class Estimate:
-    """Mean and half of the 95 % interval."""
+    """Mean and half of the confidence interval."""
 
-    def __init__(self, values):
+    def __init__(self, values, level=95):
         self.values = values
         count = len(values)
         self.mean = sum(values) / count if count else math.nan
         self.half = math.nan
         if count > 1:
             spread = math.sqrt(sum((value - self.mean) ** 2 for value in values) / (count - 1))
-            self.half = (T[count - 2] if count - 2 < len(T) else 1.960) * spread / math.sqrt(count)
+            table, normal = T[level]
+            self.half = (table[count - 2] if count - 2 < len(table) else normal) * spread / math.sqrt(count)
 
 
 def inside(value, bounds):
@@ -284,8 +324,8 @@ def judged(what, value, bounds):
 def as_row(name, ours, theirs, interval, rule, verdict):
     return {"row": name, "runs": len(ours.values), "mean": number(ours.mean), "ci95": number(ours.half),
             "least": number(min(ours.values, default=math.nan)), "most": number(max(ours.values, default=math.nan)),
-            "published": "" if theirs is None else number(theirs), "published_ci95": interval,
-            "ratio": number(ours.mean / theirs) if theirs else "", "criterion": rule, "verdict": verdict}
+            "published": "" if theirs is None else theirs if isinstance(theirs, str) else number(theirs), "published_ci95": interval,
+            "ratio": number(ours.mean / theirs) if theirs and not isinstance(theirs, str) else "", "criterion": rule, "verdict": verdict}
 
 
 def number(value):
