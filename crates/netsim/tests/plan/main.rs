@@ -1,6 +1,7 @@
 //! Plans: what they mean, and what is said of those that are wrong.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod baselines;
 mod errors;
 mod hostile;
 mod le_sbcc;

@@ -2,6 +2,7 @@
 //!
 //! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; what puts it to work is in `run/deploy.rs`.
 
+mod baseline;
 mod le_sbcc;
 mod room;
 mod session;
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 
 use headwater_proto::Duration;
 
+pub use baseline::{Baseline, BaselineControl};
 pub use le_sbcc::LeSbcc;
 pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
@@ -53,6 +55,8 @@ const KINDS: &[Kind] = &[
     ("fixed", &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
     ("session", &[session::FILE_KEYS, session::KEYS], session::read),
     ("le-sbcc", &[le_sbcc::KEYS], le_sbcc::read),
+    ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
+    ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),
 ];
 
 /// One flow.
@@ -103,6 +107,8 @@ pub enum FlowKind {
     Session(Session),
     /// PGM under LE-SBCC.
     LeSbcc(LeSbcc),
+    /// TFMCC or PGMCC.
+    Baseline(Baseline),
 }
 
 impl FlowKind {
@@ -115,6 +121,7 @@ impl FlowKind {
             Self::OnOff(_) => "on-off",
             Self::Session(session) => session.control.name,
             Self::LeSbcc(_) => "le-sbcc",
+            Self::Baseline(flow) => flow.control.name(),
         }
     }
 
@@ -124,7 +131,7 @@ impl FlowKind {
             Self::Tcp(tcp) => tcp.data != Data::Greedy,
             Self::Session(session) => session.file.is_some(),
             Self::LeSbcc(flow) => flow.packets.is_some(),
-            Self::ShortTcp(_) | Self::Cbr(_) | Self::OnOff(_) => false,
+            Self::ShortTcp(_) | Self::Cbr(_) | Self::OnOff(_) | Self::Baseline(_) => false,
         }
     }
 
@@ -132,7 +139,7 @@ impl FlowKind {
     fn casts(&self) -> (bool, bool) {
         match self {
             Self::Tcp(_) | Self::ShortTcp(_) => (false, false),
-            Self::Cbr(_) | Self::OnOff(_) | Self::LeSbcc(_) => (true, false),
+            Self::Cbr(_) | Self::OnOff(_) | Self::LeSbcc(_) | Self::Baseline(_) => (true, false),
             Self::Session(_) => (true, true),
         }
     }

@@ -4,9 +4,9 @@ use headwater_proto::{ChannelId, Duration, Instant};
 
 use super::RunError;
 use super::assemble::Site;
-use super::outcome::{Criteria, LeSbccOutcome, SessionOutcome, TcpOutcome};
+use super::outcome::{BaselineOutcome, Criteria, LeSbccOutcome, SessionOutcome, TcpOutcome};
 use super::session::{self, MemberCounted};
-use super::{le_sbcc, le_sbcc::Standing};
+use super::{baseline, le_sbcc, le_sbcc::Standing};
 use crate::agent::{
     Cbr, OnOff, Period, Shape, ShortFlows, ShortFlowsConfig, Sink, SizeOf, TcpConnection, TcpSink, TcpSource,
 };
@@ -35,6 +35,7 @@ enum Ends {
     Short(AgentId),
     Session(session::Ends),
     LeSbcc(le_sbcc::Ends),
+    Baseline(baseline::Ends),
 }
 
 /// A TCP connection.
@@ -75,6 +76,8 @@ pub(super) struct Counted {
     pub tcp: Option<SenderCounters>,
     /// Of a source under LE-SBCC.
     pub le_sbcc: Option<Standing>,
+    /// Of a source under TFMCC or PGMCC.
+    pub baseline: Option<BaselineOutcome>,
     /// Wire bytes offered to each group, those delivered to its members together, and its members now.
     pub groups: Vec<[u64; 3]>,
     /// Symbols that receivers of a session had already.
@@ -130,6 +133,7 @@ impl Deployed {
             leaves: memberships(|agent| agent.leaves),
             tcp: None,
             le_sbcc: None,
+            baseline: None,
             groups: Vec::new(),
             duplicates: 0,
             members: Vec::new(),
@@ -163,6 +167,10 @@ impl Deployed {
                 counted.le_sbcc = ends.standing(run);
                 counted.members = ends.count(run, &self.receivers);
             }
+            Ends::Baseline(ends) => {
+                counted.baseline = ends.standing(run);
+                counted.members = ends.count(run, &self.receivers);
+            }
         }
         counted
     }
@@ -170,7 +178,7 @@ impl Deployed {
     /// Whether all that it transfers has arrived; never, when it transfers without end.
     pub fn is_complete(&self, run: &Run) -> bool {
         match &self.ends {
-            Ends::Traffic | Ends::Short(_) => false,
+            Ends::Traffic | Ends::Short(_) | Ends::Baseline(_) => false,
             Ends::Tcp(tcp) => tcp.completion(run).is_some(),
             Ends::Session(ends) => ends.is_complete(run, &self.receivers),
             Ends::LeSbcc(ends) => ends.is_complete(run),
@@ -180,7 +188,7 @@ impl Deployed {
     /// What is said of a transfer that is complete.
     pub fn criteria(&self, run: &Run) -> Option<Criteria> {
         match &self.ends {
-            Ends::Traffic | Ends::Short(_) | Ends::LeSbcc(_) => None,
+            Ends::Traffic | Ends::Short(_) | Ends::LeSbcc(_) | Ends::Baseline(_) => None,
             Ends::Session(ends) => ends.criteria(run, &self.receivers),
             Ends::Tcp(tcp) => {
                 let time = tcp.completion(run)?.since(tcp.start).as_secs_f64();
@@ -199,11 +207,17 @@ impl Deployed {
         Some(LeSbccOutcome { worst: ends.worst(run), ..outcome })
     }
 
+    /// What was counted of TFMCC or PGMCC from one reading to another.
+    pub fn baseline(before: &Counted, after: &Counted) -> Option<BaselineOutcome> {
+        Some(baseline::since(&after.baseline?, &before.baseline?))
+    }
+
     /// The receivers of a group, as the plan has them.
     pub fn members(&self) -> &[Member] {
         match &self.ends {
             Ends::Session(ends) => ends.members(),
             Ends::LeSbcc(ends) if self.is_group() => ends.members(),
+            Ends::Baseline(ends) if self.is_group() => ends.members(),
             _ => &[],
         }
     }
@@ -258,6 +272,11 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
             let (ports, receivers, ends) = le_sbcc::deploy(site, flow, planned)?;
             let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
             Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::LeSbcc(ends) })
+        }
+        FlowKind::Baseline(planned) => {
+            let (ports, receivers, ends) = baseline::deploy(site, flow, planned)?;
+            let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
+            Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::Baseline(ends) })
         }
     }
 }

@@ -153,22 +153,8 @@ pub(super) fn deploy(
     flow: &Flow,
     planned: &LeSbcc,
 ) -> Result<(Ports, Vec<AgentId>, Ends), RunError> {
-    let members = match &flow.to {
-        Receivers::Group(members) => members.clone(),
-        Receivers::Node(node) => {
-            vec![Member { node: *node, join: Duration::ZERO, leave: None, limits: Limits::default() }]
-        }
-    };
-    let from = site.nodes[flow.from];
-    let session = site.network.session(&flow.name, from, 1);
-    let ports = Ports { flow: site.network.flow(&flow.name), session, header_bytes: planned.header_bytes };
-    let group = session.group(ChannelId::BASE).ok_or_else(|| RunError::flow(flow, &"it has no group"))?;
-    let pgm = Session {
-        gsi: Gsi([0, 0, 0, 0, 0, 1]),
-        source_port: SOURCE_PORT,
-        destination_port: DESTINATION_PORT,
-        group: group.address().into(),
-    };
+    let members = members_of(flow);
+    let (ports, pgm) = session(site, flow, planned.header_bytes)?;
     let source = site.add_source(flow, planned, pgm, ports);
     // What receivers say is no part of the flow's rate.
     let feedback = site.network.flow(&format!("{}/feedback", flow.name));
@@ -189,6 +175,34 @@ pub(super) fn deploy(
     });
     let receivers = receivers.collect();
     Ok((ports, receivers, Ends { flow: planned.clone(), source, members }))
+}
+
+/// The receivers, of which a flow to one node has one.
+pub(super) fn members_of(flow: &Flow) -> Vec<Member> {
+    match &flow.to {
+        Receivers::Group(members) => members.clone(),
+        Receivers::Node(node) => {
+            vec![Member { node: *node, join: Duration::ZERO, leave: None, limits: Limits::default() }]
+        }
+    }
+}
+
+/// A flow and its group, and what PGM calls it.
+pub(super) fn session(
+    site: &mut Site<'_>,
+    flow: &Flow,
+    header_bytes: u32,
+) -> Result<(Ports, Session), RunError> {
+    let session = site.network.session(&flow.name, site.nodes[flow.from], 1);
+    let ports = Ports { flow: site.network.flow(&flow.name), session, header_bytes };
+    let group = session.group(ChannelId::BASE).ok_or_else(|| RunError::flow(flow, &"it has no group"))?;
+    let pgm = Session {
+        gsi: Gsi([0, 0, 0, 0, 0, 1]),
+        source_port: SOURCE_PORT,
+        destination_port: DESTINATION_PORT,
+        group: group.address().into(),
+    };
+    Ok((ports, pgm))
 }
 
 fn receiver_config(planned: &LeSbcc, session: Session) -> ReceiverConfig {
@@ -215,10 +229,6 @@ impl Site<'_> {
         if let Some(packets) = planned.packets {
             source = source.with_packets_max(packets);
         }
-        let source = Hosted::new(source, ports);
-        let agent = self.network.agent(&format!("{}/source", flow.name), node, source);
-        self.add(flow.from, agent);
-        self.runs(agent, flow);
-        agent
+        self.source(flow, source, ports)
     }
 }

@@ -1,6 +1,7 @@
 //! Runs a scenario and measures it.
 
 mod assemble;
+mod baseline;
 mod deploy;
 mod le_sbcc;
 mod outcome;
@@ -23,8 +24,8 @@ use reading::Reading;
 use series::Recorder;
 
 pub use outcome::{
-    Criteria, FlowOutcome, LeSbccOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome, SessionOutcome,
-    TcpOutcome, Window,
+    BaselineOutcome, Criteria, FlowOutcome, LeSbccOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome,
+    SessionOutcome, TcpOutcome, Window,
 };
 pub use series::Series;
 

@@ -88,13 +88,16 @@ pub struct FlowOutcome {
     /// Of PGM under LE-SBCC.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub le_sbcc: Option<LeSbccOutcome>,
+    /// Of TFMCC and PGMCC.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineOutcome>,
     /// Of a multicast group.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionOutcome>,
     /// Of a transfer that is complete, over the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<Criteria>,
-    /// Of a session, or a group under LE-SBCC, with at most [`MEMBERS_MAX`] receivers: each of them.
+    /// Of a session, or a group under LE-SBCC, TFMCC or PGMCC, with at most [`MEMBERS_MAX`] receivers: each of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberOutcome>,
 }
@@ -146,6 +149,25 @@ pub struct LeSbccOutcome {
     /// Node of the receiver with most loss events of late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<String>,
+}
+
+/// What a source under TFMCC or PGMCC counts beside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct BaselineOutcome {
+    /// Packets sent.
+    pub packets: u64,
+    /// Reports, acknowledgements and NAKs that reached the source.
+    pub feedback: u64,
+    /// How often a receiver became the limiting one or the acker.
+    pub switches: u64,
+    /// Halvings: of TFMCC for want of reports, of PGMCC for losses.
+    pub halvings: u64,
+    /// Rounds of feedback, of TFMCC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// Timeouts, of PGMCC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<u64>,
 }
 
 /// What a multicast group counts beside, over the whole run.
@@ -314,6 +336,7 @@ pub(super) fn outcome(
                 variation: None,
                 tcp: after.tcp_since(before),
                 le_sbcc: deployed.le_sbcc(&assembly.run, before, after),
+                baseline: Deployed::baseline(before, after),
                 session: deployed.is_group().then(session),
                 criteria: deployed.criteria(&assembly.run),
                 members: members(scenario, deployed, before, after, window),

@@ -1,0 +1,77 @@
+//! TFMCC and PGMCC, which LE-SBCC is compared with: packets of zeros without end.
+
+use headwater_proto::{Duration, Rate};
+
+use super::FlowKind;
+use super::udp::HEADER_BYTES_DEFAULT;
+use crate::plan::section::Section;
+
+pub(super) const TFMCC_KEYS: &[&str] = &["packet-bytes", "header-bytes", "initial-rtt", "max-rate"];
+pub(super) const PGMCC_KEYS: &[&str] = &["packet-bytes", "header-bytes", "back-off", "threshold"];
+
+/// A flow of one of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Baseline {
+    /// UDP payload of a packet in bytes.
+    pub packet_bytes: u16,
+    /// IP and UDP headers of a packet in bytes.
+    pub header_bytes: u32,
+    /// Which, and what is particular to it.
+    pub control: BaselineControl,
+}
+
+/// What finds the rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BaselineControl {
+    /// RFC 4654.
+    Tfmcc {
+        /// The maximum round-trip time to begin with.
+        rtt: Duration,
+        /// Most that is sent, in bit/s of UDP payload.
+        max_rate: Option<Rate>,
+    },
+    /// The Internet-Draft.
+    Pgmcc {
+        /// Longest wait before a NAK.
+        back_off: Duration,
+        /// Packets of the window up to which it starts slowly.
+        threshold: f64,
+    },
+}
+
+impl BaselineControl {
+    /// Its name in plans and results.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Tfmcc { .. } => "tfmcc",
+            Self::Pgmcc { .. } => "pgmcc",
+        }
+    }
+}
+
+pub(super) fn read_tfmcc(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
+    let rtt = flow.or("initial-rtt", Duration::from_millis(500));
+    if rtt < Duration::from_millis(1) {
+        flow.problem_at("initial-rtt", "'initial-rtt' must be at least 1ms");
+    }
+    read(flow, BaselineControl::Tfmcc { rtt, max_rate: flow.get("max-rate") })
+}
+
+pub(super) fn read_pgmcc(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
+    let threshold = flow.or("threshold", 4.0);
+    if !(1.0..=1_000_000.0).contains(&threshold) {
+        flow.problem_at("threshold", "'threshold' must be from 1 to 1000000 packets");
+    }
+    let back_off = flow.or("back-off", Duration::from_millis(50));
+    read(flow, BaselineControl::Pgmcc { back_off, threshold })
+}
+
+fn read(flow: &Section<'_>, control: BaselineControl) -> Option<FlowKind> {
+    let packet_bytes = flow.within_or("packet-bytes", &(128..=8_192), 1_424)?;
+    let header_bytes = flow.within_or("header-bytes", &(0..=500), HEADER_BYTES_DEFAULT.into())?;
+    Some(FlowKind::Baseline(Baseline {
+        packet_bytes: u16::try_from(packet_bytes).ok()?,
+        header_bytes: u32::try_from(header_bytes).ok()?,
+        control,
+    }))
+}

@@ -1,0 +1,157 @@
+//! TFMCC and PGMCC in a plan.
+
+use std::net::IpAddr;
+
+use headwater_proto::control::Reception;
+use headwater_proto::{Instant, Machine, Seed, pgmcc, tfmcc};
+use rand::Rng;
+
+use super::RunError;
+use super::assemble::Site;
+use super::le_sbcc::{members_of, session};
+use super::outcome::BaselineOutcome;
+use super::session::MemberCounted;
+use crate::agent::{Hosted, Ports};
+use crate::engine::Run;
+use crate::network::AgentId;
+use crate::plan::flow::{Baseline, BaselineControl, Flow, Member};
+
+/// Where a flow's counters are.
+pub(super) struct Ends {
+    source: AgentId,
+    members: Vec<Member>,
+}
+
+/// What was counted since `before`.
+pub(super) fn since(after: &BaselineOutcome, before: &BaselineOutcome) -> BaselineOutcome {
+    let of = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
+    BaselineOutcome {
+        packets: after.packets - before.packets,
+        feedback: after.feedback - before.feedback,
+        switches: after.switches - before.switches,
+        halvings: after.halvings - before.halvings,
+        rounds: of(after.rounds, before.rounds),
+        timeouts: of(after.timeouts, before.timeouts),
+    }
+}
+
+impl Ends {
+    /// The receivers.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// What the source counts, since it began.
+    pub fn standing(&self, run: &Run) -> Option<BaselineOutcome> {
+        let feedback = run.agent_counters(self.source).received_packets;
+        if let Some(hosted) = run.agent::<Hosted<tfmcc::Sender>>(self.source) {
+            let counters = hosted.machine().counters();
+            return Some(BaselineOutcome {
+                packets: counters.packets,
+                feedback,
+                switches: counters.switches,
+                halvings: counters.halvings,
+                rounds: Some(counters.rounds),
+                timeouts: None,
+            });
+        }
+        let counters = run.agent::<Hosted<pgmcc::Sender>>(self.source)?.machine().counters();
+        Some(BaselineOutcome {
+            packets: counters.packets,
+            feedback,
+            switches: counters.elections,
+            halvings: counters.halvings,
+            rounds: None,
+            timeouts: Some(counters.timeouts),
+        })
+    }
+
+    /// Counters of each receiver, if they are few.
+    pub fn count(&self, run: &Run, receivers: &[AgentId]) -> Vec<MemberCounted> {
+        if receivers.len() > super::outcome::MEMBERS_MAX {
+            return Vec::new();
+        }
+        let count = |receiver: &AgentId| {
+            let agent = run.agent_counters(*receiver);
+            MemberCounted {
+                wire_bytes: agent.received_wire_bytes,
+                good_bytes: agent.received_payload_bytes,
+                reception: reception(run, *receiver),
+                joins: agent.joins,
+                leaves: agent.leaves,
+                ..MemberCounted::default()
+            }
+        };
+        receivers.iter().map(count).collect()
+    }
+}
+
+fn reception(run: &Run, receiver: AgentId) -> Reception {
+    let tfmcc = run.agent::<Hosted<tfmcc::Receiver>>(receiver).map(|hosted| {
+        let counters = hosted.machine().counters();
+        (counters.packets, counters.lost)
+    });
+    let pgmcc = || {
+        let counters = run.agent::<Hosted<pgmcc::Receiver>>(receiver)?.machine().counters();
+        Some((counters.packets, counters.lost))
+    };
+    let (packets, lost) = tfmcc.or_else(pgmcc).unwrap_or_default();
+    Reception { packets, lost, ..Reception::default() }
+}
+
+/// Puts a flow into the network.
+pub(super) fn deploy(
+    site: &mut Site<'_>,
+    flow: &Flow,
+    planned: &Baseline,
+) -> Result<(Ports, Vec<AgentId>, Ends), RunError> {
+    let members = members_of(flow);
+    let (ports, pgm) = session(site, flow, planned.header_bytes)?;
+    let start = Instant::ZERO + flow.start;
+    let source = match planned.control {
+        BaselineControl::Tfmcc { rtt, max_rate } => {
+            let config = tfmcc::SenderConfig::new(planned.packet_bytes).with_rtt(rtt);
+            let config = max_rate.map_or(config, |rate| config.with_max_rate(rate));
+            site.source(flow, tfmcc::Sender::new(config, start), ports)
+        }
+        BaselineControl::Pgmcc { threshold, .. } => {
+            let config = pgmcc::SenderConfig::new(pgm, planned.packet_bytes).with_threshold(threshold);
+            site.source(flow, pgmcc::Sender::new(config), ports)
+        }
+    };
+    // What receivers say is no part of the flow's rate.
+    let feedback = Ports { flow: site.network.flow(&format!("{}/feedback", flow.name)), ..ports };
+    let receivers = members.iter().map(|member| {
+        let node = site.nodes[member.node];
+        let name = format!("{}/back-off/{}", flow.name, site.network.names().nodes[node.index()]);
+        let mut draw = site.stream(&name);
+        match planned.control {
+            BaselineControl::Tfmcc { .. } => {
+                let receiver = tfmcc::Receiver::new(Seed(draw.next_u64()));
+                site.member(flow, member, Hosted::new(receiver, feedback))
+            }
+            BaselineControl::Pgmcc { back_off, .. } => {
+                let address: IpAddr = site.network.host(node);
+                let config = pgmcc::ReceiverConfig::new(pgm.destination_port, pgm.group, address);
+                let receiver = pgmcc::Receiver::new(config.with_back_off(back_off), draw);
+                site.member(flow, member, Hosted::new(receiver, feedback))
+            }
+        }
+    });
+    let receivers = receivers.collect();
+    Ok((ports, receivers, Ends { source, members }))
+}
+
+impl Site<'_> {
+    /// Puts the sending end of a flow to its node.
+    pub fn source<M>(&mut self, flow: &Flow, machine: M, ports: Ports) -> AgentId
+    where
+        M: Machine<Event: 'static> + 'static,
+    {
+        let node = self.nodes[flow.from];
+        let source = self.network.agent(&format!("{}/source", flow.name), node, Hosted::new(machine, ports));
+        self.add(flow.from, source);
+        self.runs(source, flow);
+        source
+    }
+}
