@@ -31,6 +31,15 @@ pub enum SackPipe {
     Scoreboard,
 }
 
+/// How the window grows in congestion avoidance, and what a cut leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// A segment a round trip; half (RFC 5681).
+    Reno,
+    /// By a cube of the time since the last cut; seven tenths (RFC 9438, with fast convergence). Slow start is Reno's, without HyStart++.
+    Cubic,
+}
+
 /// What a window cut halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutFrom {
@@ -117,8 +126,10 @@ pub struct Config {
     pub cut_from: CutFrom,
     /// Whether a cut rounds down to whole segments.
     pub integer_cut: bool,
-    /// Whether the window grows by segments acknowledged, not by acknowledgements, and by whole segments (RFC 3465, without
-    /// its limit).
+    /// How the window grows in congestion avoidance.
+    pub growth: Growth,
+    /// Whether the window grows by segments acknowledged, not by acknowledgements, and, with Reno's growth, by whole segments (RFC 3465,
+    /// without its limit).
     pub byte_counting: bool,
     /// Whether NewReno's window shrinks to what is outstanding at the end of recovery (RFC 6582, section 3.2, step 3,
     /// option 1), rather than to ssthresh.

@@ -1,4 +1,4 @@
-//! TCP as competing traffic: Reno, NewReno and SACK senders and their sink, counting in segments.
+//! TCP as competing traffic: Reno, NewReno and SACK senders, with Reno's or CUBIC's growth, and their sink, counting in segments.
 //!
 //! Both ends are state machines without a network: inputs carry the time, [`Sender::poll_transmit`] and
 //! [`Sink::poll_transmit`] give what to send, `next_timeout` says when to call `timeout`. After every input an end is
@@ -9,12 +9,13 @@
 //! [`Profile`] names the combinations that papers used.
 //!
 //! Sources: RFC 5681 (Reno), 6582 (NewReno), 6675 and 2018 (SACK), 6937 (proportional rate reduction), 6298 (timeout),
-//! 3042 (Limited Transmit), 3465 (byte counting), 3168 (ECN);
+//! 3042 (Limited Transmit), 3465 (byte counting), 3168 (ECN), 9438 (CUBIC);
 //! Fall and Floyd, *Simulation-based comparisons of Tahoe, Reno and SACK TCP*, 1996 (the estimated pipe); Jacobson,
 //! *Congestion avoidance and control*, 1988 (integer arithmetic of the timeout).
 
 mod config;
 mod counters;
+mod cubic;
 mod profile;
 mod prr;
 mod rto;
@@ -25,7 +26,7 @@ mod sink;
 mod window;
 
 pub use config::{
-    AckPolicy, Config, ConfigError, CutFrom, Data, Reduction, RttSampling, SackPipe, Variant,
+    AckPolicy, Config, ConfigError, CutFrom, Data, Growth, Reduction, RttSampling, SackPipe, Variant,
     WINDOW_SEGMENTS_MAX,
 };
 pub use counters::{SenderCounters, SinkCounters};

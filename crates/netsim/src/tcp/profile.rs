@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use headwater_proto::Duration;
 
-use super::{AckPolicy, Config, CutFrom, Reduction, RttSampling, SackPipe, Variant};
+use super::{AckPolicy, Config, CutFrom, Growth, Reduction, RttSampling, SackPipe, Variant};
 
 /// A TCP of a certain time and place. Papers rarely name theirs: run a claim under two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,7 @@ fn ns1999() -> Config {
         limited_transmit: false,
         cut_from: CutFrom::Window,
         integer_cut: true,
+        growth: Growth::Reno,
         byte_counting: false,
         exit_to_flight: false,
         exit_growth: true,

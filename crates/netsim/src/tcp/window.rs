@@ -1,6 +1,9 @@
 //! The congestion window: growth and cuts. Fractional, so that congestion avoidance loses nothing to rounding.
 
-use super::{Config, CutFrom};
+use headwater_proto::{Duration, Instant};
+
+use super::cubic::{BETA, Cubic};
+use super::{Config, CutFrom, Growth};
 
 /// Smallest slow-start threshold after a cut, in segments (RFC 5681, equation 4).
 const SSTHRESH_MIN: f64 = 2.0;
@@ -13,6 +16,8 @@ pub(super) struct Window {
     inflation: f64,
     /// Segments acknowledged in congestion avoidance since the window last grew, with byte counting.
     acked: f64,
+    /// With [`Growth::Cubic`].
+    cubic: Option<Cubic>,
     maximum: f64,
     byte_counting: bool,
     integer_cut: bool,
@@ -27,6 +32,7 @@ impl Window {
             ssthresh: f64::INFINITY,
             inflation: 0.0,
             acked: 0.0,
+            cubic: (config.growth == Growth::Cubic).then(Cubic::default),
             maximum,
             byte_counting: config.byte_counting,
             integer_cut: config.integer_cut,
@@ -50,43 +56,62 @@ impl Window {
     }
 
     /// An acknowledgement of `acked` new segments outside fast recovery: slow start below ssthresh, else congestion
-    /// avoidance.
-    pub(super) fn grow(&mut self, acked: u32) {
+    /// avoidance. `rtt` is the smoothed round-trip time.
+    pub(super) fn grow(&mut self, now: Instant, rtt: Duration, acked: u32) {
         if self.byte_counting {
-            self.grow_by_segments(acked.into());
+            let acked = f64::from(acked);
+            let slow_start = acked.min((self.ssthresh - self.cwnd).ceil().max(0.0));
+            self.cwnd += slow_start;
+            self.avoid(now, rtt, acked - slow_start);
+        } else if self.cwnd < self.ssthresh {
+            self.cwnd += 1.0;
         } else {
-            self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
+            self.avoid(now, rtt, 1.0);
         }
         self.cwnd = self.cwnd.min(self.maximum);
+    }
+
+    /// Congestion avoidance.
+    fn avoid(&mut self, now: Instant, rtt: Duration, acked: f64) {
+        if acked <= 0.0 {
+            return;
+        }
+        match &mut self.cubic {
+            Some(cubic) => self.cwnd = cubic.grow(now, rtt, self.cwnd, acked),
+            None if self.byte_counting => self.grow_by_segments(acked),
+            None => self.cwnd += 1.0 / self.cwnd,
+        }
     }
 
     /// RFC 3465, section 2, without its limit: in congestion avoidance one segment once a window is acknowledged. The
     /// window so may grow a second time in the round trip that it takes to notice a loss.
     fn grow_by_segments(&mut self, acked: f64) {
-        let slow_start = acked.min((self.ssthresh - self.cwnd).ceil().max(0.0));
-        self.cwnd += slow_start;
-        self.acked += acked - slow_start;
+        self.acked += acked;
         if self.acked >= self.cwnd {
             self.acked -= self.cwnd;
             self.cwnd += 1.0;
         }
     }
 
-    /// Half of what the cut is taken from: the window, or the `outstanding` segments if they are fewer. What Limited Transmit sent beyond
+    /// What a cut leaves of what it is taken from: the window, or the `outstanding` segments if they are fewer. What Limited Transmit sent beyond
     /// the window does not count (RFC 5681, section 3.2), nor, after a timeout, what is taken for lost.
-    fn half(&self, outstanding: u32) -> f64 {
+    fn reduced(&self, outstanding: u32) -> f64 {
         let window = match self.cut_from {
             CutFrom::Window => self.cwnd,
             CutFrom::FlightSize | CutFrom::Pipe => self.cwnd.min(f64::from(outstanding)),
         };
-        if self.integer_cut { (window.floor() / 2.0).floor() } else { window / 2.0 }
+        let part = if self.cubic.is_some() { BETA } else { 0.5 };
+        if self.integer_cut { (window.floor() * part).floor() } else { window * part }
     }
 
-    /// Halves the window: three duplicate acknowledgements, or an ECN echo. Never below one segment.
+    /// Halves the window, or what CUBIC leaves: three duplicate acknowledgements, or an ECN echo. Never below one segment.
     pub(super) fn cut(&mut self, outstanding: u32) {
-        let half = self.half(outstanding);
-        self.ssthresh = half.max(SSTHRESH_MIN);
-        self.cwnd = half.max(1.0);
+        let reduced = self.reduced(outstanding);
+        if let Some(cubic) = &mut self.cubic {
+            cubic.cut(self.cwnd);
+        }
+        self.ssthresh = reduced.max(SSTHRESH_MIN);
+        self.cwnd = reduced.max(1.0);
         self.acked = 0.0;
     }
 
@@ -94,7 +119,10 @@ impl Window {
     /// segment before: RFC 5681 then keeps ssthresh, older senders cut it once more.
     pub(super) fn restart(&mut self, outstanding: u32, again: bool) {
         if !(again && self.cut_from != CutFrom::Window) {
-            self.ssthresh = self.half(outstanding).max(SSTHRESH_MIN);
+            self.ssthresh = self.reduced(outstanding).max(SSTHRESH_MIN);
+        }
+        if let Some(cubic) = &mut self.cubic {
+            cubic.restart(self.cwnd);
         }
         self.cwnd = 1.0;
         self.acked = 0.0;
@@ -143,7 +171,7 @@ mod tests {
         let config = Profile::Rfc.config();
         let mut window = at(100.0, &config);
         for _ in 0..100 {
-            window.grow(1);
+            window.grow(Instant::ZERO, Duration::ZERO, 1);
         }
         assert!((window.cwnd() - 101.0).abs() < 0.01, "{}", window.cwnd());
     }
@@ -153,13 +181,13 @@ mod tests {
         let config = Config { byte_counting: true, ..Profile::Rfc.config() };
         let mut window = Window { ssthresh: 12.0, ..Window::new(&config) };
         window.cwnd = 10.0;
-        window.grow(3);
+        window.grow(Instant::ZERO, Duration::ZERO, 3);
         assert!((window.cwnd() - 12.0).abs() < 1e-12, "two for slow start, one counts: {}", window.cwnd());
-        window.grow(10);
+        window.grow(Instant::ZERO, Duration::ZERO, 10);
         assert!((window.cwnd() - 12.0).abs() < 1e-12, "11 of 12: {}", window.cwnd());
-        window.grow(2);
+        window.grow(Instant::ZERO, Duration::ZERO, 2);
         assert!((window.cwnd() - 13.0).abs() < 1e-12, "13 of 12: {}", window.cwnd());
-        window.grow(12);
+        window.grow(Instant::ZERO, Duration::ZERO, 12);
         assert!((window.cwnd() - 14.0).abs() < 1e-12, "1 left and 12 more of 13: {}", window.cwnd());
     }
 

@@ -6,7 +6,7 @@ use super::FlowKind;
 use crate::plan::link::merged;
 use crate::plan::section::Section;
 use crate::plan::tree::Value;
-use crate::tcp::{Config, CutFrom, Data, Profile, Reduction, RttSampling, SackPipe, Variant};
+use crate::tcp::{Config, CutFrom, Data, Growth, Profile, Reduction, RttSampling, SackPipe, Variant};
 
 /// Switches of a connection; `[tcp]` has these and no others.
 pub(crate) const SWITCHES: &[&str] = &[
@@ -21,6 +21,7 @@ pub(crate) const SWITCHES: &[&str] = &[
     "limited-transmit",
     "cut-from",
     "integer-cut",
+    "growth",
     "byte-counting",
     "exit-to-flight",
     "exit-growth",
@@ -170,6 +171,11 @@ fn switches(section: &Section<'_>, base: &Config) -> Config {
             None => base.cut_from,
         },
         integer_cut: section.or("integer-cut", base.integer_cut),
+        growth: match choose("growth", &["reno", "cubic"]) {
+            Some("cubic") => Growth::Cubic,
+            Some(_) => Growth::Reno,
+            None => base.growth,
+        },
         byte_counting: section.or("byte-counting", base.byte_counting),
         exit_to_flight: section.or("exit-to-flight", base.exit_to_flight),
         exit_growth: section.or("exit-growth", base.exit_growth),

@@ -1,6 +1,6 @@
 //! What acknowledgements and timeouts do to the window, and how each variant recovers.
 
-use headwater_proto::Instant;
+use headwater_proto::{Duration, Instant};
 
 use super::super::prr::Prr;
 use super::super::{CutFrom, DUP_THRESH, RttSampling, SackPipe, Segment, Variant};
@@ -59,12 +59,17 @@ impl Sender {
                     self.board.forget_sacked();
                 }
                 if !echo {
-                    self.window.grow(acked);
+                    self.grow(now, acked);
                 }
                 self.rearm(now);
             }
         }
         self.finish_if_done();
+    }
+
+    fn grow(&mut self, now: Instant, acked: u32) {
+        let rtt = self.rto.smoothed().unwrap_or(Duration::ZERO);
+        self.window.grow(now, rtt, acked);
     }
 
     /// A partial acknowledgement in fast recovery: more was lost in the same window.
@@ -97,7 +102,7 @@ impl Sender {
             self.window.shrink_to_flight(self.board.outstanding());
         }
         if self.config.variant != Variant::Sack && self.config.exit_growth {
-            self.window.grow(acked);
+            self.grow(now, acked);
         }
         if self.estimates_pipe() {
             self.board.forget_sacked();
