@@ -8,9 +8,9 @@ use bed::*;
 use headwater_netsim::engine::Run;
 use headwater_netsim::measure::jain;
 use headwater_netsim::network::{AgentId, FlowId};
-use headwater_netsim::tcp::{Data, Variant};
+use headwater_netsim::tcp::{Data, Growth, Variant};
 use headwater_proto::rtt::ProberConfig;
-use headwater_proto::{Seed, m2c};
+use headwater_proto::{Duration, Seed, m2c};
 
 #[expect(clippy::disallowed_methods, reason = "a command has arguments")]
 fn main() {
@@ -29,6 +29,7 @@ fn main() {
         let values = match study {
             "pair" => pair(seed, place, seconds),
             "alone" => alone(seed, place, seconds),
+            _ if study.starts_with("scale") => scale(study, seed, place, seconds),
             "start" | "start-pages" | "start-tcp" => start(study, seed, seeds, place, seconds),
             _ => beside(study, seed, place, seconds),
         };
@@ -75,6 +76,55 @@ fn pair(seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     vec![jain(&shares).expect("sound"), shares[0] / total, total, loss]
 }
 
+/// 1, 2, 5 and 20 receivers that come within 100 ms, or within what `scale-MS` says, take what the link would carry in SECONDS: one's time over that,
+/// then mean and slowest time over one's.
+fn scale(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
+    let spread = study.strip_prefix("scale-").and_then(|ms| ms.parse().ok()).unwrap_or(100_u64);
+    let times = |receivers: u64| -> (f64, f64) {
+        let mut bed = Bed::new(seed, place);
+        let phase = bed.moment("session");
+        let sent = bed.m2c_session("session", 4 * place.kbps, phase);
+        let starts: Vec<Duration> = (0..receivers)
+            .map(|i| {
+                let share = bed.moment(&format!("receiver-{i}")).as_nanos() * spread / 10_000;
+                ms(20_000) + Duration::from_nanos(share)
+            })
+            .collect();
+        let agents: Vec<AgentId> = starts
+            .iter()
+            .enumerate()
+            .map(|(i, start)| {
+                let control = receiver(4 * place.kbps, m2c::ReceiverConfig::new());
+                bed.receiver(&format!("at-{i}"), sent, None, *start, control)
+            })
+            .collect();
+        let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+        let wanted = seconds as f64 * place.kbps as f64 * 125.0 / f64::from(PAYLOAD + 42);
+        let mut times = vec![None; agents.len()];
+        for step in 400.. {
+            let now = at(0) + ms(50 * step);
+            run.run_until(now);
+            for ((agent, time), start) in agents.iter().zip(&mut times).zip(&starts) {
+                if time.is_none() && reception(&run, *agent).0 as f64 >= wanted {
+                    *time = Some(now.since(at(0)).as_secs_f64() - start.as_secs_f64());
+                }
+            }
+            if times.iter().all(Option::is_some) || step > 20_000 {
+                break;
+            }
+        }
+        let times: Vec<f64> = times.into_iter().map(|time| time.unwrap_or(f64::INFINITY)).collect();
+        (times.iter().sum::<f64>() / times.len() as f64, times.iter().copied().fold(0.0, f64::max))
+    };
+    let one = times(1).0;
+    let mut values = vec![one / seconds as f64];
+    for receivers in [2, 5, 20] {
+        let (mean, slowest) = times(receivers);
+        values.extend([mean / one, slowest / one]);
+    }
+    values
+}
+
 /// Time of a download over what the link alone would take, loss by then; part of the link used and loss in the first two seconds.
 /// Receivers of different seeds come at phases of a slot that are spread evenly.
 fn start(study: &str, seed: u64, seeds: u64, place: Place, seconds: u64) -> Vec<f64> {
@@ -116,6 +166,7 @@ fn beside(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
         _ => m2c::ReceiverConfig::new(),
     };
     let (flow, agent) = bed.m2c("m2c", 4 * place.kbps, config);
+    let growth = if study == "cubic" { Growth::Cubic } else { Growth::Reno };
     let variant = match study {
         "reno" => Variant::Reno,
         "newreno" => Variant::NewReno,
@@ -124,7 +175,10 @@ fn beside(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     let start = bed.moment("tcp");
     let tcp = match study {
         "short" => bed.short_tcps("tcp", ms(6_000)),
-        _ => bed.tcp_as("tcp", start, Data::Greedy, |config| config.variant = variant),
+        _ => bed.tcp_as("tcp", start, Data::Greedy, |config| {
+            config.variant = variant;
+            config.growth = growth;
+        }),
     };
     let mut run = bed.network.build(Seed(seed), 0).expect("sound");
     let (shares, loss) = shares(&mut run, &[flow, tcp], agent, place, seconds);

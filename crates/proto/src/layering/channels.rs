@@ -60,6 +60,9 @@ pub struct Wave {
     after: f64,
 }
 
+/// Epochs in a sub-slot: half a second each, as WEBRC's (RFC 3738, section 4.1: EL = TSD/20).
+pub const EPOCHS: u64 = 20;
+
 impl DynamicChannels {
     /// The channels of a session whose first slot begins at `start`.
     ///
@@ -148,6 +151,17 @@ impl DynamicChannels {
     /// The slot of an instant; the first one before the session's start.
     pub fn slot_at(&self, at: Instant) -> Slot {
         at.since(self.start).as_nanos() / self.slot.as_nanos()
+    }
+
+    /// The epoch that an instant is in, of [`EPOCHS`] to a sub-slot: all receivers of a session, whenever they came, tell epochs
+    /// apart by the same packets.
+    pub fn epoch_at(&self, at: Instant) -> u64 {
+        at.since(self.start).as_nanos() / self.epoch().as_nanos()
+    }
+
+    /// Length of an epoch.
+    pub fn epoch(&self) -> Duration {
+        Duration::from_nanos((self.slot.as_nanos() / self.per_slot / EPOCHS).max(1))
     }
 
     /// When a slot begins.

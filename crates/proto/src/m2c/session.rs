@@ -1,37 +1,28 @@
 //! What a receiver knows once a packet of the base channel has come: levels, window, and when both change.
 
+mod joining;
+mod trial;
+
 use std::collections::VecDeque;
 
+use self::trial::Trial;
 use super::receiver::{Mode, Status};
-use super::start::{FastStart, Verdict};
-use crate::control::{Membership, Wishes};
+use super::start::FastStart;
 use crate::layering::clock::{Clock, Place, delay, shifted};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{Layering, Slot};
 use crate::machine::ChannelId;
-use crate::measure::{Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, interval_at, throughput};
+use crate::measure::{Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, throughput};
 use crate::time::{Duration, Instant};
 
-/// Least time between the first packet of a channel and the next join, after fast start.
-const JOIN_SPACING: Duration = Duration::from_millis(50);
-/// Least time that a join is waited for.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// What a loss event leaves of the window: AIMD(1, 1/2).
 const DECREASE: f64 = 0.5;
 /// Over how many sub-slots the window, and what packets wait, are averaged.
 const AVERAGED: f64 = 0.5;
 /// A window grows no further than this beyond what the next level needs.
 const WINDOW_ROOM: f64 = 1.02;
-/// Fast start joins up to this rate at once: RFC 3390's four packets in an assumed round trip.
-const FIRST_RATE: f64 = 4.0 / RTT_INITIAL;
-/// And then up to so many times what it holds at a time, or a level.
-const FAST_FACTOR: f64 = 2.4;
 /// Round-trip time before any was measured, in seconds.
 const RTT_INITIAL: f64 = 0.1;
-/// In congestion avoidance a level is joined when the queue is down to this part of its longest.
-const ROOM: f64 = 0.5;
-/// For at most so long what is lost while channels that were left still come was lost by them.
-const LEAVE_TIME: Duration = Duration::from_secs(2);
 
 /// What is known once a packet of the base channel has come.
 #[derive(Clone, Debug)]
@@ -54,6 +45,11 @@ pub(super) struct Session {
     /// First packet of the last channels joined.
     first: Instant,
     lost: Instant,
+    /// The epoch of the last packet.
+    epoch: u64,
+    /// Until when nothing is joined after a start: those that start in the next epoch find room.
+    hold: Instant,
+    trial: Trial,
     /// Until when packets of channels that were left may take the room of others, and the last such packet.
     leaving: Instant,
     stray: Instant,
@@ -79,7 +75,6 @@ impl Session {
         Self {
             slot: clock.channels.slot_at(now),
             delay: OneWayDelay::new(AVERAGED * clock.channels.sub_slot_seconds()),
-            clock,
             limits,
             waves: VecDeque::new(),
             joining: None,
@@ -92,12 +87,17 @@ impl Session {
             threshold: f64::INFINITY,
             first: now,
             lost: Instant::ZERO,
+            // As if the packet before had been heard: the first of an epoch is known by it.
+            epoch: clock.channels.epoch_at(now - Duration::from_secs_f64(1.0 / clock.channels.base_rate())),
+            hold: Instant::ZERO,
+            trial: Trial::default(),
             leaving: Instant::ZERO,
             stray: Instant::ZERO,
             meter: RateMeter::new(now),
             joins: JoinLatency::default(),
             asked,
             intervals: LossIntervals::default(),
+            clock,
         }
     }
 
@@ -167,6 +167,7 @@ impl Session {
         self.meter.record(now, 1);
         self.intervals.advance(1 + lost);
         self.start.record(late);
+        self.watch(now, lost);
         self.grow(now);
         if lost > 0 {
             self.loss(now);
@@ -278,133 +279,5 @@ impl Session {
         }
         self.threshold = self.window;
         self.mode = Mode::CongestionAvoidance;
-    }
-
-    /// After a packet of a held channel that left at `left`: joins and leaves.
-    pub(super) fn decide(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) {
-        let may_join = match self.mode {
-            Mode::FastStart => self.judge(now, left, wishes),
-            Mode::SlowStart => self.judge(now, left, wishes) && self.may_join(now),
-            Mode::CongestionAvoidance => self.may_join(now),
-        };
-        if !may_join || self.joining.is_some() {
-            return;
-        }
-        let (level, target) = (self.level(), self.target(now));
-        if level == target {
-            self.wished = None;
-            if self.mode == Mode::FastStart {
-                self.settle(now, self.rate_of(level, now), wishes);
-            }
-        } else if self.mode != Mode::CongestionAvoidance || self.has_room(now) {
-            self.join(now, target, wishes);
-        }
-    }
-
-    /// Rule 5: whether fast start goes on, or slow start, which is to be told of queues as well.
-    fn judge(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) -> bool {
-        let held = self.rate_of(self.level(), now);
-        let verdict = self.start.judge(now, delay(now, left), held, self.rtt());
-        if let Verdict::Settle(rate) = verdict {
-            self.settle(now, rate, wishes);
-        } else if self.start.doubts() {
-            self.abandon(now, wishes);
-        }
-        verdict == Verdict::Join || (self.mode == Mode::FastStart && self.is_first())
-    }
-
-    /// Whether nothing was joined yet: there is nothing to be seen.
-    fn is_first(&self) -> bool {
-        self.level() == 0 && self.joins.mean().is_none() && !self.start.doubts()
-    }
-
-    /// The path carries `rate` packets per second. What exceeds that is left.
-    fn settle(&mut self, now: Instant, rate: f64, wishes: &mut Wishes) {
-        self.abandon(now, wishes);
-        self.delay.settle();
-        let rtt = self.rtt();
-        self.window = (rate * rtt).max(self.clock.channels.base_rate() * rtt);
-        self.mean = self.window;
-        self.threshold = self.window;
-        self.mode = Mode::CongestionAvoidance;
-        self.lost = now;
-        self.intervals.reset(interval_at(rtt, rate));
-        while self.level() > 0 && self.rate_of(self.level(), now) > self.sustained(rtt) {
-            self.leave_highest(now, wishes);
-        }
-    }
-
-    /// Gives up what is being joined.
-    pub(super) fn abandon(&mut self, now: Instant, wishes: &mut Wishes) {
-        let Some(joining) = self.joining.take() else { return };
-        for _ in 0..joining.levels {
-            self.leave_highest(now, wishes);
-        }
-    }
-
-    fn leave_highest(&mut self, now: Instant, wishes: &mut Wishes) {
-        let Some(wave) = self.waves.pop_back() else { return };
-        wishes.push(Membership::Leave(self.clock.channels.channel_of(wave.number)));
-        self.leaving = now + LEAVE_TIME;
-        self.stray = now;
-    }
-
-    /// The highest rate that the window allows: a level decays by P until the next may be joined, and over that time it brings
-    /// what the window does.
-    fn sustained(&self, rtt: f64) -> f64 {
-        self.mean / rtt / self.clock.channels.mean_of_decay()
-    }
-
-    /// Rule 3: the highest level that may be joined now, or the one held.
-    fn target(&self, now: Instant) -> u16 {
-        let level = self.level();
-        let rtt = self.rtt();
-        let allowed = match self.mode {
-            Mode::FastStart if self.is_first() => FIRST_RATE,
-            Mode::FastStart => FAST_FACTOR * self.rate_of(level, now),
-            Mode::SlowStart => self.window / rtt,
-            Mode::CongestionAvoidance => self.sustained(rtt),
-        };
-        let is_allowed = |next: u16| {
-            let rate = self.rate_of(next, now);
-            let is_single = next == level + 1;
-            let is_within = rate <= allowed && (is_single || self.mode == Mode::FastStart);
-            let is_step = is_single && self.mode == Mode::FastStart;
-            rate <= self.limits.rate_max && (is_within || is_step)
-        };
-        (level + 1..=self.top()).take_while(|next| is_allowed(*next)).last().unwrap_or(level)
-    }
-
-    /// Rule 3, after fast start: what was joined or lost is given time to show.
-    fn may_join(&self, now: Instant) -> bool {
-        let rtt = self.rtt();
-        let spacing = rtt.max(JOIN_SPACING.as_secs_f64());
-        now.since(self.first).as_secs_f64() >= spacing && now.since(self.lost).as_secs_f64() >= rtt
-    }
-
-    /// Whether a level more finds the queue at most half as long as it was of late: it would fill what is left of it at once. Where many
-    /// flows keep it full, half a sub-slot's patience will do.
-    fn has_room(&mut self, now: Instant) -> bool {
-        let wished = *self.wished.get_or_insert(now);
-        let patience = AVERAGED * self.clock.channels.sub_slot_seconds();
-        let has_room = self.delay.queueing_last() <= ROOM * self.delay.queueing_peak();
-        has_room || now.since(wished).as_secs_f64() >= patience
-    }
-
-    /// Joins all levels up to `target`.
-    fn join(&mut self, now: Instant, target: u16, wishes: &mut Wishes) {
-        self.wished = None;
-        let channels = &self.clock.channels;
-        let level = self.level();
-        // Channels may be nearly silent: their next packet is waited for as well.
-        let packet = channels.departure(target, now, 0);
-        let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.joins.bound().unwrap_or(0.0)));
-        let until = packet.max(now) + patience;
-        self.joining = Some(Joining { since: now, until, levels: usize::from(target - level) });
-        for next in level + 1..=target {
-            let wave = channels.wave_at(next, self.slot);
-            self.waves.push_back(Held { number: wave.number, holes: Holes::default() });
-            wishes.push(Membership::Join(channels.channel_of(wave.number)));
-        }
     }
 }
