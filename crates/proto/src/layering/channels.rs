@@ -61,7 +61,7 @@ pub struct Wave {
 }
 
 /// Epochs in a sub-slot: half a second each, as WEBRC's (RFC 3738, section 4.1: EL = TSD/20).
-pub const EPOCHS: u64 = 20;
+const EPOCHS: u64 = 20;
 
 impl DynamicChannels {
     /// The channels of a session whose first slot begins at `start`.
@@ -153,7 +153,7 @@ impl DynamicChannels {
         at.since(self.start).as_nanos() / self.slot.as_nanos()
     }
 
-    /// The epoch that an instant is in, of [`EPOCHS`] to a sub-slot: all receivers of a session, whenever they came, tell epochs
+    /// The epoch that an instant is in, of which a sub-slot has twenty: all receivers of a session, whenever they came, tell epochs
     /// apart by the same packets.
     pub fn epoch_at(&self, at: Instant) -> u64 {
         at.since(self.start).as_nanos() / self.epoch().as_nanos()
