@@ -72,6 +72,7 @@ fn failed(folder: &Path, attempt: &'static str, source: io::Error) -> SendError 
 /// The repair symbols of a session, written by threads while its source symbols are being sent.
 #[derive(Debug)]
 pub(super) struct RepairStore {
+    file: Arc<File>,
     layout: Arc<Layout>,
     /// Index of each object's first block among all.
     first: Vec<usize>,
@@ -122,15 +123,8 @@ impl RepairStore {
         let prompt = if is_lazy { jobs } else { 2 * jobs };
         let writing = Background::start(2 * jobs, prompt, threads, worker)?;
         let known = vec![Known::Nothing; 2 * jobs];
-        let read = {
-            let (file, layout) = (Arc::clone(&file), Arc::clone(&layout));
-            move |block, esi, room: &mut [u8]| {
-                read_at(&file, room, layout.offset(block, esi))
-                    .map_err(|error| SourceError(format!("cannot read repair symbols back: {error}")))
-            }
-        };
-        let ahead = ReadAhead::start(layout.symbol_bytes(), turns, READ_AHEAD_BYTES, Arc::new(read))?;
-        Ok(Self { layout, first: announced.content.first_blocks(), writing, known, ahead })
+        let ahead = ReadAhead::new(layout.symbol_bytes(), turns, READ_AHEAD_BYTES);
+        Ok(Self { file, layout, first: announced.content.first_blocks(), writing, known, ahead })
     }
 
     /// n of a block.
@@ -163,7 +157,10 @@ impl RepairStore {
     ) -> Result<(), SourceError> {
         let block = self.block(object, sbn);
         // A run is written at once: where one of its symbols is ready, all are.
-        self.ahead.symbol(block, esi, self.layout.run_end(block, esi), symbol)
+        self.ahead.symbol(block, esi, self.layout.run_end(block, esi), symbol, |room| {
+            read_at(&self.file, room, self.layout.offset(block, esi))
+                .map_err(|error| SourceError(format!("cannot read repair symbols back: {error}")))
+        })
     }
 
     fn block(&self, object: usize, sbn: u32) -> usize {

@@ -10,7 +10,7 @@ use super::budget::{Budget, store_layout};
 use super::content::Content;
 use super::encoders::{Announced, Encoders};
 use super::hashing::Digests;
-use super::read_ahead::{Read, ReadAhead};
+use super::read_ahead::ReadAhead;
 use super::repair_store::RepairStore;
 
 /// Blocks of a window where they have 1002 symbols each.
@@ -76,29 +76,14 @@ impl FileSource {
         // Without repair symbols a session is sent in order, whatever its code.
         let is_random = budget.threads > 0
             && plan.objects().first().is_some_and(|object| object.codec.sending_seed().is_some());
-        let first = content.first_blocks();
-        let ahead = if is_random || layered {
-            None
-        } else {
-            let read = read_runs(Arc::clone(&content), first.clone());
-            Some(ReadAhead::start(symbol_bytes, blocks_in_turn(plan), READ_AHEAD_BYTES, read)?)
-        };
-        Ok(Self { first, content, ahead, repair })
+        let ahead = (!is_random && !layered)
+            .then(|| ReadAhead::new(symbol_bytes, blocks_in_turn(plan), READ_AHEAD_BYTES));
+        Ok(Self { first: content.first_blocks(), content, ahead, repair })
     }
 
     fn is_source(&self, object: usize, sbn: u32, esi: u32) -> bool {
         esi < self.content.object(object).block(sbn).symbols
     }
-}
-
-/// Reads source symbols of a block by its index among all; `first` are those of the objects' first blocks.
-fn read_runs(content: Arc<Content>, first: Vec<usize>) -> Arc<Read> {
-    Arc::new(move |block, esi, room: &mut [u8]| {
-        // An object without a block has the index of the next one's.
-        let object = first.partition_point(|first| *first <= block) - 1;
-        let sbn = u32::try_from(block - first[object]).expect("the number of a block of the plan");
-        content.read_symbols(object, sbn, esi, room)
-    })
 }
 
 /// Blocks of which the next symbols are wanted at a time.
@@ -125,7 +110,8 @@ impl Source for FileSource {
             };
             let block = self.first[object] + sbn as usize;
             let end = self.content.object(object).block(sbn).symbols;
-            return ahead.symbol(block, esi, end, symbol);
+            let read = |room: &mut [u8]| self.content.read_symbols(object, sbn, esi, room);
+            return ahead.symbol(block, esi, end, symbol, read);
         }
         match &mut self.repair {
             Repair::Encoders(encoders) => encoders.symbol(object, sbn, esi, symbol),
