@@ -146,7 +146,7 @@ impl ReceiverConfig {
         }
     }
 
-    /// UDP port that NAKs go to, at the address that SPMs name. Default: none, NAKs go to where data comes from.
+    /// UDP port that NAKs go to, at the address that data comes from. Default: none, they go to the port that it comes from, too.
     #[must_use]
     pub fn with_nak_port(mut self, port: u16) -> Self {
         self.nak_port = Some(port);

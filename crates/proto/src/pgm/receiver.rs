@@ -78,7 +78,7 @@ struct Peer {
     gsi: Gsi,
     port: u16,
     address: SocketAddr,
-    /// Network address of the source, by its SPMs; before them where its data comes from.
+    /// Network address of the source, by its SPMs; before them where its data comes from. NAKs name it, and do not go there.
     path: IpAddr,
     spm: Option<u32>,
     window: ReceiveWindow,
@@ -327,8 +327,7 @@ impl<D: Deliver> Receiver<D> {
         self.counters.naks += 1;
         let mut to = peer.address;
         if let Some(port) = self.config.nak_port {
-            // The scope of a link-local address stays.
-            to.set_ip(peer.path);
+            // Not to the address that SPMs name: who forges one would aim all receivers at it.
             to.set_port(port);
         }
         Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })

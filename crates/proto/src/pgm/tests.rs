@@ -325,6 +325,37 @@ fn a_confirmation_moves_the_window_as_data_does() {
     assert_eq!((bed.receivers[0].missing(), bed.receivers[0].counters().lost), (0, 1));
 }
 
+/// Who forges an SPM cannot aim the NAKs of all receivers at another host.
+#[test]
+fn naks_go_to_where_data_comes_from_whatever_address_is_told() {
+    let draw = Seed(1).stream("receiver", 0);
+    let mut receiver = Receiver::new(receiver_config().with_nak_port(3_056), Messages::default(), draw);
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let other = host(66).ip();
+    for body in [
+        Body::Odata { sequence: 0, trail: 0, data: &[1; 90] },
+        Body::Spm { sequence: 1, trail: 0, lead: 3, path: other },
+    ] {
+        let bytes = Packet::new(40_961, 7_500, SESSION.gsi, body).emit(&mut buffer).unwrap();
+        let payload = &buffer[..bytes];
+        let datagram = Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload };
+        receiver.handle(Instant::ZERO, Input::Datagram(datagram));
+    }
+    let now = Instant::ZERO + Duration::from_secs(1);
+    receiver.handle(now, Input::Timeout);
+    let mut naks = 0;
+    while let Some(output) = receiver.poll_output(now, &mut buffer) {
+        let Output::Transmit(transmit) = output else { continue };
+        let to = SocketAddr::new(host(1).ip(), 3_056);
+        assert_eq!(transmit.destination, Destination::Unicast(to));
+        let packet = Packet::parse(&buffer[..transmit.bytes]).unwrap();
+        let Body::Nak(report) = packet.body else { panic!("{packet:?}") };
+        assert_eq!(report.source, other, "it names what the SPM told");
+        naks += 1;
+    }
+    assert_eq!(naks, 1);
+}
+
 #[test]
 fn what_the_source_keeps_no_more_is_given_up_and_the_rest_goes_on() {
     let source = Source::new(
