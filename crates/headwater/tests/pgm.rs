@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use headwater::Loss;
 use headwater::pgm::{
     Framing, LeSbccModule, LeSbccOptions, PgmControl, PgmFeedError, PgmReceiveOptions, PgmReceiveOutcome,
-    PgmReceived, PgmReceiver, PgmSendOptions, PgmSendOutcome, PgmSender,
+    PgmReceiveSession, PgmReceiveUpdate, PgmReceived, PgmReceiver, PgmSendOptions, PgmSendOutcome,
+    PgmSendSession, PgmSender,
 };
 use headwater_wire::pgm::{Body, Options, Packet, Report};
 
@@ -143,6 +144,76 @@ fn a_receiver_says_who_sends_and_ends_by_its_timeout() {
     drop(sender);
     assert_eq!(receiver.next(), None);
     assert_eq!(receiver.finish().unwrap().outcome, PgmReceiveOutcome::Closed);
+}
+
+/// What came while the application took its time is read late: the source was not silent meanwhile.
+#[test]
+fn an_application_that_takes_longer_than_the_timeout_makes_no_silence() {
+    let (group, timeout) = (group(), Duration::from_millis(600));
+    let mut session = PgmReceiveSession::open(receive_options(group).with_timeout(Some(timeout))).unwrap();
+    let (joined, has_joined) = std::sync::mpsc::channel();
+    let (mut messages, mut pauses) = (0, 0);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            has_joined.recv().unwrap();
+            let options = send_options(group, PgmControl::Fixed("4M".parse().unwrap()));
+            let sender = PgmSender::open(options).unwrap();
+            // Some three seconds, of more packets than a turn reads.
+            (0..12_000).for_each(|_| sender.send(&[7; 80]).unwrap());
+            sender.finish().unwrap();
+        });
+        let summary = session.run(&mut |update| match update {
+            PgmReceiveUpdate::Joined => joined.send(()).unwrap(),
+            PgmReceiveUpdate::Message(_) => {
+                messages += 1;
+                if messages % 4_000 == 100 {
+                    pauses += 1;
+                    std::thread::sleep(timeout + timeout / 2);
+                }
+            }
+            _ => {}
+        });
+        summary.unwrap().outcome
+    });
+    assert_eq!((outcome, messages, pauses), (PgmReceiveOutcome::Closed, 12_000, 3));
+}
+
+#[test]
+fn packets_of_more_than_1500_bytes_come_to_who_takes_them() {
+    let group = group();
+    let open = |payload| PgmReceiver::open(receive_options(group).with_payload_bytes(payload)).unwrap();
+    let (mut takes, refuses) = (open(8_000), open(7_999));
+    let options = send_options(group, PgmControl::Fixed("8M".parse().unwrap()));
+    let sender = PgmSender::open(options.with_payload_bytes(Some(8_000))).unwrap();
+    let sent: Vec<_> = (0..5_u8).map(|number| vec![number; 20_000]).collect();
+    sent.iter().for_each(|message| sender.send(message).unwrap());
+    assert!(takes.by_ref().take(5).eq(sent.into_iter().map(PgmReceived::Message)));
+    // It would ask on and on.
+    assert!(refuses.finish().unwrap().progress.counters.malformed.contradictory > 0);
+    sender.finish().unwrap();
+    assert_eq!(takes.next(), None);
+    assert_eq!(takes.finish().unwrap().outcome, PgmReceiveOutcome::Closed);
+}
+
+/// An end that is told once is lost as any packet may be.
+#[test]
+fn an_end_is_told_several_times_however_short_the_linger() {
+    let options = send_options(group(), PgmControl::Fixed("1M".parse().unwrap()));
+    let sender = PgmSender::open(options.with_linger(Duration::ZERO)).unwrap();
+    sender.send(b"one").unwrap();
+    let spms = sender.finish().unwrap().progress.counters.spms;
+    assert!(spms >= 3, "{spms}");
+}
+
+#[test]
+fn who_waits_for_a_session_that_never_runs_is_let_go() {
+    let session =
+        PgmSendSession::open(send_options(group(), PgmControl::Fixed("1M".parse().unwrap()))).unwrap();
+    let feed = session.feed();
+    feed.send(&[0; 60_000]).unwrap();
+    let waits = std::thread::spawn(move || feed.send(&[0; 60_000]));
+    drop(session);
+    assert_eq!(waits.join().unwrap(), Err(PgmFeedError::Ended));
 }
 
 #[test]

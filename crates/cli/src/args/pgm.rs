@@ -65,16 +65,16 @@ pub struct PgmSendArgs {
     /// Rate to begin with; it doubles until a first packet is lost [default: a packet in 200 ms]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub start_rate: Option<Rate>,
-    /// How messages stand on standard input
-    #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Lines)]
-    pub form: Form,
+    /// How messages stand on standard input [default: lines; with --size, bytes]
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub form: Option<Form>,
     /// Messages of so many bytes: --form bytes
-    #[arg(long, value_name = "BYTES", conflicts_with = "form", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub size: Option<u32>,
-    /// Bytes of messages in a packet [default: what fits the MTU, and 1500 bytes with all headers]
+    /// Bytes of messages in a packet; receivers take up to 1500 unless told [default: what fits the MTU, and 1500 bytes with all headers]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(16..=8192))]
     pub payload: Option<u16>,
-    /// Once all is sent, go on with repairs until nobody has asked for so long
+    /// Once all is sent, go on with repairs until nobody has asked for so long; 350ms at least
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = values::duration)]
     pub linger: Duration,
     /// Go on for so long while the interface is gone, down or cannot send
@@ -103,6 +103,9 @@ pub struct PgmReceiveArgs {
     /// Write messages to a file, which is replaced; default: standard output, where --json does not need it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
+    /// Most bytes of messages in a packet: as many as the sender's --payload, or more
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(16..=8192))]
+    pub payload: u16,
     /// Longest message that is taken: 64kB, 16MiB
     #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = values::size)]
     pub message_max: Size,
@@ -128,7 +131,7 @@ pub struct WireArgs {
     /// PGM port of the data, inside the packets [default: that of the group, as ZeroMQ has it; OpenPGM's is 7500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub pgm_port: Option<u16>,
-    /// Packets kept for repair, or out of order; 1500 bytes each
+    /// Packets kept for repair, or out of order
     #[arg(long, value_name = "PACKETS", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
     pub window: u32,
 }

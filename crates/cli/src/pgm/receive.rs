@@ -44,6 +44,7 @@ fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSe
         .with_framing(args.wire.framing.into())
         .with_destination_port(args.wire.pgm_port)
         .with_nak_port(args.nak_port)
+        .with_payload_bytes(args.payload)
         .with_window_packets(args.wire.window)
         .with_message_bytes_max(u32::try_from(args.message_max.0).unwrap_or(u32::MAX))
         .with_timeout(args.timeout)
@@ -174,9 +175,15 @@ fn end(
         }
         None => {}
     }
-    let lost = summary.progress.counters.lost;
+    let (lost, broken) = (summary.progress.counters.lost, summary.progress.broken);
     match summary.outcome {
-        PgmReceiveOutcome::Closed if lost == 0 => Ok(Exit::Ok),
+        PgmReceiveOutcome::Closed if lost == 0 && broken == 0 => Ok(Exit::Ok),
+        PgmReceiveOutcome::Closed if lost == 0 => {
+            let reason = format!(
+                "{broken} messages were dropped: longer than --message-max, or of another --framing than the sender's"
+            );
+            Err(("incomplete", Failure::new(Exit::Incomplete, reason)))
+        }
         PgmReceiveOutcome::Closed => {
             let reason = format!(
                 "{lost} packets were lost for good, and messages with them; give both ends a larger --window, or the sender a lower --max-rate"

@@ -26,15 +26,24 @@ use crate::shutdown::Shutdown;
 pub fn run(args: &PgmSendArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let control = control(args)?;
-    if args.form == Form::Bytes && args.size.is_none() {
-        return Err(Failure::new(Exit::Usage, "messages of bytes need a length: give one with --size 1400"));
-    }
+    let (form, size) = form(args)?;
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let session = open(args, control, capture.as_ref())?;
     let mut events = Events::open(&args.output, "headwater pgm send")?;
     let outcome = Shutdown::install(capture.as_ref())
-        .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
+        .and_then(|shutdown| transfer(args, (form, size), session, &shutdown, &screen, &mut events));
     settle(outcome, events, capture)
+}
+
+/// How messages stand on standard input, and how long they are where that says nothing of it.
+fn form(args: &PgmSendArgs) -> Result<(Form, usize), Failure> {
+    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+    match (args.form, args.size) {
+        (None | Some(Form::Bytes), Some(size)) => Ok((Form::Bytes, size as usize)),
+        (Some(Form::Bytes), None) => usage("messages of bytes need a length: give one with --size 1400"),
+        (Some(_), Some(_)) => usage("--size is for --form bytes: leave it out, or the other --form"),
+        (form, None) => Ok((form.unwrap_or(Form::Lines), 0)),
+    }
 }
 
 /// What `--congestion-control` and the rates come to.
@@ -86,13 +95,14 @@ fn open(
 
 fn transfer(
     args: &PgmSendArgs,
+    form: (Form, usize),
     mut session: PgmSendSession,
     shutdown: &Shutdown,
     screen: &Screen,
     events: &mut Events,
 ) -> Result<Exit, Failure> {
     shutdown.watch(session.stop_handle());
-    let reader = read(args, &session)?;
+    let reader = read(form, &session)?;
     let line = screen.line("sending");
     let mut last = Progress::default();
     let result = session.run(&mut |update| match update {
@@ -144,9 +154,11 @@ fn started_event(started: &PgmSendStarted) -> Event<'_> {
 }
 
 /// Reads standard input on a thread: a read that waits for ever holds nothing up.
-fn read(args: &PgmSendArgs, session: &PgmSendSession) -> Result<JoinHandle<Result<(), Failure>>, Failure> {
+fn read(
+    (form, size): (Form, usize),
+    session: &PgmSendSession,
+) -> Result<JoinHandle<Result<(), Failure>>, Failure> {
     let (feed, bytes_max) = (session.feed(), session.started().message_bytes_max);
-    let (form, size) = args.size.map_or((args.form, 0), |size| (Form::Bytes, size as usize));
     let run = move || {
         let messages = Messages::new(io::stdin().lock(), form, size, bytes_max);
         let result = hand_over(messages, &feed);

@@ -100,6 +100,12 @@ fn other_forms_go_from_end_to_end() {
     for (name, input, sending, receiving) in [
         ("lengths", &counted, &["--form", "lengths"][..], &["--form", "lengths"][..]),
         ("bytes", &bytes, &["--size", "700"], &["--form", "bytes"]),
+        (
+            "large",
+            &bytes,
+            &["--form", "bytes", "--size", "7000", "--payload", "4000"],
+            &["--form", "bytes", "--payload", "4000"],
+        ),
     ] {
         let (group, out) = (group(), path(name));
         let options = [receiving, &["--json", "--out", &out]].concat();
@@ -111,6 +117,26 @@ fn other_forms_go_from_end_to_end() {
         assert!(received.json().iter().any(|event| event["event"] == "session:progress"));
         fs::remove_file(path("log")).unwrap();
     }
+}
+
+/// Nothing was lost on the way, and yet messages are missing: that is no success.
+#[test]
+fn messages_that_are_not_taken_make_an_end_incomplete() {
+    let folder = tempfile::tempdir().unwrap();
+    let (group, log) = (group(), folder.path().join("log").to_str().unwrap().to_owned());
+    let receiving = receiver(&group, &log, &["--message-max", "2kB"]);
+    let lines = format!("short\n{}\nlast\n", "x".repeat(5_000));
+    let sent = send(&group, lines.as_bytes(), &["--rate", "8M"]);
+    let received = receiving.end();
+    assert_eq!((sent.code, received.code), (Some(0), Some(5)), "{}{}", sent.stderr, received.stderr);
+    assert_eq!(received.stdout, "short\nlast\n");
+    assert!(
+        received.stderr.contains("1 messages were dropped: longer than --message-max"),
+        "{}",
+        received.stderr
+    );
+    let last = records(&fs::read_to_string(&log).unwrap()).pop().unwrap();
+    assert_eq!((&last["data"]["outcome"], &last["data"]["broken"]), (&"incomplete".into(), &1.into()));
 }
 
 /// A sender that waits for standard input for ever ends by a signal; its receiver hears of it.
@@ -147,7 +173,10 @@ fn what_is_wrong_is_said_with_what_to_do() {
         assert_eq!(run.code, Some(code), "{args:?}: {}", run.stderr);
         assert!(run.stderr.contains(hint), "{args:?} does not say '{hint}': {}", run.stderr);
     };
-    fails(&["send", "--form", "bytes"], 2, "--size");
+    fails(&["send", "--form", "bytes"], 2, "--size 1400");
+    for form in ["lines", "lengths"] {
+        fails(&["send", "--form", form, "--size", "1400"], 2, "--size is for --form bytes");
+    }
     fails(&["send", "--rate", "1M", "--max-rate", "2M"], 2, "leave --max-rate and --start-rate out");
     fails(&["send", "--congestion-control", "fixed"], 2, "--rate 10M");
     fails(&["send", "--congestion-control", "le-sbcc", "--rate", "1M"], 2, "--max-rate");

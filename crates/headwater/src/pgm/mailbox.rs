@@ -84,10 +84,19 @@ impl Mailbox {
         self.state().progress
     }
 
-    /// There is no more to come.
-    pub(super) fn end(&self) {
-        self.state().is_ended = true;
-        self.shared.1.notify_all();
+    /// When that is dropped there is no more to come, whatever ends the thread that holds it.
+    pub(super) fn ending(&self) -> Ending {
+        Ending(self.clone())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Ending(Mailbox);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.state().is_ended = true;
+        self.0.shared.1.notify_all();
     }
 }
 
@@ -102,8 +111,8 @@ mod tests {
         let mailbox = Mailbox::default();
         let (other, held) = (mailbox.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
+            let _end = other.ending();
             (0..40_u8).for_each(|number| other.put(PgmReceived::Message(vec![number; 1 << 20]), &held));
-            other.end();
         });
         std::thread::sleep(Duration::from_millis(20));
         assert!(mailbox.state().bytes <= WAITING_BYTES_MAX);
@@ -113,6 +122,18 @@ mod tests {
             (0..40_u8).zip(&all).all(|(number, got)| *got == PgmReceived::Message(vec![number; 1 << 20]))
         );
         assert_eq!((all.len(), mailbox.state().bytes), (40, 0));
+    }
+
+    #[test]
+    fn who_waits_is_let_go_when_the_thread_panics() {
+        let mailbox = Mailbox::default();
+        let other = mailbox.clone();
+        let thread = std::thread::spawn(move || {
+            let _end = other.ending();
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert_eq!(mailbox.take(Some(Duration::from_secs(20))), None);
+        assert!(mailbox.state().is_ended && thread.join().is_err());
     }
 
     #[test]

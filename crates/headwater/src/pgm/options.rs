@@ -227,7 +227,7 @@ impl PgmSendOptions {
     }
 
     /// Bytes of a message in a packet, 16 to 8192. Default: what fits the interface's MTU, of which at most 1500 bytes are used, because receivers
-    /// of other makes take no more unless told.
+    /// take no more unless told: ours by [`PgmReceiveOptions::with_payload_bytes`].
     #[must_use]
     pub fn with_payload_bytes(mut self, bytes: Option<u16>) -> Self {
         self.payload_bytes = bytes;
@@ -241,7 +241,8 @@ impl PgmSendOptions {
         self
     }
 
-    /// How long to go on with repairs once all was sent and nobody asks any more; a minute in all at most. Default: 2 s.
+    /// How long to go on with repairs once all was sent and nobody asks any more: 0.35 s at least, in which the end is told, a minute in all at
+    /// most. Default: 2 s.
     #[must_use]
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
@@ -269,6 +270,7 @@ pub struct PgmReceiveOptions {
     pub(super) destination_port: Option<u16>,
     pub(super) nak_port: Option<u16>,
     pub(super) framing: Framing,
+    pub(super) payload_bytes: u16,
     pub(super) window_packets: u32,
     pub(super) message_bytes_max: u32,
 }
@@ -281,6 +283,7 @@ impl PgmReceiveOptions {
             destination_port: None,
             nak_port: None,
             framing: Framing::default(),
+            payload_bytes: 1_500,
             window_packets: WINDOW_PACKETS,
             message_bytes_max: 16 << 20,
         }
@@ -342,7 +345,15 @@ impl PgmReceiveOptions {
         self
     }
 
-    /// Packets kept out of order, 16 to 2^20, of up to 1500 bytes each. Default: 16 384.
+    /// Most bytes of a message in a packet, 16 to 8192: what the sender's [`PgmSendOptions::with_payload_bytes`] says, or more. Packets of more
+    /// are dropped, and counted as malformed. Default: 1500.
+    #[must_use]
+    pub fn with_payload_bytes(mut self, bytes: u16) -> Self {
+        self.payload_bytes = bytes.clamp(16, 8_192);
+        self
+    }
+
+    /// Packets kept out of order, 16 to 2^20. They take `payload_bytes` and 24 bytes each. Default: 16 384.
     #[must_use]
     pub fn with_window_packets(mut self, packets: u32) -> Self {
         self.window_packets = packets;

@@ -43,6 +43,7 @@ impl PgmReceiveSession {
         let listener = Listener::open(options.listen)?;
         let config = ReceiverConfig::new(options.destination_port.unwrap_or(group.port()), group.ip())
             .with_nak_port(options.nak_port.unwrap_or(group.port()))
+            .with_payload_bytes(options.payload_bytes)
             .with_window_packets(options.window_packets)
             .with_message_bytes_max(options.message_bytes_max)
             .with_waits(WAIT, WAIT);
@@ -75,6 +76,7 @@ impl PgmReceiveSession {
             stop: self.listener.stop.clone(),
             timeout: self.listener.options.timeout.map(Into::into),
             session: None,
+            heard: (None, Instant::ZERO),
             is_finished: false,
             outcome: PgmReceiveOutcome::Interrupted,
             progress: Progress::new(clock.now()),
@@ -92,6 +94,8 @@ struct Watch<'a> {
     stop: StopHandle,
     timeout: Option<headwater_proto::Duration>,
     session: Option<(SocketAddr, Gsi)>,
+    /// When the last packet came, and when it was read: an application may hold that up for longer than the timeout.
+    heard: (Option<Instant>, Instant),
     is_finished: bool,
     outcome: PgmReceiveOutcome,
     progress: Progress,
@@ -101,9 +105,9 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// How it ends now, if it does.
-    fn end(&self, machine: &Receiver<Sink>, now: Instant) -> Option<PgmReceiveOutcome> {
-        let heard = machine.heard();
-        let is_silent = |timeout| heard.unwrap_or(Instant::ZERO) + timeout <= now;
+    fn end(&self, now: Instant) -> Option<PgmReceiveOutcome> {
+        let (heard, read) = self.heard;
+        let is_silent = |timeout| read + timeout <= now;
         if self.is_finished {
             Some(PgmReceiveOutcome::Closed)
         } else if self.stop.is_stopped() {
@@ -148,7 +152,10 @@ impl Application<Receiver<Sink>, ReceiverSocket> for Watch<'_> {
         now: Instant,
     ) -> Option<Instant> {
         machine.deliver_mut().empty(self.observer);
-        let end = self.end(machine, now);
+        if self.heard.0 != machine.heard() {
+            self.heard = (machine.heard(), now);
+        }
+        let end = self.end(now);
         if self.progress.is_due(now) || end.is_some() {
             let (counters, sink) = (machine.counters(), machine.deliver());
             self.last = PgmReceiveProgress {

@@ -36,7 +36,8 @@ impl PgmReceiver {
         let (held, box_of_thread) = (stop.clone(), mailbox.clone());
         let (joined, has_joined) = mpsc::channel();
         let run = move || {
-            let result = session.run(&mut |update| match update {
+            let _end = box_of_thread.ending();
+            session.run(&mut |update| match update {
                 PgmReceiveUpdate::Message(message) => {
                     box_of_thread.put(PgmReceived::Message(message.to_vec()), &held);
                 }
@@ -45,10 +46,7 @@ impl PgmReceiver {
                 // Nobody waits for a second time.
                 PgmReceiveUpdate::Joined => _ = joined.send(()),
                 _ => {}
-            });
-            box_of_thread.end();
-            drop(joined);
-            result
+            })
         };
         let thread = thread::Builder::new()
             .name("headwater-pgm".to_owned())

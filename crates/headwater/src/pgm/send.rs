@@ -19,7 +19,7 @@ use crate::stop::StopHandle;
 const READY_PACKETS: u32 = 64;
 /// Receivers that go on asking hold a session no longer than this.
 const LINGER_MAX: headwater_proto::Duration = headwater_proto::Duration::from_secs(60);
-/// A stopped sender says so a few times, repairs little more and is gone.
+/// The end is told a few times whatever happens; a stopped sender repairs little more and is gone.
 const LINGER_STOPPED: headwater_proto::Duration = headwater_proto::Duration::from_millis(350);
 
 /// Sends messages that its feeds hand over, on the thread that calls [`Self::run`].
@@ -95,7 +95,7 @@ impl PgmSendSession {
                 messages: 0,
                 message_bytes: 0,
             },
-            ending: Ending::new(self.options.linger.into()),
+            ending: Ending::new(LINGER_STOPPED.max(self.options.linger.into())),
             progress: Progress::new(clock.now()),
             last: PgmSendProgress::of(&source),
             observer,
@@ -110,6 +110,13 @@ impl PgmSendSession {
             false => PgmSendOutcome::Completed,
         };
         Ok(PgmSendSummary { outcome, progress: watch.last })
+    }
+}
+
+impl Drop for PgmSendSession {
+    /// Lets go of who waits for room, where it never ran to its end.
+    fn drop(&mut self) {
+        self.feed.end();
     }
 }
 

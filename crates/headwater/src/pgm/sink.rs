@@ -7,7 +7,8 @@ use headwater_proto::pgm::zmq::Unpacker;
 use super::options::Framing;
 use super::update::PgmReceiveUpdate;
 
-/// Holds what came since it was last emptied: at most the window and what was read in one turn.
+/// Holds what came since it was last emptied: at most the window and what was read in one turn, and 8 bytes for each message. Of ZeroMQ's empty
+/// messages, 2 bytes each, that is four times as much again.
 #[derive(Debug)]
 pub(super) struct Sink {
     /// Of ZeroMQ's packets.
@@ -21,8 +22,9 @@ pub(super) struct Sink {
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     /// A message of so many bytes.
-    Message(usize),
-    Lost(u64),
+    Message(u32),
+    /// So many packets, or more.
+    Lost(u32),
 }
 
 impl Sink {
@@ -50,11 +52,11 @@ impl Sink {
         for entry in self.entries.drain(..) {
             match entry {
                 Entry::Message(bytes) => {
-                    let (message, behind) = rest.split_at(bytes);
+                    let (message, behind) = rest.split_at(bytes as usize);
                     rest = behind;
                     observer(PgmReceiveUpdate::Message(message));
                 }
-                Entry::Lost(packets) => observer(PgmReceiveUpdate::Lost { packets }),
+                Entry::Lost(packets) => observer(PgmReceiveUpdate::Lost { packets: packets.into() }),
             }
         }
         self.bytes.clear();
@@ -66,8 +68,10 @@ impl Deliver for Sink {
     fn message(&mut self, _now: Instant, message: &[u8]) {
         let Self { unpacker, bytes, entries, messages, message_bytes } = self;
         let mut keep = |message: &[u8]| {
+            // None is longer than `message_bytes_max`, or a packet.
+            let Ok(length) = u32::try_from(message.len()) else { return };
             bytes.extend_from_slice(message);
-            entries.push(Entry::Message(message.len()));
+            entries.push(Entry::Message(length));
             *messages += 1;
             *message_bytes += message.len() as u64;
         };
@@ -81,8 +85,9 @@ impl Deliver for Sink {
         if let Some(unpacker) = &mut self.unpacker {
             unpacker.lost();
         }
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         match self.entries.last_mut() {
-            Some(Entry::Lost(before)) => *before += packets,
+            Some(Entry::Lost(before)) => *before = before.saturating_add(packets),
             _ => self.entries.push(Entry::Lost(packets)),
         }
     }

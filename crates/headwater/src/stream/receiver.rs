@@ -118,7 +118,6 @@ impl Session {
     fn run(&mut self) -> Result<StreamReceiveSummary, ReceiveError> {
         let result = self.receive();
         self.listener.leave();
-        self.outbox.end();
         result
     }
 
@@ -141,6 +140,13 @@ impl Session {
                 return Ok(StreamReceiveSummary { outcome, progress });
             }
         }
+    }
+}
+
+impl Drop for Session {
+    /// Lets go of who waits for a buffer, whatever ended the thread.
+    fn drop(&mut self) {
+        self.outbox.end();
     }
 }
 

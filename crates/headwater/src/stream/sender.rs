@@ -121,12 +121,6 @@ struct Session {
 
 impl Session {
     fn run(&mut self) -> Result<StreamSendSummary, SendError> {
-        let result = self.send();
-        self.inbox.end();
-        result
-    }
-
-    fn send(&mut self) -> Result<StreamSendSummary, SendError> {
         let group = self.options.session.group.ip();
         // The schedule of its channels begins with the first buffer.
         while !self.inbox.has_news() && !self.stop.is_stopped() {
@@ -152,6 +146,13 @@ impl Session {
         drive(&mut machine, socket, &mut self.poller, clock, hooks, &mut watch)
             .map_err(|source| SendError::Network { group, source })?;
         Ok(StreamSendSummary { is_complete: !self.stop.is_stopped(), progress: watch.last })
+    }
+}
+
+impl Drop for Session {
+    /// Lets go of who waits to submit, whatever ended the thread.
+    fn drop(&mut self) {
+        self.inbox.end();
     }
 }
 
