@@ -1,6 +1,6 @@
 """A ZeroMQ end over epgm://, in a process of its own: a line of JSON for each thing that happens.
 
-usage: epgm_peer.py subscribe ADDRESS COUNT      epgm_peer.py publish ADDRESS COUNT RATE_KBIT
+usage: epgm_peer.py subscribe ADDRESS COUNT LENGTH      epgm_peer.py publish ADDRESS COUNT RATE_KBIT
 """
 
 import json
@@ -20,25 +20,27 @@ def tell(event, **fields):
     print(json.dumps({"event": event, "time": 1000 * time.monotonic(), **fields}), flush=True)
 
 
-def subscribe(address, count):
+def subscribe(address, count, length):
     socket = zmq.Context().socket(zmq.SUB)
     for option, value in ((zmq.RATE, RATE_KBIT), (zmq.RECOVERY_IVL, RECOVERY_MS), (zmq.RCVHWM, 0), (zmq.SUBSCRIBE, b"")):
         socket.setsockopt(option, value)
     socket.connect(address)
     tell("listening")
     # A receiver that gave packets up goes on behind the gap: it shows in the numbers.
-    got, gaps, expected, told = 0, 0, 0, 0
+    got, gaps, wrong, expected, told = 0, 0, 0, 0, 0
     while expected < count:
         if not socket.poll(SILENCE_MS):
             break
-        number = int(socket.recv().split(b" ", 1)[0])
+        number, body = socket.recv().split(b" ", 1)
+        number = int(number)
         gaps += number != expected
+        wrong += body != b"x" * length
         expected = number + 1
         got += 1
         if time.monotonic() - told > 0.2:
             told = time.monotonic()
             tell("progress", messages=got)
-    tell("ended", messages=got, gaps=gaps, next=expected)
+    tell("ended", messages=got, gaps=gaps, wrong=wrong, next=expected)
 
 
 def publish(address, count, rate_kbit):
