@@ -246,7 +246,7 @@ impl Session {
 
     /// Rule 6: slow start again, when the fair rate has risen far above the window.
     fn reactivate(&mut self, now: Instant, rtt: f64) {
-        let quiet = now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
+        let quiet = !self.trial.is_on() && now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
         let Some(mean) = self.intervals.mean().filter(|_| quiet) else { return };
         let fair = throughput(rtt, self.intervals.rate().unwrap_or(0.0));
         if self.intervals.open() > 2.0 * mean && fair > 2.0 * self.window / rtt {
@@ -260,8 +260,10 @@ impl Session {
 
     /// Rule 4: at most one loss event in a round-trip time.
     pub(super) fn loss(&mut self, now: Instant) {
-        if self.mode == Mode::FastStart {
+        if self.mode == Mode::FastStart || self.trial.is_on() {
             self.start.lost(now);
+        }
+        if self.mode == Mode::FastStart {
             return;
         }
         let rtt = self.rtt();

@@ -79,7 +79,8 @@ impl Session {
         self.mean = self.window;
         self.threshold = self.window;
         let is_start = self.mode == Mode::FastStart;
-        let most = if is_start { START_ROOM * rate } else { self.sustained(rtt) };
+        // Where it ends at the receiver's or the sender's limit there is no queue to drain.
+        let most = if is_start && self.start.doubts() { START_ROOM * rate } else { self.sustained(rtt) };
         self.mode = Mode::CongestionAvoidance;
         self.lost = now;
         self.hold = now + self.clock.channels.epoch().saturating_mul(2);

@@ -86,9 +86,6 @@ impl Session {
         }
         if lost > 0 {
             self.trial.lost = now;
-            if self.trial.is_on {
-                self.start.lost(now);
-            }
         }
     }
 
