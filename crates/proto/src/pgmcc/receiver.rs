@@ -114,25 +114,36 @@ impl Receiver {
             return;
         }
         let steps = sequence.wrapping_sub(peer.highest).cast_signed();
-        self.note(sequence, steps);
-        self.counters.packets += 1;
-        if steps > 1 {
-            self.lose(now, sequence, steps.unsigned_abs() - 1);
+        if self.note(sequence, steps) {
+            self.counters.packets += 1;
+            if steps > 1 {
+                self.lose(now, sequence, steps.unsigned_abs() - 1);
+            }
+            self.loss += WEIGHT * (0.0 - self.loss);
         }
-        self.loss += WEIGHT * (0.0 - self.loss);
         self.turn(now, data);
     }
 
-    /// A packet so many numbers behind the highest one: what an acknowledgement says of it.
-    fn note(&mut self, sequence: u32, steps: i32) {
-        let Some(peer) = &mut self.peer else { return };
-        match u32::try_from(steps) {
-            Ok(steps @ 0..MAP) => (peer.map, peer.highest) = (peer.map << steps | 1, sequence),
-            Ok(_) => (peer.map, peer.highest) = (1, sequence),
-            Err(_) if steps.unsigned_abs() < MAP => peer.map |= 1 << steps.unsigned_abs(),
+    /// A packet so many numbers in front of the highest one: what an acknowledgement says of it. Whether it is known to be no copy.
+    fn note(&mut self, sequence: u32, steps: i32) -> bool {
+        let Some(peer) = &mut self.peer else { return false };
+        match (steps, steps.unsigned_abs()) {
+            (1.., ahead) => {
+                (peer.map, peer.highest) = (peer.map.checked_shl(ahead).unwrap_or(0) | 1, sequence);
+                true
+            }
+            (_, behind @ 0..MAP) => {
+                let bit = 1 << behind;
+                let is_new = peer.map & bit == 0;
+                peer.map |= bit;
+                is_new
+            }
             // Nothing is so late: the sender began anew.
-            Err(_) if steps.unsigned_abs() > ANEW => (peer.map, peer.highest) = (1, sequence),
-            Err(_) => {}
+            (_, behind) if behind > ANEW => {
+                (peer.map, peer.highest) = (1, sequence);
+                true
+            }
+            _ => false,
         }
     }
 

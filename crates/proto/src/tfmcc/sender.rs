@@ -30,8 +30,10 @@ const RTT_PART: f64 = 0.125;
 /// Round trips without a report after which the rate is halved, and after which the CLR is gone.
 const SILENT: f64 = 4.0;
 const GONE: f64 = 10.0;
-/// Silence is told from a slow rate by so many packets missing (as RFC 5348, section 4.3).
-const SILENT_PACKETS: f64 = 2.0;
+/// Silence is told from a slow rate by two packets missing (as RFC 5348, section 4.3) and half of one's time for jitter, and a
+/// CLR that is gone by thrice that.
+const SILENT_PACKETS: f64 = 2.5;
+const GONE_PACKETS: f64 = 3.0 * SILENT_PACKETS;
 
 /// The current limiting receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,6 +118,8 @@ pub struct Sender {
     raised: Instant,
     /// When the rate is halved for want of reports.
     starves: Instant,
+    /// When the CLR is gone for want of reports, as of its last one: halvings do not put it off.
+    gone: Instant,
     echoes: Echoes,
     sequence: u32,
     counters: SenderCounters,
@@ -138,6 +142,7 @@ impl Sender {
             held_until: now,
             raised: now,
             starves: now,
+            gone: now,
             echoes: Echoes::default(),
             sequence: 0,
             counters: SenderCounters::default(),
@@ -283,13 +288,11 @@ impl Sender {
         self.starves = now + seconds(GONE * round);
     }
 
-    /// A report came: the next one is missed after some round trips.
+    /// A report of the CLR came: the next one is missed after some round trips, or packets where these are further apart.
     fn feed(&mut self, now: Instant, rtt: f64) {
-        self.starves = now + seconds((SILENT * rtt).max(self.silence_least()));
-    }
-
-    fn silence_least(&self) -> f64 {
-        SILENT_PACKETS * self.packet_bits() / self.rate
+        let packet = self.packet_bits() / self.rate;
+        self.starves = now + seconds((SILENT * rtt).max(SILENT_PACKETS * packet));
+        self.gone = now + seconds((GONE * rtt).max(GONE_PACKETS * packet));
     }
 
     /// Reports are missed.
@@ -299,8 +302,7 @@ impl Sender {
             self.starves = now + seconds(GONE * self.rtt_max());
             return;
         };
-        let gone = clr.heard + seconds((GONE * clr.rtt).max(self.silence_least()));
-        if now >= gone {
+        if now >= self.gone {
             self.lose_clr(now);
             return;
         }
@@ -308,7 +310,7 @@ impl Sender {
         if !is_young {
             self.halve(now);
         }
-        self.starves = gone;
+        self.starves = self.gone;
     }
 
     fn halve(&mut self, now: Instant) {

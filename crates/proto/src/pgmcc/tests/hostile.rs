@@ -29,6 +29,48 @@ fn give(sender: &mut Sender, now: Instant, from: usize, body: Body<'_>, said: Op
     while sender.poll_output(now, &mut buffer).is_some() {}
 }
 
+/// A packet of data, for the receivers.
+fn data(sequence: u32, timestamp: u32, acker: IpAddr) -> Vec<u8> {
+    let options =
+        Options { congestion_data: Some(CongestionData { timestamp, acker }), ..Options::default() };
+    let body = Body::Odata { sequence, trail: sequence, data: &[] };
+    let packet = Packet::new(SESSION.source_port, SESSION.destination_port, SESSION.gsi, body);
+    let mut bytes = vec![0; 200];
+    let len = Packet { options, ..packet }.emit(&mut bytes).unwrap();
+    bytes.truncate(len);
+    bytes
+}
+
+fn hear(receiver: &mut Receiver, now: Instant, payload: &[u8]) {
+    let channel = Some(ChannelId::BASE);
+    let datagram = Datagram { source: address(9).into(), channel, ecn: Ecn::NotCapable, payload };
+    receiver.handle(now, Input::Datagram(datagram));
+}
+
+#[test]
+fn copies_neither_count_nor_hide_losses() {
+    let new = || {
+        let config = ReceiverConfig::new(7_500, GROUP, host(0));
+        Receiver::new(config, Seed(1).stream("receiver", 0))
+    };
+    let (mut once, mut often) = (new(), new());
+    // A tenth is lost, and some come late.
+    let sequences =
+        (0..300_u32).map(|place| place ^ u32::from(place % 16 < 2)).filter(|place| place % 10 != 7);
+    for sequence in sequences {
+        let packet = data(sequence, 0, host(1));
+        hear(&mut once, at(1), &packet);
+        (0..20).for_each(|_| hear(&mut often, at(1), &packet));
+        // Longer ago than the map tells.
+        if let Some(sequence) = sequence.checked_sub(100) {
+            hear(&mut often, at(1), &data(sequence, 0, host(1)));
+        }
+    }
+    assert_eq!(once.counters(), often.counters());
+    assert_eq!(once.counters().packets, 270);
+    assert!(once.loss() > 0.05 && (once.loss() - often.loss()).abs() < 1e-12, "{}", often.loss());
+}
+
 const NAK: Body<'_> = Body::Nak(Report { sequence: 0, source: GROUP, group: GROUP });
 
 #[test]
@@ -102,16 +144,7 @@ proptest! {
             let timeout = sender.poll_timeout();
             prop_assert!(timeout.is_some_and(|at| at <= now + SenderConfig::TIMEOUT_MAX), "{timeout:?}");
 
-            let acker = host(from);
-            let options =
-                Options { congestion_data: Some(CongestionData { timestamp, acker }), ..Options::default() };
-            let body = Body::Odata { sequence: highest, trail: highest, data: &[] };
-            let packet = Packet::new(SESSION.source_port, SESSION.destination_port, SESSION.gsi, body);
-            let mut bytes = vec![0; 200];
-            let len = Packet { options, ..packet }.emit(&mut bytes).unwrap();
-            let (channel, payload) = (Some(ChannelId::BASE), &bytes[..len]);
-            let data = Datagram { source: address(9).into(), channel, ecn: Ecn::NotCapable, payload };
-            receiver.handle(now, Input::Datagram(data));
+            hear(&mut receiver, now, &data(highest, timestamp, host(from)));
             let mut outputs = 0;
             while receiver.poll_output(now, &mut buffer).is_some() {
                 outputs += 1;

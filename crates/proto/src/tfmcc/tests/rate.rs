@@ -1,8 +1,11 @@
 //! The rate that TFMCC finds, against the equation; silence and leaving.
 
-use super::group;
-use crate::group::at;
+use super::{Group, PACKET, group};
+use crate::group::{Network, at};
 use crate::measure::throughput;
+use crate::rate::Rate;
+use crate::tfmcc::{Sender, SenderConfig};
+use crate::time::Instant;
 
 const NONE: fn(u64) -> bool = |_| false;
 
@@ -95,6 +98,37 @@ fn a_silent_clr_halves_the_rate_once_and_is_gone_after_ten_round_trips() {
     network.members[0].is_cut = false;
     network.run_until(at(1_200_000));
     assert!(network.rate() > 0.5 * before, "{} of {before}: it comes back", network.rate());
+}
+
+/// At most so many packets a second, which a lossless path carries.
+fn at_most(packets_per_second: u64) -> Group {
+    let most = Rate::from_bits(8 * u64::from(PACKET) * packets_per_second).unwrap();
+    Network::new(Sender::new(SenderConfig::new(PACKET).with_max_rate(most), Instant::ZERO))
+}
+
+#[test]
+fn halvings_do_not_put_off_that_a_silent_clr_is_gone() {
+    let mut network = at_most(10).with(1, 30, NONE);
+    network.run_until(at(60_000));
+    assert!(network.rate() > 9.9 && network.clr().is_some());
+    let halvings = network.sender.counters().halvings;
+    network.members[0].is_cut = true;
+    network.run_until(at(60_500));
+    assert_eq!(network.sender.counters().halvings, halvings + 1);
+    network.run_until(at(61_000));
+    assert!(network.clr().is_none(), "after 7.5 packets' time");
+    assert_eq!(network.sender.counters().halvings, halvings + 1);
+}
+
+#[test]
+fn at_a_slow_rate_a_lost_packet_is_no_silence() {
+    let mut network = at_most(2).with(1, 20, |packet| packet > 100 && packet % 20 == 0);
+    network.run_until(at(50_000));
+    let (clr, halvings) = (*network.sender.clr().unwrap(), network.sender.counters().halvings);
+    network.run_until(at(150_000));
+    let now = network.sender.clr().unwrap();
+    assert_eq!((now.id, now.since, network.sender.counters().halvings), (clr.id, clr.since, halvings));
+    assert!(network.rate() > 1.9, "{}", network.rate());
 }
 
 #[test]
