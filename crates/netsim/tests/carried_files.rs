@@ -257,20 +257,28 @@ impl Agent for Liar {
 /// A receiver that lies about everything, in floods, costs the others no more than the rate above the operator's least.
 #[test]
 fn a_liar_takes_no_more_than_what_is_above_the_least_rate() {
-    let config = Bed::config().with_min_rate(Rate::from_kilobits(100));
-    let mut bed = Bed::new(4, Scheme::RaptorQ, End::Never, config);
-    bed.receiver(link(2_000, 0.0), Instant::ZERO);
-    let node = bed.node("liar", link(2_000, 0.0));
-    let ports = bed.ports;
-    bed.network.agent("liar", node, Liar { ports, copies: 20 });
-    let mut run = bed.build();
-    let end = run.run_until_ended(&[0], 60);
-    run.assert_whole(0);
-    assert!(end > seconds(5), "it has an effect: {end:?}");
-    assert_eq!(run.source().rate(), Rate::from_kilobits(100));
-    assert_eq!(
-        run.chain().receivers().worst().unwrap().0,
-        IpAddr::from(Ipv4Addr::new(10, 0, 0, 4)),
-        "and is found"
-    );
+    let least = Rate::from_kilobits(100);
+    for most in [least, Rate::from_kilobits(5_000)] {
+        let mut bed =
+            Bed::new(4, Scheme::RaptorQ, End::Never, Bed::config().with_min_rate(least).with_max_rate(most));
+        bed.receiver(link(2_000, 0.0), Instant::ZERO);
+        let node = bed.node("liar", link(2_000, 0.0));
+        let ports = bed.ports;
+        bed.network.agent("liar", node, Liar { ports, copies: 20 });
+        let mut run = bed.build();
+        let end = run.run_until_ended(&[0], 60);
+        run.assert_whole(0);
+        assert!(end > seconds(5), "it has an effect: {end:?}");
+        // Between two lies that count it rises by a packet each round trip.
+        let last = run.source().rate();
+        assert!((least..Rate::from_kilobits(300)).contains(&last), "{last:?}");
+        let received = run.receiver(0).machine().stats().bytes as f64 * 8.0;
+        let rate = received / end.since(Instant::ZERO).as_secs_f64();
+        assert!(rate >= 0.9 * 100e3, "{rate} bit/s at {most:?} at most: it pauses, or confirms too much");
+        assert_eq!(
+            run.chain().receivers().worst().unwrap().0,
+            IpAddr::from(Ipv4Addr::new(10, 0, 0, 4)),
+            "and is found"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use crate::time::{Duration, Instant};
 
 /// A session from which nothing was heard for this long makes way for another one on the group: long enough for an
-/// interface or a route that comes back, and for a sender of any rate.
+/// interface or a route that comes back, and for a sender of any rate but LE-SBCC's floor, a packet in up to 10 to 15 s.
 pub const SILENCE: Duration = Duration::from_secs(5);
 /// Other sessions on the group that are told of.
 pub const OTHERS_MAX: usize = 16;

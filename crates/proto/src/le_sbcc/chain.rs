@@ -196,7 +196,7 @@ impl Chain {
     fn reduce(&mut self, now: Instant) {
         let timeout = self.rtt.timeout();
         let pause = match (self.config.stages.atf, self.config.module) {
-            (true, Module::Aimd) => 0.5 * timeout,
+            (true, Module::Aimd) if self.may_pause() => 0.5 * timeout,
             // TFRC's rate is smooth: it makes no pause.
             _ => 0.0,
         };
@@ -212,6 +212,11 @@ impl Chain {
             Module::Aimd => self.set_rate(self.rate / 2.0),
             Module::Tfrc => self.close_interval(),
         }
+    }
+
+    /// Whether the least rate that an operator set is kept in spite of pauses: they take up to half of the time, behind a halving.
+    fn may_pause(&self) -> bool {
+        self.config.min_rate.is_none_or(|least| self.rate >= 4.0 * bytes_per_second(least))
     }
 
     fn close_interval(&mut self) {

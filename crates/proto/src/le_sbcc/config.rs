@@ -129,7 +129,8 @@ impl Config {
         self
     }
 
-    /// Least that is ever sent, where that is above the floor. Default: the floor.
+    /// Least that is ever sent, where that is above the floor; a reduction from less than four times that makes no pause.
+    /// Default: the floor.
     #[must_use]
     pub fn with_min_rate(mut self, rate: Rate) -> Self {
         self.min_rate = Some(rate);

@@ -101,6 +101,12 @@ impl Missing {
         }
     }
 
+    /// The one with the number furthest behind `to`, where numbers wrap.
+    pub(super) fn furthest_behind(&self, to: u32) -> Option<u32> {
+        let above = self.states.range(to..).next();
+        above.or_else(|| self.states.first_key_value()).map(|(sequence, _)| *sequence)
+    }
+
     /// The one that is due first, and when.
     pub(super) fn first(&self) -> Option<(Instant, u32)> {
         self.due.first().copied()

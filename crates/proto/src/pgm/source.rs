@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_wire::pgm::{Body, Fragment, Options, Packet, Report};
+use headwater_wire::pgm::{Body, Fragment, NAK_LIST_MAX, Options, Packet, Report};
 
 use super::config::{Answers, Mode, SourceConfig};
 use super::malformed::Malformed;
@@ -269,8 +269,13 @@ impl Source {
     fn nak(&mut self, now: Instant, datagram: &Datagram<'_>, report: &Report, options: &Options) {
         let mut confirmed = Options::default();
         let mut first = None;
-        for sequence in core::iter::once(report.sequence).chain(options.nak_list.as_slice().iter().copied()) {
-            if !self.asked(now, datagram, sequence) {
+        let list = options.nak_list.as_slice();
+        // Of several missing in a row only the last is noticed by the packet behind it; a full list may go on in the next NAK.
+        let cut = list.last().filter(|_| list.len() == NAK_LIST_MAX);
+        let is_missing = |sequence| sequence == report.sequence || list.contains(&sequence);
+        for sequence in core::iter::once(report.sequence).chain(list.iter().copied()) {
+            let is_noticed = cut != Some(&sequence) && !is_missing(sequence.wrapping_add(1));
+            if !self.asked(now, datagram, sequence, is_noticed) {
                 continue;
             }
             match first {
@@ -285,8 +290,9 @@ impl Source {
         self.ncfs.push_back(Packet { options: confirmed, ..self.packet(Body::Ncf(report)) });
     }
 
-    /// A receiver misses a packet: tells the control, and has it sent again. Whether to confirm that.
-    fn asked(&mut self, now: Instant, datagram: &Datagram<'_>, sequence: u32) -> bool {
+    /// A receiver misses a packet, and noticed by the packet behind it or by a later one: tells the control, and has it sent
+    /// again. Whether to confirm that.
+    fn asked(&mut self, now: Instant, datagram: &Datagram<'_>, sequence: u32, is_noticed: bool) -> bool {
         let spacing = self.repair_spacing();
         let trail = self.window.trail();
         let Some(slot) = self.window.sent(sequence) else {
@@ -309,7 +315,8 @@ impl Source {
             slot.confirmed = Some(now);
         }
         // Who asks again, or for a repair that was lost, does so by a timer of his own.
-        let is_timed = !slot.is_repair && now.since(*slot.asked.get_or_insert(now)) <= spacing;
+        let is_fresh = now.since(*slot.asked.get_or_insert(now)) <= spacing;
+        let is_timed = is_noticed && is_fresh && !slot.is_repair;
         let sent = slot.sent;
         let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
         let noticed = behind.map(|slot| slot.sent);

@@ -508,6 +508,25 @@ fn doubled_naks_count_once() {
     assert_eq!(bed.source.counters().repairs, 3, "each packet once");
 }
 
+/// A hole is noticed by the packet behind it: only that one's time tells the round trip, not how long the hole was.
+#[test]
+fn a_hole_gives_one_sample_of_the_round_trip() {
+    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(100), 1);
+    assert!(bed.source.counters().originals > 200);
+    let mut samples = |numbers: &[u32]| {
+        let count = |bed: &Bed| bed.source.chain().expect("it is under LE-SBCC").counters().samples;
+        let before = count(&bed);
+        bed.give_source(host(66), &nak(numbers[0], numbers[1..].iter().copied()));
+        count(&bed) - before
+    };
+    let row: Vec<_> = (0..100).collect();
+    assert_eq!(samples(&row[..20]), 1);
+    assert_eq!(samples(&[23, 24, 26, 21, 22]), 2, "two holes, in any order");
+    assert_eq!(samples(&row[30..93]), 0, "a full list: the hole may be longer");
+}
+
 /// Who forges NAKs for what was just sent, fifty times a second, cannot be told from a receiver behind a dead link: it holds the rate down,
 /// to the floor at most, and for no longer than it goes on.
 #[test]

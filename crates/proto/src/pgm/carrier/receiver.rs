@@ -10,7 +10,7 @@ use crate::pgm::{ReceiverConfig as PgmConfig, ahead};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
-/// Most missing packets that are asked for at a time: of more, the latest.
+/// Most missing packets that are asked for at a time: of more, those with the latest numbers.
 pub const MISSING_MAX: usize = 1_024;
 /// Packets in a row that are behind the last one begin the count anew: the last one was forged, or the sender began again.
 const BEHIND_MAX: u32 = 64;
@@ -49,6 +49,8 @@ pub struct Receiver {
     config: PgmConfig,
     channel: fixed::Receiver,
     draw: Stream,
+    /// Between start and stop: packets may come later, out of a socket's buffer.
+    is_held: bool,
     source: Option<Source>,
     missing: Missing,
     naks: u64,
@@ -79,6 +81,7 @@ impl Receiver {
             config,
             channel: fixed::Receiver::new(),
             draw: seed.stream("nak", 0),
+            is_held: false,
             source: None,
             missing: Missing::default(),
             naks: 0,
@@ -123,7 +126,7 @@ impl Receiver {
             self.missing.set(sequence.wrapping_sub(place), state);
         }
         while self.missing.len() > MISSING_MAX {
-            let Some((_, oldest)) = self.missing.first() else { return };
+            let Some(oldest) = self.missing.furthest_behind(sequence) else { return };
             self.missing.remove(oldest);
         }
     }
@@ -156,11 +159,13 @@ impl Source {
 
 impl ReceiverControl for Receiver {
     fn start(&mut self, now: Instant) {
+        self.is_held = true;
         self.channel.start(now);
     }
 
     fn stop(&mut self, now: Instant) {
         // What it does not listen to is not lost.
+        self.is_held = false;
         self.source = None;
         self.missing.clear();
         self.channel.stop(now);
@@ -168,6 +173,7 @@ impl ReceiverControl for Receiver {
 
     fn enveloped(&mut self, now: Instant, source: SocketAddr, packet: &Packet<'_>) {
         match &packet.body {
+            _ if !self.is_held => {}
             Body::Odata { sequence, .. } => self.data(now, source, packet, *sequence),
             Body::Ncf(report) => self.confirmed(source, packet, report),
             _ => {}

@@ -1,6 +1,7 @@
 //! Both ends by themselves: what is missing is told once, to the right one, in bounds.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::BTreeSet;
 
 use headwater_wire::pgm::{Body, Gsi, Kind, Packet};
 use headwater_wire::{Cci, cci::WebrcCci};
@@ -195,6 +196,14 @@ fn a_packet_that_comes_late_and_one_that_leaves_is_asked_for_by_nobody() {
     assert_eq!(receiver.missing(), 1);
     receiver.stop(now);
     assert_eq!((receiver.missing(), receiver.poll_timeout()), (0, None));
+    // What the socket's buffer still has says nothing either.
+    for number in 5..9 {
+        let (now, datagram) = departs(&mut sender);
+        if number % 2 == 0 {
+            give(&mut receiver, now, SOURCE, &datagram);
+        }
+    }
+    assert_eq!((receiver.missing(), receiver.poll_timeout()), (0, None));
     // It comes back: what was sent meanwhile is not missing.
     receiver.start(now);
     (0..20).for_each(|_| _ = departs(&mut sender));
@@ -203,19 +212,39 @@ fn a_packet_that_comes_late_and_one_that_leaves_is_asked_for_by_nobody() {
     assert_eq!(receiver.missing(), 0);
 }
 
+/// A packet of the sender's session, of any number.
+fn forged(sequence: u32) -> Vec<u8> {
+    let body = Body::Odata { sequence, trail: 0, data: &CONTENT };
+    let packet = Packet::new(0x8009, 7_500, Gsi([7; 6]), body);
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.emit(&mut bytes).expect("there is room");
+    bytes
+}
+
+/// Whichever back-off is the shorter, and where numbers wrap.
+#[test]
+fn of_too_many_missing_ones_the_latest_numbers_are_asked_for() {
+    for (seed, first) in (1..9).flat_map(|seed| [(seed, 0), (seed, u32::MAX - 300), (seed, u32::MAX - 900)]) {
+        let mut receiver = receiver(seed);
+        for number in [0, 601, 1_202] {
+            give(&mut receiver, Instant::ZERO, SOURCE, &forged(first.wrapping_add(number)));
+        }
+        let asked: BTreeSet<_> = naks(&mut receiver, Instant::ZERO + BACK_OFF)
+            .into_iter()
+            .flat_map(|(_, _, numbers)| numbers)
+            .map(|number| number.wrapping_sub(first))
+            .collect();
+        assert_eq!(asked, (177..601).chain(602..1_202).collect(), "{seed} from {first}");
+        assert_eq!(asked.len(), MISSING_MAX);
+    }
+}
+
 #[test]
 fn a_receiver_keeps_a_bounded_number_and_a_forged_jump_does_not_silence_it() {
     let mut sender = sender();
     let mut receiver = receiver(1);
     let (now, datagram) = departs(&mut sender);
     give(&mut receiver, now, SOURCE, &datagram);
-    let forged = |sequence| {
-        let body = Body::Odata { sequence, trail: 0, data: &CONTENT };
-        let packet = Packet::new(0x8009, 7_500, Gsi([7; 6]), body);
-        let mut bytes = vec![0; packet.buffer_len()];
-        packet.emit(&mut bytes).expect("there is room");
-        bytes
-    };
     for sequence in [5_000, 5_010, 9_000, 1 << 30, (1 << 31) - 2] {
         give(&mut receiver, now, SOURCE, &forged(sequence));
         assert!(receiver.missing() <= MISSING_MAX);
