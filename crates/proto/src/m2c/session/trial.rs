@@ -92,8 +92,15 @@ impl Session {
     /// Whether a queue that only this session makes was empty within the last two epochs: if it fills, it is by other receivers.
     pub(super) fn was_empty(&self, now: Instant) -> bool {
         self.trial.crowded > 0
+            && self.shows_queues()
             && now.since(self.trial.empty) <= self.epochs(2)
             && now.since(self.first) > self.epochs(OWN)
+    }
+
+    /// Whether there was a queue of late. Behind a policer, or where packets are lost by chance, none is ever seen, and an empty one says
+    /// nothing.
+    fn shows_queues(&self) -> bool {
+        self.delay.queueing_peak() > 2.0 * EMPTY
     }
 
     fn epochs(&self, count: u64) -> Duration {
@@ -133,6 +140,7 @@ impl Session {
             && self.joining.is_none()
             && !self.trial.is_on
             && self.trial.crowded > 0
+            && self.shows_queues()
             && self.epoch >= self.trial.next
             && (next + self.epoch).is_multiple_of(TURNS)
             && now.since(self.trial.empty) < self.epochs(1)
