@@ -219,8 +219,6 @@ impl CongestionControl {
 
 fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::Sender {
     let chain = options.chain(packet_bytes, Instant::ZERO);
-    let packets = NAK_SECONDS * options.max_rate().as_bits() / 8 / u64::from(packet_bytes.max(1));
-    let packets = u32::try_from(packets.max(NAK_PACKETS_MIN)).unwrap_or(u32::MAX);
     let [port @ .., a, b, c, d, e, f] = chance::number().to_ne_bytes();
     let session = Session {
         gsi: Gsi([a, b, c, d, e, f]),
@@ -228,7 +226,15 @@ fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::S
         destination_port: PGM_PORT,
         group: path.group,
     };
+    let packets = nak_packets(options.max_rate(), packet_bytes);
     carrier::Sender::new(session, path.sender, packets, chain, Instant::ZERO)
+}
+
+/// Packets for which NAKs count.
+fn nak_packets(most: Rate, packet_bytes: u16) -> u32 {
+    let in_a_second = most.as_bits() / (8 * u64::from(packet_bytes.max(1)));
+    let packets = in_a_second.saturating_mul(NAK_SECONDS).max(NAK_PACKETS_MIN);
+    u32::try_from(packets).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -248,6 +254,14 @@ mod tests {
         assert_eq!(order(1, Some(SendOrder::Window)), Order::Window);
         let fast = LayerOptions::new().with_max_rate(rate(10_000_000_000));
         assert_eq!(CongestionControl::M2c(fast).order(None), Order::Spread { rate: 10_000_000_000 });
+    }
+
+    #[test]
+    fn naks_count_for_four_seconds_of_packets_at_any_rate() {
+        let packets = [(1, 4_096), (100_000_000, 4 * 12_500), (u64::MAX, u32::MAX)];
+        for (bits, expected) in packets {
+            assert_eq!(nak_packets(rate(bits), 1_000), expected, "{bits}");
+        }
     }
 
     #[test]
