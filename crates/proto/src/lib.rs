@@ -40,6 +40,7 @@
 //! | [`tfmcc`] | a single rate by receivers' reports: RFC 4654 |
 //! | [`pgm`] | PGM's source and receiver: messages, repaired by NAKs |
 //! | [`pgmcc`] | a single rate by one receiver's acknowledgements, in PGM's packets |
+//! | [`bcfs`] | the breadcrumb forwarding service: who asks, who replies, and the router between |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
@@ -51,6 +52,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bcfs;
 pub mod control;
 pub mod delivery;
 pub mod described;

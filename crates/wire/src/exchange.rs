@@ -24,6 +24,9 @@ pub enum Error {
     /// None of the format's.
     #[error("unknown kind {0}")]
     Kind(u8),
+    /// None of IPv4 (4) and IPv6 (6).
+    #[error("unknown address family {0}")]
+    Family(u8),
 }
 
 /// Kind of a datagram that begins with `magic`.

@@ -10,10 +10,11 @@
 //! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
-//! | [`exchange`] | what the next three have in common | ours |
+//! | [`exchange`] | what the next four have in common | ours |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
 //! | [`tfmcc`] | the fields of TFMCC (RFC 4654) | ours, `docs/wire/tfmcc.md` |
+//! | [`bcfs`] | requests and replies of the Breadcrumb Forwarding Service | ours, `docs/wire/bcfs.md` |
 //!
 //! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of them, and
 //! can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry for the hot path.
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alc;
+pub mod bcfs;
 mod bytes;
 pub mod cci;
 pub mod exchange;

@@ -1,0 +1,150 @@
+//! The end that is asked.
+
+use core::net::SocketAddr;
+
+use headwater_wire::bcfs::{Header, Kind, Label, Level};
+
+use super::REFRESH;
+use super::bindings::{Bindings, TooManyBindings};
+use super::client::canonical;
+use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
+use crate::time::Instant;
+
+/// Labels whose last reply is remembered: those with the same low bits share a place. One that was forgotten costs a superfluous reply to a null.
+const REMEMBERED: usize = 1_024;
+
+/// Where replies are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyTo {
+    /// To whom the request came from: the nearest router, or a client.
+    Peer,
+    /// To a group, where routers are on the path and take what passes (in the simulator).
+    Channel(ChannelId),
+}
+
+/// How a reply finds back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ReturnPath {
+    /// Who handed the request over: the nearest router, or a client.
+    pub peer: SocketAddr,
+    /// The source as the request calls it.
+    pub source: SocketAddr,
+}
+
+/// A request or null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// For [`Source::reply`].
+    pub path: ReturnPath,
+    /// What is asked for.
+    pub label: Label,
+    /// How many replies, of levels 1 to this one.
+    pub level: Level,
+    /// No request, but a sign that breadcrumbs wait.
+    pub is_null: bool,
+    /// Whether to reply: to any request, and to a null where no reply on its label was sent for [`REFRESH`].
+    pub wants_reply: bool,
+    /// The request's.
+    pub body: &'a [u8],
+}
+
+/// Hears requests and replies.
+#[derive(Debug)]
+pub struct Source {
+    identity: Option<SocketAddr>,
+    reply_to: ReplyTo,
+    bindings: Bindings,
+    /// By the label's low bits: the last label replied to, and when.
+    replied: Vec<Option<(Label, Instant)>>,
+    ignored: u64,
+}
+
+impl Source {
+    /// An end without bindings. It answers to `identity`, or, with `None`, to whatever address it is asked by; the host may have several.
+    pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo) -> Self {
+        Self {
+            identity: identity.map(canonical),
+            reply_to,
+            bindings: Bindings::default(),
+            replied: vec![None; REMEMBERED],
+            ignored: 0,
+        }
+    }
+
+    /// Listens to all labels that agree with `label` where `mask` has ones.
+    ///
+    /// # Errors
+    /// [`TooManyBindings`].
+    pub fn bind(&mut self, label: Label, mask: u32) -> Result<(), TooManyBindings> {
+        self.bindings.bind(label, mask)
+    }
+
+    /// The request or null in a datagram, if it is one to this source for a label that is bound.
+    pub fn receive<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Option<Asked<'a>> {
+        let asked = self.asked(now, datagram);
+        self.ignored += u64::from(asked.is_none());
+        asked
+    }
+
+    /// Where a reply's body is written before [`Source::reply`]: `buffer` behind the header.
+    pub fn body<'a>(&self, path: &ReturnPath, buffer: &'a mut [u8]) -> &'a mut [u8] {
+        let header = Header::new(Kind::Reply, path.source, Label(0), Level::ZERO);
+        let header_bytes = header.buffer_len().min(buffer.len());
+        &mut buffer[header_bytes..]
+    }
+
+    /// Writes the header of a reply whose body of `body_bytes` is in `buffer` already (see [`Source::body`]).
+    pub fn reply(
+        &mut self,
+        now: Instant,
+        path: &ReturnPath,
+        label: Label,
+        level: Level,
+        body_bytes: usize,
+        buffer: &mut [u8],
+    ) -> Transmit {
+        let header = Header::new(Kind::Reply, path.source, label, level);
+        let header_bytes = header.emit(buffer).unwrap_or(0);
+        self.replied[place(label)] = Some((label, now));
+        let destination = match self.reply_to {
+            ReplyTo::Peer => Destination::Unicast(path.peer),
+            ReplyTo::Channel(channel) => Destination::Channel(channel),
+        };
+        let bytes = (header_bytes + body_bytes).min(buffer.len());
+        Transmit { destination, bytes, ecn: Ecn::NotCapable }
+    }
+
+    /// Datagrams that were none for it.
+    pub const fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    fn asked<'a>(&self, now: Instant, datagram: &Datagram<'a>) -> Option<Asked<'a>> {
+        let (header, body) = Header::parse(datagram.payload).ok()?;
+        let is_null = match header.kind {
+            Kind::Request => false,
+            Kind::Null => true,
+            Kind::Reply => return None,
+        };
+        let is_ours = self.identity.is_none_or(|identity| identity == header.source);
+        if !is_ours || !self.bindings.matches(header.label) {
+            return None;
+        }
+        Some(Asked {
+            path: ReturnPath { peer: datagram.source, source: header.source },
+            label: header.label,
+            level: header.level,
+            is_null,
+            wants_reply: !(is_null && self.replied_lately(now, header.label)),
+            body,
+        })
+    }
+
+    fn replied_lately(&self, now: Instant, label: Label) -> bool {
+        self.replied[place(label)].is_some_and(|(replied, at)| replied == label && now.since(at) <= REFRESH)
+    }
+}
+
+fn place(label: Label) -> usize {
+    label.0 as usize % REMEMBERED
+}
