@@ -13,11 +13,11 @@ const REPLY: &str = "485742 12 fffffffe 0002 1f 06 1c77 0000 20010db800000000000
 const BODY: &str = "0123456789";
 
 fn ipv4() -> SocketAddr {
-    "192.0.2.1:7287".parse().unwrap()
+    SocketAddr::from(([192, 0, 2, 1], 7287))
 }
 
 fn ipv6() -> SocketAddr {
-    "[2001:db8::1]:7287".parse().unwrap()
+    SocketAddr::from(([0x2001, 0xDB8, 0, 0, 0, 0, 0, 1], 7287))
 }
 
 fn emitted(header: &Header) -> Vec<u8> {
