@@ -2,13 +2,16 @@
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::net::OpenError;
+
 /// Random bytes, at most 256: so many the system gives whole.
 ///
 /// # Errors
 /// When the system has none.
-pub(crate) fn random<const N: usize>() -> rustix::io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], OpenError> {
     let mut bytes = [0; N];
-    getrandom(&mut bytes[..], GetRandomFlags::empty())?;
+    getrandom(&mut bytes[..], GetRandomFlags::empty())
+        .map_err(|errno| OpenError::Option { attempt: "give random bits", source: errno.into() })?;
     Ok(bytes)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::net::Waker;
+use crate::net::{OpenError, Poller, Waker};
 
 /// Stops a session from any thread. A stopped sender closes its session with its last packets; a stopped receiver
 /// cleans up. Then `run` returns.
@@ -35,4 +35,15 @@ impl StopHandle {
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
+}
+
+/// What a session waits with, and what stops it.
+///
+/// # Errors
+/// When the process has no file descriptor left.
+pub(crate) fn stoppable() -> Result<(Poller, StopHandle), OpenError> {
+    let poller =
+        Poller::new().map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
+    let stop = StopHandle::new(poller.waker());
+    Ok((poller, stop))
 }

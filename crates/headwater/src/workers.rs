@@ -1,6 +1,8 @@
-//! How many threads do work beside a session's own.
+//! Threads: a session's own, where it has one, and how many work beside it.
 
-use std::thread::available_parallelism;
+use std::thread::{Builder, JoinHandle, available_parallelism};
+
+use crate::net::OpenError;
 
 /// Most worker threads of a session: each decoding one takes 3 to 6.3 blocks of memory.
 const WORKERS_MAX: usize = 4;
@@ -20,4 +22,16 @@ pub(crate) fn yield_to_session() {
 /// Worker threads of a session: one per processor, at least 1 and at most 4.
 pub(crate) fn worker_count() -> usize {
     available_parallelism().map_or(1, std::num::NonZero::get).min(WORKERS_MAX)
+}
+
+/// Runs a session on a thread of its own.
+///
+/// # Errors
+/// When the system has none.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, OpenError> {
+    let thread = Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|source| OpenError::Option { attempt: "start a thread", source })
 }

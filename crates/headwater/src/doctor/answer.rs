@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::DoctorOptions;
 use crate::net::{Interface, ObservedSocket, OpenError, Poller};
-use crate::stop::StopHandle;
+use crate::stop::{StopHandle, stoppable};
 
 /// Most answers at once, and in a second: whoever forges a source gets no more out of this end.
 const ANSWERS_AT_ONCE: u32 = 40;
@@ -49,9 +49,7 @@ impl Answerer {
     pub fn open(options: &DoctorOptions) -> Result<Self, OpenError> {
         let interface = options.find_interface()?;
         let socket = ObservedSocket::open(options.group, &interface, options.source)?;
-        let poller = Poller::new()
-            .map_err(|source| OpenError::Option { attempt: "wait for datagrams (ppoll, eventfd)", source })?;
-        let stop = StopHandle::new(poller.waker());
+        let (poller, stop) = stoppable()?;
         Ok(Self { socket, interface, poller, stop, allowance: Allowance::full(Instant::now()) })
     }
 

@@ -1,7 +1,6 @@
 //! How messages are sent and received.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater_proto::le_sbcc::{Chain, Config, Module};
@@ -9,8 +8,8 @@ use headwater_proto::{Instant, Rate, Seed};
 
 use crate::chance;
 use crate::congestion_control::MAX_RATE_DEFAULT;
-use crate::receive::{ListenOptions, Loss};
-use crate::trace::TraceHook;
+use crate::receive::{ListenOptions, listen_setters};
+use crate::send::{LinkOptions, link_setters};
 
 /// Packets kept for repair on either side, unless told otherwise: 2 s at 100 Mbit/s. They take up to 25 MB.
 const WINDOW_PACKETS: u32 = 16_384;
@@ -133,18 +132,45 @@ impl LeSbccOptions {
     }
 }
 
-/// How messages are sent.
-pub struct PgmSendOptions {
-    pub(super) group: SocketAddr,
-    pub(super) control: PgmControl,
-    pub(super) interface: Option<String>,
-    pub(super) ttl: u8,
-    pub(super) dscp: u8,
-    pub(super) loopback: bool,
-    pub(super) outage_max: Duration,
-    pub(super) trace: Option<TraceHook>,
+/// What both ends must agree on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WireOptions {
     pub(super) destination_port: Option<u16>,
     pub(super) framing: Framing,
+}
+
+impl WireOptions {
+    /// PGM port of the data, of a session on a group.
+    pub(super) fn port(&self, group: SocketAddr) -> u16 {
+        self.destination_port.unwrap_or(group.port())
+    }
+}
+
+/// The options of either end, for a type with [`WireOptions`] in its field `wire`.
+macro_rules! wire_setters {
+    () => {
+        /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own is 7500.
+        #[must_use]
+        pub fn with_destination_port(mut self, port: Option<u16>) -> Self {
+            self.wire.destination_port = port;
+            self
+        }
+
+        /// What PGM messages hold. Default: the application's messages.
+        #[must_use]
+        pub fn with_framing(mut self, framing: Framing) -> Self {
+            self.wire.framing = framing;
+            self
+        }
+    };
+}
+
+/// How messages are sent.
+#[derive(Debug)]
+pub struct PgmSendOptions {
+    pub(super) link: LinkOptions,
+    pub(super) control: PgmControl,
+    pub(super) wire: WireOptions,
     pub(super) payload_bytes: Option<u16>,
     pub(super) window_packets: u32,
     pub(super) linger: Duration,
@@ -154,77 +180,17 @@ impl PgmSendOptions {
     /// Messages to a group, at the UDP port at which NAKs are heard, too.
     pub fn new(group: SocketAddr, control: PgmControl) -> Self {
         Self {
-            group,
+            link: LinkOptions::new(group),
             control,
-            interface: None,
-            ttl: 1,
-            dscp: 0,
-            loopback: true,
-            outage_max: Duration::from_secs(60),
-            trace: None,
-            destination_port: None,
-            framing: Framing::default(),
+            wire: WireOptions::default(),
             payload_bytes: None,
             window_packets: WINDOW_PACKETS,
             linger: Duration::from_secs(2),
         }
     }
 
-    /// [`SendOptions::with_interface`](crate::SendOptions::with_interface).
-    #[must_use]
-    pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.interface = interface;
-        self
-    }
-
-    /// [`SendOptions::with_ttl`](crate::SendOptions::with_ttl).
-    #[must_use]
-    pub fn with_ttl(mut self, ttl: u8) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    /// [`SendOptions::with_dscp`](crate::SendOptions::with_dscp).
-    #[must_use]
-    pub fn with_dscp(mut self, dscp: u8) -> Self {
-        self.dscp = dscp;
-        self
-    }
-
-    /// [`SendOptions::with_loopback`](crate::SendOptions::with_loopback).
-    #[must_use]
-    pub fn with_loopback(mut self, loopback: bool) -> Self {
-        self.loopback = loopback;
-        self
-    }
-
-    /// [`SendOptions::with_outage_max`](crate::SendOptions::with_outage_max).
-    #[must_use]
-    pub fn with_outage_max(mut self, outage_max: Duration) -> Self {
-        self.outage_max = outage_max;
-        self
-    }
-
-    /// [`SendOptions::with_trace`](crate::SendOptions::with_trace).
-    #[must_use]
-    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.trace = trace;
-        self
-    }
-
-    /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own is 7500.
-    #[must_use]
-    pub fn with_destination_port(mut self, port: Option<u16>) -> Self {
-        self.destination_port = port;
-        self
-    }
-
-    /// What PGM messages hold. Default: the application's messages.
-    #[must_use]
-    pub fn with_framing(mut self, framing: Framing) -> Self {
-        self.framing = framing;
-        self
-    }
+    link_setters!(link);
+    wire_setters!();
 
     /// Bytes of a message in a packet, 16 to 8192. Default: what fits the interface's MTU, of which at most 1500 bytes are used, because receivers
     /// take no more unless told: ours by [`PgmReceiveOptions::with_payload_bytes`].
@@ -250,26 +216,12 @@ impl PgmSendOptions {
     }
 }
 
-impl fmt::Debug for PgmSendOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PgmSendOptions")
-            .field("group", &self.group)
-            .field("control", &self.control)
-            .field("interface", &self.interface)
-            .field("framing", &self.framing)
-            .field("payload_bytes", &self.payload_bytes)
-            .field("window_packets", &self.window_packets)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How messages are received.
+/// How messages are received. A source that has nothing to send says so every 30 s: a timeout is longer.
 #[derive(Debug)]
 pub struct PgmReceiveOptions {
     pub(super) listen: ListenOptions,
-    pub(super) destination_port: Option<u16>,
+    pub(super) wire: WireOptions,
     pub(super) nak_port: Option<u16>,
-    pub(super) framing: Framing,
     pub(super) payload_bytes: u16,
     pub(super) window_packets: u32,
     pub(super) message_bytes_max: u32,
@@ -280,68 +232,21 @@ impl PgmReceiveOptions {
     pub fn new(group: SocketAddr) -> Self {
         Self {
             listen: ListenOptions::new(group),
-            destination_port: None,
+            wire: WireOptions::default(),
             nak_port: None,
-            framing: Framing::default(),
             payload_bytes: 1_500,
             window_packets: WINDOW_PACKETS,
             message_bytes_max: 16 << 20,
         }
     }
 
-    /// [`ReceiveOptions::with_source`](crate::ReceiveOptions::with_source).
-    #[must_use]
-    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.listen.source = source;
-        self
-    }
-
-    /// [`ReceiveOptions::with_interface`](crate::ReceiveOptions::with_interface).
-    #[must_use]
-    pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.listen.interface = interface;
-        self
-    }
-
-    /// Give up when nothing came for so long. A source that has nothing to send says so every 30 s. Default: never.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.listen.timeout = timeout;
-        self
-    }
-
-    /// [`ReceiveOptions::with_loss`](crate::ReceiveOptions::with_loss).
-    #[must_use]
-    pub fn with_loss(mut self, loss: Option<Loss>) -> Self {
-        self.listen.loss = loss;
-        self
-    }
-
-    /// [`ReceiveOptions::with_trace`](crate::ReceiveOptions::with_trace).
-    #[must_use]
-    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.listen.trace = trace;
-        self
-    }
-
-    /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own is 7500.
-    #[must_use]
-    pub fn with_destination_port(mut self, port: Option<u16>) -> Self {
-        self.destination_port = port;
-        self
-    }
+    listen_setters!();
+    wire_setters!();
 
     /// UDP port that NAKs are sent to. Default: that of the group, as ZeroMQ has it; OpenPGM's own is 3055.
     #[must_use]
     pub fn with_nak_port(mut self, port: Option<u16>) -> Self {
         self.nak_port = port;
-        self
-    }
-
-    /// What PGM messages hold. Default: the application's messages.
-    #[must_use]
-    pub fn with_framing(mut self, framing: Framing) -> Self {
-        self.framing = framing;
         self
     }
 

@@ -41,13 +41,13 @@ impl PgmReceiveSession {
     pub fn open(options: PgmReceiveOptions) -> Result<Self, ReceiveError> {
         let group = options.listen.group;
         let listener = Listener::open(options.listen)?;
-        let config = ReceiverConfig::new(options.destination_port.unwrap_or(group.port()), group.ip())
+        let config = ReceiverConfig::new(options.wire.port(group), group.ip())
             .with_nak_port(options.nak_port.unwrap_or(group.port()))
             .with_payload_bytes(options.payload_bytes)
             .with_window_packets(options.window_packets)
             .with_message_bytes_max(options.message_bytes_max)
             .with_waits(WAIT, WAIT);
-        let (framing, message_bytes_max) = (options.framing, options.message_bytes_max);
+        let (framing, message_bytes_max) = (options.wire.framing, options.message_bytes_max);
         Ok(Self { listener, config, framing, message_bytes_max })
     }
 

@@ -1,7 +1,7 @@
 //! A session that receives messages, on a thread of its own.
 
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::mailbox::Mailbox;
@@ -10,9 +10,9 @@ use super::receive::PgmReceiveSession;
 use super::update::{
     PgmReceiveOutcome, PgmReceiveProgress, PgmReceiveSummary, PgmReceiveUpdate, PgmReceived,
 };
-use crate::net::OpenError;
 use crate::receive::ReceiveError;
 use crate::stop::StopHandle;
+use crate::workers;
 
 /// Receives messages until the source ends, or it is stopped or dropped.
 ///
@@ -48,10 +48,7 @@ impl PgmReceiver {
                 _ => {}
             })
         };
-        let thread = thread::Builder::new()
-            .name("headwater-pgm".to_owned())
-            .spawn(run)
-            .map_err(|source| OpenError::Option { attempt: "start a thread", source })?;
+        let thread = workers::spawn("headwater-pgm", run)?;
         // Where it could not join, its end tells why.
         let _failed = has_joined.recv();
         Ok(Self { mailbox, stop, thread: Some(thread) })

@@ -9,8 +9,8 @@ use super::options::{Framing, PgmSendOptions};
 use super::socket::Opened;
 use super::update::{PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpdate};
 use crate::clock::{Clock, elapsed};
-use crate::driver::{Application, Hooks, drive};
-use crate::net::{LinkChange, OpenError, Poller, SenderSocket};
+use crate::driver::Application;
+use crate::net::{LinkChange, SenderSocket};
 use crate::progress::Progress;
 use crate::send::SendError;
 use crate::stop::StopHandle;
@@ -27,8 +27,6 @@ const LINGER_STOPPED: headwater_proto::Duration = headwater_proto::Duration::fro
 pub struct PgmSendSession {
     options: PgmSendOptions,
     opened: Opened,
-    poller: Poller,
-    stop: StopHandle,
     feed: PgmFeed,
 }
 
@@ -39,20 +37,18 @@ impl PgmSendSession {
     /// When an option is out of range, or there is no way to send to the group.
     pub fn open(options: PgmSendOptions) -> Result<Self, SendError> {
         let opened = Opened::new(&options)?;
-        let poller = Poller::new()
-            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
-        let stop = StopHandle::new(poller.waker());
-        let feed = PgmFeed::new(poller.waker(), opened.message_bytes_max(&options));
-        Ok(Self { options, opened, poller, stop, feed })
+        let feed = PgmFeed::new(opened.link.poller.waker(), opened.message_bytes_max(&options));
+        Ok(Self { options, opened, feed })
     }
 
     /// Where and how it sends.
     pub fn started(&self) -> PgmSendStarted {
+        let socket = &self.opened.link.socket;
         PgmSendStarted {
-            group: self.options.group,
+            group: self.options.link.group,
             control: self.options.control,
-            source: self.opened.socket.local_addr(),
-            interface: self.opened.socket.interface().name.clone(),
+            source: socket.local_addr(),
+            interface: socket.interface().name.clone(),
             gsi: self.opened.session.gsi,
             source_port: self.opened.session.source_port,
             payload_bytes: self.opened.payload_bytes,
@@ -67,7 +63,7 @@ impl PgmSendSession {
 
     /// Stops it from any thread: what waits is dropped, receivers are told that it ended.
     pub fn stop_handle(&self) -> StopHandle {
-        self.stop.clone()
+        self.opened.link.stop.clone()
     }
 
     /// Sends until the feed is finished and nobody asks any more, or it is stopped.
@@ -82,15 +78,14 @@ impl PgmSendSession {
 
     fn send(&mut self, observer: &mut dyn FnMut(PgmSendUpdate)) -> Result<PgmSendSummary, SendError> {
         observer(PgmSendUpdate::Started(self.started()));
-        self.opened.socket.set_stop(self.stop.flag());
         let clock = Clock::start();
         let mut source = self.opened.source(&self.options, clock.now());
         let mut watch = Watch {
-            stop: self.stop.clone(),
+            stop: self.stop_handle(),
             supply: Supply {
                 feed: self.feed.clone(),
                 batch: Batch::default(),
-                packer: (self.options.framing == Framing::Zmq)
+                packer: (self.options.wire.framing == Framing::Zmq)
                     .then(|| Packer::new(self.opened.payload_bytes)),
                 messages: 0,
                 message_bytes: 0,
@@ -100,12 +95,9 @@ impl PgmSendSession {
             last: PgmSendProgress::of(&source),
             observer,
         };
-        let options = &mut self.options;
-        let hooks = Hooks { trace: options.trace.as_mut(), loss: None, dscp: options.dscp, ttl: options.ttl };
-        let group = options.group.ip();
-        drive(&mut source, &mut self.opened.socket, &mut self.poller, clock, hooks, &mut watch)
-            .map_err(|source| SendError::Network { group, source })?;
-        let outcome = match self.stop.is_stopped() {
+        let link = &mut self.opened.link;
+        link.drive(&mut self.options.link, &mut source, clock, &mut watch)?;
+        let outcome = match link.stop.is_stopped() {
             true => PgmSendOutcome::Interrupted,
             false => PgmSendOutcome::Completed,
         };

@@ -1,7 +1,7 @@
 //! A session that sends messages, on a thread of its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use super::feed::{PgmFeed, PgmFeedError};
 use super::options::PgmSendOptions;
@@ -10,6 +10,7 @@ use super::update::{PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpda
 use crate::net::OpenError;
 use crate::send::SendError;
 use crate::stop::StopHandle;
+use crate::workers;
 
 /// Sends messages until it is finished, stopped or dropped.
 #[derive(Debug)]
@@ -38,10 +39,7 @@ impl PgmSender {
                 }
             })
         };
-        let thread = thread::Builder::new()
-            .name("headwater-pgm".to_owned())
-            .spawn(run)
-            .map_err(|source| OpenError::Option { attempt: "start a thread", source })?;
+        let thread = workers::spawn("headwater-pgm", run)?;
         Ok(Self { feed, stop, started, progress, thread: Some(thread) })
     }
 

@@ -13,8 +13,8 @@ use super::options::Loss;
 use crate::chance;
 use crate::clock::Clock;
 use crate::driver::{Application, Hooks, drive};
-use crate::net::{Channels, Interface, OpenError, Poller, ReceiverOptions, ReceiverSocket};
-use crate::stop::StopHandle;
+use crate::net::{Channels, Interface, Poller, ReceiverOptions, ReceiverSocket};
+use crate::stop::{StopHandle, stoppable};
 use crate::trace::TraceHook;
 
 /// Where and how to listen. [`crate::ReceiveOptions`] says what each means.
@@ -64,34 +64,10 @@ macro_rules! listen_setters {
             self
         }
 
-        /// Only the session with this transport session identifier. Default: the first one heard.
-        #[must_use]
-        pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
-            self.listen.tsi = tsi;
-            self
-        }
-
         /// Give up when nothing that is needed came for so long. Default: never.
         #[must_use]
         pub fn with_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
             self.listen.timeout = timeout;
-            self
-        }
-
-        /// Most to take of a session in which each receiver has a rate of its own, in bit/s of UDP payload. Default: what the
-        /// path fairly carries.
-        #[must_use]
-        pub fn with_max_rate(mut self, rate: Option<headwater_proto::Rate>) -> Self {
-            self.listen.max_rate = rate;
-            self
-        }
-
-        /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast as a TCP would be
-        /// although its routers take long to join a group. Default: the sender is asked now and then, by unicast (`docs/wire/rtt.md`); until it
-        /// answers, and where it does not, the least that a join took.
-        #[must_use]
-        pub fn with_rtt(mut self, rtt: Option<std::time::Duration>) -> Self {
-            self.listen.rtt = rtt;
             self
         }
 
@@ -111,7 +87,36 @@ macro_rules! listen_setters {
     };
 }
 
-pub(crate) use listen_setters;
+/// The options of what receives sessions of channels, beside those of [`listen_setters`].
+macro_rules! session_setters {
+    () => {
+        /// Only the session with this transport session identifier. Default: the first one heard.
+        #[must_use]
+        pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
+            self.listen.tsi = tsi;
+            self
+        }
+
+        /// Most to take of a session in which each receiver has a rate of its own, in bit/s of UDP payload. Default: what the
+        /// path fairly carries.
+        #[must_use]
+        pub fn with_max_rate(mut self, rate: Option<headwater_proto::Rate>) -> Self {
+            self.listen.max_rate = rate;
+            self
+        }
+
+        /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast as a TCP would be
+        /// although its routers take long to join a group. Default: the sender is asked now and then, by unicast (`docs/wire/rtt.md`); until it
+        /// answers, and where it does not, the least that a join took.
+        #[must_use]
+        pub fn with_rtt(mut self, rtt: Option<std::time::Duration>) -> Self {
+            self.listen.rtt = rtt;
+            self
+        }
+    };
+}
+
+pub(crate) use {listen_setters, session_setters};
 
 impl fmt::Debug for ListenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,9 +158,7 @@ impl Listener {
         let interface = options.interface.as_deref().map(Interface::find).transpose()?;
         let socket = ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
         let socket = ReceiverSocket::open(&channels, &socket)?;
-        let poller = Poller::new()
-            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
-        let stop = StopHandle::new(poller.waker());
+        let (poller, stop) = stoppable()?;
         Ok(Self { options, socket, poller, stop })
     }
 

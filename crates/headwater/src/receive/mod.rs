@@ -8,7 +8,7 @@ mod update;
 mod watch;
 
 pub use error::ReceiveError;
-pub(crate) use listener::{ListenOptions, Listener, listen_setters};
+pub(crate) use listener::{ListenOptions, Listener, listen_setters, session_setters};
 pub use options::{Loss, ReceiveOptions};
 pub use session::ReceiveSession;
 pub use update::{

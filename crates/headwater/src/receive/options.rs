@@ -1,12 +1,12 @@
 //! How a session is received.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::listener::{ListenOptions, listen_setters};
+use super::listener::{ListenOptions, listen_setters, session_setters};
 
 /// How a session is received.
+#[derive(Debug)]
 pub struct ReceiveOptions {
     pub(super) listen: ListenOptions,
     pub(super) out: PathBuf,
@@ -28,11 +28,5 @@ impl ReceiveOptions {
     }
 
     listen_setters!();
-}
-
-impl fmt::Debug for ReceiveOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, out } = self;
-        f.debug_struct("ReceiveOptions").field("listen", listen).field("out", out).finish()
-    }
+    session_setters!();
 }

@@ -1,14 +1,13 @@
 //! How a session is sent.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_fec::Scheme;
 
+use super::link::{LinkOptions, link_setters};
 use crate::congestion_control::CongestionControl;
-use crate::trace::TraceHook;
 
 /// When a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,76 +31,36 @@ pub enum SendOrder {
 }
 
 /// How a session is sent.
+#[derive(Debug)]
 pub struct SendOptions {
-    pub(crate) group: SocketAddr,
+    pub(crate) link: LinkOptions,
     pub(crate) congestion_control: CongestionControl,
-    pub(super) interface: Option<String>,
-    pub(crate) ttl: u8,
-    pub(crate) dscp: u8,
-    pub(super) loopback: bool,
     pub(super) scheme: Scheme,
     pub(super) order: Option<SendOrder>,
     pub(super) symbol_size: Option<u16>,
     pub(super) tsi: Option<u32>,
     pub(super) end: SendEnd,
-    pub(super) outage_max: Duration,
     pub(super) memory_limit: Option<u64>,
     pub(super) temporary_folder: Option<PathBuf>,
-    pub(super) offload: bool,
-    pub(crate) trace: Option<TraceHook>,
 }
 
 impl SendOptions {
     /// A session to `group` (the base channel; further channels count up from it) under a congestion control.
     pub fn new(group: SocketAddr, congestion_control: CongestionControl) -> Self {
         Self {
-            group,
+            link: LinkOptions::new(group),
             congestion_control,
-            interface: None,
-            ttl: 1,
-            dscp: 0,
-            loopback: true,
             scheme: Scheme::RaptorQ,
             order: None,
             symbol_size: None,
             tsi: None,
             end: SendEnd::Never,
-            outage_max: Duration::from_secs(60),
             memory_limit: None,
             temporary_folder: None,
-            offload: true,
-            trace: None,
         }
     }
 
-    /// The interface to send on, by name or address. Default: where the kernel's route to the group leads, but never a
-    /// loopback interface.
-    #[must_use]
-    pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.interface = interface;
-        self
-    }
-
-    /// Routers that a packet may pass, plus 1. Default: 1, so that nothing leaves the link unasked.
-    #[must_use]
-    pub fn with_ttl(mut self, ttl: u8) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
-    #[must_use]
-    pub fn with_dscp(mut self, dscp: u8) -> Self {
-        self.dscp = dscp;
-        self
-    }
-
-    /// Whether receivers on this machine hear it. Default: yes.
-    #[must_use]
-    pub fn with_loopback(mut self, loopback: bool) -> Self {
-        self.loopback = loopback;
-        self
-    }
+    link_setters!(link);
 
     /// The erasure code. Default: RaptorQ, which never sends a symbol twice.
     #[must_use]
@@ -140,14 +99,6 @@ impl SendOptions {
         self
     }
 
-    /// How long the interface may be gone, down or unable to send before the session fails, once it has sent something.
-    /// What is not sent meanwhile is lost to all receivers. Default: 60 s.
-    #[must_use]
-    pub fn with_outage_max(mut self, outage_max: Duration) -> Self {
-        self.outage_max = outage_max;
-        self
-    }
-
     /// Most bytes of memory for coding. Content whose coded form does not fit has its repair symbols on disk, as many as
     /// source symbols (31 % of them in window order), made while it is being sent. Default: 256 MiB.
     #[must_use]
@@ -162,41 +113,5 @@ impl SendOptions {
     pub fn with_temporary_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.temporary_folder = folder;
         self
-    }
-
-    /// Whether the kernel may cut runs of datagrams (segmentation offload), where it can: that saves most of the cost, but
-    /// lets each run out as one burst. Default: yes.
-    #[must_use]
-    pub fn with_offload(mut self, offload: bool) -> Self {
-        self.offload = offload;
-        self
-    }
-
-    /// Called for each datagram sent or received. Default: none.
-    #[must_use]
-    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.trace = trace;
-        self
-    }
-}
-
-impl fmt::Debug for SendOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendOptions")
-            .field("group", &self.group)
-            .field("congestion_control", &self.congestion_control)
-            .field("interface", &self.interface)
-            .field("ttl", &self.ttl)
-            .field("dscp", &self.dscp)
-            .field("scheme", &self.scheme)
-            .field("order", &self.order)
-            .field("symbol_size", &self.symbol_size)
-            .field("tsi", &self.tsi)
-            .field("end", &self.end)
-            .field("outage_max", &self.outage_max)
-            .field("memory_limit", &self.memory_limit)
-            .field("temporary_folder", &self.temporary_folder)
-            .field("offload", &self.offload)
-            .finish_non_exhaustive()
     }
 }

@@ -14,6 +14,7 @@ use super::content::Content;
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::{Digests, hash};
+use super::link::Link;
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
@@ -21,8 +22,8 @@ use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpd
 use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
-use crate::driver::{Application, Hooks, drive};
-use crate::net::{Channels, Interface, LinkChange, OpenError, Poller, SenderOptions, SenderSocket};
+use crate::driver::Application;
+use crate::net::{LinkChange, SenderSocket};
 use crate::pgm::PgmSendProgress;
 use crate::progress::Progress;
 use crate::stop::StopHandle;
@@ -30,7 +31,6 @@ use crate::workers::worker_count;
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
-const UDP_BYTES: u32 = 8;
 /// Below this there are not two waves above the base, which both shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
 
@@ -44,9 +44,7 @@ pub struct SendSession {
     packet_bytes: u16,
     budget: Budget,
     tsi: u32,
-    socket: SenderSocket,
-    poller: Poller,
-    stop: StopHandle,
+    link: Link,
 }
 
 impl SendSession {
@@ -55,22 +53,18 @@ impl SendSession {
     /// # Errors
     /// When an option is out of range, there is too little memory or disk for the content, or no way to send to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
-        let Planned { tsi, symbol_size, packet_bytes, mut socket } = Planned::open(&options, Headers::FILES)?;
+        let Planned { tsi, symbol_size, packet_bytes, link } = Planned::open(&options, Headers::FILES)?;
         let order = order(&options);
         let config = PlanConfig { scheme: options.scheme, symbol_size, order };
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         let plan = SessionPlan::within(files.to_send(), config, memory)?;
         let budget = Budget::new(&plan, &options, worker_count())?;
-        let poller = Poller::new()
-            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
-        let stop = StopHandle::new(poller.waker());
-        socket.set_stop(stop.flag());
-        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, socket, poller, stop })
+        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, link })
     }
 
     /// Stops it from any thread.
     pub fn stop_handle(&self) -> StopHandle {
-        self.stop.clone()
+        self.link.stop.clone()
     }
 
     /// Its objects, blocks and symbols.
@@ -90,18 +84,19 @@ impl SendSession {
 
     /// Where, when and how it starts.
     pub fn started(&self) -> SendStarted {
+        let socket = &self.link.socket;
         SendStarted {
             tsi: self.tsi,
-            group: self.options.group,
-            channels: self.socket.channels().count(),
+            group: self.options.link.group,
+            channels: socket.channels().count(),
             congestion_control: self.options.congestion_control,
-            source: self.socket.local_addr(),
-            interface: self.socket.interface().name.clone(),
+            source: socket.local_addr(),
+            interface: socket.interface().name.clone(),
             bytes: self.files.bytes(),
             symbols: self.plan.symbols(),
             symbol_size: self.symbol_size,
-            send_buffer: self.socket.send_buffer(),
-            segmentation: self.socket.segmentation(),
+            send_buffer: socket.send_buffer(),
+            segmentation: socket.segmentation(),
         }
     }
 
@@ -117,7 +112,7 @@ impl SendSession {
         let content = Arc::new(Content::new(self.files.files(), &self.plan));
         let bytes_total = self.files.bytes();
         let progress = |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total });
-        let Some(digests) = hash(&content, || self.stop.is_stopped(), progress)? else {
+        let Some(digests) = hash(&content, || self.link.stop.is_stopped(), progress)? else {
             return Ok(SendSummary::nothing_sent());
         };
         let digests = Arc::new(digests);
@@ -130,7 +125,8 @@ impl SendSession {
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
             }
             control => {
-                let path = Path { sender: self.socket.local_addr().ip(), group: self.options.group.ip() };
+                let path =
+                    Path { sender: self.link.socket.local_addr().ip(), group: self.options.link.group.ip() };
                 self.send(control.sender(self.packet_bytes, path)?, source, &digests, observer)
             }
         }
@@ -148,29 +144,23 @@ impl SendSession {
         let mut machine = Sender::new(config, &self.plan, digests, control, source)?;
         let clock = Clock::start();
         let mut watch = Watch {
-            stop: self.stop.clone(),
+            stop: self.link.stop.clone(),
             observer,
             progress: Progress::new(clock.now()),
             failed: None,
             last: None,
         };
-        let hooks = Hooks {
-            trace: self.options.trace.as_mut(),
-            loss: None,
-            dscp: self.options.dscp,
-            ttl: self.options.ttl,
-        };
-        drive(&mut machine, &mut self.socket, &mut self.poller, clock, hooks, &mut watch)
-            .map_err(|source| SendError::Network { group: self.options.group.ip(), source })?;
+        self.link.drive(&mut self.options.link, &mut machine, clock, &mut watch)?;
         if let Some(error) = watch.failed {
             return Err(error.into());
         }
-        let outcome = if self.stop.is_stopped() { SendOutcome::Interrupted } else { SendOutcome::Completed };
+        let outcome =
+            if self.link.stop.is_stopped() { SendOutcome::Interrupted } else { SendOutcome::Completed };
         Ok(SendSummary {
             outcome,
             progress: watch.last.unwrap_or_default(),
             fdt_packets: machine.stats().fdt_packets,
-            calls: self.socket.counters().calls,
+            calls: self.link.socket.counters().calls,
         })
     }
 }
@@ -269,20 +259,20 @@ pub(crate) struct Planned {
     pub(crate) symbol_size: u16,
     /// UDP payload of a packet of content, as far as the congestion control counts it.
     pub(crate) packet_bytes: u16,
-    pub(crate) socket: SenderSocket,
+    pub(crate) link: Link,
 }
 
 impl Planned {
     pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<Self, SendError> {
         check(options)?;
-        let mut socket = open_socket(options)?;
-        let mtu = socket.interface().mtu();
-        let ip_bytes = if options.group.is_ipv6() { 40 } else { 20 };
+        let link = Link::open(&options.link, options.congestion_control.channels()?, 0)?;
+        let interface = link.socket.interface();
+        let mtu = interface.mtu();
         let envelope = options.congestion_control.envelope_bytes();
-        let header_bytes = ip_bytes + UDP_BYTES + u32::from(headers.longest) + u32::from(envelope);
+        let header_bytes = link.header_bytes() + u32::from(headers.longest) + u32::from(envelope);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
         if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
-            return Err(SendError::Mtu { symbol_size, mtu, interface: socket.interface().name.clone() });
+            return Err(SendError::Mtu { symbol_size, mtu, interface: interface.name.clone() });
         }
         let packet_bytes = symbol_size + headers.usual + envelope;
         options.congestion_control.channels_of(packet_bytes)?;
@@ -290,8 +280,7 @@ impl Planned {
             Some(tsi) => tsi,
             None => random_tsi()?,
         };
-        socket.set_segmentation(options.offload);
-        Ok(Self { tsi, symbol_size, packet_bytes, socket })
+        Ok(Self { tsi, symbol_size, packet_bytes, link })
     }
 }
 
@@ -337,23 +326,7 @@ fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
 
 /// 16 random bits, not 0: headers are shortest with them.
 fn random_tsi() -> Result<u32, SendError> {
-    let bytes = chance::random()
-        .map_err(|errno| OpenError::Option { attempt: "give random bits", source: errno.into() })?;
-    Ok(u32::from(u16::from_ne_bytes(bytes)).max(1))
-}
-
-fn open_socket(options: &SendOptions) -> Result<SenderSocket, SendError> {
-    let channels = Channels::new(options.group, options.congestion_control.channels()?)?;
-    let interface = options.interface.as_deref().map(Interface::find).transpose()?;
-    let socket = SenderOptions {
-        interface,
-        ttl: options.ttl,
-        dscp: options.dscp,
-        loopback: options.loopback,
-        outage_max: options.outage_max,
-        ..SenderOptions::default()
-    };
-    Ok(SenderSocket::open(&channels, &socket)?)
+    Ok(u32::from(u16::from_ne_bytes(chance::random()?)).max(1))
 }
 
 #[cfg(test)]

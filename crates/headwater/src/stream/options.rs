@@ -1,17 +1,15 @@
 //! How a stream is sent and received: what files have, too, goes by the same names.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use headwater_proto::stream::{BUFFER_BYTES_MAX, Order};
 
 use crate::congestion_control::CongestionControl;
-use crate::receive::{ListenOptions, listen_setters};
-use crate::send::SendOptions;
-use crate::trace::TraceHook;
+use crate::receive::{ListenOptions, listen_setters, session_setters};
+use crate::send::{SendOptions, link_setters};
 
 /// How a stream is sent.
+#[derive(Debug)]
 pub struct StreamSendOptions {
     /// Of the session, what files have, too.
     pub(super) session: SendOptions,
@@ -24,59 +22,12 @@ impl StreamSendOptions {
         Self { session: SendOptions::new(group, congestion_control), order: Order::Tiles }
     }
 
-    /// [`SendOptions::with_interface`].
-    #[must_use]
-    pub fn with_interface(mut self, interface: Option<String>) -> Self {
-        self.session = self.session.with_interface(interface);
-        self
-    }
-
-    /// [`SendOptions::with_ttl`].
-    #[must_use]
-    pub fn with_ttl(mut self, ttl: u8) -> Self {
-        self.session = self.session.with_ttl(ttl);
-        self
-    }
-
-    /// [`SendOptions::with_dscp`].
-    #[must_use]
-    pub fn with_dscp(mut self, dscp: u8) -> Self {
-        self.session = self.session.with_dscp(dscp);
-        self
-    }
-
-    /// [`SendOptions::with_loopback`].
-    #[must_use]
-    pub fn with_loopback(mut self, loopback: bool) -> Self {
-        self.session = self.session.with_loopback(loopback);
-        self
-    }
+    link_setters!(session.link);
 
     /// [`SendOptions::with_tsi`].
     #[must_use]
     pub fn with_tsi(mut self, tsi: Option<u32>) -> Self {
         self.session = self.session.with_tsi(tsi);
-        self
-    }
-
-    /// [`SendOptions::with_outage_max`].
-    #[must_use]
-    pub fn with_outage_max(mut self, outage_max: Duration) -> Self {
-        self.session = self.session.with_outage_max(outage_max);
-        self
-    }
-
-    /// [`SendOptions::with_offload`].
-    #[must_use]
-    pub fn with_offload(mut self, offload: bool) -> Self {
-        self.session = self.session.with_offload(offload);
-        self
-    }
-
-    /// [`SendOptions::with_trace`].
-    #[must_use]
-    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.session = self.session.with_trace(trace);
         self
     }
 
@@ -98,14 +49,8 @@ impl StreamSendOptions {
     }
 }
 
-impl fmt::Debug for StreamSendOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { session, order } = self;
-        f.debug_struct("StreamSendOptions").field("session", session).field("order", order).finish()
-    }
-}
-
 /// How a stream is received.
+#[derive(Debug)]
 pub struct StreamReceiveOptions {
     /// What files have, too.
     pub(super) listen: ListenOptions,
@@ -121,6 +66,7 @@ impl StreamReceiveOptions {
     }
 
     listen_setters!();
+    session_setters!();
 
     /// Longest buffer in bytes; parts beyond are dropped. Buffers that wait for the application take up to twice that, then
     /// the oldest is lost. Default: [`BUFFER_BYTES_MAX`], 64 MiB.
@@ -135,16 +81,5 @@ impl StreamReceiveOptions {
     pub fn with_pieces(mut self, wanted: bool) -> Self {
         self.wants_pieces = wanted;
         self
-    }
-}
-
-impl fmt::Debug for StreamReceiveOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, buffer_bytes_max, wants_pieces } = self;
-        f.debug_struct("StreamReceiveOptions")
-            .field("listen", listen)
-            .field("buffer_bytes_max", buffer_bytes_max)
-            .field("wants_pieces", wants_pieces)
-            .finish()
     }
 }

@@ -1,7 +1,7 @@
 //! The receiving end of a stream: a thread that receives, and the handle that gives an application its buffers.
 
 use std::net::SocketAddr;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headwater_proto::Instant;
@@ -14,10 +14,11 @@ use super::outbox::Outbox;
 use super::update::{StreamDelivery, StreamOutcome, StreamReceiveProgress, StreamReceiveSummary};
 use crate::clock::{Clock, elapsed};
 use crate::driver::Application;
-use crate::net::{OpenError, ReceiverSocket};
+use crate::net::ReceiverSocket;
 use crate::progress::Progress;
 use crate::receive::{Listener, ReceiveError};
 use crate::stop::StopHandle;
+use crate::workers;
 
 /// Receives a stream of buffers, on a thread of its own, until its sender closes it, or it is stopped or dropped.
 ///
@@ -45,10 +46,7 @@ impl StreamReceiver {
             .with_buffer_bytes_max(buffer_bytes_max)
             .with_pieces(wants_pieces);
         let mut session = Session { listener, config, outbox: outbox.clone() };
-        let thread = thread::Builder::new()
-            .name("headwater-stream".to_owned())
-            .spawn(move || session.run())
-            .map_err(|source| OpenError::Option { attempt: "start a thread", source })?;
+        let thread = workers::spawn("headwater-stream", move || session.run())?;
         Ok(Self { outbox, stop, thread: Some(thread) })
     }
 

@@ -1,7 +1,7 @@
 //! The sending end of a stream: a thread that sends, and the handle that an application submits buffers to.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headwater_proto::Instant;
@@ -13,11 +13,12 @@ use super::options::StreamSendOptions;
 use super::update::{StreamError, StreamSendProgress, StreamSendSummary, StreamStarted};
 use crate::clock::{Clock, elapsed, ntp_now};
 use crate::congestion_control::Path;
-use crate::driver::{Application, DriverError, Hooks, drive};
-use crate::net::{OpenError, Poller, SenderSocket};
+use crate::driver::Application;
+use crate::net::SenderSocket;
 use crate::progress::Progress;
-use crate::send::{Headers, Planned, SendError};
+use crate::send::{Headers, Link, Planned, SendError};
 use crate::stop::StopHandle;
+use crate::workers;
 
 /// Sends a stream of buffers, on a thread of its own, until it is finished, stopped or dropped.
 #[derive(Debug)]
@@ -35,24 +36,19 @@ impl StreamSender {
     /// When an option is out of range, or there is no way to send to the group.
     pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
         let planned = Planned::open(&options.session, Headers::BUFFERS)?;
-        let poller = Poller::new()
-            .map_err(|source| OpenError::Option { attempt: "open an event descriptor", source })?;
-        let stop = StopHandle::new(poller.waker());
-        let inbox = Inbox::new(poller.waker());
+        let Link { socket, poller, stop } = &planned.link;
+        let (stop, inbox) = (stop.clone(), Inbox::new(poller.waker()));
         let started = StreamStarted {
             tsi: planned.tsi,
-            group: options.session.group,
-            channels: planned.socket.channels().count(),
+            group: options.session.link.group,
+            channels: socket.channels().count(),
             congestion_control: options.session.congestion_control,
-            source: planned.socket.local_addr(),
-            interface: planned.socket.interface().name.clone(),
+            source: socket.local_addr(),
+            interface: socket.interface().name.clone(),
             part_bytes: planned.symbol_size,
         };
-        let mut session = Session { options, planned, poller, stop: stop.clone(), inbox: inbox.clone() };
-        let thread = thread::Builder::new()
-            .name("headwater-stream".to_owned())
-            .spawn(move || session.run())
-            .map_err(|source| OpenError::Option { attempt: "start a thread", source })?;
+        let mut session = Session { options, planned, inbox: inbox.clone() };
+        let thread = workers::spawn("headwater-stream", move || session.run())?;
         Ok(Self { inbox, stop, started, thread: Some(thread) })
     }
 
@@ -114,38 +110,31 @@ impl Drop for StreamSender {
 struct Session {
     options: StreamSendOptions,
     planned: Planned,
-    poller: Poller,
-    stop: StopHandle,
     inbox: Inbox,
 }
 
 impl Session {
     fn run(&mut self) -> Result<StreamSendSummary, SendError> {
-        let group = self.options.session.group.ip();
+        let Planned { tsi, symbol_size, packet_bytes, link } = &mut self.planned;
+        let session = &mut self.options.session;
         // The schedule of its channels begins with the first buffer.
-        while !self.inbox.has_news() && !self.stop.is_stopped() {
-            let waited = self.poller.wait([], None);
-            waited.map_err(|error| SendError::Network { group, source: DriverError::Read(error) })?;
+        while !self.inbox.has_news() && !link.stop.is_stopped() {
+            link.wait(&session.link)?;
         }
-        let Planned { tsi, symbol_size, packet_bytes, socket } = &mut self.planned;
-        socket.set_stop(self.stop.flag());
-        let path = Path { sender: socket.local_addr().ip(), group };
-        let control = self.options.session.congestion_control.sender(*packet_bytes, path)?;
+        let path = Path { sender: link.socket.local_addr().ip(), group: session.link.group.ip() };
+        let control = session.congestion_control.sender(*packet_bytes, path)?;
         let config =
             SenderConfig::new(*tsi, *symbol_size).with_order(self.options.order).with_ntp_at_zero(ntp_now());
         let mut machine = Sender::new(config, control)?;
         let clock = Clock::start();
         let mut watch = Watch {
-            stop: self.stop.clone(),
+            stop: link.stop.clone(),
             inbox: self.inbox.clone(),
             progress: Progress::new(clock.now()),
             last: StreamSendProgress::default(),
         };
-        let session = &mut self.options.session;
-        let hooks = Hooks { trace: session.trace.as_mut(), loss: None, dscp: session.dscp, ttl: session.ttl };
-        drive(&mut machine, socket, &mut self.poller, clock, hooks, &mut watch)
-            .map_err(|source| SendError::Network { group, source })?;
-        Ok(StreamSendSummary { is_complete: !self.stop.is_stopped(), progress: watch.last })
+        link.drive(&mut session.link, &mut machine, clock, &mut watch)?;
+        Ok(StreamSendSummary { is_complete: !link.stop.is_stopped(), progress: watch.last })
     }
 }
 

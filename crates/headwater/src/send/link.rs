@@ -1,0 +1,182 @@
+//! What sending files, streams and messages have in common: where to send, and the socket that does.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use headwater_proto::Machine;
+
+use super::error::SendError;
+use crate::clock::Clock;
+use crate::driver::{Application, DriverError, Hooks, drive};
+use crate::net::{Channels, Interface, Poller, SenderOptions, SenderSocket};
+use crate::stop::{StopHandle, stoppable};
+use crate::trace::TraceHook;
+
+/// Where and how to send. [`crate::SendOptions`] says what each means.
+pub(crate) struct LinkOptions {
+    pub(crate) group: SocketAddr,
+    pub(crate) interface: Option<String>,
+    pub(crate) ttl: u8,
+    pub(crate) dscp: u8,
+    pub(crate) loopback: bool,
+    pub(crate) offload: bool,
+    pub(crate) outage_max: Duration,
+    pub(crate) trace: Option<TraceHook>,
+}
+
+impl LinkOptions {
+    pub(crate) fn new(group: SocketAddr) -> Self {
+        Self {
+            group,
+            interface: None,
+            ttl: 1,
+            dscp: 0,
+            loopback: true,
+            offload: true,
+            outage_max: Duration::from_secs(60),
+            trace: None,
+        }
+    }
+}
+
+/// The options of everything that sends, for a type with [`LinkOptions`] at this path of fields.
+macro_rules! link_setters {
+    ($($path:ident).+) => {
+        /// The interface to send on, by name or address. Default: where the kernel's route to the group leads, but never a
+        /// loopback interface.
+        #[must_use]
+        pub fn with_interface(mut self, interface: Option<String>) -> Self {
+            self.$($path).+.interface = interface;
+            self
+        }
+
+        /// Routers that a packet may pass, plus 1. Default: 1, so that nothing leaves the link unasked.
+        #[must_use]
+        pub fn with_ttl(mut self, ttl: u8) -> Self {
+            self.$($path).+.ttl = ttl;
+            self
+        }
+
+        /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
+        #[must_use]
+        pub fn with_dscp(mut self, dscp: u8) -> Self {
+            self.$($path).+.dscp = dscp;
+            self
+        }
+
+        /// Whether receivers on this machine hear it. Default: yes.
+        #[must_use]
+        pub fn with_loopback(mut self, loopback: bool) -> Self {
+            self.$($path).+.loopback = loopback;
+            self
+        }
+
+        /// Whether the kernel may cut runs of datagrams (segmentation offload), where it can: that saves most of the cost, but
+        /// lets each run out as one burst. Default: yes.
+        #[must_use]
+        pub fn with_offload(mut self, offload: bool) -> Self {
+            self.$($path).+.offload = offload;
+            self
+        }
+
+        /// How long the interface may be gone, down or unable to send before the session fails, once it has sent something.
+        /// What is not sent meanwhile is lost to all receivers. Default: 60 s.
+        #[must_use]
+        pub fn with_outage_max(mut self, outage_max: std::time::Duration) -> Self {
+            self.$($path).+.outage_max = outage_max;
+            self
+        }
+
+        /// Called for each datagram sent or received. Default: none.
+        #[must_use]
+        pub fn with_trace(mut self, trace: Option<crate::trace::TraceHook>) -> Self {
+            self.$($path).+.trace = trace;
+            self
+        }
+    };
+}
+
+pub(crate) use link_setters;
+
+impl fmt::Debug for LinkOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkOptions")
+            .field("group", &self.group)
+            .field("interface", &self.interface)
+            .field("ttl", &self.ttl)
+            .field("dscp", &self.dscp)
+            .field("loopback", &self.loopback)
+            .field("offload", &self.offload)
+            .field("outage_max", &self.outage_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An open socket, and what drives a machine on it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) socket: SenderSocket,
+    pub(crate) poller: Poller,
+    pub(crate) stop: StopHandle,
+}
+
+impl Link {
+    /// Opens a socket for so many channels, counting up from the group, that sends from `port`; 0 is any free one.
+    ///
+    /// # Errors
+    /// When an option is out of range, or there is no way to send to the group.
+    pub(crate) fn open(options: &LinkOptions, channels: u16, port: u16) -> Result<Self, SendError> {
+        let channels = Channels::new(options.group, channels)?;
+        let interface = options.interface.as_deref().map(Interface::find).transpose()?;
+        let asked = SenderOptions {
+            interface,
+            port,
+            ttl: options.ttl,
+            dscp: options.dscp,
+            loopback: options.loopback,
+            outage_max: options.outage_max,
+            ..SenderOptions::default()
+        };
+        let mut socket = SenderSocket::open(&channels, &asked)?;
+        let (poller, stop) = stoppable()?;
+        socket.set_segmentation(options.offload);
+        socket.set_stop(stop.flag());
+        Ok(Self { socket, poller, stop })
+    }
+
+    /// Bytes of IP and UDP headers.
+    pub(crate) fn header_bytes(&self) -> u32 {
+        const UDP_BYTES: u32 = 8;
+        UDP_BYTES + if self.socket.local_addr().is_ipv6() { 40 } else { 20 }
+    }
+
+    /// Drives `machine` until `application` ends it. The options are those that it was opened with.
+    ///
+    /// # Errors
+    /// When the network fails.
+    pub(crate) fn drive<M: Machine>(
+        &mut self,
+        options: &mut LinkOptions,
+        machine: &mut M,
+        clock: Clock,
+        application: &mut impl Application<M, SenderSocket>,
+    ) -> Result<(), SendError> {
+        let hooks = Hooks { trace: options.trace.as_mut(), loss: None, dscp: options.dscp, ttl: options.ttl };
+        drive(machine, &mut self.socket, &mut self.poller, clock, hooks, application)
+            .map_err(|source| failed(options, source))
+    }
+
+    /// Waits until another thread wakes it.
+    ///
+    /// # Errors
+    /// When waiting fails.
+    pub(crate) fn wait(&mut self, options: &LinkOptions) -> Result<(), SendError> {
+        let waited = self.poller.wait([], None);
+        waited.map(|_| ()).map_err(|source| failed(options, DriverError::Read(source)))
+    }
+}
+
+const fn failed(options: &LinkOptions, source: DriverError) -> SendError {
+    SendError::Network { group: options.group.ip(), source }
+}
