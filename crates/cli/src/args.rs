@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use headwater::Loss;
 use headwater_proto::{Rate, Size};
 
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
@@ -124,12 +125,8 @@ pub struct SendArgs {
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Routers that the packets may cross; 1 stays on the local network
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub ttl: u8,
-    /// DiffServ code point of the packets, 0 to 63
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
-    pub dscp: u8,
+    #[command(flatten)]
+    pub link: LinkArgs,
     /// One rate for all receivers, in bit/s of UDP payload: 500k, 10M, 2.5G
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub rate: Option<Rate>,
@@ -160,18 +157,12 @@ pub struct SendArgs {
     /// Stop after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
-    /// Go on for so long while the interface is gone, down or cannot send
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
-    pub outage: Duration,
     /// Most memory for coding; repair symbols of content that needs more are kept on disk: 64MiB, 4GiB
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = values::size)]
     pub memory: Size,
     /// Folder for repair symbols on disk, as many bytes as the content; default: TMPDIR, else /tmp
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub temp_dir: Option<PathBuf>,
-    /// Send datagrams one by one, not in runs that the kernel cuts: for interfaces that do that badly
-    #[arg(long)]
-    pub no_offload: bool,
     /// Show what would be sent and how long it takes; send nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -187,9 +178,8 @@ pub struct ReceiveArgs {
     pub out: PathBuf,
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Take packets from this sender only (source-specific multicast)
-    #[arg(long, value_name = "ADDR")]
-    pub source: Option<IpAddr>,
+    #[command(flatten)]
+    pub listen: ListenArgs,
     /// Session identifier; default: the first session that is heard
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 48))]
     pub tsi: Option<u64>,
@@ -202,12 +192,6 @@ pub struct ReceiveArgs {
     /// Round-trip time to the sender on an idle path: 20ms; default: the sender is asked by unicast, a few times an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
-    /// Drop each packet with this probability, 0 to 1: fault injection
-    #[arg(long, value_name = "P", hide = true, value_parser = values::probability)]
-    pub drop: Option<f64>,
-    /// Seed of the dropped packets
-    #[arg(long, value_name = "N", hide = true, requires = "drop", default_value_t = 1)]
-    pub seed: u64,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -331,6 +315,44 @@ pub struct NetworkArgs {
     pub interface: Option<String>,
 }
 
+/// How packets are sent.
+#[derive(Debug, Args)]
+pub struct LinkArgs {
+    /// Routers that the packets may cross; 1 stays on the local network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub ttl: u8,
+    /// DiffServ code point of the packets, 0 to 63
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
+    pub dscp: u8,
+    /// Go on for so long while the interface is gone, down or cannot send
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
+    pub outage: Duration,
+    /// Send datagrams one by one, not in runs that the kernel cuts: for interfaces that do that badly
+    #[arg(long)]
+    pub no_offload: bool,
+}
+
+/// What packets are taken.
+#[derive(Debug, Args)]
+pub struct ListenArgs {
+    /// Take packets from this sender only (source-specific multicast)
+    #[arg(long, value_name = "ADDR")]
+    pub source: Option<IpAddr>,
+    /// Drop each packet with this probability, 0 to 1: fault injection
+    #[arg(long, value_name = "P", hide = true, value_parser = values::probability)]
+    pub drop: Option<f64>,
+    /// Seed of the dropped packets
+    #[arg(long, value_name = "N", hide = true, requires = "drop", default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl ListenArgs {
+    /// What `--drop` and `--seed` come to.
+    pub fn loss(&self) -> Option<Loss> {
+        self.drop.map(|probability| Loss { probability, seed: self.seed })
+    }
+}
+
 /// What is said while a session runs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -442,7 +464,7 @@ mod tests {
         let cli = Cli::try_parse_from(["headwater", "send", "x"]).unwrap();
         let Command::Send(send) = cli.command else { panic!("send was said") };
         assert_eq!(send.network.group.to_string(), GROUP_DEFAULT);
-        assert_eq!((send.ttl, send.dscp, send.symbol_size), (1, 0, None));
+        assert_eq!((send.link.ttl, send.link.dscp, send.symbol_size), (1, 0, None));
         assert_eq!((send.rate, send.congestion_control, send.fec), (None, None, Fec::Raptorq));
         assert_eq!(headwater::MAX_RATE_DEFAULT.as_bits(), 100_000_000);
         assert_eq!(headwater::BASE_RATE_DEFAULT.as_bits(), 120_000);

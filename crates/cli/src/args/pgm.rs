@@ -1,13 +1,12 @@
 //! `headwater pgm`.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use headwater_proto::{Rate, Size};
 
-use super::{NetworkArgs, OutputArgs, values};
+use super::{LinkArgs, ListenArgs, NetworkArgs, OutputArgs, values};
 
 pub const SEND_EXAMPLES: &str = "\
 Examples:
@@ -46,13 +45,9 @@ pub struct PgmSendArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
+    pub link: LinkArgs,
+    #[command(flatten)]
     pub wire: WireArgs,
-    /// Routers that the packets may cross; 1 stays on the local network
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub ttl: u8,
-    /// DiffServ code point of the packets, 0 to 63
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
-    pub dscp: u8,
     /// A constant rate, in bit/s of UDP payload: 500k, 10M, 2.5G
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub rate: Option<Rate>,
@@ -77,9 +72,6 @@ pub struct PgmSendArgs {
     /// Once all is sent, go on with repairs until nobody has asked for so long; 350ms at least
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = values::duration)]
     pub linger: Duration,
-    /// Go on for so long while the interface is gone, down or cannot send
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
-    pub outage: Duration,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -90,10 +82,9 @@ pub struct PgmReceiveArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
+    pub listen: ListenArgs,
+    #[command(flatten)]
     pub wire: WireArgs,
-    /// Take packets from this sender only (source-specific multicast)
-    #[arg(long, value_name = "ADDR")]
-    pub source: Option<IpAddr>,
     /// UDP port of the sender that hears NAKs [default: that of the group, as ZeroMQ has it; OpenPGM's is 3055]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub nak_port: Option<u16>,
@@ -112,12 +103,6 @@ pub struct PgmReceiveArgs {
     /// Give up when nothing came for this time: 60s, 5m; a source with nothing to send says so every 30 s; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
-    /// Drop each packet with this probability, 0 to 1: fault injection
-    #[arg(long, value_name = "P", hide = true, value_parser = values::probability)]
-    pub drop: Option<f64>,
-    /// Seed of the dropped packets
-    #[arg(long, value_name = "N", hide = true, requires = "drop", default_value_t = 1)]
-    pub seed: u64,
     #[command(flatten)]
     pub output: OutputArgs,
 }

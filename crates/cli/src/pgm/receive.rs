@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
+use headwater::StopHandle;
 use headwater::pgm::{
     PgmReceiveOptions, PgmReceiveOutcome, PgmReceiveSession, PgmReceiveSummary, PgmReceiveUpdate,
 };
-use headwater::{Loss, StopHandle};
 use headwater_proto::eventlog::{Event, Progress, Role};
 use headwater_wire::pgm::Gsi;
 
@@ -40,7 +40,7 @@ pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
 fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSession, Failure> {
     let options = PgmReceiveOptions::new(args.network.group)
         .with_interface(args.network.interface.clone())
-        .with_source(args.source)
+        .with_source(args.listen.source)
         .with_framing(args.wire.framing.into())
         .with_destination_port(args.wire.pgm_port)
         .with_nak_port(args.nak_port)
@@ -48,7 +48,7 @@ fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSe
         .with_window_packets(args.wire.window)
         .with_message_bytes_max(u32::try_from(args.message_max.0).unwrap_or(u32::MAX))
         .with_timeout(args.timeout)
-        .with_loss(args.drop.map(|probability| Loss { probability, seed: args.seed }))
+        .with_loss(args.listen.loss())
         .with_trace(capture.map(Capture::hook));
     let tried = format!("cannot receive from {}", args.network.group);
     PgmReceiveSession::open(options).map_err(|error| error_failure(&tried, error))

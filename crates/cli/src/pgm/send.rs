@@ -80,14 +80,15 @@ fn open(
 ) -> Result<PgmSendSession, Failure> {
     let options = PgmSendOptions::new(args.network.group, control)
         .with_interface(args.network.interface.clone())
-        .with_ttl(args.ttl)
-        .with_dscp(args.dscp)
+        .with_ttl(args.link.ttl)
+        .with_dscp(args.link.dscp)
         .with_framing(args.wire.framing.into())
         .with_destination_port(args.wire.pgm_port)
         .with_window_packets(args.wire.window)
         .with_payload_bytes(args.payload)
         .with_linger(args.linger)
-        .with_outage_max(args.outage)
+        .with_outage_max(args.link.outage)
+        .with_offload(!args.link.no_offload)
         .with_trace(capture.map(Capture::hook));
     let tried = format!("cannot send to {}", args.network.group);
     PgmSendSession::open(options).map_err(|error| failure(&tried, error))

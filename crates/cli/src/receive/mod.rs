@@ -7,7 +7,7 @@ use std::path::Path;
 
 use headwater::net::OpenError;
 use headwater::{
-    IncompleteReason, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
+    IncompleteReason, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
     ReceiveUpdate,
 };
 use headwater_proto::Rate;
@@ -51,13 +51,13 @@ pub fn settle(
 
 fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession, Failure> {
     let options = ReceiveOptions::new(args.network.group, &args.out)
-        .with_source(args.source)
+        .with_source(args.listen.source)
         .with_interface(args.network.interface.clone())
         .with_tsi(args.tsi)
         .with_timeout(args.timeout)
         .with_max_rate(args.max_rate)
         .with_rtt(args.rtt)
-        .with_loss(args.drop.map(|probability| Loss { probability, seed: args.seed }))
+        .with_loss(args.listen.loss())
         .with_trace(capture.map(Capture::hook));
     ReceiveSession::open(options).map_err(|error| receiving_failed(args, error))
 }

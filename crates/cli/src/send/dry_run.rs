@@ -79,7 +79,11 @@ fn text(
     let Plan { bytes, objects, blocks, symbols, .. } = plan;
     writeln!(out, "{bytes:>12} {objects:>8} {blocks:>8} {symbols:>10}  {}", count(plan.files, "file"))?;
     writeln!(out)?;
-    writeln!(out, "group      {} on {}, TTL {}, DSCP {}", plan.group, plan.interface, args.ttl, args.dscp)?;
+    writeln!(
+        out,
+        "group      {} on {}, TTL {}, DSCP {}",
+        plan.group, plan.interface, args.link.ttl, args.link.dscp
+    )?;
     let tsi = args.tsi.map_or_else(|| "random".to_owned(), |tsi| tsi.to_string());
     writeln!(out, "session    TSI {tsi}")?;
     let scheme = headwater::Scheme::from(args.fec);

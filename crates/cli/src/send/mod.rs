@@ -71,17 +71,17 @@ fn open(
     };
     let options = SendOptions::new(args.network.group, control)
         .with_interface(args.network.interface.clone())
-        .with_ttl(args.ttl)
-        .with_dscp(args.dscp)
+        .with_ttl(args.link.ttl)
+        .with_dscp(args.link.dscp)
         .with_scheme(args.fec.into())
         .with_order(args.order.into())
         .with_symbol_size(args.symbol_size)
         .with_tsi(args.tsi)
         .with_end(end)
-        .with_outage_max(args.outage)
+        .with_outage_max(args.link.outage)
         .with_memory_limit(Some(args.memory.0))
         .with_temporary_folder(args.temp_dir.clone())
-        .with_offload(!args.no_offload)
+        .with_offload(!args.link.no_offload)
         .with_trace(capture.map(Capture::hook));
     SendSession::open(files, options).map_err(|error| sending_failed(args, error))
 }
