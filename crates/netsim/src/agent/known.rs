@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use headwater_fec::DecodeError;
 use headwater_proto::delivery::{
     BlockHasher, BlockJob, BlockVerdict, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
     ObjectSpec, PlannedObject, SessionPlan, Source, SourceError, Store, StoreError, StoreReport,
@@ -108,8 +109,9 @@ fn zeros_digest(bytes: u64) -> Digest {
 
 /// A store that holds an object's layout and what is wrong, never content: a few hundred bytes for a receiver.
 ///
-/// A source symbol is right if it equals the original's. Repair symbols are counted as right, and any of them stands
-/// for a missing source symbol, as with a code that needs no more than k symbols.
+/// A source symbol is right if it equals the original's, and repair symbols count as right. Of a code that needs no more than
+/// k symbols any of them stands for a missing one; of LDPC, whose blocks decode or not by which symbols they have, the numbers of
+/// repair symbols are held (4 bytes each) and the decoder is asked.
 #[derive(Debug)]
 pub struct KnownStore {
     originals: Rc<Originals>,
@@ -117,6 +119,8 @@ pub struct KnownStore {
     objects: Vec<Rc<ObjectSpec>>,
     /// Blocks with a symbol that differed.
     wrong: BTreeMap<(ObjectIndex, u32), u32>,
+    /// ESIs of repair symbols by slot, where the code wants to know which they are.
+    repairs: BTreeMap<(ObjectIndex, u32), Vec<u32>>,
     differing: u64,
     finished: Vec<FileIndex>,
     reports: VecDeque<StoreReport>,
@@ -130,6 +134,7 @@ impl KnownStore {
             files: Vec::new(),
             objects: Vec::new(),
             wrong: BTreeMap::new(),
+            repairs: BTreeMap::new(),
             differing: 0,
             finished: Vec::new(),
             reports: VecDeque::new(),
@@ -150,6 +155,19 @@ impl KnownStore {
     fn original(&self, file: FileIndex, begin: u64, bytes: u64) -> Cow<'_, [u8]> {
         let content = self.originals.files.get(&self.files[file.0]);
         content.map_or(Cow::Borrowed(&[][..]), |content| content.part(begin, bytes))
+    }
+
+    /// How many more repair symbols a block needs; 0 when it decodes.
+    fn lacking(&self, spec: &ObjectSpec, BlockJob { object, sbn, missing, repairs }: &BlockJob) -> u32 {
+        let needed = u32::try_from(missing.len()).unwrap_or(u32::MAX);
+        let Some(held) = self.repairs.get(&(*object, *sbn)) else { return needed.saturating_sub(*repairs) };
+        let held = &held[..held.len().min(*repairs as usize)];
+        let k = spec.partition.block(*sbn).map_or(0, |block| block.symbols);
+        match spec.codec.recipe(k, missing, held) {
+            Err(DecodeError::NeedMore { more }) => more,
+            Err(DecodeError::Invalid(_)) => 1,
+            Ok(_) => 0,
+        }
     }
 
     fn digest(&self, file: FileIndex, begin: u64, bytes: u64) -> Digest {
@@ -199,19 +217,24 @@ impl Store for KnownStore {
 
     fn write_repair(
         &mut self,
-        _object: ObjectIndex,
-        _sbn: u32,
-        _repair: StoredRepair,
+        object: ObjectIndex,
+        sbn: u32,
+        repair: StoredRepair,
         _symbol: &[u8],
     ) -> Result<(), StoreError> {
+        if self.objects[object.0].codec.decodes_in_strips() {
+            let held = self.repairs.entry((object, sbn)).or_default();
+            held.truncate(repair.slot as usize);
+            held.push(repair.esi);
+        }
         Ok(())
     }
 
-    fn finish_block(&mut self, BlockJob { object, sbn, missing, repairs }: BlockJob) {
+    fn finish_block(&mut self, job: BlockJob) {
+        let BlockJob { object, sbn, .. } = job;
         let spec = Rc::clone(&self.objects[object.0]);
-        let needed = u32::try_from(missing.len()).unwrap_or(u32::MAX);
-        let known = spec.partition.block(sbn).filter(|_| repairs >= needed);
-        self.reports.push_back(match known {
+        let lacking = self.lacking(&spec, &job);
+        self.reports.push_back(match spec.partition.block(sbn).filter(|_| lacking == 0) {
             Some(block) => {
                 let mut digest = self.digest(spec.file, spec.offset + block.offset, block.bytes);
                 if self.wrong.contains_key(&(object, sbn)) {
@@ -219,7 +242,7 @@ impl Store for KnownStore {
                 }
                 StoreReport::BlockDone { object, sbn, digest }
             }
-            None => StoreReport::BlockNeedsMore { object, sbn, more: needed.saturating_sub(repairs).max(1) },
+            None => StoreReport::BlockNeedsMore { object, sbn, more: lacking.max(1) },
         });
     }
 
@@ -229,6 +252,7 @@ impl Store for KnownStore {
         sbn: u32,
         verdict: BlockVerdict,
     ) -> Result<(), StoreError> {
+        self.repairs.remove(&(object, sbn));
         if verdict == BlockVerdict::AllDropped {
             self.wrong.remove(&(object, sbn));
         }

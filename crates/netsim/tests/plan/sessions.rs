@@ -92,6 +92,22 @@ fn criteria_add_up_to_the_bytes_on_the_link() {
 }
 
 #[test]
+fn ldpc_without_content_is_whole_when_a_decoder_has_it() {
+    for code in ["ldpc-triangle", "ldpc-staircase"] {
+        let text = SESSION.replace("size = \"2MB\"", &format!("fec = \"{code}\"\nsize = \"700kB\""));
+        let known = outcome(&text);
+        let decoded = outcome(&text.replace("content = \"zeros\"", "decode = true"));
+        let completions = |outcome: &Outcome| -> Vec<f64> {
+            outcome.flows[0].members.iter().map(|member| member.completion.unwrap()).collect()
+        };
+        assert_eq!(completions(&known), completions(&decoded), "{code}");
+        // More than k symbols are needed, and not many more with elimination.
+        let overhead = known.flows[0].criteria.unwrap().sym.unwrap();
+        assert!(overhead > 0.0 && overhead < 0.1, "{code}: {overhead}");
+    }
+}
+
+#[test]
 fn tcp_transfers_are_told_by_the_same_criteria() {
     let text = r#"
         name = "one"

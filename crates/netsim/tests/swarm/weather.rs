@@ -88,7 +88,7 @@ impl Weather {
         let receivers: Vec<String> =
             (0..nodes).filter(|node| *node != source).map(|node| format!("\"n{node}\"")).collect();
         let (fec, size, rate) =
-            (self.pick(&["raptorq", "rs", "none"]), self.from(1, 200), self.from(60, 300));
+            (self.pick(&["raptorq", "rs", "ldpc-triangle", "none"]), self.from(1, 200), self.from(60, 300));
         self.line(&format!(
             "[flow.file]\nkind = \"fixed\"\nfrom = \"n{source}\"\nreceivers = [{}]\nrate = \"{rate}k\"\nsize = \"{size}kB\"\n\
              fec = \"{fec}\"\ndecode = true\njoin = {{ uniform = [\"0s\", \"20s\"] }}",

@@ -84,6 +84,21 @@ pub enum Code {
     ReedSolomon,
     /// RaptorQ.
     RaptorQ,
+    /// LDPC-Staircase, n = 2k.
+    LdpcStaircase,
+    /// LDPC-Triangle, n = 2k.
+    LdpcTriangle,
+}
+
+impl Code {
+    /// Each with its name in plans.
+    const ALL: [(&str, Self); 5] = [
+        ("raptorq", Self::RaptorQ),
+        ("rs", Self::ReedSolomon),
+        ("ldpc-staircase", Self::LdpcStaircase),
+        ("ldpc-triangle", Self::LdpcTriangle),
+        ("none", Self::None),
+    ];
 }
 
 pub(super) fn read_fixed(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
@@ -156,11 +171,9 @@ fn file(flow: &Section<'_>) -> Option<Option<File>> {
     if size == 0 || size > SIZE_MAX {
         flow.problem_at("size", format!("content has 1 to {SIZE_MAX} bytes"));
     }
-    let code = match flow.node("fec").and_then(|_| flow.word("fec", &["raptorq", "rs", "none"])) {
-        Some("rs") => Code::ReedSolomon,
-        Some("none") => Code::None,
-        _ => Code::RaptorQ,
-    };
+    let named = flow.node("fec").and_then(|_| flow.word("fec", &Code::ALL.map(|(name, _)| name)));
+    let code =
+        Code::ALL.iter().find(|(name, _)| named == Some(*name)).map_or(Code::RaptorQ, |(_, code)| *code);
     let content = match flow.node("content").and_then(|_| flow.word("content", &["random", "zeros"])) {
         Some("zeros") => Content::Zeros,
         _ => Content::Random,

@@ -326,6 +326,8 @@ fn plan(session: &Session, file: File) -> Result<SessionPlan, String> {
         Code::None => Scheme::NoCode,
         Code::ReedSolomon => Scheme::ReedSolomon,
         Code::RaptorQ => Scheme::RaptorQ,
+        Code::LdpcStaircase => Scheme::LdpcStaircase,
+        Code::LdpcTriangle => Scheme::LdpcTriangle,
     };
     let order = Order::Spread { rate: session.parameters.max_rate.as_bits() };
     let config = PlanConfig { scheme, symbol_size: session.symbol_bytes, order };
