@@ -13,10 +13,11 @@
 //! | `bcf_rcv(src, label, level, msg)` | [`Client::receive`], [`Source::receive`] |
 //!
 //! [`Client`] and [`Source`] are no machines: an application's machine embeds one, hands it datagrams and puts out what it returns. They
-//! have no queues, and allocate nothing once made.
+//! have no queues, and allocate nothing once made. [`BreadcrumbRouter`] is what stands between.
 
 mod bindings;
 mod client;
+mod router;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ mod tests;
 pub use bindings::{BINDINGS_MAX, TooManyBindings};
 pub use client::{Client, Reply};
 pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
+pub use router::{BreadcrumbRouter, Counters, Dropped, ENTRIES, ENTRIES_MAX, RouterConfig, Routes};
 pub use source::{Asked, ReplyTo, ReturnPath, Source};
 
 use crate::time::Duration;

@@ -87,7 +87,7 @@ impl Source {
     }
 
     /// Where a reply's body is written before [`Source::reply`]: `buffer` behind the header.
-    pub fn body<'a>(&self, path: &ReturnPath, buffer: &'a mut [u8]) -> &'a mut [u8] {
+    pub fn body<'a>(path: &ReturnPath, buffer: &'a mut [u8]) -> &'a mut [u8] {
         let header = Header::new(Kind::Reply, path.source, Label(0), Level::ZERO);
         let header_bytes = header.buffer_len().min(buffer.len());
         &mut buffer[header_bytes..]

@@ -1,3 +1,8 @@
-//! The service's ends.
+//! The service's ends, its router, and trees of routers.
 
+mod bed;
 mod ends;
+mod healing;
+mod hostile;
+mod model;
+mod tree;

@@ -42,7 +42,7 @@ fn a_request_comes_to_the_source_and_its_reply_to_the_client() {
     assert_eq!((label, level, is_null, wants_reply, body), (LABEL, Level(3), false, true, &b"what"[..]));
 
     let mut buffer = [0; 1_500];
-    source.body(&path, &mut buffer)[..3].copy_from_slice(b"yes");
+    Source::body(&path, &mut buffer)[..3].copy_from_slice(b"yes");
     let transmit = source.reply(now, &path, label, level, 3, &mut buffer);
     assert_eq!(transmit.destination, Destination::Unicast(address(9)));
     let reply = client.receive(&datagram(address(9), &buffer[..transmit.bytes])).unwrap();

@@ -1,0 +1,62 @@
+//! What a router of breadcrumbs is told.
+
+use crate::bcfs::{EXPIRY, REFRESH};
+use crate::time::Duration;
+
+/// Breadcrumbs that a router holds unless told otherwise.
+pub const ENTRIES: usize = 65_536;
+/// Breadcrumbs that a router can be told to hold at the most: some 190 MB with their links.
+pub const ENTRIES_MAX: usize = 1_000_000;
+/// Links per breadcrumb, on average, that a router has room for.
+const LINKS_PER_ENTRY: usize = 4;
+
+/// Configuration of a [`BreadcrumbRouter`](super::BreadcrumbRouter).
+#[derive(Debug, Clone)]
+pub struct RouterConfig {
+    pub(super) entries: usize,
+    pub(super) refresh: Duration,
+    pub(super) expiry: Duration,
+    pub(super) hash_key: [u64; 2],
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self { entries: ENTRIES, refresh: REFRESH, expiry: EXPIRY, hash_key: [0; 2] }
+    }
+}
+
+impl RouterConfig {
+    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 56 bytes and each of its links 32, of which
+    /// there is room for four times as many.
+    #[must_use]
+    pub fn with_entries(mut self, entries: usize) -> Self {
+        self.entries = entries.clamp(1, ENTRIES_MAX);
+        self
+    }
+
+    /// How old what was sent on last must be for a null to follow it. Default [`REFRESH`].
+    #[must_use]
+    pub const fn with_refresh(mut self, refresh: Duration) -> Self {
+        self.refresh = refresh;
+        self
+    }
+
+    /// For how long breadcrumbs and their links stay unused. Default [`EXPIRY`].
+    #[must_use]
+    pub const fn with_expiry(mut self, expiry: Duration) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    /// The key of the table's hash: random where strangers send requests, so that they cannot choose labels that are slow to find. Default 0, for
+    /// simulations. It changes no output.
+    #[must_use]
+    pub const fn with_hash_key(mut self, key: [u64; 2]) -> Self {
+        self.hash_key = key;
+        self
+    }
+
+    pub(super) const fn links(&self) -> usize {
+        self.entries * LINKS_PER_ENTRY
+    }
+}
