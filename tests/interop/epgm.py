@@ -2,16 +2,16 @@
 
   source --- near === 4 Mbit/s, 25 packets === far ---< subscribers
 
-usage: epgm.py [--full] [--control NAME] BINARY [PART...]      parts: bottleneck slow publisher
+usage: epgm.py BINARY [--full] [--control NAME] [PART...]      parts: bottleneck slow publisher
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import parts
 from multirate import Bed
 from network import Failed, check, require_root
 
@@ -203,21 +203,15 @@ PARTS = {"bottleneck": bottleneck, "slow": slow, "publisher": publisher}
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--control", default="le-sbcc")
-    parser.add_argument("binary")
-    parser.add_argument("parts", nargs="*")
-    options = parser.parse_args()
+    options = parts.chosen(PARTS, "le-sbcc")
     require_root("ip", "tc", "ethtool", "sysctl", "tcpdump", "tshark")
-    missed = []
-    for part in options.parts or PARTS:
+
+    def call(part):
         with tempfile.TemporaryDirectory(prefix="hwzmq") as name:
-            print(f"zmq: {part}, {options.control}: {PARTS[part].__doc__}", flush=True)
             make = lambda rate, hosts: Bed(Path(name), options.binary, None, "bridge", rate, hosts)
-            for what, holds in PARTS[part](make, options.control, options.full):
-                print(f"  {'met   ' if holds else 'MISSED'} {what}", flush=True)
-                missed += [] if holds else [f"{part}: {what}"]
+            return part(make, options.control, options.full)
+
+    missed = parts.run(PARTS, options.parts or PARTS, f"zmq, {options.control}", call)
     check(not missed, f"must hold: {'; '.join(missed)}")
 
 

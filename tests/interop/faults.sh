@@ -3,8 +3,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-cargo build --locked --release -p headwater-cli
+. tests/built.sh
 FOLDER=$(mktemp -d "${TMPDIR:-/tmp}/headwater-faults-XXXXXXXX")
 trap 'rm -rf "$FOLDER"' EXIT
 trap 'exit 130' INT TERM
-PYTHONPATH=tests python3 -B tests/interop/faults.py "$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")" "$FOLDER"
+PYTHONPATH=tests python3 -B tests/interop/faults.py "$HEADWATER" "$FOLDER"

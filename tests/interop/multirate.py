@@ -5,12 +5,11 @@
 What near and far are, routing.py says. What must hold is checked at the end of each part, and what was measured is printed
 whatever it is.
 
-usage: multirate.py [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|frr] BINARY [PART...]
+usage: multirate.py BINARY [--full] [--control m2c|webrc|flid-dl|le-sbcc|le-sbcc-tfrc] [--routing auto|bridge|frr] [PART...]
 
 parts: links tcp shared small naks
 """
 
-import argparse
 import random
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import time
 from pathlib import Path
 
 import capture
+import parts
 from network import Failed, Network, check, require_root
 from routing import OFFLOADS, ROUTING, missing
 
@@ -322,27 +322,17 @@ SHORT = ("links", "shared", "naks")
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--control", default="m2c")
-    parser.add_argument("--routing", choices=("auto", *ROUTING), default="auto")
-    parser.add_argument("binary")
-    parser.add_argument("parts", nargs="*")
-    options = parser.parse_args()
+    options = parts.chosen(PARTS, "m2c", routing={"choices": ("auto", *ROUTING), "default": "auto"})
     require_root("ip", "tc", "ethtool", "sysctl", "chrt", "tcpdump")
     if options.routing == "auto":
         options.routing = "bridge" if missing("frr") else "frr"
     if lacking := missing(options.routing):
         sys.exit(f"multirate: routing by {options.routing} needs {', '.join(lacking)} (Debian: apt-get install frr)")
-    missed = []
     with tempfile.TemporaryDirectory(prefix="hwmulti") as name:
         folder = Path(name)
-        for part in options.parts or (PARTS if options.full else SHORT):
-            print(f"multirate: {part}, routing by {options.routing}: {PARTS[part].__doc__}", flush=True)
-            make = lambda bottleneck, hosts: Bed(folder, options.binary, options.control, options.routing, bottleneck, hosts)
-            for what, holds in PARTS[part](make, folder, options.full):
-                print(f"  {'met   ' if holds else 'MISSED'} {what}", flush=True)
-                missed += [] if holds else [f"{part}: {what}"]
+        make = lambda bottleneck, hosts: Bed(folder, options.binary, options.control, options.routing, bottleneck, hosts)
+        names = options.parts or (PARTS if options.full else SHORT)
+        missed = parts.run(PARTS, names, f"multirate, routing by {options.routing}", lambda part: part(make, folder, options.full))
     # Short files are mostly start-up, and a busy machine measures itself: the short form proves that files come whole, each receiver at
     # its own rate, and that the link carries them once. What else it misses it tells.
     certain = [miss for miss in missed if options.full or any(word in miss for word in CERTAIN)]

@@ -7,17 +7,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-options=()
-parts=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --full) options+=("$1") ;;
-        --control | --routing) options+=("$1" "${2:?$1 needs a name}") && shift ;;
-        links | tcp | shared | small | naks) parts+=("$1") ;;
-        *) echo "multirate: '$1' is neither an option nor a part; see the head of this script" >&2 && exit 2 ;;
-    esac
-    shift
-done
-cargo build --locked --release -p headwater-cli
-BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")
-PYTHONPATH=tests exec python3 -B tests/interop/multirate.py "${options[@]}" "$BINARY" "${parts[@]}"
+. tests/built.sh
+PYTHONPATH=tests exec python3 -B tests/interop/multirate.py "$HEADWATER" "$@"

@@ -121,8 +121,7 @@ build_bed() {
 }
 
 check_tools
-cargo build --locked --release -p headwater-cli
-BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")
+. tests/built.sh
 BED=$NAME$$
 remove_beds
 trap remove_beds EXIT
@@ -130,4 +129,4 @@ trap 'exit 130' INT TERM
 FOLDER=$(mktemp -d "$FOLDERS/$BED-XXXXXXXX")
 build_bed
 say "$BED: 1 sender, $RECEIVERS receivers, $LOSS_PERCENT % loss each"
-PYTHONPATH=tests python3 -B tests/interop/namespaces.py "$BINARY" "$BED" "$FOLDER" "$RECEIVERS" "$LOSS_PERCENT"
+PYTHONPATH=tests python3 -B tests/interop/namespaces.py "$HEADWATER" "$BED" "$FOLDER" "$RECEIVERS" "$LOSS_PERCENT"

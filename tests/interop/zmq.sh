@@ -6,22 +6,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-options=()
-parts=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --full) options+=("$1") ;;
-        --control) options+=("$1" "${2:?$1 needs a name}") && shift ;;
-        bottleneck | slow | publisher) parts+=("$1") ;;
-        *) echo "zmq: '$1' is neither an option nor a part; see the head of this script" >&2 && exit 2 ;;
-    esac
-    shift
-done
 # Debian's module is for Debian's interpreter.
 /usr/bin/python3 -c 'import sys, zmq; sys.exit(not zmq.has("pgm"))' || {
     echo "zmq: python3-zmq with PGM is missing: apt-get install python3-zmq, or run ./ci.sh interop, which does" >&2
     exit 1
 }
-cargo build --locked --release -p headwater-cli
-BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")
-PYTHONPATH=tests exec /usr/bin/python3 -B tests/interop/epgm.py "${options[@]}" "$BINARY" "${parts[@]}"
+. tests/built.sh
+PYTHONPATH=tests exec /usr/bin/python3 -B tests/interop/epgm.py "$HEADWATER" "$@"

@@ -9,11 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 FOLDER=$(mktemp -d /dev/shm/headwater-speed-XXXXXXXX)
 trap 'rm -rf "$FOLDER"' EXIT
 trap 'exit 130' INT TERM
-# HEADWATER takes a binary that is there already.
-if [ -z "${HEADWATER:-}" ]; then
-    cargo build --locked --release -p headwater-cli
-    HEADWATER=$(realpath "${CARGO_TARGET_DIR:-target}/release/headwater")
-fi
+. tests/built.sh
 cc -O2 -Wall -Wextra -Werror -o "$FOLDER/bare" tests/speed/bare.c
 c++ -O2 -Wall -Wextra -Werror -o "$FOLDER/norm" tests/speed/norm.cc -lnorm -lprotokit
 PYTHONPATH=tests python3 -B tests/speed/veth.py --binary "$HEADWATER" --folder "$FOLDER" "$@"

@@ -1,8 +1,6 @@
 //! TFMCC and PGMCC in plans.
 
-use headwater_netsim::plan::run::Outcome;
-
-use crate::{parse, spoilt};
+use crate::{outcome, parse, spoilt};
 
 /// A source and three receivers, of which the first loses most.
 const FLOW: &str = r#"
@@ -23,11 +21,6 @@ receivers = "leaf-*"
 packet-bytes = 560
 header-bytes = 0
 "#;
-
-fn outcome(text: &str) -> Outcome {
-    let plan = parse(text).unwrap();
-    plan.run(&plan.cell(0), 1, &mut ()).unwrap()
-}
 
 #[test]
 fn what_the_sources_count_is_told() {

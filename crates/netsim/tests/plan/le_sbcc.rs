@@ -2,7 +2,7 @@
 
 use headwater_netsim::plan::run::{FlowOutcome, LeSbccOutcome, Outcome};
 
-use crate::{parse, spoilt};
+use crate::{outcome, parse, spoilt};
 
 /// A source, a hub, and three receivers of which the first loses most.
 const FLOW: &str = r#"
@@ -29,11 +29,6 @@ packets = 3000
 bin = "1s"
 until = ["main"]
 "#;
-
-fn outcome(text: &str) -> Outcome {
-    let plan = parse(text).unwrap();
-    plan.run(&plan.cell(0), 1, &mut ()).unwrap()
-}
 
 fn main_flow(outcome: &Outcome) -> (&FlowOutcome, &LeSbccOutcome) {
     let flow = &outcome.flows[0];

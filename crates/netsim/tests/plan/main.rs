@@ -9,6 +9,7 @@ mod meaning;
 mod running;
 mod sessions;
 
+use headwater_netsim::plan::run::Outcome;
 use headwater_netsim::plan::{Plan, PlanError};
 
 /// Two TCPs over a bottleneck: right, and short enough to be spoilt.
@@ -71,6 +72,12 @@ leave = "5s"
 /// Parses a plan called `p.toml`.
 pub fn parse(text: &str) -> Result<Plan, PlanError> {
     Plan::parse("p.toml", text)
+}
+
+/// The first run of a plan.
+pub fn outcome(text: &str) -> Outcome {
+    let plan = parse(text).unwrap();
+    plan.run(&plan.cell(0), 1, &mut ()).unwrap()
 }
 
 /// `text` with `from` replaced by `to`, which must change it.

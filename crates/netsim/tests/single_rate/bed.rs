@@ -199,8 +199,15 @@ pub fn rates(run: &mut Run, flows: &[FlowId], from: u64, to: u64) -> Vec<f64> {
         .collect()
 }
 
-/// The share of a group with one receiver beside one TCP: means over runs.
-pub fn share_beside_tcp(kind: Kind, kbps: u64, runs: u64) -> f64 {
+/// One receiver beside one TCP takes about half of a bottleneck: means over two runs.
+pub fn takes_about_half_beside_tcp(kind: Kind) {
+    for kbps in [1_000, 4_000] {
+        let share = share_beside_tcp(kind, kbps, 2);
+        assert!((0.3..=0.7).contains(&share), "{share} of {kbps} kbit/s");
+    }
+}
+
+fn share_beside_tcp(kind: Kind, kbps: u64, runs: u64) -> f64 {
     let shares = (1..=runs).map(|seed| {
         let mut bed = Bed::new(seed, kbps);
         let sent = bed.group("group", kind, &[Place::wide()]);
@@ -225,4 +232,17 @@ pub fn rate_to(kind: Kind, receivers: usize, loss: f64, seed: u64) -> (f64, Run,
     let rate = rates(&mut run, &[sent.flow], 10, 35)[0];
     println!("{kind:?}, {receivers} receivers at {loss}: {:.0} kbit/s", rate / 1e3);
     (rate, run, sent)
+}
+
+/// A receiver behind 300 kbit/s joins five behind 2 Mbit/s after 30 s, and the rate becomes what it can take.
+pub fn a_slow_receiver_joins(kind: Kind) -> (Run, Sent) {
+    let mut bed = Bed::new(1, 2_000);
+    let sent = bed.group("group", kind, &[Place::wide(); 5]);
+    bed.receiver("slow", sent, Place { kbps: 300, ..Place::wide() }, at(30));
+    let mut run = bed.run();
+    let before = rates(&mut run, &[sent.flow], 15, 30)[0];
+    let after = rates(&mut run, &[sent.flow], 50, 90)[0];
+    println!("{before:.0} bit/s, then {after:.0} through 300 kbit/s");
+    assert!(before > 1_500_000.0 && (200_000.0..330_000.0).contains(&after), "{before}, {after}");
+    (run, sent)
 }

@@ -1,7 +1,10 @@
 use headwater_netsim::engine::Run;
 use headwater_proto::tfmcc::SenderCounters;
 
-use crate::bed::{Bed, Kind, PACKET, Place, Sent, TfmccSender, at, rate_to, rates, share_beside_tcp};
+use crate::bed::{
+    Bed, Kind, PACKET, Place, Sent, TfmccSender, a_slow_receiver_joins, at, rate_to,
+    takes_about_half_beside_tcp,
+};
 
 fn counters(run: &Run, sent: Sent) -> SenderCounters {
     *run.agent::<TfmccSender>(sent.sender).unwrap().machine().counters()
@@ -9,10 +12,7 @@ fn counters(run: &Run, sent: Sent) -> SenderCounters {
 
 #[test]
 fn beside_one_tcp_it_takes_about_half() {
-    for kbps in [1_000, 4_000] {
-        let share = share_beside_tcp(Kind::Tfmcc, kbps, 2);
-        assert!((0.3..=0.7).contains(&share), "{share} of {kbps} kbit/s");
-    }
+    takes_about_half_beside_tcp(Kind::Tfmcc);
 }
 
 /// Independent loss at many: the worst of many estimates sets the rate, so it falls with their number, but not to nothing (Widmer and Handley
@@ -29,14 +29,7 @@ fn many_receivers_with_loss_lower_the_rate_but_not_to_nothing() {
 
 #[test]
 fn a_slow_receiver_that_joins_becomes_the_clr() {
-    let mut bed = Bed::new(1, 2_000);
-    let sent = bed.group("group", Kind::Tfmcc, &[Place::wide(); 5]);
-    bed.receiver("slow", sent, Place { kbps: 300, ..Place::wide() }, at(30));
-    let mut run = bed.run();
-    let before = rates(&mut run, &[sent.flow], 15, 30)[0];
-    let after = rates(&mut run, &[sent.flow], 50, 90)[0];
-    println!("{before:.0} bit/s, then {after:.0} through 300 kbit/s");
-    assert!(before > 1_500_000.0 && (200_000.0..330_000.0).contains(&after), "{before}, {after}");
+    let (run, sent) = a_slow_receiver_joins(Kind::Tfmcc);
     let switches = counters(&run, sent).switches;
     assert!(switches > 0);
 }

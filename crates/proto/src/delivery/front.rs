@@ -40,12 +40,63 @@ pub enum SessionEvent {
     },
 }
 
+/// Which session to listen to: the first one heard, from anyone, unless told otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) tsi: Option<u64>,
+    pub(crate) source: Option<IpAddr>,
+}
+
+/// The options of every receiver's configuration, for a type with [`Wanted`] in its field `wanted`.
+macro_rules! wanted_setters {
+    () => {
+        /// Only the session with this identifier. Default: the first one heard.
+        #[must_use]
+        pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
+            self.wanted.tsi = tsi;
+            self
+        }
+
+        /// Only from this address. Default: whoever sends the session first.
+        #[must_use]
+        pub fn with_source(mut self, source: Option<core::net::IpAddr>) -> Self {
+            self.wanted.source = source;
+            self
+        }
+    };
+}
+
+/// What every receiver tells of its control and session, for a type with a [`Front`] in its field `front`.
+macro_rules! front_views {
+    ($control:ty) => {
+        /// The congestion control.
+        pub fn control(&self) -> &$control {
+            &self.front.control
+        }
+
+        /// What the congestion control has measured.
+        pub fn reception(&self) -> crate::control::Reception {
+            self.front.control.reception()
+        }
+
+        /// What the congestion control shows.
+        pub fn control_status(&mut self, now: crate::time::Instant) -> crate::control::Status {
+            self.front.control.status(now)
+        }
+
+        /// Who sends the session that is received, once a packet of it has come, and its identifier.
+        pub fn session(&self) -> Option<(core::net::IpAddr, u64)> {
+            self.front.listening.session()
+        }
+    };
+}
+
+pub(crate) use {front_views, wanted_setters};
+
 /// What a datagram was.
 pub(crate) enum Taken<'a> {
     /// A packet of the session: its header and what it carries.
     Packet(alc::Repr, &'a [u8]),
-    /// The control's alone: an answer to what it had sent, or what its carrier says beside packets.
-    Control,
     /// No ALC packet.
     Malformed,
     /// Of another session: with its identifier if the receiver's own has fallen silent, and it would be taken instead.
@@ -61,19 +112,20 @@ pub(crate) struct Front<C, E> {
 }
 
 impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
-    /// Begins to listen at `now` to the session wanted, or to any, from the source wanted, or from anyone.
-    pub(crate) fn new(tsi: Option<u64>, source: Option<IpAddr>, mut control: C, now: Instant) -> Self {
+    /// Begins to listen at `now`.
+    pub(crate) fn new(wanted: Wanted, mut control: C, now: Instant) -> Self {
         control.start(now);
-        let listening = Listening::new(tsi, source, now);
+        let listening = Listening::new(wanted.tsi, wanted.source, now);
         let mut front = Self { control, listening, outputs: VecDeque::new() };
         front.collect_memberships();
         front
     }
 
-    /// Tells the control of a datagram, and says what it is.
-    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Taken<'a> {
+    /// Tells the control of a datagram, and says what it is. `None` where it is for the control alone: an answer to what it had
+    /// sent, or what its carrier says beside packets.
+    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Option<Taken<'a>> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
-            return Taken::Control;
+            return None;
         }
         let source = datagram.source;
         let (carrier, packet) = match carrier::open(datagram.payload) {
@@ -81,11 +133,11 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
             Some(Opened::Carried(carrier, packet)) => (Some(carrier), packet),
             Some(Opened::Word(word)) => {
                 self.control.enveloped(now, source, &word);
-                return Taken::Control;
+                return None;
             }
-            None => return Taken::Malformed,
+            None => return Some(Taken::Malformed),
         };
-        let Ok((header, payload)) = alc::parse(packet) else { return Taken::Malformed };
+        let Ok((header, payload)) = alc::parse(packet) else { return Some(Taken::Malformed) };
         let tsi = header.tsi;
         match self.listening.hear(now, source, tsi) {
             Whose::Ours { is_first } => {
@@ -97,7 +149,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
                 if is_news {
                     self.event(SessionEvent::Other { tsi, source });
                 }
-                return Taken::Foreign(replaces.then_some(tsi));
+                return Some(Taken::Foreign(replaces.then_some(tsi)));
             }
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
@@ -107,7 +159,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         }
         self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
         self.listening.close(header.close_session);
-        Taken::Packet(header, payload)
+        Some(Taken::Packet(header, payload))
     }
 
     /// Puts an event behind what else is to come out.

@@ -1,14 +1,12 @@
 //! The receiving end: datagrams in, buffers out, each as far as it came.
 
-use core::net::IpAddr;
-
 use headwater_wire::alc;
 use headwater_wire::fdt::Instance;
 
 use super::{ENCODING, TOI};
-use crate::control::{ReceiverControl, Reception, Status};
+use crate::control::ReceiverControl;
 use crate::delivery::fdt::{Heard, Hearing};
-use crate::delivery::front::{Front, SessionEvent, Taken};
+use crate::delivery::front::{Front, SessionEvent, Taken, Wanted, front_views, wanted_setters};
 use crate::layering::sequencer::{Assembler, AssemblerStats, Delivery, Part, Piece, Received};
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
@@ -22,8 +20,7 @@ const GRACE_MAX: Duration = Duration::from_secs(5);
 /// Configuration of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
-    tsi: Option<u64>,
-    source: Option<IpAddr>,
+    wanted: Wanted,
     buffer_bytes_max: usize,
     wants_pieces: bool,
 }
@@ -31,24 +28,12 @@ pub struct ReceiverConfig {
 impl Default for ReceiverConfig {
     /// The first session heard, from anyone; buffers of [`BUFFER_BYTES_MAX`], and of those the prefix alone.
     fn default() -> Self {
-        Self { tsi: None, source: None, buffer_bytes_max: BUFFER_BYTES_MAX, wants_pieces: false }
+        Self { wanted: Wanted::default(), buffer_bytes_max: BUFFER_BYTES_MAX, wants_pieces: false }
     }
 }
 
 impl ReceiverConfig {
-    /// Only the session with this identifier. Default: the first one heard.
-    #[must_use]
-    pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
-        self.tsi = tsi;
-        self
-    }
-
-    /// Only from this address. Default: whoever sends the session first.
-    #[must_use]
-    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.source = source;
-        self
-    }
+    wanted_setters!();
 
     /// Longest buffer in bytes; parts beyond are dropped. Default: [`BUFFER_BYTES_MAX`].
     #[must_use]
@@ -136,7 +121,7 @@ impl<C: ReceiverControl> Receiver<C> {
     /// A receiver that begins to listen at `now`.
     pub fn new(config: ReceiverConfig, control: C, now: Instant) -> Self {
         Self {
-            front: Front::new(config.tsi, config.source, control, now),
+            front: Front::new(config.wanted, control, now),
             hearing: Hearing::default(),
             assembler: Assembler::new(config.buffer_bytes_max, GRACE_MIN).with_pieces(config.wants_pieces),
             ended: false,
@@ -149,25 +134,7 @@ impl<C: ReceiverControl> Receiver<C> {
         ReceiverStats { parts: self.assembler.stats(), ..self.stats }
     }
 
-    /// The congestion control.
-    pub fn control(&self) -> &C {
-        &self.front.control
-    }
-
-    /// What the congestion control has measured.
-    pub fn reception(&self) -> Reception {
-        self.front.control.reception()
-    }
-
-    /// What the congestion control shows.
-    pub fn control_status(&mut self, now: Instant) -> Status {
-        self.front.control.status(now)
-    }
-
-    /// Who sends the session that is received, once a packet of it has come, and its identifier.
-    pub fn session(&self) -> Option<(IpAddr, u64)> {
-        self.front.listening.session()
-    }
+    front_views!(C);
 
     /// Whether the session ended: it was closed, cannot be received, or another one has come in its place.
     pub fn is_ended(&self) -> bool {
@@ -186,15 +153,11 @@ impl<C: ReceiverControl> Receiver<C> {
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let taken = self.front.take(now, datagram);
-        if matches!(taken, Taken::Control) {
-            return;
-        }
+        let Some(taken) = self.front.take(now, datagram) else { return };
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
         match taken {
             Taken::Packet(header, payload) => self.on_packet(now, &header, payload),
-            Taken::Control => {}
             Taken::Malformed => self.stats.malformed += 1,
             Taken::Foreign(replaces) => {
                 self.stats.foreign += 1;

@@ -10,7 +10,6 @@ mod report;
 mod room;
 mod symbols;
 
-use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use headwater_wire::fdt::Control;
@@ -19,9 +18,9 @@ use self::catalogue::{Catalogue, FileOutcome};
 use self::pending::Pending;
 use self::room::{BlockId, Room};
 use super::fdt::Hearing;
-use super::front::{Front, SessionEvent, Taken};
+use super::front::{Front, SessionEvent, Taken, Wanted, front_views, wanted_setters};
 use super::store::Store;
-use crate::control::{ReceiverControl, Reception, Status};
+use crate::control::ReceiverControl;
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::Instant;
 
@@ -40,32 +39,19 @@ pub const DECODING_BYTES: u64 = 88 << 20;
 /// Configuration of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
-    tsi: Option<u64>,
-    source: Option<IpAddr>,
+    wanted: Wanted,
     pending_bytes: usize,
 }
 
 impl Default for ReceiverConfig {
     /// The first session heard, from anyone; 16 MiB for packets that come before the FDT.
     fn default() -> Self {
-        Self { tsi: None, source: None, pending_bytes: PENDING_BYTES }
+        Self { wanted: Wanted::default(), pending_bytes: PENDING_BYTES }
     }
 }
 
 impl ReceiverConfig {
-    /// Only the session with this identifier. Default: the first one heard.
-    #[must_use]
-    pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
-        self.tsi = tsi;
-        self
-    }
-
-    /// Only from this address. Default: whoever sends the session first.
-    #[must_use]
-    pub fn with_source(mut self, source: Option<IpAddr>) -> Self {
-        self.source = source;
-        self
-    }
+    wanted_setters!();
 
     /// Most bytes kept of packets that come before the FDT describes their object.
     #[must_use]
@@ -115,7 +101,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     /// A receiver that begins to listen at `now`.
     pub fn new(config: ReceiverConfig, control: C, store: S, now: Instant) -> Self {
         Self {
-            front: Front::new(config.tsi, config.source, control, now),
+            front: Front::new(config.wanted, control, now),
             store,
             hearing: Hearing::default(),
             may_recall: true,
@@ -141,25 +127,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.stats
     }
 
-    /// The congestion control.
-    pub fn control(&self) -> &C {
-        &self.front.control
-    }
-
-    /// What the congestion control has measured.
-    pub fn reception(&self) -> Reception {
-        self.front.control.reception()
-    }
-
-    /// What the congestion control shows.
-    pub fn control_status(&mut self, now: Instant) -> Status {
-        self.front.control.status(now)
-    }
-
-    /// Who sends the session that is received, once a packet of it has come, and its identifier.
-    pub fn session(&self) -> Option<(IpAddr, u64)> {
-        self.front.listening.session()
-    }
+    front_views!(C);
 
     /// Whether the session ended: all there is to receive was received, the sender is gone or another one has come in its
     /// place, or the store failed.
@@ -194,10 +162,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let taken = self.front.take(now, datagram);
-        if matches!(taken, Taken::Control) {
-            return;
-        }
+        let Some(taken) = self.front.take(now, datagram) else { return };
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
         match taken {
@@ -206,7 +171,6 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
                 _ => {}
             },
-            Taken::Control => {}
             Taken::Malformed => self.stats.dropped.malformed += 1,
             Taken::Foreign(replaces) => {
                 self.stats.dropped.foreign += 1;
