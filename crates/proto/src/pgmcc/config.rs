@@ -12,6 +12,7 @@ pub struct SenderConfig {
     pub(super) packet_bytes: u16,
     pub(super) threshold: f64,
     pub(super) timeout_margin: Duration,
+    pub(super) switch_losses: bool,
 }
 
 impl SenderConfig {
@@ -25,6 +26,7 @@ impl SenderConfig {
             packet_bytes: packet_bytes.clamp(128, 8_192),
             threshold: 4.0,
             timeout_margin: Duration::from_millis(200),
+            switch_losses: true,
         }
     }
 
@@ -32,6 +34,13 @@ impl SenderConfig {
     #[must_use]
     pub fn with_threshold(mut self, packets: f64) -> Self {
         self.threshold = packets.max(1.0);
+        self
+    }
+
+    /// Whether what a new acker lost before it was elected halves the window. Default: yes; without, a loss that elects never counts.
+    #[must_use]
+    pub const fn with_switch_losses(mut self, count: bool) -> Self {
+        self.switch_losses = count;
         self
     }
 
@@ -50,12 +59,26 @@ pub struct ReceiverConfig {
     pub(super) group: IpAddr,
     pub(super) address: IpAddr,
     pub(super) back_off: Duration,
+    pub(super) loss_weight: f64,
 }
 
 impl ReceiverConfig {
     /// A receiver of what is sent to a PGM port of a group; its reports come from `address`.
     pub fn new(destination_port: u16, group: IpAddr, address: IpAddr) -> Self {
-        Self { destination_port, group, address, back_off: Duration::from_millis(50) }
+        Self {
+            destination_port,
+            group,
+            address,
+            back_off: Duration::from_millis(50),
+            loss_weight: 500.0 / 65_536.0,
+        }
+    }
+
+    /// Weight of a packet, received or lost, in the loss rate: 10^-6 to 1. Default: 500/65536, the draft's.
+    #[must_use]
+    pub const fn with_loss_weight(mut self, weight: f64) -> Self {
+        self.loss_weight = weight.clamp(1e-6, 1.0);
+        self
     }
 
     /// Longest wait before a NAK is sent, drawn uniformly. Default: 50 ms.

@@ -12,8 +12,6 @@ use crate::rng::{self, Stream};
 use crate::stamp::later_us;
 use crate::time::{Duration, Instant};
 
-/// Weight of a packet, received or lost, in the loss rate.
-const WEIGHT: f64 = 500.0 / 65_536.0;
 /// Where there is no acker, receivers offer themselves within this time.
 const ELECTION: Duration = Duration::from_millis(500);
 /// So many receivers at the same time are reckoned with.
@@ -119,7 +117,7 @@ impl Receiver {
             if steps > 1 {
                 self.lose(now, sequence, steps.unsigned_abs() - 1);
             }
-            self.loss += WEIGHT * (0.0 - self.loss);
+            self.loss *= 1.0 - self.config.loss_weight;
         }
         self.turn(now, data);
     }
@@ -150,7 +148,7 @@ impl Receiver {
     /// Packets before `sequence` did not come.
     fn lose(&mut self, now: Instant, sequence: u32, lost: u32) {
         self.counters.lost += u64::from(lost);
-        self.loss = 1.0 - (1.0 - self.loss) * libm::pow(1.0 - WEIGHT, f64::from(lost));
+        self.loss = 1.0 - (1.0 - self.loss) * libm::pow(1.0 - self.config.loss_weight, f64::from(lost));
         let wait = rng::unit(&mut self.draw) * self.config.back_off.as_secs_f64();
         let first = sequence.wrapping_sub(lost);
         // One that waits already speaks for these, too: what it reports is the loss rate.

@@ -144,6 +144,7 @@ impl Sender {
     fn elect(&mut self, now: Instant, report: &Acker) {
         self.counters.elections += 1;
         self.acker = Some(*report);
+        self.window.switched(!self.config.switch_losses);
         // The new one's round trip is another, and so is the timeout.
         self.round_trip = Some((report.rtt, report.rtt / 2.0));
         self.silent = 0;
@@ -160,7 +161,7 @@ impl Sender {
         if !is_acker && !self.before.is_some_and(was_named) {
             return;
         }
-        let Some(told) = self.window.acknowledged(highest, bitmap) else {
+        let Some(told) = self.window.acknowledged(highest, bitmap, is_acker) else {
             self.counters.absurd += 1;
             return;
         };

@@ -19,8 +19,13 @@ pub struct Window {
     highest: u32,
     /// Bit i: it is known what became of `highest - i`.
     known: u64,
-    /// Bit i: `highest - i` was acknowledged since the last timeout.
+    /// Bit i: `highest - i` was acknowledged since the last timeout, by whoever was the acker.
     acked: u64,
+    /// Bit i: today's acker has `highest - i`; and of the other: it said whether it has.
+    own: u64,
+    told: u64,
+    /// Losses before this number had their halving, or a timeout.
+    cut: u32,
     /// After a loss: the window stays until this number is acknowledged.
     recovery: Option<u32>,
 }
@@ -47,6 +52,9 @@ impl Window {
             highest: first.wrapping_sub(1),
             known: !0,
             acked: 0,
+            own: 0,
+            told: 0,
+            cut: first,
             recovery: None,
         }
     }
@@ -83,35 +91,52 @@ impl Window {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// The acker has `highest` and of those before it the ones in `bitmap` (bit i: `highest - i`). `None` for what was not sent yet.
-    pub fn acknowledged(&mut self, highest: u32, bitmap: u32) -> Option<Told> {
+    /// A receiver has `highest` and of those before it the ones in `bitmap` (bit i: `highest - i`): the acker, or the one before it. `None`
+    /// for what was not sent yet.
+    pub fn acknowledged(&mut self, highest: u32, bitmap: u32, is_acker: bool) -> Option<Told> {
         if ahead(highest, self.next) >= 0 {
             return None;
         }
         let mut told = Told { lost: self.reach(highest), ..Told::default() };
+        let oldest = self.highest.wrapping_sub(REMEMBERED);
+        let mut is_hit = told.lost > 0 && ahead(oldest, self.cut) >= 0;
         let behind = self.highest.wrapping_sub(highest);
-        let seen = if behind < REMEMBERED { u64::from(bitmap) << behind } else { 0 };
+        let [seen, said] = [bitmap, !0].map(|bits: u32| u64::from(bits).checked_shl(behind).unwrap_or(0));
         told.new = (seen & !self.known).count_ones();
         self.known |= seen;
         self.acked |= seen;
+        if is_acker {
+            self.own |= seen;
+            self.told |= said;
+        }
         told.lost += self.find_losses();
+        is_hit |= self.find_hits();
         self.end_recovery();
         if told.new > 0 {
             self.grow(f64::from(told.new));
         }
         // What was lost is under way no more.
         self.tokens += f64::from(told.lost);
-        if told.lost > 0 && self.recovery.is_none() {
+        if is_hit {
             told.is_halved = true;
             self.halve();
         }
         Some(told)
     }
 
+    /// Another receiver is the acker. What it lost before that halves the window like what it loses from now on, unless that `is_forgiven`.
+    pub const fn switched(&mut self, is_forgiven: bool) {
+        (self.own, self.told) = (0, 0);
+        if is_forgiven {
+            self.cut = self.next;
+        }
+    }
+
     /// No acknowledgement came in time: begins anew, and what is under way counts no more.
     pub fn timed_out(&mut self) {
         (self.window, self.tokens) = (1.0, 1.0);
         (self.highest, self.known, self.acked) = (self.next.wrapping_sub(1), !0, 0);
+        (self.own, self.told, self.cut) = (0, 0, self.next);
         self.recovery = None;
     }
 
@@ -123,10 +148,9 @@ impl Window {
             1..REMEMBERED => (!self.known >> (REMEMBERED - steps)).count_ones(),
             _ => (!self.known).count_ones() + (steps - REMEMBERED),
         };
-        (self.known, self.acked) = match steps {
-            ..REMEMBERED => (self.known << steps, self.acked << steps),
-            _ => (0, 0),
-        };
+        for bits in [&mut self.known, &mut self.acked, &mut self.own, &mut self.told] {
+            *bits = bits.checked_shl(steps).unwrap_or(0);
+        }
         self.highest = highest;
         forgotten
     }
@@ -143,6 +167,18 @@ impl Window {
             }
         }
         lost
+    }
+
+    /// Whether the acker misses a packet that was sent after the last halving, and has three behind it. What others had of it does not matter.
+    fn find_hits(&mut self) -> bool {
+        let (mut is_hit, mut later) = (false, 0);
+        for place in 0..REMEMBERED {
+            let bit = 1_u64 << place;
+            later += u32::from(self.own & bit != 0);
+            let is_hole = later >= LATER && self.told & !self.own & bit != 0;
+            is_hit |= is_hole && ahead(self.highest.wrapping_sub(place), self.cut) >= 0;
+        }
+        is_hit
     }
 
     fn end_recovery(&mut self) {
@@ -168,7 +204,7 @@ impl Window {
         let half = (self.window / 2.0).max(1.0);
         self.tokens -= self.window - half;
         self.window = half;
-        self.recovery = Some(self.next);
+        (self.recovery, self.cut) = (Some(self.next), self.next);
     }
 }
 

@@ -7,7 +7,8 @@ use super::udp::HEADER_BYTES_DEFAULT;
 use crate::plan::section::Section;
 
 pub(super) const TFMCC_KEYS: &[&str] = &["packet-bytes", "header-bytes", "initial-rtt", "max-rate"];
-pub(super) const PGMCC_KEYS: &[&str] = &["packet-bytes", "header-bytes", "back-off", "threshold"];
+pub(super) const PGMCC_KEYS: &[&str] =
+    &["packet-bytes", "header-bytes", "back-off", "threshold", "loss-weight", "switch-losses"];
 
 /// A flow of one of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +37,10 @@ pub enum BaselineControl {
         back_off: Duration,
         /// Packets of the window up to which it starts slowly.
         threshold: f64,
+        /// Weight of a packet in a receiver's loss rate.
+        loss_weight: f64,
+        /// Whether what a new acker lost before halves the window.
+        switch_losses: bool,
     },
 }
 
@@ -63,7 +68,12 @@ pub(super) fn read_pgmcc(_plan: &Section<'_>, flow: &Section<'_>) -> Option<Flow
         flow.problem_at("threshold", "'threshold' must be from 1 to 1000000 packets");
     }
     let back_off = flow.or("back-off", Duration::from_millis(50));
-    read(flow, BaselineControl::Pgmcc { back_off, threshold })
+    let loss_weight = flow.or("loss-weight", 500.0 / 65_536.0);
+    if !(1e-6..=1.0).contains(&loss_weight) {
+        flow.problem_at("loss-weight", "'loss-weight' must be from 0.000001 to 1");
+    }
+    let switch_losses = flow.or("switch-losses", true);
+    read(flow, BaselineControl::Pgmcc { back_off, threshold, loss_weight, switch_losses })
 }
 
 fn read(flow: &Section<'_>, control: BaselineControl) -> Option<FlowKind> {

@@ -114,8 +114,9 @@ pub(super) fn deploy(
             let config = max_rate.map_or(config, |rate| config.with_max_rate(rate));
             site.source(flow, tfmcc::Sender::new(config, start), ports)
         }
-        BaselineControl::Pgmcc { threshold, .. } => {
+        BaselineControl::Pgmcc { threshold, switch_losses, .. } => {
             let config = pgmcc::SenderConfig::new(pgm, planned.packet_bytes).with_threshold(threshold);
+            let config = config.with_switch_losses(switch_losses);
             site.source(flow, pgmcc::Sender::new(config), ports)
         }
     };
@@ -130,10 +131,11 @@ pub(super) fn deploy(
                 let receiver = tfmcc::Receiver::new(Seed(draw.next_u64()));
                 site.member(flow, member, Hosted::new(receiver, feedback))
             }
-            BaselineControl::Pgmcc { back_off, .. } => {
+            BaselineControl::Pgmcc { back_off, loss_weight, .. } => {
                 let address: IpAddr = site.network.host(node);
                 let config = pgmcc::ReceiverConfig::new(pgm.destination_port, pgm.group, address);
-                let receiver = pgmcc::Receiver::new(config.with_back_off(back_off), draw);
+                let config = config.with_back_off(back_off).with_loss_weight(loss_weight);
+                let receiver = pgmcc::Receiver::new(config, draw);
                 site.member(flow, member, Hosted::new(receiver, feedback))
             }
         }

@@ -15,7 +15,7 @@ fn below_the_threshold_each_acknowledgement_brings_two_packets_and_above_a_share
     assert_eq!(fill(&mut window), 1);
     let mut sent = Vec::new();
     for sequence in 10..18 {
-        assert_eq!(window.acknowledged(sequence, !0).unwrap().new, 1);
+        assert_eq!(window.acknowledged(sequence, !0, true).unwrap().new, 1);
         sent.push(fill(&mut window));
     }
     // W = 2, 3, 4, then 4.25, 4.485, 4.708, 4.92, 5.12.
@@ -28,7 +28,7 @@ fn grown() -> (Window, u32) {
     let mut window = Window::new(0, 8.0);
     while window.packets() < 8.0 {
         fill(&mut window);
-        window.acknowledged(window.next() - 1, !0);
+        window.acknowledged(window.next() - 1, !0, true);
     }
     let next = window.next();
     (window, next)
@@ -42,7 +42,7 @@ fn a_hole_and_three_packets_behind_it_halve_the_window_once() {
     assert!(sent >= 8);
     // The first two are lost.
     let mut acknowledged = |place: u32, bitmap| {
-        let told = window.acknowledged(first + place, bitmap).unwrap();
+        let told = window.acknowledged(first + place, bitmap, true).unwrap();
         fill(&mut window);
         told
     };
@@ -56,12 +56,51 @@ fn a_hole_and_three_packets_behind_it_halve_the_window_once() {
     // Two more lost in the same window halve it no more, and it does not grow.
     let after = window.next();
     for sequence in first + 7..after {
-        assert!(!window.acknowledged(sequence, 1).unwrap().is_halved);
+        assert!(!window.acknowledged(sequence, 1, true).unwrap().is_halved);
     }
     assert_eq!(window.packets(), halved);
     assert!(fill(&mut window) > 0);
-    window.acknowledged(after, 1).unwrap();
+    window.acknowledged(after, 1, true).unwrap();
     assert!(window.packets() > halved, "what was sent after the halving was acknowledged");
+}
+
+/// The queue drops another packet of the same window, behind the first one by nearly a round trip: its acknowledgements come when the
+/// halving is over.
+#[test]
+fn what_was_sent_before_a_halving_halves_no_more() {
+    let (mut window, first) = grown();
+    fill(&mut window);
+    for place in 1..4 {
+        let told = window.acknowledged(first + place, 0b111 >> (3 - place), true).unwrap();
+        assert_eq!(told.is_halved, place == 3);
+        fill(&mut window);
+    }
+    let after = window.next();
+    let halved = window.packets();
+    // The last one before the halving is lost, too.
+    for sequence in (first + 4..after - 1).chain(after..after + 8) {
+        fill(&mut window);
+        let map = (0..32).rfold(0, |map, bit| {
+            map << 1 | u32::from(![first, after - 1].contains(&sequence.wrapping_sub(bit)))
+        });
+        assert!(!window.acknowledged(sequence, map, true).unwrap().is_halved, "{sequence} of {after}");
+    }
+    assert!(window.packets() > halved);
+}
+
+#[test]
+fn what_a_new_acker_lost_halves_the_window_though_the_old_one_had_it() {
+    for is_forgiven in [false, true] {
+        let (mut window, first) = grown();
+        fill(&mut window);
+        for sequence in first..first + 4 {
+            assert!(!window.acknowledged(sequence, !0, true).unwrap().is_halved);
+        }
+        window.switched(is_forgiven);
+        // It lacks the second; what the old one says of it meanwhile is of another path.
+        assert_eq!(window.acknowledged(first + 4, !0b1000, true).unwrap().is_halved, !is_forgiven);
+        assert!(!window.acknowledged(first + 5, !0, false).unwrap().is_halved);
+    }
 }
 
 #[test]
@@ -70,9 +109,9 @@ fn a_timeout_begins_with_one_packet_and_late_acknowledgements_bring_none() {
     fill(&mut window);
     window.timed_out();
     assert_eq!((window.packets(), fill(&mut window)), (1.0, 1));
-    assert_eq!(window.acknowledged(first + 2, 0b111).unwrap().new, 0);
+    assert_eq!(window.acknowledged(first + 2, 0b111, true).unwrap().new, 0);
     assert!(!window.is_open());
-    assert_eq!(window.acknowledged(window.next() - 1, 1).unwrap().new, 1);
+    assert_eq!(window.acknowledged(window.next() - 1, 1, true).unwrap().new, 1);
     assert_eq!(fill(&mut window), 2);
 }
 
@@ -80,9 +119,9 @@ fn a_timeout_begins_with_one_packet_and_late_acknowledgements_bring_none() {
 fn what_was_not_sent_cannot_be_acknowledged() {
     let mut window = Window::new(0, 4.0);
     fill(&mut window);
-    assert_eq!(window.acknowledged(1, !0), None);
-    assert_eq!(window.acknowledged(1_000_000, !0), None);
-    assert_eq!(window.acknowledged(u32::MAX, !0).unwrap().new, 0, "before the first");
+    assert_eq!(window.acknowledged(1, !0, true), None);
+    assert_eq!(window.acknowledged(1_000_000, !0, true), None);
+    assert_eq!(window.acknowledged(u32::MAX, !0, true).unwrap().new, 0, "before the first");
 }
 
 proptest! {
@@ -115,7 +154,7 @@ proptest! {
                 map = if steps < 32 { map << steps | 1 } else { 1 };
                 highest = sequence;
                 if ack > 0 {
-                    let told = window.acknowledged(highest, map).unwrap();
+                    let told = window.acknowledged(highest, map, true).unwrap();
                     under_way -= i64::from(told.new + told.lost);
                 }
             }
@@ -133,7 +172,7 @@ proptest! {
         for (distance, bitmap) in acks {
             fill(&mut window);
             let highest = window.next().wrapping_add_signed(distance);
-            window.acknowledged(highest, bitmap);
+            window.acknowledged(highest, bitmap, true);
             prop_assert!((1.0..=1e7).contains(&window.packets()));
             prop_assert!(window.tokens() <= window.packets() + 1e-6);
             prop_assert!(window.is_open() || window.is_waiting());
