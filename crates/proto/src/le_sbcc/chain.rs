@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use super::config::{Config, Epoch, Module};
+use super::config::{Config, Epoch, Module, Samples};
 use super::receivers::Receivers;
 use super::round_trip::RoundTrip;
 use super::tfrc::Intervals;
@@ -161,7 +161,11 @@ impl Chain {
     /// A receiver misses a packet; how far that got.
     pub fn indication(&mut self, now: Instant, indication: &Indication) -> Stage {
         self.counters.indications += 1;
-        let sample = indication.noticed.map(|noticed| now.since(noticed).min(self.config.rtt_max));
+        let began = match self.config.samples {
+            Samples::Noticed => indication.noticed,
+            Samples::Sent => Some(indication.sent),
+        };
+        let sample = began.map(|began| now.since(began).min(self.config.rtt_max));
         if let Some(sample) = sample.filter(|sample| self.rtt.sample(*sample)) {
             self.counters.samples += 1;
             self.counters.sampled = self.counters.sampled + sample;

@@ -37,6 +37,16 @@ pub enum Module {
     Tfrc,
 }
 
+/// From when a sample of the round-trip time counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Samples {
+    /// From when the packet behind the lost one was sent, by which its receiver noticed.
+    Noticed,
+    /// From when the lost packet was sent, as the paper's pseudo-code has it: the wait for the packet behind it, and a pause in
+    /// between, count as round trip. For experiments without repairs: what is asked for by a timer counts as well.
+    Sent,
+}
+
 /// Configuration of a [`super::Chain`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
@@ -53,6 +63,7 @@ pub struct Config {
     pub(super) stages: Stages,
     pub(super) epoch: Epoch,
     pub(super) module: Module,
+    pub(super) samples: Samples,
 }
 
 impl Config {
@@ -73,6 +84,7 @@ impl Config {
             stages: Stages::ALL,
             epoch: Epoch::Code,
             module: Module::Aimd,
+            samples: Samples::Noticed,
         }
     }
 
@@ -162,6 +174,13 @@ impl Config {
     #[must_use]
     pub fn with_module(mut self, module: Module) -> Self {
         self.module = module;
+        self
+    }
+
+    /// From when samples of the round-trip time count. Default: [`Samples::Noticed`].
+    #[must_use]
+    pub fn with_samples(mut self, samples: Samples) -> Self {
+        self.samples = samples;
         self
     }
 

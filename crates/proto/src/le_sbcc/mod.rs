@@ -35,7 +35,7 @@ mod tfrc;
 mod tests;
 
 pub use chain::{Chain, Counters, Indication, Stage};
-pub use config::{Config, Epoch, Module, Stages};
+pub use config::{Config, Epoch, Module, Samples, Stages};
 pub use receivers::{RECEIVER_BYTES_MAX, Receivers};
 pub use round_trip::RoundTrip;
 pub use tfrc::Intervals;

@@ -1,6 +1,6 @@
 //! LE-SBCC over PGM: a source that finds its rate by its receivers' NAKs. With one receiver it is a unicast flow.
 
-use headwater_proto::le_sbcc::{Config, Epoch, Module, Stages};
+use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
 use headwater_proto::pgm::{Mode, SourceConfig};
 use headwater_proto::{Duration, Rate};
 
@@ -15,6 +15,8 @@ pub(super) const KEYS: &[&str] = &[
     "atf",
     "epoch",
     "srtt-gain",
+    "samples",
+    "rtt-max",
     "initial-rtt",
     "initial-rate",
     "doubling",
@@ -112,6 +114,10 @@ fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<Config> {
         "text" => Epoch::Text,
         _ => Epoch::Code,
     };
+    let samples = match flow.word_or("samples", &["noticed", "sent"])? {
+        "sent" => Samples::Sent,
+        _ => Samples::Noticed,
+    };
     let gain = flow.or("srtt-gain", 0.125);
     if !(0.001..=1.0).contains(&gain) {
         flow.problem_at("srtt-gain", "'srtt-gain' must be from 0.001 to 1");
@@ -120,11 +126,16 @@ fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<Config> {
     if rtt < Duration::from_millis(1) {
         flow.problem_at("initial-rtt", "'initial-rtt' must be at least 1ms");
     }
+    let rtt_max = flow.or("rtt-max", Duration::from_secs(2));
+    if rtt_max < rtt {
+        flow.problem_at("rtt-max", "'rtt-max' is below 'initial-rtt'");
+    }
     let (least, most): (Option<Rate>, Option<Rate>) = (flow.get("min-rate"), flow.get("max-rate"));
     if least.zip(most).is_some_and(|(least, most)| least > most) {
         flow.problem_at("min-rate", "'min-rate' is above 'max-rate'");
     }
     let config = config.with_stages(stages).with_module(module).with_epoch(epoch);
+    let config = config.with_samples(samples).with_rtt_max(rtt_max);
     let config = config.with_srtt_gain(gain).with_rtt(rtt).with_doubling_at_start(flow.or("doubling", false));
     let config = flow.get("initial-rate").map_or(config, |rate| config.with_initial_rate(rate));
     let config = least.map_or(config, |rate| config.with_min_rate(rate));

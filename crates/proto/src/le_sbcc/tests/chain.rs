@@ -1,7 +1,7 @@
 //! The stages in a row: when the rate falls, pauses and rises.
 
 use super::*;
-use crate::le_sbcc::{Chain, Config, Epoch, Indication, Module, Stage, Stages};
+use crate::le_sbcc::{Chain, Config, Epoch, Indication, Module, Samples, Stage, Stages};
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
 
@@ -72,6 +72,19 @@ fn the_rate_rises_by_a_packet_each_round_trip_and_not_in_an_epoch() {
     }
     let risen = (bits(&chain) - halved) / (8.0 * f64::from(SEGMENT) / 0.1);
     assert!((97.0..=99.5).contains(&risen), "{risen} packets each round trip more, after 98.5 of them");
+}
+
+#[test]
+fn a_sample_begins_with_the_packet_behind_the_lost_one_or_with_the_lost_one() {
+    for (samples, wanted) in [(Samples::Noticed, 0.2), (Samples::Sent, 0.3)] {
+        let (mut chain, _) = chain(config().with_srtt_gain(1.0).with_samples(samples));
+        chain.indication(at(1_300), &Indication { noticed: Some(at(1_100)), ..indication(1, at(1_000)) });
+        assert!(
+            (chain.round_trip().srtt() - wanted).abs() < 1e-9,
+            "{samples:?}: {}",
+            chain.round_trip().srtt()
+        );
+    }
 }
 
 #[test]
