@@ -246,7 +246,7 @@ pub struct InspectArgs {
     /// Capture in pcap or pcapng format; `-` reads standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Look at packets to this UDP port only, and show those that are no ALC as well
+    /// Look at packets to this UDP port only, and show those that are neither ALC nor PGM as well
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
     /// One JSON object per packet

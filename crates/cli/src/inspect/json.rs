@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::packet::{CciFields, Packet, hex};
+use super::pgm::Fields;
 
 /// One line of `headwater inspect --json`.
 #[derive(Serialize)]
@@ -12,6 +13,8 @@ pub struct Line<'a> {
     time: f64,
     source: String,
     destination: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pgm: Option<&'a Fields>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lct: Option<Lct>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -44,11 +47,11 @@ struct Lct {
 struct Cci {
     bytes: String,
     #[serde(flatten)]
-    fields: Option<Fields>,
+    fields: Option<CciValues>,
 }
 
 #[derive(Serialize)]
-struct Fields {
+struct CciValues {
     slot: u16,
     channel: u16,
     sequence: u32,
@@ -57,7 +60,7 @@ struct Fields {
     increase: Option<bool>,
 }
 
-impl From<CciFields> for Fields {
+impl From<CciFields> for CciValues {
     fn from(cci: CciFields) -> Self {
         match cci {
             CciFields::Webrc(cci) => {
@@ -103,6 +106,7 @@ impl<'a> Line<'a> {
             time,
             source,
             destination,
+            pgm: None,
             lct: None,
             extensions: Vec::new(),
             fec: None,
@@ -112,7 +116,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Adds why the datagram is no LCT packet.
+    /// Adds what PGM says around it, or by itself.
+    pub fn with_envelope(mut self, pgm: Option<&'a Fields>) -> Self {
+        self.pgm = pgm;
+        self
+    }
+
+    /// Adds why the datagram is neither.
     pub fn with_error(mut self, error: String) -> Self {
         self.error = Some(error);
         self
@@ -143,7 +153,7 @@ fn lct(packet: &Packet<'_>, is_flid: bool) -> Lct {
         close_object: lct.close_object(),
         hlen: lct.header_len(),
         codepoint: lct.codepoint(),
-        cci: Cci { bytes: hex(lct.cci()), fields: packet.cci(is_flid).ok().map(Fields::from) },
+        cci: Cci { bytes: hex(lct.cci()), fields: packet.cci(is_flid).ok().map(CciValues::from) },
         tsi: lct.tsi(),
         toi: lct.toi().map(|toi| toi.to_string()),
     }

@@ -6,6 +6,7 @@ mod fdt;
 mod fields;
 mod json;
 mod packet;
+mod pgm;
 mod text;
 
 use std::fs::File;
@@ -18,7 +19,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use capture::{Datagram, Frame};
 use controls::Controls;
 use fdt::FdtAssembly;
-use packet::Packet;
+use packet::Content;
 
 /// Shows a capture on standard output. A reader that goes away ends it, as a success.
 pub fn run(args: &InspectArgs) -> Result<Exit, Failure> {
@@ -90,22 +91,25 @@ impl<'a> Inspection<'a> {
         let wanted =
             |datagram: &Datagram<'_>| self.args.port.is_none_or(|port| datagram.destination.port() == port);
         let datagram = frame.link.datagram(&frame.bytes).filter(wanted);
-        let packet = datagram.as_ref().map(|datagram| Packet::new(datagram.payload));
-        if let Some(Ok(_)) = packet {
+        let content = datagram.as_ref().map(|datagram| {
+            let ports = [datagram.source.port(), datagram.destination.port()];
+            Content::new(datagram.payload, ports, self.args.port.is_some())
+        });
+        if let Some(Ok(_)) = content {
             self.packets += 1;
         }
         if self.args.fields.is_some() {
-            let packet = packet.as_ref().and_then(|packet| packet.as_ref().ok());
+            let packet = content.as_ref().and_then(|content| content.as_ref().ok()?.packet.as_ref());
             let length = datagram.map(|datagram| datagram.udp_length);
             return writeln!(out, "{}", fields::row(self.frames, length, packet));
         }
-        let (Some(datagram), Some(packet)) = (datagram, packet) else { return Ok(()) };
+        let (Some(datagram), Some(content)) = (datagram, content) else { return Ok(()) };
         let time = frame.time.saturating_sub(start).as_secs_f64();
-        match packet {
-            Ok(packet) => self.packet(time, &datagram, &packet, out),
+        match content {
+            Ok(content) => self.packet(time, &datagram, &content, out),
             // Without a port, whatever else is in the capture is no news.
             Err(_) if self.args.port.is_none() => Ok(()),
-            Err(error) => self.no_packet(time, &datagram, &error, out),
+            Err(error) => self.no_packet(time, &datagram, error, out),
         }
     }
 
@@ -113,21 +117,31 @@ impl<'a> Inspection<'a> {
         &mut self,
         time: f64,
         datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        content: &Content<'_>,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let fdt =
-            packet.alc.as_ref().ok().and_then(|alc| self.fdt.take(datagram.source, alc, packet.symbols));
-        let tsi = packet.lct.tsi();
-        if let (Some(xml), Some(tsi)) = (&fdt, tsi) {
-            self.controls.learn(datagram.source, tsi, xml);
-        }
-        let is_flid = self.controls.is_flid(datagram.source, tsi);
+        let Content { envelope, packet } = content;
+        let fdt = packet.as_ref().and_then(|packet| {
+            let fdt = self.fdt.take(datagram.source, packet.alc.as_ref().ok()?, packet.symbols)?;
+            self.controls.learn(datagram.source, packet.lct.tsi()?, &fdt);
+            Some(fdt)
+        });
+        let packet = packet.as_ref();
+        let is_flid = packet.is_some_and(|packet| self.controls.is_flid(datagram.source, packet.lct.tsi()));
         if self.args.json {
-            let line = self.line(time, datagram).with_packet(packet, is_flid, fdt.as_deref());
-            return Self::json(&line, out);
+            let line = self.line(time, datagram).with_envelope(envelope.as_ref());
+            return Self::json(
+                &match packet {
+                    Some(packet) => line.with_packet(packet, is_flid, fdt.as_deref()),
+                    None => line,
+                },
+                out,
+            );
         }
-        writeln!(out, "{} {}", self.prefix(time, datagram), text::line(packet, is_flid))?;
+        let parts =
+            [envelope.as_ref().map(pgm::Fields::line), packet.map(|packet| text::line(packet, is_flid))];
+        let line = parts.into_iter().flatten().collect::<Vec<_>>().join(" | ");
+        writeln!(out, "{} {line}", self.prefix(time, datagram))?;
         if let Some(xml) = fdt {
             for line in xml.lines() {
                 writeln!(out, "        | {}", harmless(line))?;
@@ -140,20 +154,20 @@ impl<'a> Inspection<'a> {
         &self,
         time: f64,
         datagram: &Datagram<'_>,
-        error: &headwater_wire::lct::Error,
+        error: String,
         out: &mut impl Write,
     ) -> io::Result<()> {
         if self.args.json {
-            return Self::json(&self.line(time, datagram).with_error(error.to_string()), out);
+            return Self::json(&self.line(time, datagram).with_error(error), out);
         }
-        writeln!(out, "{} no ALC packet: {error}", self.prefix(time, datagram))
+        writeln!(out, "{} neither ALC nor PGM: {error}", self.prefix(time, datagram))
     }
 
     fn prefix(&self, time: f64, datagram: &Datagram<'_>) -> String {
         format!("{:>6} {time:>11.6} {} > {}", self.frames, datagram.source, datagram.destination)
     }
 
-    fn line(&self, time: f64, datagram: &Datagram<'_>) -> json::Line<'static> {
+    fn line<'b>(&self, time: f64, datagram: &Datagram<'_>) -> json::Line<'b> {
         json::Line::new(self.frames, time, datagram.source.to_string(), datagram.destination.to_string())
     }
 
@@ -171,7 +185,11 @@ impl<'a> Inspection<'a> {
             Some(port) => format!(" to UDP port {port}; leave out --port to look at all ports"),
             None => "; was it taken on the session's interface?".into(),
         };
-        eprintln!("headwater: no ALC packet in the {} frames of '{}'{hint}", self.frames, path.display());
+        eprintln!(
+            "headwater: no packet of ALC or PGM in the {} frames of '{}'{hint}",
+            self.frames,
+            path.display()
+        );
     }
 }
 

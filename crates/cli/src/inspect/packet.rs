@@ -5,10 +5,41 @@ use headwater_wire::cci::{CciError, FlidSlCci, WebrcCci};
 use headwater_wire::extensions::{HET_AUTH, HET_CENC, HET_FDT, HET_FTI, HET_SEQ, HET_TIME};
 use headwater_wire::{EncodingId, lct};
 
+use super::pgm;
+
 /// EXT_NOP, which says nothing (RFC 5651 section 5.2.1).
 const HET_NOP: u8 = 0;
 /// Extensions from this type on are one word long and have no length byte.
 const HET_ONE_WORD: u8 = 128;
+
+/// What a datagram is: at least one of both.
+pub struct Content<'a> {
+    /// PGM around it.
+    pub envelope: Option<pgm::Fields>,
+    /// An LCT packet.
+    pub packet: Option<Packet<'a>>,
+}
+
+impl<'a> Content<'a> {
+    /// Looks at a datagram between two ports. What is `is_expected` to be one of both is taken at less than what tells it from
+    /// anything else.
+    ///
+    /// # Errors
+    /// Why it is neither.
+    pub fn new(datagram: &'a [u8], ports: [u16; 2], is_expected: bool) -> Result<Self, String> {
+        // By its checksum: the first bits of other makes' PGM may be LCT's version.
+        let not_pgm = match pgm::Envelope::new(datagram, ports, is_expected) {
+            Ok(envelope) => {
+                return Ok(Self { envelope: Some(envelope.fields()), packet: envelope.carried });
+            }
+            Err(error) => error,
+        };
+        match Packet::new(datagram) {
+            Ok(packet) => Ok(Self { envelope: None, packet: Some(packet) }),
+            Err(error) => Err(format!("{error}; {not_pgm}")),
+        }
+    }
+}
 
 /// A datagram whose LCT header is sound.
 pub struct Packet<'a> {

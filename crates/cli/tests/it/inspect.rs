@@ -8,6 +8,7 @@ use std::time::Duration;
 use etherparse::PacketBuilder;
 use headwater_wire::extensions::FdtExtension;
 use headwater_wire::fdt::{Control, Instance};
+use headwater_wire::pgm::{self, Body, Fragment, NakList, Options, Report};
 use headwater_wire::{Cci, Extensions, Fti, PayloadId, alc};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -136,7 +137,7 @@ fn other_traffic_is_passed_over_unless_a_port_is_asked_for() {
     assert_eq!(run(&["inspect", path]).stdout.lines().count(), 1);
     let port = run(&["inspect", "--port", "7287", path]).stdout;
     assert_eq!(port.lines().count(), 2);
-    assert!(port.contains("no ALC packet"), "{port}");
+    assert!(port.contains("neither ALC nor PGM"), "{port}");
     // One row for every frame, so that rows of two tools stay side by side.
     assert_eq!(run(&["inspect", "--fields", "tsv", "--port", "53", path]).stdout.lines().count(), 4);
     let nothing = run(&["inspect", "--port", "9", path]);
@@ -192,4 +193,111 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+const GSI: pgm::Gsi = pgm::Gsi([1, 2, 3, 4, 5, 6]);
+
+/// A PGM packet in a datagram to a UDP port.
+fn in_pgm(port: u16, source_port: u16, body: Body<'_>, options: Options) -> Vec<u8> {
+    let packet = pgm::Packet { options, ..pgm::Packet::new(source_port, 7_500, GSI, body) };
+    let mut payload = vec![0; packet.buffer_len()];
+    packet.emit(&mut payload).unwrap();
+    ipv4(port, &payload)
+}
+
+/// The packet of above as a session of files over PGM carries it: its CCI is PGM's sequence number.
+fn carried() -> Vec<u8> {
+    let mut data = ALC;
+    data[4..8].copy_from_slice(&[0, 0, 1, 2]);
+    in_pgm(PORT, 0x9000, Body::Odata { sequence: 0x7_0102, trail: 5, data: &data }, Options::default())
+}
+
+#[test]
+fn what_pgm_carries_is_shown_as_if_it_were_not_carried() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), &[carried()]);
+    let path = path.to_str().unwrap();
+    let text = run(&["inspect", path]).stdout;
+    for part in [
+        "pgm type=ODATA gsi=010203040506 source_port=36864 destination_port=7500 sequence=459010 trail=5 data_bytes=28 | version=1",
+        "tsi=18519 toi=1",
+        "slot 0 channel 0 sequence 258",
+        "sbn=3 esi=70000 payload=4 EXT_SEQ(buffer 7 offset 1000000)",
+    ] {
+        assert!(text.contains(part), "'{part}' is missing in {text}");
+    }
+    let json = &run(&["inspect", "--json", path]).json()[0];
+    assert_eq!(
+        (json["pgm"]["type"].as_str(), json["pgm"]["sequence"].as_u64()),
+        (Some("ODATA"), Some(459_010))
+    );
+    assert_eq!((json["lct"]["tsi"].as_u64(), json["fec"]["esi"].as_u64()), (Some(18_519), Some(70_000)));
+    let fields = run(&["inspect", "--fields", "tsv", path]).stdout;
+    assert!(fields.ends_with("\tdeadbeef\n"), "{fields}");
+}
+
+#[test]
+fn packets_of_pgm_by_themselves_are_shown_field_by_field() {
+    let report = Report { sequence: 7, source: [192, 0, 2, 1].into(), group: [239, 255, 72, 87].into() };
+    let mut nak_list = NakList::default();
+    assert!(nak_list.push(9) && nak_list.push(12));
+    let fragment = Some(Fragment { first: 31, offset: 1_024, length: 1_029 });
+    let data = |source_port, options| {
+        in_pgm(3_056, source_port, Body::Odata { sequence: 32, trail: 16, data: &ALC }, options)
+    };
+    // A message may look like a packet of files: its CCI is no sequence number.
+    let lone = data(0x9000, Options { fragment, join: Some(16), fin: true, ..Options::default() });
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(
+        folder.path(),
+        &[
+            in_pgm(3_056, 40_000, Body::Nak(report), Options { nak_list, ..Options::default() }),
+            lone,
+            in_pgm(
+                3_056,
+                40_000,
+                Body::Spm { sequence: 1, trail: 0, lead: 31, path: report.source },
+                Options::default(),
+            ),
+            // The first bits of this one's source port are LCT's version.
+            data(0x1010, Options::default()),
+        ],
+    );
+    let path = path.to_str().unwrap();
+    let text = run(&["inspect", path]).stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    for (line, part) in lines.iter().zip([
+        "type=NAK gsi=010203040506 source_port=40000 destination_port=7500 sequences=[7,9,12] source=192.0.2.1 group=239.255.72.87",
+        "data_bytes=28 fragment_first=31 fragment_offset=1024 fragment_length=1029 join=16 fin",
+        "type=SPM gsi=010203040506 source_port=40000 destination_port=7500 sequence=1 trail=0 lead=31 path=192.0.2.1",
+        "type=ODATA gsi=010203040506 source_port=4112",
+    ]) {
+        assert!(line.ends_with(part) || line.contains(part) && part.ends_with("4112"), "'{part}' is not the end of {line}");
+        assert!(!line.contains("tsi="), "{line}");
+    }
+    let json = run(&["inspect", "--json", path]).json();
+    assert_eq!(json[0]["pgm"]["sequences"], serde_json::json!([7, 9, 12]));
+    assert_eq!((&json[1]["pgm"]["fin"], json[1].get("lct")), (&true.into(), None));
+}
+
+/// Without a checksum a datagram may be anything: it counts as PGM where PGM is.
+#[test]
+fn only_what_is_surely_pgm_is_taken_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let spmr = |port| {
+        let mut datagram = in_pgm(port, 40_000, Body::Spmr, Options::default());
+        let end = datagram.len();
+        datagram[end - 10..end - 8].fill(0);
+        datagram
+    };
+    let mut broken = carried();
+    *broken.last_mut().unwrap() ^= 1;
+    let path = capture(folder.path(), &[spmr(PORT), spmr(3_056), broken]);
+    let path = path.to_str().unwrap();
+    let text = run(&["inspect", path]).stdout;
+    assert!(text.lines().count() == 1 && text.contains(":3056 pgm type=SPMR"), "{text}");
+    let text = run(&["inspect", "--port", "7287", path]).stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("pgm type=SPMR") && lines[1].contains("neither ALC nor PGM"), "{text}");
+    assert!(lines[1].contains("wrong checksum"), "{text}");
 }
