@@ -12,6 +12,7 @@ pub const SEND_EXAMPLES: &str = "\
 Examples:
   tail -f /var/log/syslog | headwater pgm send --interface eth0      a line is a message
   headwater pgm send --size 1400 --max-rate 20M < samples.bin        messages of 1400 bytes
+  tar c photos | headwater pgm send --framing bytes                  a stream of bytes, for `pgm receive --framing bytes | tar x`
   headwater pgm send --framing zmq --group 239.192.1.1:5555          for ZeroMQ subscribers of epgm://eth0;239.192.1.1:5555";
 
 pub const RECEIVE_EXAMPLES: &str = "\
@@ -60,7 +61,7 @@ pub struct PgmSendArgs {
     /// Rate to begin with; it doubles until a first packet is lost [default: a packet in 200 ms]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub start_rate: Option<Rate>,
-    /// How messages stand on standard input [default: lines; with --size, bytes]
+    /// How messages stand on standard input [default: lines; with --size or --framing bytes, bytes]
     #[arg(long, value_name = "FORM", value_enum)]
     pub form: Option<Form>,
     /// Messages of so many bytes: --form bytes
@@ -88,9 +89,9 @@ pub struct PgmReceiveArgs {
     /// UDP port of the sender that hears NAKs [default: that of the group, as ZeroMQ has it; OpenPGM's is 3055]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub nak_port: Option<u16>,
-    /// How messages are written
-    #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Lines)]
-    pub form: Form,
+    /// How messages are written [default: lines; with --framing bytes, bytes]
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub form: Option<Form>,
     /// Write messages to a file, which is replaced; default: standard output, where --json does not need it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
@@ -139,6 +140,8 @@ pub enum FramingName {
     Messages,
     /// What ZeroMQ's epgm:// sockets write and read
     Zmq,
+    /// A stream of bytes, without messages: standard input of one end comes out of the others as it went in
+    Bytes,
 }
 
 /// How messages stand one behind the other.
@@ -148,6 +151,6 @@ pub enum Form {
     Lines,
     /// The length in 4 bytes, the highest first, then the message
     Lengths,
-    /// Nothing in between; a sender needs --size
+    /// Nothing in between; a sender needs --size, but with --framing bytes
     Bytes,
 }

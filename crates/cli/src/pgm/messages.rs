@@ -4,6 +4,9 @@ use std::io::{self, BufRead, ErrorKind, Read, Write};
 
 use crate::args::Form;
 
+/// Most bytes of a stream that are read at once: what a pipe holds.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Why messages cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
@@ -28,7 +31,7 @@ impl From<io::Error> for ReadError {
 pub struct Messages<R> {
     input: R,
     form: Form,
-    /// Of [`Form::Bytes`].
+    /// Of [`Form::Bytes`]; 0 is whatever is there.
     size: usize,
     bytes_max: usize,
 }
@@ -44,6 +47,7 @@ impl<R: BufRead> Messages<R> {
         match self.form {
             Form::Lines => self.line(message),
             Form::Lengths => self.counted(message),
+            Form::Bytes if self.size == 0 => self.some(message),
             Form::Bytes => self.piece(message),
         }
     }
@@ -77,6 +81,19 @@ impl<R: BufRead> Messages<R> {
         self.check(self.size)?;
         self.input.by_ref().take(self.size as u64).read_to_end(message)?;
         Ok(!message.is_empty())
+    }
+
+    /// What is there, or comes first.
+    fn some(&mut self, message: &mut Vec<u8>) -> Result<bool, ReadError> {
+        message.resize(PIECE_BYTES.min(self.bytes_max), 0);
+        let bytes = loop {
+            match self.input.read(message) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        message.truncate(bytes);
+        Ok(bytes > 0)
     }
 
     const fn check(&self, bytes: usize) -> Result<(), ReadError> {

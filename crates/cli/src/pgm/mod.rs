@@ -7,7 +7,7 @@ mod send;
 
 use headwater::pgm::Framing;
 
-use crate::args::{FramingName, PgmArgs, PgmCommand};
+use crate::args::{Form, FramingName, PgmArgs, PgmCommand};
 use crate::exit::{Exit, Failure};
 
 /// Sends or receives.
@@ -18,11 +18,24 @@ pub fn run(args: &PgmArgs) -> Result<Exit, Failure> {
     }
 }
 
+/// The form of messages on standard input or output, if one is said or the framing leaves no choice.
+fn form(said: Option<Form>, framing: FramingName) -> Result<Option<Form>, Failure> {
+    match (said, framing) {
+        (Some(Form::Lines | Form::Lengths), FramingName::Bytes) => {
+            let reason = "a stream of bytes has no messages: leave --form out, or choose another --framing";
+            Err(Failure::new(Exit::Usage, reason))
+        }
+        (_, FramingName::Bytes) => Ok(Some(Form::Bytes)),
+        (said, _) => Ok(said),
+    }
+}
+
 impl From<FramingName> for Framing {
     fn from(name: FramingName) -> Self {
         match name {
             FramingName::Messages => Self::Messages,
             FramingName::Zmq => Self::Zmq,
+            FramingName::Bytes => Self::Bytes,
         }
     }
 }

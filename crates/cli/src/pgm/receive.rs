@@ -28,9 +28,10 @@ pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
             "events and messages cannot both go to standard output: say where messages go with --out FILE";
         return Err(Failure::new(Exit::Usage, reason));
     }
+    let form = super::form(args.form, args.wire.framing)?.unwrap_or(Form::Lines);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let session = open(args, capture.as_ref())?;
-    let out = Out::open(args, session.stop_handle())?;
+    let out = Out::open(args, form, session.stop_handle())?;
     let mut events = Events::open(&args.output, "headwater pgm receive")?;
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, out, &shutdown, &screen, &mut events));
@@ -63,7 +64,7 @@ struct Out {
 }
 
 impl Out {
-    fn open(args: &PgmReceiveArgs, stop: StopHandle) -> Result<Self, Failure> {
+    fn open(args: &PgmReceiveArgs, form: Form, stop: StopHandle) -> Result<Self, Failure> {
         let out: Box<dyn Write> = match &args.out {
             Some(path) => {
                 let file = File::create(path);
@@ -73,7 +74,7 @@ impl Out {
             // Its own buffer would write each line by itself.
             None => Box::new(BufWriter::new(io::stdout().lock())),
         };
-        Ok(Self { form: args.form, out, stop, failed: None })
+        Ok(Self { form, out, stop, failed: None })
     }
 
     fn write(&mut self, message: &[u8]) {
@@ -130,7 +131,7 @@ fn transfer(
                 Event::SessionFound { tsi: identifier(*gsi), source: source.to_string() }
             }
             PgmReceiveUpdate::Lost { packets } => {
-                tracing::warn!("{packets} packets are lost for good: messages are missing here");
+                tracing::warn!("{packets} packets are lost for good: what was in them is missing here");
                 Event::MessagesLost { packets: *packets }
             }
             PgmReceiveUpdate::Progress(received) => {
@@ -187,6 +188,13 @@ fn end(
         PgmReceiveOutcome::Closed => {
             let reason = format!(
                 "{lost} packets were lost for good, and messages with them; give both ends a larger --window, or the sender a lower --max-rate"
+            );
+            Err(("incomplete", Failure::new(Exit::Incomplete, reason)))
+        }
+        PgmReceiveOutcome::BrokenOff => {
+            let reason = format!(
+                "{lost} packets were lost for good, and the stream breaks off there, after {} bytes; give both ends a larger --window, or the sender a lower --max-rate",
+                summary.progress.message_bytes
             );
             Err(("incomplete", Failure::new(Exit::Incomplete, reason)))
         }

@@ -13,7 +13,7 @@ use headwater_proto::eventlog::{Control, Event, Progress, Role};
 use super::messages::{Messages, ReadError};
 use super::progress::{line_of_sender, of_sender};
 use super::receive::identifier;
-use crate::args::{Form, PgmControlName, PgmSendArgs};
+use crate::args::{Form, FramingName, PgmControlName, PgmSendArgs};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
@@ -35,10 +35,15 @@ pub fn run(args: &PgmSendArgs) -> Result<Exit, Failure> {
     settle(outcome, events, capture)
 }
 
-/// How messages stand on standard input, and how long they are where that says nothing of it.
+/// How messages stand on standard input, and how long they are where that says nothing of it; 0 is as long as they come.
 fn form(args: &PgmSendArgs) -> Result<(Form, usize), Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
-    match (args.form, args.size) {
+    let framing = args.wire.framing;
+    match (super::form(args.form, framing)?, args.size) {
+        (Some(Form::Bytes), None) if framing == FramingName::Bytes => Ok((Form::Bytes, 0)),
+        (_, Some(_)) if framing == FramingName::Bytes => {
+            usage("--size is for messages, and a stream of bytes has none: leave it out")
+        }
         (None | Some(Form::Bytes), Some(size)) => Ok((Form::Bytes, size as usize)),
         (Some(Form::Bytes), None) => usage("messages of bytes need a length: give one with --size 1400"),
         (Some(_), Some(_)) => usage("--size is for --form bytes: leave it out, or the other --form"),

@@ -119,6 +119,50 @@ fn other_forms_go_from_end_to_end() {
     }
 }
 
+#[test]
+fn a_stream_of_bytes_comes_out_as_it_went_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let bytes: Vec<u8> =
+        (0..150_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (group, out) = (group(), path("out"));
+    let receiving = receiver(
+        &group,
+        &path("log"),
+        &["--framing", "bytes", "--out", &out, "--drop", "0.05", "--seed", "7"],
+    );
+    let sent = send(&group, &bytes, &["--framing", "bytes", "--rate", "8M"]);
+    let received = receiving.end();
+    assert_eq!((sent.code, received.code), (Some(0), Some(0)), "{}{}", sent.stderr, received.stderr);
+    assert!(fs::read(&out).unwrap() == bytes);
+}
+
+/// What is lost for good ends a stream there: what came is its beginning, and the end is no success.
+#[test]
+fn a_stream_of_bytes_breaks_off_at_what_is_lost_for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let bytes: Vec<u8> = (0..600_000_u32).map(|number| (number / 1_000).to_le_bytes()[0]).collect();
+    let (group, out) = (group(), path("out"));
+    let options = ["--framing", "bytes", "--out", &out, "--json", "--drop", "0.1", "--seed", "7"];
+    let receiving = receiver(&group, &path("log"), &options);
+    // The window is over in a millisecond.
+    let options = ["--framing", "bytes", "--rate", "200M", "--window", "16", "--linger", "350ms"];
+    let sent = send(&group, &bytes, &options);
+    let received = receiving.end();
+    assert_eq!((sent.code, received.code), (Some(0), Some(5)), "{}{}", sent.stderr, received.stderr);
+    let came = fs::read(&out).unwrap();
+    let is_beginning = !came.is_empty() && came.len() < bytes.len() && bytes.starts_with(&came);
+    assert!(is_beginning, "{} bytes", came.len());
+    assert!(
+        received.stderr.contains(&format!("breaks off there, after {} bytes", came.len())),
+        "{}",
+        received.stderr
+    );
+    let last = received.json().pop().unwrap();
+    assert_eq!((&last["outcome"], &last["message_bytes"]), (&"incomplete".into(), &came.len().into()));
+}
+
 /// Nothing was lost on the way, and yet messages are missing: that is no success.
 #[test]
 fn messages_that_are_not_taken_make_an_end_incomplete() {
@@ -177,6 +221,10 @@ fn what_is_wrong_is_said_with_what_to_do() {
     for form in ["lines", "lengths"] {
         fails(&["send", "--form", form, "--size", "1400"], 2, "--size is for --form bytes");
     }
+    for end in [&["send"][..], &["receive", "--timeout", "1s"]] {
+        fails(&[end, &["--framing", "bytes", "--form", "lines"]].concat(), 2, "leave --form out");
+    }
+    fails(&["send", "--framing", "bytes", "--size", "9"], 2, "--size is for messages");
     fails(&["send", "--rate", "1M", "--max-rate", "2M"], 2, "leave --max-rate and --start-rate out");
     fails(&["send", "--congestion-control", "fixed"], 2, "--rate 10M");
     fails(&["send", "--congestion-control", "le-sbcc", "--rate", "1M"], 2, "--max-rate");

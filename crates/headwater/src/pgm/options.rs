@@ -22,6 +22,9 @@ pub enum Framing {
     Messages,
     /// What ZeroMQ's `epgm://` sockets write and read: frames of ZMTP 1.0 behind the offset of the first. Short messages share packets.
     Zmq,
+    /// Bytes of a stream: those of several messages stand in one packet, and receivers get them in order, in other pieces than they
+    /// were handed over in. What is lost for good ends the session of a receiver: nothing that follows has a place.
+    Bytes,
 }
 
 /// What finds the rate of a PGM sender.

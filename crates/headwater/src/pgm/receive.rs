@@ -105,10 +105,12 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// How it ends now, if it does.
-    fn end(&self, now: Instant) -> Option<PgmReceiveOutcome> {
+    fn end(&self, has_broken_off: bool, now: Instant) -> Option<PgmReceiveOutcome> {
         let (heard, read) = self.heard;
         let is_silent = |timeout| read + timeout <= now;
-        if self.is_finished {
+        if has_broken_off {
+            Some(PgmReceiveOutcome::BrokenOff)
+        } else if self.is_finished {
             Some(PgmReceiveOutcome::Closed)
         } else if self.stop.is_stopped() {
             Some(PgmReceiveOutcome::Interrupted)
@@ -155,7 +157,7 @@ impl Application<Receiver<Sink>, ReceiverSocket> for Watch<'_> {
         if self.heard.0 != machine.heard() {
             self.heard = (machine.heard(), now);
         }
-        let end = self.end(now);
+        let end = self.end(machine.deliver().has_broken_off(), now);
         if self.progress.is_due(now) || end.is_some() {
             let (counters, sink) = (machine.counters(), machine.deliver());
             self.last = PgmReceiveProgress {

@@ -2,7 +2,7 @@
 
 use headwater_proto::Instant;
 use headwater_proto::pgm::zmq::Packer;
-use headwater_proto::pgm::{Source, SourceEvent};
+use headwater_proto::pgm::{Filler, Source, SourceEvent};
 
 use super::feed::{Batch, PgmFeed};
 use super::options::{Framing, PgmSendOptions};
@@ -85,8 +85,7 @@ impl PgmSendSession {
             supply: Supply {
                 feed: self.feed.clone(),
                 batch: Batch::default(),
-                packer: (self.options.wire.framing == Framing::Zmq)
-                    .then(|| Packer::new(self.opened.payload_bytes)),
+                packing: Packing::new(self.options.wire.framing, self.opened.payload_bytes),
                 messages: 0,
                 message_bytes: 0,
             },
@@ -116,8 +115,7 @@ impl Drop for PgmSendSession {
 struct Supply {
     feed: PgmFeed,
     batch: Batch,
-    /// Of ZeroMQ's packets.
-    packer: Option<Packer>,
+    packing: Packing,
     messages: u64,
     message_bytes: u64,
 }
@@ -132,16 +130,7 @@ impl Supply {
                 }
                 return self.exhausted(source);
             };
-            let is_taken = match &mut self.packer {
-                None => source.send(message),
-                Some(packer) if packer.packets(message.len()) > source.room() as usize => false,
-                Some(packer) => {
-                    let mut all = true;
-                    packer.push(message, |packet| all &= source.send(packet));
-                    all
-                }
-            };
-            if !is_taken {
+            if !self.packing.push(message, source) {
                 return;
             }
             self.messages += 1;
@@ -153,10 +142,8 @@ impl Supply {
     /// The application has nothing more for now: a packet that is not full need not wait, unless others do.
     fn exhausted(&mut self, source: &mut Source) {
         let is_finished = self.feed.is_finished();
-        if let Some(packer) = &mut self.packer
-            && (is_finished || source.waiting() == 0)
-        {
-            packer.flush(|packet| _ = source.send(packet));
+        if is_finished || source.waiting() == 0 {
+            self.packing.flush(source);
         }
         if is_finished {
             source.finish();
@@ -165,8 +152,63 @@ impl Supply {
 
     /// Whether there is more to hand over, once there is room.
     fn has_more(&self) -> bool {
-        let has_rest = self.packer.as_ref().is_some_and(Packer::has_rest);
-        self.batch.first().is_some() || has_rest || self.feed.has_some()
+        self.batch.first().is_some() || self.packing.has_rest() || self.feed.has_some()
+    }
+}
+
+/// How messages come into packets.
+enum Packing {
+    /// By PGM itself.
+    Messages,
+    Zmq(Packer),
+    Bytes(Filler),
+}
+
+impl Packing {
+    fn new(framing: Framing, payload_bytes: u16) -> Self {
+        match framing {
+            Framing::Messages => Self::Messages,
+            Framing::Zmq => Self::Zmq(Packer::new(payload_bytes)),
+            Framing::Bytes => Self::Bytes(Filler::new(payload_bytes)),
+        }
+    }
+
+    /// Takes a message where the source has room for all packets that it fills.
+    fn push(&mut self, message: &[u8], source: &mut Source) -> bool {
+        let packets = match self {
+            Self::Messages => return source.send(message),
+            Self::Zmq(packer) => packer.packets(message.len()),
+            Self::Bytes(filler) => filler.packets(message.len()),
+        };
+        if packets > source.room() as usize {
+            return false;
+        }
+        let mut send = |packet: &[u8]| _ = source.send(packet);
+        match self {
+            Self::Messages => send(message),
+            Self::Zmq(packer) => packer.push(message, send),
+            Self::Bytes(filler) => filler.push(message, send),
+        }
+        true
+    }
+
+    /// Whether there is a packet that is not full.
+    const fn has_rest(&self) -> bool {
+        match self {
+            Self::Messages => false,
+            Self::Zmq(packer) => packer.has_rest(),
+            Self::Bytes(filler) => filler.has_rest(),
+        }
+    }
+
+    /// Sends it as it is.
+    fn flush(&mut self, source: &mut Source) {
+        let send = |packet: &[u8]| _ = source.send(packet);
+        match self {
+            Self::Messages => {}
+            Self::Zmq(packer) => packer.flush(send),
+            Self::Bytes(filler) => filler.flush(send),
+        }
     }
 }
 

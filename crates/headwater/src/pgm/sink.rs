@@ -1,8 +1,8 @@
 //! Messages of one turn of the driver, on their way from the machine to the application.
 
 use headwater_proto::Instant;
-use headwater_proto::pgm::Deliver;
 use headwater_proto::pgm::zmq::Unpacker;
+use headwater_proto::pgm::{ByteStream, Deliver};
 
 use super::options::Framing;
 use super::update::PgmReceiveUpdate;
@@ -11,12 +11,20 @@ use super::update::PgmReceiveUpdate;
 /// messages, 2 bytes each, that is four times as much again.
 #[derive(Debug)]
 pub(super) struct Sink {
-    /// Of ZeroMQ's packets.
-    unpacker: Option<Unpacker>,
+    unpacking: Unpacking,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     pub(super) messages: u64,
     pub(super) message_bytes: u64,
+}
+
+/// What comes of packets.
+#[derive(Debug)]
+enum Unpacking {
+    /// What PGM made of them.
+    Messages,
+    Zmq(Unpacker),
+    Bytes(ByteStream),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +38,11 @@ enum Entry {
 impl Sink {
     pub(super) fn new(framing: Framing, message_bytes_max: u32) -> Self {
         Self {
-            unpacker: (framing == Framing::Zmq).then(|| Unpacker::new(message_bytes_max)),
+            unpacking: match framing {
+                Framing::Messages => Unpacking::Messages,
+                Framing::Zmq => Unpacking::Zmq(Unpacker::new(message_bytes_max)),
+                Framing::Bytes => Unpacking::Bytes(ByteStream::default()),
+            },
             bytes: Vec::new(),
             entries: Vec::new(),
             messages: 0,
@@ -40,7 +52,15 @@ impl Sink {
 
     /// What the framing could make no sense of.
     pub(super) fn broken(&self) -> u64 {
-        self.unpacker.as_ref().map_or(0, Unpacker::broken)
+        match &self.unpacking {
+            Unpacking::Zmq(unpacker) => unpacker.broken(),
+            Unpacking::Messages | Unpacking::Bytes(_) => 0,
+        }
+    }
+
+    /// Whether nothing more can come: it is a stream of bytes, and some of them are lost for good.
+    pub(super) const fn has_broken_off(&self) -> bool {
+        matches!(&self.unpacking, Unpacking::Bytes(stream) if stream.is_broken())
     }
 
     /// Gives all to the application, in order.
@@ -66,7 +86,7 @@ impl Sink {
 
 impl Deliver for Sink {
     fn message(&mut self, _now: Instant, message: &[u8]) {
-        let Self { unpacker, bytes, entries, messages, message_bytes } = self;
+        let Self { unpacking, bytes, entries, messages, message_bytes } = self;
         let mut keep = |message: &[u8]| {
             // None is longer than `message_bytes_max`, or a packet.
             let Ok(length) = u32::try_from(message.len()) else { return };
@@ -75,15 +95,18 @@ impl Deliver for Sink {
             *messages += 1;
             *message_bytes += message.len() as u64;
         };
-        match unpacker {
-            None => keep(message),
-            Some(unpacker) => unpacker.packet(message, keep),
+        match unpacking {
+            Unpacking::Messages => keep(message),
+            Unpacking::Zmq(unpacker) => unpacker.packet(message, keep),
+            Unpacking::Bytes(stream) => stream.packet(message, keep),
         }
     }
 
     fn lost(&mut self, _now: Instant, packets: u64) {
-        if let Some(unpacker) = &mut self.unpacker {
-            unpacker.lost();
+        match &mut self.unpacking {
+            Unpacking::Messages => {}
+            Unpacking::Zmq(unpacker) => unpacker.lost(),
+            Unpacking::Bytes(stream) => stream.lost(),
         }
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         match self.entries.last_mut() {

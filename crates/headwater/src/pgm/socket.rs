@@ -31,7 +31,8 @@ impl Opened {
     pub(super) fn new(options: &PgmSendOptions) -> Result<Self, SendError> {
         // To the group's own port receivers send their NAKs, whatever they make of the port that data comes from.
         let link = Link::open(&options.link, 1, options.link.group.port())?;
-        let headers = HEADER_BYTES + if options.wire.framing == Framing::Zmq { 0 } else { FRAGMENT_BYTES };
+        let headers =
+            HEADER_BYTES + if options.wire.framing == Framing::Messages { FRAGMENT_BYTES } else { 0 };
         let payload_bytes = payload_bytes(options.payload_bytes, &link, u32::from(headers))?;
         let packet_bytes = payload_bytes + headers;
         Ok(Self { link, session: session(options)?, payload_bytes, packet_bytes })
@@ -53,6 +54,7 @@ impl Opened {
         match options.wire.framing {
             Framing::Messages => packets * usize::from(self.payload_bytes),
             Framing::Zmq => (packets - 2) * usize::from(self.payload_bytes - 2),
+            Framing::Bytes => (packets - 1) * usize::from(self.payload_bytes),
         }
     }
 

@@ -192,6 +192,8 @@ pub enum PgmReceiveUpdate<'a> {
 pub enum PgmReceiveOutcome {
     /// The source said that it ended, and all was delivered or given up.
     Closed,
+    /// Bytes of a stream are lost for good ([`Framing::Bytes`](super::Framing::Bytes)): all before them came.
+    BrokenOff,
     /// No packet of a session came within the timeout.
     NothingReceived,
     /// The source was silent for as long as the timeout.

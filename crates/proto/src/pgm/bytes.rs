@@ -1,53 +1,88 @@
-//! A stream of bytes: messages without their boundaries.
+//! A stream of bytes: packets without messages.
 
-use super::receiver::Deliver;
-use super::source::Source;
-use crate::time::Instant;
+/// Fills packets with bytes that stand one behind the other, each as full as they come.
+#[derive(Clone, Debug)]
+pub struct Filler {
+    packet: Vec<u8>,
+    packet_bytes: usize,
+    /// What each packet begins with.
+    head: &'static [u8],
+}
 
-impl Source {
-    /// Takes bytes of a stream, as many as there is room for now, in packets as full as they come; says how many. Boundaries of calls
-    /// mean nothing to a receiver that takes a stream.
-    pub fn write(&mut self, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        for packet in bytes.chunks(self.payload_bytes()) {
-            if !self.send(packet) {
-                break;
+impl Filler {
+    /// Packets of at most `packet_bytes`, at least 1.
+    pub fn new(packet_bytes: u16) -> Self {
+        Self::with_head(packet_bytes, &[])
+    }
+
+    /// Packets of at most `packet_bytes`, the head among them, and of a byte behind it at least.
+    pub(super) fn with_head(packet_bytes: u16, head: &'static [u8]) -> Self {
+        let packet_bytes = usize::from(packet_bytes).max(head.len() + 1);
+        let mut packet = Vec::with_capacity(packet_bytes);
+        packet.extend_from_slice(head);
+        Self { packet, packet_bytes, head }
+    }
+
+    /// Most packets that so many bytes make, with those that are there.
+    pub const fn packets(&self, bytes: usize) -> usize {
+        (self.packet.len() - self.head.len() + bytes).div_ceil(self.packet_bytes - self.head.len())
+    }
+
+    /// Adds bytes; gives the packets that they filled.
+    pub fn push(&mut self, mut bytes: &[u8], mut packet: impl FnMut(&[u8])) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(self.packet_bytes - self.packet.len()));
+            self.packet.extend_from_slice(now);
+            bytes = later;
+            if self.packet.len() == self.packet_bytes {
+                self.flush(&mut packet);
             }
-            taken += packet.len();
         }
-        taken
+    }
+
+    /// Whether there is a last packet, which is not full.
+    pub const fn has_rest(&self) -> bool {
+        self.packet.len() > self.head.len()
+    }
+
+    /// Gives the last packet, which is not full, if there is one.
+    pub fn flush(&mut self, mut packet: impl FnMut(&[u8])) {
+        if self.has_rest() {
+            packet(&self.packet);
+            self.packet.truncate(self.head.len());
+            self.packet.copy_from_slice(self.head);
+        }
+    }
+
+    /// The packet under way, its head first.
+    pub(super) fn packet_mut(&mut self) -> &mut [u8] {
+        &mut self.packet
     }
 }
 
-/// Hands bytes that [`Source::write`] took to `F` in order, from the first packet that came on and up to the first one that is lost for good: what follows a hole is
-/// no part of the stream any more.
-#[derive(Clone, Copy, Debug)]
-pub struct ByteStream<F> {
-    take: F,
+/// What comes of packets that a [`Filler`] filled: all of it, from the first packet that came on and up to the first one that is lost for
+/// good. What follows a hole has no place in a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByteStream {
     is_broken: bool,
 }
 
-impl<F: FnMut(&[u8])> ByteStream<F> {
-    /// A stream into `take`.
-    pub const fn new(take: F) -> Self {
-        Self { take, is_broken: false }
-    }
-
-    /// Whether there was a hole: nothing is handed over any more.
+impl ByteStream {
+    /// Whether there was a hole: nothing more comes.
     pub const fn is_broken(&self) -> bool {
         self.is_broken
     }
-}
 
-impl<F: FnMut(&[u8])> Deliver for ByteStream<F> {
-    fn message(&mut self, _now: Instant, message: &[u8]) {
-        if !self.is_broken {
-            (self.take)(message);
-        }
+    /// Packets were lost before the next one.
+    pub const fn lost(&mut self) {
+        self.is_broken = true;
     }
 
-    fn lost(&mut self, _now: Instant, _packets: u64) {
-        self.is_broken = true;
+    /// The next packet; gives its bytes, where they are part of the stream.
+    pub fn packet(&self, packet: &[u8], bytes: impl FnOnce(&[u8])) {
+        if !self.is_broken {
+            bytes(packet);
+        }
     }
 }
 
@@ -60,13 +95,29 @@ mod tests {
 
     use super::*;
     use crate::machine::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
-    use crate::pgm::{Control, Mode, Receiver, ReceiverConfig, Session, SourceConfig};
+    use crate::pgm::{Control, Deliver, Mode, Receiver, ReceiverConfig, Session, Source, SourceConfig};
     use crate::rate::Rate;
     use crate::rng::{Seed, unit};
-    use crate::time::Duration;
+    use crate::time::{Duration, Instant};
 
     const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
     const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 3_056);
+
+    #[derive(Default)]
+    struct Came {
+        stream: ByteStream,
+        bytes: Vec<u8>,
+    }
+
+    impl Deliver for Came {
+        fn message(&mut self, _now: Instant, message: &[u8]) {
+            self.stream.packet(message, |bytes| self.bytes.extend_from_slice(bytes));
+        }
+
+        fn lost(&mut self, _now: Instant, _packets: u64) {
+            self.stream.lost();
+        }
+    }
 
     /// Writes pieces of a stream and runs until all was sent and repaired; what came, and whether there was a hole. `is_lost` says so of data.
     fn carry(pieces: &[Vec<u8>], mut is_lost: impl FnMut(u32) -> bool) -> (Vec<u8>, bool) {
@@ -76,28 +127,22 @@ mod tests {
             SourceConfig::new(session, HERE.ip(), 100).with_mode(Mode::Pgm).with_window_packets(1_024);
         let control = Control::Fixed(Rate::from_kilobits(800));
         let mut source = Source::new(config, control, Instant::ZERO);
-        let mut came = Vec::new();
         let config = ReceiverConfig::new(7_500, GROUP)
             .with_window_packets(1_024)
             .with_back_off(Duration::from_millis(5))
             .with_waits(Duration::from_millis(50), Duration::from_millis(50))
             .with_retries(20, 20);
-        let stream = ByteStream::new(|bytes: &[u8]| came.extend_from_slice(bytes));
-        let mut receiver = Receiver::new(config, stream, Seed(1).stream("receiver", 0));
+        let mut receiver = Receiver::new(config, Came::default(), Seed(1).stream("receiver", 0));
         let (mut now, mut buffer) = (Instant::ZERO, vec![0; DATAGRAM_BYTES_MAX]);
-        let mut left = pieces.iter().flat_map(|piece| piece.chunks(37)).peekable();
-        let mut rest: &[u8] = &[];
+        let (mut filler, mut left) = (Filler::new(100), pieces.iter().peekable());
         let end = Instant::ZERO + Duration::from_secs(60);
         while now < end {
-            while !rest.is_empty() || left.peek().is_some() {
-                if rest.is_empty() {
-                    rest = left.next().unwrap_or_default();
-                }
-                let taken = source.write(rest);
-                rest = &rest[taken..];
-                if taken == 0 {
-                    break;
-                }
+            while let Some(piece) = left.next_if(|piece| filler.packets(piece.len()) < source.room() as usize)
+            {
+                filler.push(piece, |packet| assert!(source.send(packet), "there is room"));
+            }
+            if left.peek().is_none() {
+                filler.flush(|packet| assert!(source.send(packet), "there is room"));
             }
             source.handle(now, Input::Timeout);
             receiver.handle(now, Input::Timeout);
@@ -126,9 +171,8 @@ mod tests {
             let next = source.poll_timeout().into_iter().chain(receiver.poll_timeout()).min();
             now = next.map_or(end, |next| next.max(now + Duration::from_micros(1)));
         }
-        let is_broken = receiver.deliver().is_broken();
-        drop(receiver);
-        (came, is_broken)
+        let came = receiver.deliver();
+        (came.bytes.clone(), came.stream.is_broken())
     }
 
     proptest! {
@@ -151,6 +195,6 @@ mod tests {
         let pieces: Vec<_> = (0..200_u8).map(|number| vec![number; 37]).collect();
         let (came, is_broken) = carry(&pieces, |sequence| sequence == 20);
         assert!(is_broken);
-        assert_eq!(came, pieces[..20].concat());
+        assert_eq!(came, pieces.concat()[..2_000], "packets of 100 bytes");
     }
 }

@@ -9,7 +9,7 @@
 //! | [`Source`] | transmit window, NCFs, repairs out of the same rate, SPMs; at a fixed rate or LE-SBCC's |
 //! | [`Receiver`] | NAK states, receive window, messages in order |
 //! | [`zmq`] | messages as ZeroMQ packs them |
-//! | [`ByteStream`] | bytes in order, without messages |
+//! | [`Filler`], [`ByteStream`] | bytes in order, without messages |
 //! | [`carrier`] | sessions of files in PGM's packets |
 //!
 //! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however many ask, and both are paid out
@@ -30,7 +30,7 @@ pub mod zmq;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::ByteStream;
+pub use bytes::{ByteStream, Filler};
 pub use config::{Answers, Mode, ReceiverConfig, Session, SourceConfig};
 pub use malformed::Malformed;
 pub use receiver::{Deliver, Receiver, ReceiverCounters, ReceiverEvent};

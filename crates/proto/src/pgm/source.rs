@@ -139,11 +139,6 @@ impl Source {
         true
     }
 
-    /// Bytes of a packet that messages take.
-    pub(super) const fn payload_bytes(&self) -> usize {
-        self.window.payload_bytes()
-    }
-
     /// Nothing will be sent any more: the session ends when what waits is sent. Repairs go on.
     pub fn finish(&mut self) {
         self.is_finishing = true;

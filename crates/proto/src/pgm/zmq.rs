@@ -10,8 +10,11 @@
 //! begins in a packet, and again after a loss. libzmq ends itself on packets without these two bytes, and on messages that
 //! PGM has cut (OPT_FRAGMENT): so a stream for it is sent in packets of its own making, one PGM message each.
 
+use super::bytes::Filler;
+
 /// Stands in the place of the offset where no frame begins.
 const NO_FRAME: u16 = 0xFFFF;
+const NO_FRAME_HEAD: [u8; OFFSET_LEN] = NO_FRAME.to_be_bytes();
 const OFFSET_LEN: usize = 2;
 /// Begins a long length.
 const LONG: u8 = 0xFF;
@@ -21,73 +24,47 @@ const LONG_HEAD_LEN: usize = 10;
 
 /// Makes packets of messages, each of one part.
 #[derive(Clone, Debug)]
-pub struct Packer {
-    packet: Vec<u8>,
-    packet_bytes: usize,
-}
+pub struct Packer(Filler);
 
 impl Packer {
     /// Packets of at most `packet_bytes`, at least 3.
     pub fn new(packet_bytes: u16) -> Self {
-        let packet_bytes = usize::from(packet_bytes).max(OFFSET_LEN + 1);
-        let mut packer = Self { packet: Vec::with_capacity(packet_bytes), packet_bytes };
-        packer.begin();
-        packer
+        Self(Filler::with_head(packet_bytes, &NO_FRAME_HEAD))
     }
 
     /// Most packets that [`Self::push`] gives for a message of so many bytes.
     pub const fn packets(&self, message_bytes: usize) -> usize {
-        let stream = self.packet.len() - OFFSET_LEN + LONG_HEAD_LEN + message_bytes;
-        stream.div_ceil(self.packet_bytes - OFFSET_LEN)
+        self.0.packets(LONG_HEAD_LEN + message_bytes)
     }
 
     /// Adds a message; gives the packets that it filled.
     pub fn push(&mut self, message: &[u8], mut packet: impl FnMut(&[u8])) {
-        if self.packet[..OFFSET_LEN] == NO_FRAME.to_be_bytes() {
-            let offset = u16::try_from(self.packet.len() - OFFSET_LEN).unwrap_or(NO_FRAME);
-            self.packet[..OFFSET_LEN].copy_from_slice(&offset.to_be_bytes());
+        let begun = self.0.packet_mut();
+        if begun[..OFFSET_LEN] == NO_FRAME_HEAD {
+            let offset = u16::try_from(begun.len() - OFFSET_LEN).unwrap_or(NO_FRAME);
+            begun[..OFFSET_LEN].copy_from_slice(&offset.to_be_bytes());
         }
         let length = message.len() as u64 + 1;
         match u8::try_from(length) {
-            Ok(length) if length != LONG => self.write(&[length, 0], &mut packet),
+            Ok(length) if length != LONG => self.0.push(&[length, 0], &mut packet),
             _ => {
                 let mut head = [0; LONG_HEAD_LEN];
                 head[0] = LONG;
                 head[1..9].copy_from_slice(&length.to_be_bytes());
-                self.write(&head, &mut packet);
+                self.0.push(&head, &mut packet);
             }
         }
-        self.write(message, &mut packet);
+        self.0.push(message, &mut packet);
     }
 
     /// Whether there is a last packet, which is not full.
     pub const fn has_rest(&self) -> bool {
-        self.packet.len() > OFFSET_LEN
+        self.0.has_rest()
     }
 
     /// Gives the last packet, which is not full, if there is one.
-    pub fn flush(&mut self, mut packet: impl FnMut(&[u8])) {
-        if self.has_rest() {
-            packet(&self.packet);
-            self.begin();
-        }
-    }
-
-    fn write(&mut self, mut bytes: &[u8], packet: &mut impl FnMut(&[u8])) {
-        while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(self.packet_bytes - self.packet.len()));
-            self.packet.extend_from_slice(now);
-            bytes = later;
-            if self.packet.len() == self.packet_bytes {
-                packet(&self.packet);
-                self.begin();
-            }
-        }
-    }
-
-    fn begin(&mut self) {
-        self.packet.clear();
-        self.packet.extend_from_slice(&NO_FRAME.to_be_bytes());
+    pub fn flush(&mut self, packet: impl FnMut(&[u8])) {
+        self.0.flush(packet);
     }
 }
 
