@@ -42,21 +42,31 @@ pub struct Asked<'a> {
     pub level: Level,
     /// No request, but a sign that breadcrumbs wait.
     pub is_null: bool,
-    /// Whether to reply: to any request, and to a null where no reply on its label was sent for [`REFRESH`].
+    /// Whether to reply: to any request, and to a null unless the last reply on its label, sent less than [`REFRESH`] ago, went where the null came
+    /// from, and had its level or more, or 0.
     pub wants_reply: bool,
     /// The request's.
     pub body: &'a [u8],
 }
 
-/// Hears requests and replies.
+/// Hears requests and replies. Nothing proves who asked, and replies are longer than requests: whoever drives it limits what one peer may ask.
 #[derive(Debug)]
 pub struct Source {
     identity: Option<SocketAddr>,
     reply_to: ReplyTo,
     bindings: Bindings,
-    /// By the label's low bits: the last label replied to, and when.
-    replied: Vec<Option<(Label, Instant)>>,
+    /// By the label's low bits: the last reply.
+    replied: Vec<Option<Replied>>,
     ignored: u64,
+}
+
+/// A reply that was sent.
+#[derive(Debug, Clone, Copy)]
+struct Replied {
+    path: ReturnPath,
+    label: Label,
+    level: Level,
+    at: Instant,
 }
 
 impl Source {
@@ -105,7 +115,7 @@ impl Source {
     ) -> Transmit {
         let header = Header::new(Kind::Reply, path.source, label, level);
         let header_bytes = header.emit(buffer).unwrap_or(0);
-        self.replied[place(label)] = Some((label, now));
+        self.replied[place(label)] = Some(Replied { path: *path, label, level, at: now });
         let destination = match self.reply_to {
             ReplyTo::Peer => Destination::Unicast(path.peer),
             ReplyTo::Channel(channel) => Destination::Channel(channel),
@@ -130,18 +140,27 @@ impl Source {
         if !is_ours || !self.bindings.matches(header.label) {
             return None;
         }
+        let path = ReturnPath { peer: datagram.source, source: header.source };
         Some(Asked {
-            path: ReturnPath { peer: datagram.source, source: header.source },
+            path,
             label: header.label,
             level: header.level,
             is_null,
-            wants_reply: !(is_null && self.replied_lately(now, header.label)),
+            wants_reply: !(is_null && self.replied_lately(now, &path, header.label, header.level)),
             body,
         })
     }
 
-    fn replied_lately(&self, now: Instant, label: Label) -> bool {
-        self.replied[place(label)].is_some_and(|(replied, at)| replied == label && now.since(at) <= REFRESH)
+    /// Whether a reply lately went to the breadcrumbs that a null speaks of, and took them away or, with level 0, left them on purpose.
+    fn replied_lately(&self, now: Instant, path: &ReturnPath, label: Label, level: Level) -> bool {
+        self.replied[place(label)].is_some_and(|last| {
+            let went_there = match self.reply_to {
+                ReplyTo::Peer => last.path == *path,
+                ReplyTo::Channel(_) => last.path.source == path.source,
+            };
+            let took_them = last.level == Level::ZERO || last.level >= level;
+            went_there && took_them && last.label == label && now.since(last.at) <= REFRESH
+        })
     }
 }
 

@@ -33,7 +33,7 @@ struct Parcel {
     payload: Vec<u8>,
 }
 
-/// The network. Above router 0 is the source.
+/// The network.
 pub struct Bed {
     pub now: Instant,
     routers: Vec<BreadcrumbRouter<InterfaceId>>,
@@ -55,11 +55,16 @@ pub fn address(place: Place) -> SocketAddr {
 }
 
 impl Bed {
-    /// Router i > 0 hangs below router `above[i]`, client i below router `clients[i]`.
+    /// Router i hangs below router `above[i]`, or below the source where that is itself; client i below router `clients[i]`.
     pub fn new(above: &[usize], clients: &[usize]) -> Self {
-        let top = |router: usize| if router == 0 { Place::Source } else { Place::Router(above[router]) };
+        let top = |router: usize| {
+            if above[router] == router { Place::Source } else { Place::Router(above[router]) }
+        };
         let mut neighbours: Vec<_> = (0..above.len()).map(|router| vec![top(router)]).collect();
-        (1..above.len()).for_each(|router| neighbours[above[router]].push(Place::Router(router)));
+        let below = |router: &usize| above[*router] != *router;
+        (0..above.len())
+            .filter(below)
+            .for_each(|router| neighbours[above[router]].push(Place::Router(router)));
         clients
             .iter()
             .enumerate()

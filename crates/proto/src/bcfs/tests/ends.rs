@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind};
 
-use crate::bcfs::{Asked, BINDINGS_MAX, Client, Label, Level, ReplyTo, Source, TooManyBindings};
+use crate::bcfs::{Asked, BINDINGS_MAX, Client, Label, Level, ReplyTo, ReturnPath, Source, TooManyBindings};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
 
@@ -58,7 +58,14 @@ fn a_null_is_answered_only_where_no_reply_was_of_late() {
     let start = Instant::ZERO + second;
     let first = at(&mut source, start);
     assert!(first.is_null && first.wants_reply && first.body.is_empty());
+    let elsewhere = ReturnPath { peer: address(8), ..first.path };
+    source.reply(start, &elsewhere, LABEL, first.level, 0, &mut [0; 100]);
+    assert!(at(&mut source, start).wants_reply, "another router was replied to");
     source.reply(start, &first.path, LABEL, Level::ONE, 0, &mut [0; 100]);
+    assert!(at(&mut source, start).wants_reply, "a reply of level 1 leaves breadcrumbs of level 3");
+    source.reply(start, &first.path, LABEL, Level::ZERO, 0, &mut [0; 100]);
+    assert!(!at(&mut source, start).wants_reply, "one of level 0 means to");
+    source.reply(start, &first.path, LABEL, first.level, 0, &mut [0; 100]);
     assert!(!at(&mut source, start + second).wants_reply);
     assert!(at(&mut source, start + second + Duration::from_nanos(1)).wants_reply);
     let (other, _) = asked(&client, Label(LABEL.0 + 1), None);
