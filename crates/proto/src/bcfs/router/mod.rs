@@ -4,12 +4,13 @@
 //! |---|---|
 //! | request or null, no breadcrumb | notes the link, sends it on |
 //! | request or null above the highest level of the links | notes it, sends it on |
-//! | request or null of that level or below | notes it; sends a null of the highest level instead if the last message that went on is older than `T_refresh` |
+//! | request or null of that level or below | notes it; sends a null of the highest level instead if the last message that went on is older than `T_refresh`, or had few hops left and fewer than this |
 //! | reply, no breadcrumb | drops it |
 //! | reply | sends it out by all links that asked within `T_expire`; takes away those of its level and below, and those that did not |
 //!
-//! Breadcrumbs that nothing used for `T_expire` go, and the least recently used one where there is no room. A request or null takes a constant time, a
-//! reply a constant time for each link; neither depends on how many breadcrumbs there are, and none allocates. The bounds are
+//! Breadcrumbs that nothing used for `T_expire` go, and the least recently used one where there is no room. A request or null takes a constant time, and
+//! one for each link of a breadcrumb that gives way to it; a reply takes one for each link. Neither depends on how many breadcrumbs there are, and nothing is
+//! allocated but a list of the links of one reply, as long as the longest so far. The bounds are
 //! [`RouterConfig::with_entries`] breadcrumbs, and four times as many links. What hostile ends can do: see [`Counters::dropped`] for what is dropped; a
 //! flood of labels displaces breadcrumbs of others, which their owners' next requests bring back, so whoever drives a router limits the rate
 //! of requests of each link.
@@ -23,7 +24,7 @@ mod table;
 use core::convert::Infallible;
 use core::net::SocketAddr;
 
-use headwater_wire::bcfs::{HEADER_BYTES_MAX, Header, Kind};
+use headwater_wire::bcfs::{HEADER_BYTES_MAX, HOPS, Header, Kind};
 
 pub use config::{ENTRIES, ENTRIES_MAX, RouterConfig};
 pub use counters::{Counters, Dropped};
@@ -109,7 +110,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
         &self.routes
     }
 
-    /// Its routes, to change them. Breadcrumbs stay: what is asked next goes the new way.
+    /// Its routes, to change them. Breadcrumbs stay: what is sent on next goes the new way, after `T_refresh` at the latest where somebody
+    /// asks.
     pub const fn routes_mut(&mut self) -> &mut R {
         &mut self.routes
     }
@@ -123,12 +125,10 @@ impl<R: Routes> BreadcrumbRouter<R> {
             self.counters.dropped.no_route += 1;
             return;
         };
+        let ways = Ways { ingress, upstream, ecn: datagram.ecn };
         match header.kind {
-            Kind::Reply => self.reply(now, ingress == upstream, &header, datagram.ecn),
-            Kind::Request | Kind::Null => {
-                let ways = Ways { ingress, upstream, ecn: datagram.ecn };
-                self.request(now, ways, &header, body);
-            }
+            Kind::Reply => self.reply(now, ways, &header),
+            Kind::Request | Kind::Null => self.request(now, ways, &header, body),
         }
     }
 
@@ -149,7 +149,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
             Kind::Request | Kind::Reply => self.counters.requests += 1,
         }
         let place = self.place(now, ways.ingress, header);
-        let Before { top, refreshed } = self.table.ask(now, place, ways.ingress, header.level);
+        let Before { top, refreshed, hops } = self.table.ask(now, place, ways.ingress, header.level);
         let onward = Header { hops: header.hops - 1, ..*header };
         if top.is_none_or(|top| header.level > top) {
             self.counters.sent_on += 1;
@@ -157,7 +157,9 @@ impl<R: Routes> BreadcrumbRouter<R> {
             return;
         }
         self.counters.suppressed += 1;
-        if now.since(refreshed) > self.config.refresh {
+        // What went on with few hops may have died on the way, as somebody meant it to: who has more is not held back by it.
+        let may_have_died = hops < HOPS / 2 && onward.hops > hops;
+        if may_have_died || now.since(refreshed) > self.config.refresh {
             self.counters.refreshed += 1;
             let null = Header { kind: Kind::Null, level: self.table.top(place), ..onward };
             self.send_up(now, place, ways, &null, &[]);
@@ -181,6 +183,10 @@ impl<R: Routes> BreadcrumbRouter<R> {
     /// The breadcrumb of a request, where there is room for one more link, made if it is not there.
     fn place(&mut self, now: Instant, ingress: InterfaceId, header: &Header) -> Place {
         let mut place = self.live(now, header);
+        if let Some(place) = place {
+            // Before others are looked for that give way: what is asked for is no longer the oldest.
+            self.table.touch(now, place);
+        }
         while self.table.lacks_room(place, ingress) {
             let Some(oldest) = self.table.oldest() else { break };
             self.table.remove(oldest);
@@ -205,12 +211,12 @@ impl<R: Routes> BreadcrumbRouter<R> {
     }
 
     fn send_up(&mut self, now: Instant, place: Place, ways: Ways, header: &Header, body: &[u8]) {
-        self.table.refresh(now, place);
+        self.table.refresh(now, place, header.hops);
         self.upward.put(ways.upstream, header, body, ways.ecn);
     }
 
-    fn reply(&mut self, now: Instant, came_from_upstream: bool, header: &Header, ecn: Ecn) {
-        if !came_from_upstream {
+    fn reply(&mut self, now: Instant, ways: Ways, header: &Header) {
+        if ways.ingress != ways.upstream {
             self.counters.dropped.not_from_upstream += 1;
             return;
         }
@@ -219,7 +225,9 @@ impl<R: Routes> BreadcrumbRouter<R> {
             return;
         };
         let stale = self.table.reply(now, place, header.level, self.config.expiry, &mut self.egresses);
-        self.reply_ecn = ecn;
+        // Links that asked before the route turned towards them get nothing back.
+        self.egresses.retain(|egress| *egress != ways.ingress);
+        self.reply_ecn = ways.ecn;
         self.counters.replies += 1;
         self.counters.forwarded += self.egresses.len() as u64;
         self.counters.links_expired += stale;
@@ -263,7 +271,7 @@ impl<R: Routes> Router for BreadcrumbRouter<R> {
     }
 }
 
-/// Where a request came from, and where it goes.
+/// Where a message came from, and where its source is.
 #[derive(Debug, Clone, Copy)]
 struct Ways {
     ingress: InterfaceId,

@@ -19,6 +19,8 @@ struct Entry {
     top: Level,
     /// When a request or null was last sent on.
     refreshed: Instant,
+    /// Hops that it had left.
+    hops: u8,
     /// When a message last touched it.
     used: Instant,
     first_link: u32,
@@ -81,8 +83,10 @@ impl Of {
 pub(super) struct Before {
     /// The highest level asked for before; `None` where there was no breadcrumb.
     pub(super) top: Option<Level>,
-    /// When a request was last sent on.
+    /// When a request or null was last sent on.
     pub(super) refreshed: Instant,
+    /// Hops that it had left.
+    pub(super) hops: u8,
 }
 
 /// A place in the table, until the next call that changes it.
@@ -141,6 +145,7 @@ impl Table {
             of,
             top: Level::ZERO,
             refreshed: now,
+            hops: 0,
             used: now,
             first_link: NONE,
             older: NONE,
@@ -152,7 +157,7 @@ impl Table {
         Place(index)
     }
 
-    /// Notes that a link asks, its level only ever raised; the caller has made room.
+    /// Notes that a link asks, its level only ever raised; the caller has touched the breadcrumb and made room.
     pub(super) fn ask(&mut self, now: Instant, place: Place, interface: InterfaceId, level: Level) -> Before {
         let before = match self.find_link(place, interface) {
             Some(index) => {
@@ -165,17 +170,16 @@ impl Table {
         };
         let entry = self.entries.at_mut(place.0);
         entry.top = entry.top.max(level);
-        let refreshed = entry.refreshed;
-        self.touch(now, place);
-        Before { top: before, refreshed }
+        Before { top: before, refreshed: entry.refreshed, hops: entry.hops }
     }
 
     pub(super) fn top(&self, place: Place) -> Level {
         self.entries.at(place.0).top
     }
 
-    pub(super) fn refresh(&mut self, now: Instant, place: Place) {
-        self.entries.at_mut(place.0).refreshed = now;
+    pub(super) fn refresh(&mut self, now: Instant, place: Place, hops: u8) {
+        let entry = self.entries.at_mut(place.0);
+        (entry.refreshed, entry.hops) = (now, hops);
     }
 
     /// A reply passes: `egresses` gets the links that asked less than `expiry` ago. The others go, and so do those that its level reaches; so does the
@@ -254,7 +258,7 @@ impl Table {
         self.links.find(hash, |link| link.entry == place.0 && link.interface == interface)
     }
 
-    fn touch(&mut self, now: Instant, place: Place) {
+    pub(super) fn touch(&mut self, now: Instant, place: Place) {
         self.entries.at_mut(place.0).used = now;
         if self.newest != place.0 {
             self.take_out(place.0);

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::{Header, Kind};
 
 use crate::bcfs::{BreadcrumbRouter, Label, Level, REQUEST_BODY_BYTES_MAX, RouterConfig};
-use crate::machine::{Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput};
 use crate::time::{Duration, Instant};
 
 const UPSTREAM: InterfaceId = InterfaceId(0);
@@ -90,8 +90,65 @@ fn the_highest_level_holds_others_back_only_until_a_null_follows() {
     };
     let (null, _) = Header::parse(&buffer[..transmit.bytes]).expect("a message");
     assert_eq!((null.kind, null.level, null.hops), (Kind::Null, Level(u16::MAX), 31));
+    assert_eq!((router.counters().refreshed, router.counters().suppressed), (1, 2));
     assert_eq!(hand(&mut router, UPSTREAM, message(Kind::Reply, 1, u16::MAX)), 2);
     assert_eq!(router.entries(), 0);
+}
+
+#[test]
+fn what_dies_on_the_way_holds_nobody_back() {
+    let mut router = router(10);
+    assert_eq!(hand(&mut router, BELOW, Header { hops: 1, ..message(Kind::Request, 1, u16::MAX) }), 1);
+    let honest = message(Kind::Request, 1, 1);
+    assert_eq!(hand(&mut router, InterfaceId(2), honest), 1, "a null that comes further");
+    assert_eq!(hand(&mut router, InterfaceId(3), honest), 0, "it has gone far enough");
+    assert_eq!(hand(&mut router, InterfaceId(4), honest), 0);
+}
+
+#[test]
+fn for_want_of_links_the_breadcrumb_that_is_asked_for_stays() {
+    let mut router = router(10);
+    for label in 1..=2 {
+        (1..=20).for_each(|link| {
+            hand(&mut router, InterfaceId(link), message(Kind::Request, label, 1));
+        });
+    }
+    assert_eq!(hand(&mut router, InterfaceId(21), message(Kind::Request, 1, 1)), 0, "asked for already");
+    assert_eq!(hand(&mut router, UPSTREAM, message(Kind::Reply, 1, 1)), 21);
+    assert_eq!(hand(&mut router, UPSTREAM, message(Kind::Reply, 2, 1)), 0, "the other gave way");
+}
+
+#[test]
+fn replies_do_not_go_back_where_the_route_turned_round() {
+    let mut router = router(10);
+    for link in 1..=2 {
+        hand(&mut router, InterfaceId(link), message(Kind::Null, 1, 1));
+    }
+    *router.routes_mut() = BELOW;
+    assert_eq!(hand(&mut router, BELOW, message(Kind::Reply, 1, 0)), 1, "the other link");
+    assert_eq!((router.counters().forwarded, router.links()), (1, 2));
+}
+
+#[test]
+fn a_request_goes_on_as_it_came_but_for_a_hop() {
+    let mut router = router(10);
+    let mut bytes = [7; 24];
+    message(Kind::Request, 1, 1).emit(&mut bytes).expect("room");
+    let datagram = Datagram { source: source(), channel: None, ecn: Ecn::NotCapable, payload: &bytes };
+    router.handle(START, BELOW, Input::Datagram(datagram));
+    let mut buffer = [0; 600];
+    let Some(RouterOutput::Transmit { egress: UPSTREAM, transmit }) = router.poll_output(START, &mut buffer)
+    else {
+        panic!("it goes up");
+    };
+    assert_eq!(transmit.destination, Destination::Unicast(source()));
+    let sent = Header::parse(&buffer[..transmit.bytes]).expect("a message");
+    assert_eq!(sent, (Header { hops: 31, ..message(Kind::Request, 1, 1) }, &[7; 4][..]));
+    hand(&mut router, InterfaceId(2), message(Kind::Null, 1, 1));
+    hand(&mut router, UPSTREAM, message(Kind::Reply, 1, 1));
+    let is = router.counters();
+    assert_eq!((is.requests, is.nulls, is.replies), (1, 1, 1));
+    assert_eq!((is.sent_on, is.suppressed, is.refreshed, is.forwarded), (1, 1, 0, 2));
 }
 
 #[test]

@@ -20,9 +20,18 @@ type Key = (u8, u32);
 
 #[derive(Debug, Clone)]
 enum Step {
-    Ask { is_null: bool, link: u32, key: Key, level: u16 },
+    Ask(Ask),
     Reply { key: Key, level: u16 },
     Pass { millis: u64 },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ask {
+    is_null: bool,
+    link: u32,
+    key: Key,
+    level: u16,
+    hops: u8,
 }
 
 /// What goes out: a message upward, or a reply by these links.
@@ -38,6 +47,7 @@ struct Crumb {
     /// Level, and when it last asked.
     links: BTreeMap<u32, (u16, Instant)>,
     refreshed: Instant,
+    hops: u8,
     used: Instant,
     order: usize,
 }
@@ -63,33 +73,38 @@ impl Model {
         self.crumbs.remove(&oldest.expect("it is full"));
     }
 
-    fn ask(&mut self, is_null: bool, link: u32, key: Key, level: u16) -> Out {
+    fn ask(&mut self, ask: Ask) -> Out {
+        let Ask { is_null, link, key, level, hops } = ask;
         let (now, kind) = (self.now, if is_null { Kind::Null } else { Kind::Request });
+        self.order += 1;
+        let order = self.order;
+        if let Some(crumb) = self.crumbs.get_mut(&key) {
+            crumb.order = order;
+        }
         let is_new_link = |model: &Self| model.crumbs.get(&key).is_none_or(|c| !c.links.contains_key(&link));
         while (!self.crumbs.contains_key(&key) && self.crumbs.len() == ENTRIES)
             || (self.links() == LINKS && is_new_link(self))
         {
             self.evict();
         }
-        self.order += 1;
-        let order = self.order;
         let Some(crumb) = self.crumbs.get_mut(&key) else {
             let links = BTreeMap::from([(link, (level, now))]);
-            self.crumbs.insert(key, Crumb { links, refreshed: now, used: now, order });
+            self.crumbs.insert(key, Crumb { links, refreshed: now, hops, used: now, order });
             return Out::Up(kind, key, level);
         };
         let top = crumb.links.values().map(|(level, _)| *level).max().expect("it has links");
         let raised = crumb.links.get(&link).map_or(level, |(before, _)| level.max(*before));
         crumb.links.insert(link, (raised, now));
-        (crumb.used, crumb.order) = (now, order);
+        crumb.used = now;
         if level > top {
-            crumb.refreshed = now;
+            (crumb.refreshed, crumb.hops) = (now, hops);
             return Out::Up(kind, key, level);
         }
-        if now.since(crumb.refreshed) <= REFRESH {
+        let died = crumb.hops <= 16 && hops > crumb.hops;
+        if now.since(crumb.refreshed) <= REFRESH && !died {
             return Out::Nothing;
         }
-        crumb.refreshed = now;
+        (crumb.refreshed, crumb.hops) = (now, hops);
         Out::Up(Kind::Null, key, top)
     }
 
@@ -109,7 +124,8 @@ impl Model {
 }
 
 fn source(key: Key) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, key.0], 7_000))
+    // They differ in the upper half only.
+    SocketAddr::from(([0x2001, 0xDB8, key.0.into(), 0, 0, 0, 0, 1], 7_000))
 }
 
 /// Hands a message over, and what comes out.
@@ -119,7 +135,7 @@ fn play(
     ingress: InterfaceId,
     header: Header,
 ) -> Out {
-    let (mut message, mut buffer) = ([0; 20], vec![0; crate::DATAGRAM_BYTES_MAX]);
+    let (mut message, mut buffer) = ([0; 32], vec![0; crate::DATAGRAM_BYTES_MAX]);
     header.emit(&mut message).expect("room");
     let datagram = Datagram { source: header.source, channel: None, ecn: Ecn::Capable0, payload: &message };
     router.handle(now, ingress, Input::Datagram(datagram));
@@ -148,9 +164,10 @@ fn play(
 fn step() -> impl Strategy<Value = Step> {
     let key = || (1..=2_u8, 0..4_u32);
     let level = || prop_oneof![4 => 0..4_u16, 1 => Just(u16::MAX)];
+    let hops = || prop_oneof![4 => Just(32_u8), 1 => 1..19_u8];
     prop_oneof![
-        6 => (any::<bool>(), 1..9_u32, key(), level())
-            .prop_map(|(is_null, link, key, level)| Step::Ask { is_null, link, key, level }),
+        6 => (any::<bool>(), 1..9_u32, key(), level(), hops())
+            .prop_map(|(is_null, link, key, level, hops)| Step::Ask(Ask { is_null, link, key, level, hops })),
         3 => (key(), level()).prop_map(|(key, level)| Step::Reply { key, level }),
         2 => prop_oneof![0..1_500_u64, Just(1_000), Just(2_500), Just(5_000)].prop_map(|millis| Step::Pass { millis }),
     ]
@@ -179,11 +196,12 @@ proptest! {
                     }
                     continue;
                 }
-                Step::Ask { is_null, link, key, level } => {
+                Step::Ask(ask) => {
+                    let Ask { is_null, link, key, level, hops } = ask;
                     let kind = if is_null { Kind::Null } else { Kind::Request };
-                    let header = Header::new(kind, source(key), Label(key.1), Level(level));
+                    let header = Header { hops, ..Header::new(kind, source(key), Label(key.1), Level(level)) };
                     // Those that have outlived their time give way first, being the oldest: so a model without them is no other.
-                    (play(&mut router, now, InterfaceId(link), header), model.ask(is_null, link, key, level))
+                    (play(&mut router, now, InterfaceId(link), header), model.ask(ask))
                 }
                 Step::Reply { key, level } => {
                     let header = Header::new(Kind::Reply, source(key), Label(key.1), Level(level));
