@@ -35,7 +35,7 @@ pub struct Label(pub u32);
 pub struct Level(pub u16);
 
 impl Level {
-    /// The level of replies that take no breadcrumb away.
+    /// The level of replies that take no breadcrumb away, but those that asked with it.
     pub const ZERO: Self = Self(0);
     /// The level of most requests and of their replies.
     pub const ONE: Self = Self(1);
