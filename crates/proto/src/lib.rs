@@ -42,6 +42,7 @@
 //! | [`pgmcc`] | a single rate by one receiver's acknowledgements, in PGM's packets |
 //! | [`bcfs`] | the breadcrumb forwarding service: who asks, who replies, and the router between |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
+//! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
 //! | [`measure`] | loss and rates |
@@ -70,6 +71,7 @@ pub mod pacing;
 pub mod pgm;
 pub mod pgmcc;
 pub mod queue;
+pub mod rainbow;
 pub mod rate;
 pub mod rng;
 pub mod rtt;

@@ -8,6 +8,7 @@ use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Options, Pac
 use super::acker::Acker;
 use super::config::SenderConfig;
 use super::window::Window;
+use crate::measure::RoundTrip;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use crate::stamp::{clock_us, since_us};
 use crate::time::{Duration, Instant};
@@ -16,8 +17,6 @@ use crate::time::{Duration, Instant};
 pub(super) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 /// Timeouts in a row after which there is no acker.
 const TIMEOUTS: u32 = 2;
-/// Gains of mean and deviation of the round-trip time (RFC 6298).
-const GAINS: [f64; 2] = [0.125, 0.25];
 /// The timeout before the first measurement, in seconds (RFC 6298).
 const TIMEOUT_FIRST: f64 = 1.0;
 /// Round-trip times are no less, and no more, in seconds.
@@ -58,8 +57,8 @@ pub struct Sender {
     acker: Option<Acker>,
     /// The acker before: it acknowledges packets up to this one, in which it was named.
     before: Option<(IpAddr, u32)>,
-    /// Mean round-trip time to the acker and its mean deviation, in seconds.
-    round_trip: Option<(f64, f64)>,
+    /// To the acker.
+    round_trip: RoundTrip,
     /// Timeouts in a row.
     silent: u32,
     /// When to give up on what is under way.
@@ -75,7 +74,7 @@ impl Sender {
             config,
             acker: None,
             before: None,
-            round_trip: None,
+            round_trip: RoundTrip::default(),
             silent: 0,
             timeout: None,
             counters: SenderCounters::default(),
@@ -94,7 +93,7 @@ impl Sender {
 
     /// Mean round-trip time to the acker in seconds, once measured.
     pub fn srtt(&self) -> Option<f64> {
-        self.round_trip.map(|(mean, _)| mean)
+        self.round_trip.mean()
     }
 
     /// What was counted.
@@ -146,7 +145,7 @@ impl Sender {
         self.acker = Some(*report);
         self.window.switched(!self.config.switch_losses);
         // The new one's round trip is another, and so is the timeout.
-        self.round_trip = Some((report.rtt, report.rtt / 2.0));
+        self.round_trip = RoundTrip::of(report.rtt);
         self.silent = 0;
         self.timeout = self.window.is_waiting().then(|| now + self.patience());
     }
@@ -172,7 +171,7 @@ impl Sender {
             self.before = None;
         }
         if is_acker && had_acker {
-            self.measure(report.rtt);
+            self.round_trip.sample(report.rtt);
         }
         if told.new > 0 {
             self.silent = 0;
@@ -180,22 +179,10 @@ impl Sender {
         }
     }
 
-    fn measure(&mut self, sample: f64) {
-        self.round_trip = Some(match self.round_trip {
-            None => (sample, sample / 2.0),
-            Some((mean, deviation)) => {
-                let error = sample - mean;
-                (mean + GAINS[0] * error, deviation + GAINS[1] * (error.abs() - deviation))
-            }
-        });
-    }
-
     /// The timeout: TCP's, twice as long after each one in a row.
     fn patience(&self) -> Duration {
         let margin = self.config.timeout_margin.as_secs_f64();
-        let seconds =
-            self.round_trip.map_or(TIMEOUT_FIRST, |(mean, deviation)| mean + (4.0 * deviation).max(margin));
-        let least = Duration::from_secs_f64(seconds);
+        let least = Duration::from_secs_f64(self.round_trip.timeout(margin).unwrap_or(TIMEOUT_FIRST));
         least.saturating_mul(1 << self.silent.min(16)).min(SenderConfig::TIMEOUT_MAX)
     }
 

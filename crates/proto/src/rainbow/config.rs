@@ -1,0 +1,81 @@
+//! What a receiver's window is told.
+
+use crate::time::Duration;
+
+/// How a window grows and what a loss leaves of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sway {
+    /// Labels more in each round in which every label was answered.
+    pub(super) increase: f64,
+    /// What a loss leaves of the window.
+    pub(super) decrease: f64,
+}
+
+impl Sway {
+    /// TCP's, and the paper's: one more, and a half.
+    pub const HALVING: Self = Self { increase: 1.0, decrease: 0.5 };
+    /// As fair to TCP, by a window that swings less: 0.31 more, and seven eighths (Yang and Lam, *General AIMD Congestion Control*, 2000, the pair
+    /// of its section 5). Receivers that lose at different times then differ less in what they ask for, and share more.
+    pub const NARROW: Self = Self { increase: 0.31, decrease: 0.875 };
+}
+
+/// Configuration of a [`super::Window`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowConfig {
+    pub(super) labels_max: u16,
+    pub(super) threshold: u8,
+    pub(super) sway: Sway,
+    pub(super) timeout_first: Duration,
+    pub(super) timeout_least: Duration,
+}
+
+impl WindowConfig {
+    /// Most labels that can be configured.
+    pub const LABELS_MAX: u16 = 4_096;
+    /// The longest timeout.
+    pub const TIMEOUT_MAX: Duration = Duration::from_secs(64);
+
+    /// As the paper has it: at most 256 labels, a request is lost when one later request is answered before it, halving.
+    pub const fn new() -> Self {
+        Self {
+            labels_max: 256,
+            threshold: 1,
+            sway: Sway::HALVING,
+            timeout_first: Duration::from_secs(3),
+            timeout_least: Duration::from_millis(200),
+        }
+    }
+
+    /// The largest window, 1 to [`WindowConfig::LABELS_MAX`]. Default: 256.
+    #[must_use]
+    pub const fn with_labels_max(mut self, labels: u16) -> Self {
+        self.labels_max = if labels == 0 {
+            1
+        } else if labels > Self::LABELS_MAX {
+            Self::LABELS_MAX
+        } else {
+            labels
+        };
+        self
+    }
+
+    /// So many later requests answered make a request lost, 1 at least. Default: 1, the paper's; TCP's is 3.
+    #[must_use]
+    pub const fn with_threshold(mut self, later: u8) -> Self {
+        self.threshold = if later == 0 { 1 } else { later };
+        self
+    }
+
+    /// How the window swings. Default: [`Sway::HALVING`].
+    #[must_use]
+    pub const fn with_sway(mut self, sway: Sway) -> Self {
+        self.sway = sway;
+        self
+    }
+}
+
+impl Default for WindowConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}

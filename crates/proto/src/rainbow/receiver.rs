@@ -1,0 +1,167 @@
+//! The receiving end.
+
+use core::net::SocketAddr;
+
+use super::SessionLabels;
+use super::config::WindowConfig;
+use super::fountain::Basin;
+use super::window::{Ask, Window};
+use crate::bcfs::{Client, Level};
+use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};
+use crate::time::Instant;
+
+/// Configuration of a [`Receiver`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverConfig {
+    source: SocketAddr,
+    upstream: SocketAddr,
+    labels: SessionLabels,
+    channel: Option<ChannelId>,
+    window: WindowConfig,
+}
+
+impl ReceiverConfig {
+    /// A receiver of a source's session, which asks by way of `upstream`: a relay, or the source itself.
+    pub fn new(source: SocketAddr, upstream: SocketAddr, labels: SessionLabels) -> Self {
+        Self { source, upstream, labels, channel: None, window: WindowConfig::new() }
+    }
+
+    /// Replies may come by this channel, too. Default: by unicast only.
+    #[must_use]
+    pub fn with_channel(mut self, channel: ChannelId) -> Self {
+        self.channel = Some(channel);
+        self
+    }
+
+    /// The window. Default: the paper's.
+    #[must_use]
+    pub fn with_window(mut self, window: WindowConfig) -> Self {
+        self.window = window;
+        self
+    }
+}
+
+/// What a receiver counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounters {
+    /// Symbols that came, asked for or not.
+    pub symbols: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Requests sent.
+    pub requests: u64,
+}
+
+/// What a receiver tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiverEvent {
+    /// The basin is full: nothing more is asked for.
+    Completed,
+}
+
+/// Asks as its window lets it, until the basin is full; then lets its breadcrumbs expire.
+#[derive(Debug)]
+pub struct Receiver<B> {
+    config: ReceiverConfig,
+    client: Client,
+    window: Window,
+    basin: B,
+    stage: Stage,
+    counters: ReceiverCounters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    New,
+    Joined,
+    Asking,
+    /// The basin is full, and nobody has been told.
+    Full,
+    Done,
+}
+
+impl<B: Basin> Receiver<B> {
+    /// One that has asked for nothing.
+    pub fn new(config: ReceiverConfig, basin: B) -> Self {
+        let mut client = Client::new(config.source, config.upstream);
+        client.bind(config.labels.of(0), SessionLabels::MASK).expect("the first binding of a client");
+        let (window, counters) = (Window::new(config.window), ReceiverCounters::default());
+        Self { config, client, window, basin, stage: Stage::New, counters }
+    }
+
+    /// The window.
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// What it fills.
+    pub const fn basin(&self) -> &B {
+        &self.basin
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &ReceiverCounters {
+        &self.counters
+    }
+
+    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Some(reply) = self.client.receive(datagram) else { return };
+        let Some(label) = self.config.labels.window_label(reply.label) else { return };
+        if self.stage != Stage::Asking {
+            return;
+        }
+        self.counters.symbols += 1;
+        self.counters.bytes += reply.body.len() as u64;
+        self.basin.take(now, reply.body);
+        if self.basin.is_full() {
+            self.window.stop();
+            self.stage = Stage::Full;
+            return;
+        }
+        self.window.reply(now, label, reply.level.0);
+    }
+
+    fn poll_request(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let Ask { label, level } = self.window.poll_ask()?;
+        self.counters.requests += 1;
+        Some(self.client.request(self.config.labels.of(label), Level(level), Some(&[]), buffer))
+    }
+}
+
+impl<B: Basin> Machine for Receiver<B> {
+    type Event = ReceiverEvent;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram(datagram) => self.datagram(now, &datagram),
+            Input::Timeout if self.stage == Stage::Asking => self.window.timeout(now),
+            Input::Timeout => {}
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
+        if self.stage == Stage::New {
+            self.stage = Stage::Joined;
+            if let Some(channel) = self.config.channel {
+                return Some(Output::Join(channel));
+            }
+        }
+        if self.stage == Stage::Joined {
+            self.stage = Stage::Asking;
+            self.window.start(now);
+        }
+        if self.stage == Stage::Full {
+            self.stage = Stage::Done;
+            return Some(Output::Event(ReceiverEvent::Completed));
+        }
+        self.poll_request(buffer).map(Output::Transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::New | Stage::Joined | Stage::Full => Some(Instant::ZERO),
+            Stage::Asking => self.window.poll_timeout(),
+            Stage::Done => None,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The sending end.
+
+use core::convert::Infallible;
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+
+use super::SessionLabels;
+use super::fountain::Fountain;
+use crate::bcfs::{self, Label, Level, ReplyTo, ReturnPath};
+use crate::machine::{Datagram, Input, Machine, Output, Transmit};
+use crate::time::Instant;
+
+/// Configuration of a [`Source`].
+#[derive(Clone, Copy, Debug)]
+pub struct SourceConfig {
+    identity: Option<SocketAddr>,
+    labels: SessionLabels,
+    reply_to: ReplyTo,
+}
+
+impl SourceConfig {
+    /// Requests that wait for their reply within one call of a driver; those beyond are forgotten.
+    pub const PENDING_MAX: usize = 4_096;
+
+    /// A source of a session that answers by whatever address it is asked by, to whom it was asked by.
+    pub const fn new(labels: SessionLabels) -> Self {
+        Self { identity: None, labels, reply_to: ReplyTo::Peer }
+    }
+
+    /// It answers to this address alone.
+    #[must_use]
+    pub const fn with_identity(mut self, identity: SocketAddr) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Where replies go. Default: to whom the request came from.
+    #[must_use]
+    pub const fn with_reply_to(mut self, reply_to: ReplyTo) -> Self {
+        self.reply_to = reply_to;
+        self
+    }
+}
+
+/// What a source counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounters {
+    /// Requests that came.
+    pub requests: u64,
+    /// Of these, those of a level above 1: something was lost on the way.
+    pub raised: u64,
+    /// Nulls that came.
+    pub nulls: u64,
+    /// Symbols sent.
+    pub symbols: u64,
+    /// Requests forgotten, because too many came at once.
+    pub forgotten: u64,
+    /// Requests that the fountain had nothing for.
+    pub dry: u64,
+}
+
+/// Answers each request with a fresh symbol. It holds nothing of any receiver.
+#[derive(Debug)]
+pub struct Source<F> {
+    bcfs: bcfs::Source,
+    fountain: F,
+    pending: VecDeque<(ReturnPath, Label, Level)>,
+    counters: SourceCounters,
+}
+
+impl<F: Fountain> Source<F> {
+    /// One that has heard nothing.
+    pub fn new(config: SourceConfig, fountain: F) -> Self {
+        let mut source = bcfs::Source::new(config.identity, config.reply_to);
+        source.bind(config.labels.of(0), SessionLabels::MASK).expect("the first binding of a source");
+        Self { bcfs: source, fountain, pending: VecDeque::new(), counters: SourceCounters::default() }
+    }
+
+    /// What it gives.
+    pub const fn fountain(&self) -> &F {
+        &self.fountain
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &SourceCounters {
+        &self.counters
+    }
+
+    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Some(asked) = self.bcfs.receive(now, datagram) else { return };
+        self.counters.requests += u64::from(!asked.is_null);
+        self.counters.nulls += u64::from(asked.is_null);
+        self.counters.raised += u64::from(!asked.is_null && asked.level > Level::ONE);
+        if !asked.wants_reply {
+            return;
+        }
+        if self.pending.len() == SourceConfig::PENDING_MAX {
+            self.counters.forgotten += 1;
+            return;
+        }
+        self.pending.push_back((asked.path, asked.label, asked.level));
+    }
+
+    fn poll_reply(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        while let Some((path, label, level)) = self.pending.pop_front() {
+            if let Some(bytes) = self.fountain.next(now, self.bcfs.body(&path, buffer)) {
+                self.counters.symbols += 1;
+                return Some(self.bcfs.reply(now, &path, label, level, bytes, buffer));
+            }
+            self.counters.dry += 1;
+        }
+        None
+    }
+}
+
+impl<F: Fountain> Machine for Source<F> {
+    type Event = Infallible;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Datagram(datagram) = input {
+            self.datagram(now, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
+        self.poll_reply(now, buffer).map(Output::Transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}

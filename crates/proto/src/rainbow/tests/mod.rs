@@ -1,0 +1,15 @@
+mod hostile;
+mod properties;
+mod trace;
+
+use super::window::{Ask, Window};
+use crate::time::{Duration, Instant};
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// What the window asks for now: label and level.
+fn asks(window: &mut Window) -> Vec<(u16, u16)> {
+    core::iter::from_fn(|| window.poll_ask()).map(|Ask { label, level }| (label, level)).collect()
+}

@@ -1,0 +1,165 @@
+//! The window by hand (bcfs-rainbow.md 3).
+
+use super::{asks, at};
+use crate::rainbow::config::{Sway, WindowConfig};
+use crate::rainbow::window::{Mode, Window};
+
+/// A window that has begun at 0, and what it does with replies.
+struct Bench(Window);
+
+impl Bench {
+    fn new(config: WindowConfig) -> Self {
+        let mut window = Window::new(config);
+        window.start(at(0));
+        assert_eq!(asks(&mut window), [(1, 1)]);
+        Self(window)
+    }
+
+    fn reply(&mut self, ms: u64, label: u16, level: u16) -> Vec<(u16, u16)> {
+        assert!(self.0.reply(at(ms), label, level), "label {label} was waited for");
+        asks(&mut self.0)
+    }
+
+    fn timeout(&mut self, ms: u64) -> Vec<(u16, u16)> {
+        self.0.timeout(at(ms));
+        asks(&mut self.0)
+    }
+
+    /// Slow start up to a window of four, of which 1, 3, 2, 4 wait in this order.
+    fn of_four(config: WindowConfig) -> Self {
+        let mut bench = Self::new(config);
+        assert_eq!(bench.reply(100, 1, 1), [(1, 1), (2, 1)]);
+        assert_eq!(bench.reply(200, 1, 1), [(1, 1), (3, 1)]);
+        assert_eq!(bench.reply(201, 2, 1), [(2, 1), (4, 1)]);
+        assert_eq!((bench.0.size(), bench.0.mode(), bench.0.outstanding()), (4, Mode::SlowStart, 4));
+        bench
+    }
+}
+
+#[test]
+fn slow_start_loss_recovery_and_growth() {
+    let mut bench = Bench::of_four(WindowConfig::new());
+    // 2 is answered before 1 and 3, asked for earlier: one event. 1 and 2 are left of the window; 4 is still under way, so
+    // that there is room for one request: the lowest, a level higher than what was lost.
+    assert_eq!(bench.reply(301, 2, 1), [(1, 2)]);
+    assert_eq!((bench.0.size(), bench.0.mode()), (2, Mode::Recover));
+    assert_eq!((bench.0.counters().cuts, bench.0.counters().overtaken), (1, 2));
+    // 4 is outside of the window, and not asked for again; its place is 2's.
+    assert_eq!(bench.reply(302, 4, 1), [(2, 1)]);
+    assert_eq!(bench.0.mode(), Mode::Avoid);
+    // Both labels were answered since the cut: the window grows. 3 was lost at level 1.
+    assert_eq!(bench.reply(401, 1, 2), [(1, 1), (3, 2)]);
+    assert_eq!(bench.0.size(), 3);
+    // A round begins at every increase.
+    assert_eq!(bench.reply(402, 2, 1), [(2, 1)]);
+    assert_eq!(bench.reply(403, 1, 1), Vec::from([(1, 1), (3, 3)]).split_off(0)[..1], "3 was overtaken");
+}
+
+#[test]
+fn every_label_must_be_answered_for_the_window_to_grow() {
+    let mut bench = Bench::of_four(WindowConfig::new().with_threshold(3));
+    bench.0.timeout(at(202));
+    // Answered in the order of asking: 1, 3, 2, 4; no loss.
+    bench.reply(300, 1, 1);
+    assert_eq!(bench.0.size(), 5, "still slow start");
+    // A loss by time ends slow start: 3 was asked for at 200, with a timeout of 100 + 4 * 50 or so.
+    let due = bench.0.poll_timeout().expect("some wait");
+    bench.0.timeout(due);
+    assert_eq!((bench.0.size(), bench.0.mode()), (2, Mode::Recover));
+}
+
+#[test]
+fn three_later_replies_make_a_loss_where_tcp_says_so() {
+    let mut bench = Bench::of_four(WindowConfig::new().with_threshold(3));
+    // 3, 2 and 4 before 1.
+    assert_eq!(bench.reply(300, 3, 1), [(3, 1), (5, 1)]);
+    assert_eq!(bench.reply(301, 2, 1), [(2, 1), (6, 1)]);
+    assert_eq!(bench.0.counters().cuts, 0);
+    let asked = bench.reply(302, 4, 1);
+    assert_eq!((bench.0.counters().cuts, bench.0.size()), (1, 3));
+    // 3, 5, 2, 6 are under way, of which 5 and 6 are outside: no room for 1.
+    assert_eq!(asked, []);
+    // Half a round-trip time later what is outside is no longer waited for.
+    let due = bench.0.poll_timeout().expect("some wait");
+    assert!(due > at(302) && due < at(402), "{due:?}");
+    bench.0.timeout(due);
+    assert_eq!(asks(&mut bench.0), [(1, 2)]);
+    assert_eq!((bench.0.mode(), bench.0.outstanding()), (Mode::Avoid, 3));
+}
+
+#[test]
+fn what_was_asked_for_before_a_cut_does_not_cut_again() {
+    let mut bench = Bench::of_four(WindowConfig::new());
+    bench.reply(301, 2, 1);
+    bench.reply(302, 4, 1);
+    assert_eq!((bench.0.size(), bench.0.mode()), (2, Mode::Avoid));
+    // 1 (asked for at the cut) is overtaken by 2: a request after the cut, so another event.
+    assert_eq!(bench.reply(401, 2, 1), [(1, 3)]);
+    assert_eq!((bench.0.size(), bench.0.counters().cuts), (1, 2));
+}
+
+#[test]
+fn silence_brings_the_window_to_one_and_doubles_the_timeout() {
+    let mut bench = Bench::of_four(WindowConfig::new());
+    // Every request is late: 1 and 3 from 200, then 2 and 4 from 201. Half of the window tries again.
+    let first = bench.0.poll_timeout().expect("some wait");
+    assert_eq!(bench.timeout(first.as_nanos() / 1_000_000 + 2), [(1, 2), (2, 2)]);
+    assert_eq!((bench.0.size(), bench.0.counters().cuts), (2, 1));
+    let second = bench.0.poll_timeout().expect("some wait");
+    bench.0.timeout(second);
+    assert_eq!(asks(&mut bench.0), [(1, 3)]);
+    assert_eq!((bench.0.size(), bench.0.mode()), (1, Mode::SlowStart));
+    let third = bench.0.poll_timeout().expect("some wait");
+    bench.0.timeout(third);
+    assert_eq!(asks(&mut bench.0), [(1, 4)]);
+    let fourth = bench.0.poll_timeout().expect("some wait");
+    let (before, after) = (third.since(second).as_nanos(), fourth.since(third).as_nanos());
+    assert!(after.abs_diff(2 * before) <= 2, "{before} ns, then {after} ns");
+    // An answer: fast growth up to half of what the window was.
+    bench.0.reply(third, 1, 4);
+    assert_eq!(asks(&mut bench.0), [(1, 1), (2, 3)]);
+    assert_eq!(bench.0.mode(), Mode::Avoid);
+}
+
+#[test]
+fn a_reply_of_a_lower_level_answers_but_clears_nothing() {
+    let mut bench = Bench::of_four(WindowConfig::new());
+    bench.reply(301, 2, 1);
+    // 1 was asked for again at level 2, and its first reply is only late: breadcrumbs of level 2 are still there.
+    let before = bench.0.counters().overtaken;
+    bench.0.reply(at(310), 1, 1);
+    assert_eq!(bench.0.counters().overtaken, before, "it answers an old request: nothing was overtaken");
+    assert!(asks(&mut bench.0).iter().all(|ask| *ask != (1, 1)), "level 1 would be held up by them");
+}
+
+#[test]
+fn a_late_reply_saves_the_higher_level() {
+    let mut bench = Bench::of_four(WindowConfig::new());
+    bench.reply(301, 2, 1);
+    bench.reply(302, 4, 1);
+    // 3 was given up outside of the window, and comes after all: its breadcrumbs are gone.
+    assert!(!bench.0.reply(at(303), 3, 1));
+    assert_eq!(bench.reply(401, 1, 2), [(1, 1), (3, 1)]);
+}
+
+#[test]
+fn a_narrow_sway_leaves_more_and_grows_by_parts_of_a_label() {
+    let mut bench = Bench::of_four(WindowConfig::new().with_sway(Sway::NARROW));
+    // Three of four labels are left, and 4 is under way: room for two.
+    assert_eq!(bench.reply(301, 2, 1), [(1, 2), (2, 1)]);
+    assert_eq!(bench.reply(302, 4, 1), [(3, 2)]);
+    assert_eq!((bench.0.size(), bench.0.mode()), (3, Mode::Avoid));
+    // 0.31 of a label in each round: the fourth makes one.
+    let mut grown = Vec::new();
+    for round in 4_u64..9 {
+        for (label, level) in [(1, 2), (2, 1), (3, 2)] {
+            let level = if round == 4 { level } else { 1 };
+            bench.reply(round * 100 + u64::from(label), label, level);
+        }
+        grown.push(bench.0.size());
+        if bench.0.size() > 3 {
+            break;
+        }
+    }
+    assert_eq!(grown, [3, 3, 3, 4]);
+}
