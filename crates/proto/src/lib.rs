@@ -43,6 +43,7 @@
 //! | [`bcfs`] | the breadcrumb forwarding service: who asks, who replies, and the router between |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
+//! | [`rlc`] | RLC, both ends: layers whose rates double, points at which to take one more |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
 //! | [`measure`] | loss and rates |
@@ -73,6 +74,7 @@ pub mod pgmcc;
 pub mod queue;
 pub mod rainbow;
 pub mod rate;
+pub mod rlc;
 pub mod rng;
 pub mod rtt;
 mod stamp;

@@ -4,7 +4,7 @@ use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderContr
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::le_sbcc::{Chain, Config};
 use headwater_proto::pgm::{Session, carrier};
-use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed, flid, m2c, webrc};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed, flid, m2c, rlc, webrc};
 use headwater_wire::pgm::Gsi;
 
 const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
@@ -150,6 +150,14 @@ fn webrc() {
     let sender = DynamicSender::new(DynamicChannels::new(layers, Instant::ZERO).expect("sound numbers"));
     let config = webrc::ReceiverConfig::new();
     check_receiver(sender, webrc::Receiver::new(layers, config).expect("sound numbers"));
+}
+
+#[test]
+fn rlc() {
+    let layers = rlc::Config::new(1_440, Rate::from_kilobits(96), Rate::from_kilobits(3_072));
+    let sender = || rlc::Sender::new(rlc::Layers::new(&layers, Instant::ZERO).expect("sound numbers"));
+    check_sender(sender);
+    check_receiver(sender(), rlc::Receiver::new(layers, rlc::ReceiverConfig::new()).expect("sound numbers"));
 }
 
 #[test]

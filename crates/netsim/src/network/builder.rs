@@ -1,10 +1,10 @@
 //! Declares a network and puts it to work.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use headwater_proto::queue::{LossConfig, ParameterError};
-use headwater_proto::{Duration, Instant, Seed};
+use headwater_proto::{Duration, Instant, InterfaceId, Seed};
 
 use super::config::{Change, Event, LinkConfig, Session};
 use super::groups::Groups;
@@ -216,6 +216,21 @@ impl Builder {
     /// The address that datagrams of agents at a node come from.
     pub fn host(&self, node: NodeId) -> IpAddr {
         Core::host(node)
+    }
+
+    /// The address of an agent.
+    pub fn address(&self, agent: AgentId) -> Option<SocketAddr> {
+        let node = self.agents[agent.index()].node;
+        let earlier = self.agents[..agent.index()].iter().filter(|other| other.node == node).count();
+        Some(SocketAddr::new(Core::host(node), Core::port(earlier)?))
+    }
+
+    /// The interface by which a node reaches another one, by the links declared so far; `None` for itself, and where none
+    /// leads there.
+    pub fn interface(&self, from: NodeId, to: NodeId) -> Option<InterfaceId> {
+        let topology = self.topology().ok().filter(|_| from != to)?;
+        let link = Routing::new(&topology).next(&topology, from, to);
+        Some(InterfaceId(topology.position[link.index()]))
     }
 
     /// The destination that reaches an agent.

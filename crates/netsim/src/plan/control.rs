@@ -4,7 +4,7 @@ use std::fmt;
 
 use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, Reception, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Layering, Shape};
-use headwater_proto::{Datagram, Duration, Instant, Rate, Transmit, fixed, flid, m2c, webrc};
+use headwater_proto::{Datagram, Duration, Instant, Rate, Transmit, fixed, flid, m2c, rlc, webrc};
 
 /// A congestion control: how plans call it, what they may say of it, and what makes its ends.
 pub struct Control {
@@ -61,6 +61,13 @@ pub(crate) const CONTROLS: &[Control] = &[
         limits: &["cap"],
         sender: flid_sl_sender,
         receiver: flid_sl_receiver,
+    },
+    Control {
+        name: "rlc",
+        keys: &["base-rate", "slot"],
+        limits: &["cap"],
+        sender: rlc_sender,
+        receiver: rlc_receiver,
     },
 ];
 
@@ -207,6 +214,12 @@ impl ViewedControl for flid::Receiver {
     }
 }
 
+impl ViewedControl for rlc::Receiver {
+    fn view(&self, _now: Instant) -> View {
+        View { level: self.level(), ..View::default() }
+    }
+}
+
 fn fixed_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
     Ok(ChosenSender::new(fixed::Sender::new(parameters.max_rate, start)))
 }
@@ -284,6 +297,26 @@ fn flid_sl_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSende
 
 fn flid_sl_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
     flid_receiver(flid(flid::Config::static_layers, parameters), limits)
+}
+
+/// Without a base rate, RLC's is ten packets a second, as FLID's.
+fn rlc(parameters: &Parameters) -> rlc::Config {
+    let ten_packets = Rate::from_bits(80 * u64::from(parameters.packet_bytes));
+    let base = parameters.base_rate.or(ten_packets).unwrap_or(parameters.max_rate);
+    let config = rlc::Config::new(parameters.packet_bytes, base, parameters.max_rate);
+    parameters.slot.map_or(config, |spacing| config.with_spacing(spacing))
+}
+
+fn rlc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    let layers = rlc::Layers::new(&rlc(parameters), start).map_err(|error| error.to_string())?;
+    Ok(ChosenSender::new(rlc::Sender::new(layers)))
+}
+
+fn rlc_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+    let own = rlc::ReceiverConfig::new();
+    let own = limits.max_rate.map_or(own, |rate| own.with_max_rate(rate));
+    let receiver = rlc::Receiver::new(rlc(parameters), own).map_err(|error| error.to_string())?;
+    Ok(Box::new(receiver))
 }
 
 impl fmt::Debug for ChosenSender {

@@ -6,6 +6,7 @@ mod errors;
 mod hostile;
 mod le_sbcc;
 mod meaning;
+mod rainbow;
 mod running;
 mod sessions;
 

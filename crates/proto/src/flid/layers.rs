@@ -2,6 +2,7 @@
 
 use super::INDICES;
 use super::config::{Config, ConfigError, Kind};
+use crate::layering::turns::Schedule;
 use crate::layering::{Layering, StaticLayers};
 use crate::machine::ChannelId;
 use crate::rate::Rate;
@@ -106,15 +107,23 @@ impl Layers {
             _ => ChannelId(level),
         }
     }
+}
 
-    /// When a level's packet leaves, counted from the start.
-    pub(super) fn nth(&self, level: u16, number: u64) -> Instant {
+impl Schedule for Layers {
+    fn levels(&self) -> u16 {
+        self.levels.levels()
+    }
+
+    fn nth(&self, level: u16, number: u64) -> Instant {
         self.levels.nth(level, number)
     }
 
-    /// Packets of a level that leave before an instant.
-    pub(super) fn before(&self, level: u16, at: Instant) -> u64 {
+    fn before(&self, level: u16, at: Instant) -> u64 {
         self.levels.before(level, at)
+    }
+
+    fn rate_max(&self) -> f64 {
+        Self::rate_max(self)
     }
 }
 

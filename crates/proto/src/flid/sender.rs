@@ -8,7 +8,7 @@ use super::INDICES;
 use super::layers::Layers;
 use crate::control::{Departure, SenderControl};
 use crate::layering::Layering;
-use crate::layering::spacing::Spacing;
+use crate::layering::turns::{Schedule, Turns};
 use crate::machine::{ChannelId, Ecn};
 use crate::time::Instant;
 
@@ -19,32 +19,17 @@ use crate::time::Instant;
 /// packet: O(levels).
 #[derive(Clone, Debug)]
 pub struct Sender {
-    layers: Layers,
-    /// The next packet of each level.
-    next: Vec<Next>,
-    /// The level whose packet is the next of all.
-    level: u16,
+    turns: Turns<Layers>,
     /// The next sequence number of each channel.
     sequences: Vec<u16>,
-    spacing: Spacing,
     description: Option<fdt::Control>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Next {
-    number: u64,
-    at: Instant,
 }
 
 impl Sender {
     /// A sender whose first slot begins when that of `layers` does.
     pub fn new(layers: Layers) -> Self {
-        let next = (0..layers.levels()).map(|level| Next { number: 0, at: layers.nth(level, 0) }).collect();
         let sequences = vec![0; layers.channels().into()];
-        let mut sender =
-            Self { layers, next, level: 0, sequences, spacing: Spacing::default(), description: None };
-        sender.choose();
-        sender
+        Self { turns: Turns::new(layers), sequences, description: None }
     }
 
     /// Tells receivers so of its layers: [`crate::described::Description::to_fdt`]. Default: nothing.
@@ -56,50 +41,21 @@ impl Sender {
 
     /// The layers, to ask what they will send.
     pub fn layers(&self) -> &Layers {
-        &self.layers
-    }
-
-    /// When the schedule has the next packet leave.
-    fn due(&self) -> Instant {
-        self.next[usize::from(self.level)].at
+        self.turns.schedule()
     }
 
     fn slot(&self) -> u64 {
-        self.layers.slot_at(self.due())
+        self.layers().slot_at(self.turns.at())
     }
 
     fn channel(&self) -> ChannelId {
-        self.layers.channel_in(self.level, self.slot())
-    }
-
-    fn choose(&mut self) {
-        let earliest = (0..).zip(&self.next).min_by_key(|(_, next)| next.at);
-        self.level = earliest.map_or(0, |(level, _)| level);
-    }
-
-    /// Goes on with a level's packet of this number.
-    fn advance(&mut self, level: u16, number: u64) {
-        self.next[usize::from(level)] = Next { number, at: self.layers.nth(level, number) };
-    }
-
-    /// Gives up what should have left long ago.
-    fn give_up(&mut self, now: Instant) {
-        let before = Spacing::given_up_before(now);
-        if self.due() >= before {
-            return;
-        }
-        for level in 0..self.layers.levels() {
-            if self.next[usize::from(level)].at < before {
-                self.advance(level, self.layers.before(level, before));
-            }
-        }
-        self.choose();
+        self.layers().channel_in(self.turns.level(), self.slot())
     }
 
     fn cci(&self) -> Cci {
         let (slot, ChannelId(channel)) = (self.slot(), self.channel());
         let cci = FlidSlCci {
-            increase_trigger: self.layers.is_trigger(self.level, slot),
+            increase_trigger: self.layers().is_trigger(self.turns.level(), slot),
             slot: u8::try_from(slot % INDICES).expect("below 2^7"),
             group: u8::try_from(channel).expect("channels are checked to be at most 129"),
             sequence: self.sequences[usize::from(channel)],
@@ -110,15 +66,15 @@ impl Sender {
 
 impl SenderControl for Sender {
     fn channels(&self) -> u16 {
-        self.layers.channels()
+        self.layers().channels()
     }
 
     fn levels(&self) -> u16 {
-        self.layers.levels()
+        Schedule::levels(self.layers())
     }
 
     fn layering(&self) -> Option<&dyn Layering> {
-        Some(&self.layers)
+        Some(self.layers())
     }
 
     fn description(&self) -> Option<fdt::Control> {
@@ -126,31 +82,27 @@ impl SenderControl for Sender {
     }
 
     fn next_departure(&self) -> Option<Instant> {
-        Some(self.spacing.due(self.due()))
+        Some(self.turns.due())
     }
 
     fn departure(&self, now: Instant) -> Option<Departure> {
-        (self.spacing.due(self.due()) <= now).then(|| Departure {
+        (self.turns.due() <= now).then(|| Departure {
             channel: self.channel(),
-            level: self.level,
-            at: self.due(),
+            level: self.turns.level(),
+            at: self.turns.at(),
             cci: self.cci(),
             ecn: Ecn::NotCapable,
         })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {
-        self.spacing.sent(now, self.due(), self.layers.rate_max());
         let ChannelId(channel) = self.channel();
         let sequence = &mut self.sequences[usize::from(channel)];
         *sequence = sequence.wrapping_add(1);
-        let level = self.level;
-        self.advance(level, self.next[usize::from(level)].number + 1);
-        self.choose();
-        self.give_up(now);
+        self.turns.departed(now);
     }
 
     fn timeout(&mut self, now: Instant) {
-        self.give_up(now);
+        self.turns.give_up(now);
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod path;
 mod sender;
 pub mod sequencer;
 pub(crate) mod spacing;
+pub(crate) mod turns;
 mod wave;
 
 pub use self::channels::{DynamicChannels, Slot, Wave};

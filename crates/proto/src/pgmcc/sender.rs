@@ -8,8 +8,8 @@ use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Options, Pac
 use super::acker::Acker;
 use super::config::SenderConfig;
 use super::window::Window;
-use crate::measure::RoundTrip;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
+use crate::measure::RoundTrip;
 use crate::stamp::{clock_us, since_us};
 use crate::time::{Duration, Instant};
 

@@ -19,11 +19,21 @@ impl Sway {
     pub const NARROW: Self = Self { increase: 0.31, decrease: 0.875 };
 }
 
+/// When a request is lost, of those after which others were asked for and answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overtaking {
+    /// When so many later ones were answered, at least 1. 1 is the paper's rule, 3 is TCP's.
+    Count(u8),
+    /// When one was, and it has waited for as long as any reply took of late. A request that merges with another receiver's is answered early, and overtakes
+    /// what was asked for before; nothing is lost by that.
+    Longest,
+}
+
 /// Configuration of a [`super::Window`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
     pub(super) labels_max: u16,
-    pub(super) threshold: u8,
+    pub(super) overtaking: Overtaking,
     pub(super) sway: Sway,
     pub(super) timeout_first: Duration,
     pub(super) timeout_least: Duration,
@@ -39,7 +49,7 @@ impl WindowConfig {
     pub const fn new() -> Self {
         Self {
             labels_max: 256,
-            threshold: 1,
+            overtaking: Overtaking::Count(1),
             sway: Sway::HALVING,
             timeout_first: Duration::from_secs(3),
             timeout_least: Duration::from_millis(200),
@@ -59,10 +69,10 @@ impl WindowConfig {
         self
     }
 
-    /// So many later requests answered make a request lost, 1 at least. Default: 1, the paper's; TCP's is 3.
+    /// When a request that was overtaken is lost. Default: [`Overtaking::Count`] of 1, the paper's rule.
     #[must_use]
-    pub const fn with_threshold(mut self, later: u8) -> Self {
-        self.threshold = if later == 0 { 1 } else { later };
+    pub const fn with_overtaking(mut self, overtaking: Overtaking) -> Self {
+        self.overtaking = overtaking;
         self
     }
 

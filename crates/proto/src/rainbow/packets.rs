@@ -79,7 +79,8 @@ impl Tally {
 impl Basin for Tally {
     fn take(&mut self, now: Instant, body: &[u8]) {
         let number = body.first_chunk().map(|bytes: &[u8; NUMBER_BYTES]| u64::from_be_bytes(*bytes));
-        let number = number.filter(|number| *number < NUMBERS_MAX).and_then(|number| usize::try_from(number).ok());
+        let number =
+            number.filter(|number| *number < NUMBERS_MAX).and_then(|number| usize::try_from(number).ok());
         let Some(number) = number else {
             self.refused += 1;
             return;

@@ -103,7 +103,7 @@ impl<F: Fountain> Source<F> {
 
     fn poll_reply(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         while let Some((path, label, level)) = self.pending.pop_front() {
-            if let Some(bytes) = self.fountain.next(now, self.bcfs.body(&path, buffer)) {
+            if let Some(bytes) = self.fountain.next(now, bcfs::Source::body(&path, buffer)) {
                 self.counters.symbols += 1;
                 return Some(self.bcfs.reply(now, &path, label, level, bytes, buffer));
             }

@@ -2,13 +2,19 @@
 
 use std::collections::VecDeque;
 
-use super::config::WindowConfig;
+use super::config::{Overtaking, WindowConfig};
 use super::labels::Labels;
 use crate::measure::RoundTrip;
 use crate::time::{Duration, Instant};
 
 /// After a timeout without any answer the window grows fast up to half of what it was, at least to this (RFC 5681).
 const THRESHOLD_LEAST: u16 = 2;
+/// By how much the timeout is above the mean round-trip time at least, in seconds: a clock tick of TCPs of the time (RFC 6298's G).
+const TIMEOUT_MARGIN: f64 = 0.1;
+/// Part of the way down to a shorter sample that the longest round-trip time goes.
+const FADING: f64 = 1.0 / 64.0;
+/// What is waited beyond the longest round-trip time, in seconds.
+const OVERTAKEN_MARGIN: f64 = 0.01;
 /// Doublings of the timeout.
 const BACK_OFF_MAX: u32 = 6;
 
@@ -64,10 +70,12 @@ struct Slot {
     /// Later requests that were answered since.
     passed: u8,
     is_waiting: bool,
+    /// No request before it had its level: the reply of that level is to this one.
+    is_fresh: bool,
 }
 
 const UNUSED: Slot =
-    Slot { level: 1, asked: 0, sent: Instant::ZERO, order: 0, passed: 0, is_waiting: false };
+    Slot { level: 1, asked: 0, sent: Instant::ZERO, order: 0, passed: 0, is_waiting: false, is_fresh: false };
 
 /// A receiver's window over labels.
 ///
@@ -97,6 +105,8 @@ pub struct Window {
     order: u64,
     cut: Cut,
     round_trip: RoundTrip,
+    /// The longest round-trip time of late, in seconds.
+    longest: f64,
     /// Doublings of the timeout since the last sample.
     doublings: u32,
     counters: WindowCounters,
@@ -131,6 +141,7 @@ impl Window {
             order: 0,
             cut: Cut::default(),
             round_trip: RoundTrip::default(),
+            longest: 0.0,
             doublings: 0,
             counters: WindowCounters::default(),
             config,
@@ -182,7 +193,7 @@ impl Window {
 
     /// When to call [`Window::timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let oldest = self.waiting.first().map(|label| self.slot(*label).sent + self.patience());
+        let oldest = self.waiting.first().map(|label| self.due(*label));
         let resume = (self.mode == Mode::Recover).then(|| self.resume_at());
         oldest.into_iter().chain(resume).min()
     }
@@ -200,16 +211,17 @@ impl Window {
             // No breadcrumb is left that would hold up the next request.
             self.slot_mut(label).level = 1;
         }
+        if level == slot.asked && slot.is_fresh {
+            // Also when it is late: else a timeout that has become too short would never learn of it.
+            self.measure(now.since(slot.sent).as_secs_f64());
+            self.slot_mut(label).is_fresh = false;
+        }
         if !slot.is_waiting {
             self.counters.unasked += 1;
             return false;
         }
         self.counters.answered += 1;
         self.cut.is_unanswered = false;
-        if slot.asked == 1 {
-            self.round_trip.sample(now.since(slot.sent).as_secs_f64());
-            self.doublings = 0;
-        }
         let place = self.forget(label);
         if clears {
             // A lower level answers an earlier request of the label's, and says nothing of what was asked after that.
@@ -223,8 +235,13 @@ impl Window {
     /// Time has come to `now`.
     pub fn timeout(&mut self, now: Instant) {
         while let Some(label) = self.waiting.first().copied()
-            && self.slot(label).sent + self.patience() <= now
+            && self.due(label) <= now
         {
+            if self.slot(label).sent + self.patience() > now {
+                self.counters.overtaken += 1;
+                self.lose(now, label);
+                continue;
+            }
             self.counters.late += 1;
             if self.cut.is_unanswered && self.cut.at + self.patience() <= now {
                 return self.collapse(now);
@@ -232,6 +249,13 @@ impl Window {
             self.lose(now, label);
         }
         self.resume(now);
+    }
+
+    fn measure(&mut self, sample: f64) {
+        self.round_trip.sample(sample);
+        let shorter = (self.longest - sample).max(0.0);
+        self.longest = sample.max(self.longest - FADING * shorter);
+        self.doublings = 0;
     }
 
     /// The label's request was answered: what is asked for next.
@@ -283,8 +307,9 @@ impl Window {
             slot.passed = slot.passed.saturating_add(1);
         }
         // What was asked for earlier has been passed by at least as many.
+        let Overtaking::Count(threshold) = self.config.overtaking else { return };
         while let Some(label) = self.waiting.first().copied()
-            && self.slot(label).passed >= self.config.threshold
+            && self.slot(label).passed >= threshold.max(1)
         {
             self.counters.overtaken += 1;
             self.lose(now, label);
@@ -377,7 +402,8 @@ impl Window {
         let order = self.order;
         let slot = self.slot_mut(label);
         let level = slot.level;
-        *slot = Slot { level, asked: level, sent: now, order, passed: 0, is_waiting: true };
+        let is_fresh = level == 1 || level > slot.asked;
+        *slot = Slot { level, asked: level, sent: now, order, passed: 0, is_waiting: true, is_fresh };
         self.order += 1;
         self.waiting.push(label);
         self.asks.push_back(Ask { label, level });
@@ -391,9 +417,21 @@ impl Window {
         place.inspect(|place| _ = self.waiting.remove(*place)).unwrap_or(0)
     }
 
+    /// When a request that was not answered is lost.
+    fn due(&self, label: u16) -> Instant {
+        let slot = self.slot(label);
+        let patience = match self.config.overtaking {
+            Overtaking::Longest if slot.passed > 0 => {
+                self.patience().min(Duration::from_secs_f64(self.longest + OVERTAKEN_MARGIN))
+            }
+            Overtaking::Longest | Overtaking::Count(_) => self.patience(),
+        };
+        slot.sent + patience
+    }
+
     /// How long a request waits for its reply.
     fn patience(&self) -> Duration {
-        let measured = self.round_trip.timeout(0.0).map(Duration::from_secs_f64);
+        let measured = self.round_trip.timeout(TIMEOUT_MARGIN).map(Duration::from_secs_f64);
         let base = measured.unwrap_or(self.config.timeout_first).max(self.config.timeout_least);
         base.saturating_mul(1 << self.doublings).min(WindowConfig::TIMEOUT_MAX)
     }

@@ -4,6 +4,7 @@
 
 mod baseline;
 mod le_sbcc;
+mod rainbow;
 mod room;
 mod session;
 mod tcp;
@@ -15,6 +16,7 @@ use headwater_proto::Duration;
 
 pub use baseline::{Baseline, BaselineControl};
 pub use le_sbcc::LeSbcc;
+pub use rainbow::Rainbow;
 pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
@@ -40,6 +42,8 @@ const COMMON_KEYS: &[&str] =
     &["kind", "from", "to", "receivers", "count", "start", "stop", "join", "leave", "member"];
 /// The key of nodes whose routers aggregate NAKs, of kinds that have it.
 const AGGREGATE: &str = "aggregate";
+/// The key of nodes whose routers follow breadcrumbs, of kinds that have it.
+const ROUTERS: &str = "routers";
 
 /// What reads a kind of flow, and the keys that it has beside the common ones.
 type Kind = (&'static str, &'static [&'static [&'static str]], ReadKind);
@@ -57,6 +61,7 @@ const KINDS: &[Kind] = &[
     ("le-sbcc", &[le_sbcc::KEYS], le_sbcc::read),
     ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
     ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),
+    ("rainbow", &[rainbow::KEYS], rainbow::read),
 ];
 
 /// One flow.
@@ -76,8 +81,8 @@ pub struct Flow {
     pub start: Duration,
     /// When it stops, if before the end of the run.
     pub stop: Option<Duration>,
-    /// Nodes whose routers send on the first NAK for each packet only.
-    pub aggregators: Vec<usize>,
+    /// Nodes whose routers have a part in it: they send on the first NAK for each packet only, or follow breadcrumbs.
+    pub routers: Vec<usize>,
 }
 
 impl Flow {
@@ -109,6 +114,8 @@ pub enum FlowKind {
     LeSbcc(LeSbcc),
     /// TFMCC or PGMCC.
     Baseline(Baseline),
+    /// Rainbow.
+    Rainbow(Rainbow),
 }
 
 impl FlowKind {
@@ -122,6 +129,7 @@ impl FlowKind {
             Self::Session(session) => session.control.name,
             Self::LeSbcc(_) => "le-sbcc",
             Self::Baseline(flow) => flow.control.name(),
+            Self::Rainbow(_) => "rainbow",
         }
     }
 
@@ -131,6 +139,7 @@ impl FlowKind {
             Self::Tcp(tcp) => tcp.data != Data::Greedy,
             Self::Session(session) => session.file.is_some(),
             Self::LeSbcc(flow) => flow.packets.is_some(),
+            Self::Rainbow(flow) => flow.packets.is_some(),
             Self::ShortTcp(_) | Self::Cbr(_) | Self::OnOff(_) | Self::Baseline(_) => false,
         }
     }
@@ -139,7 +148,9 @@ impl FlowKind {
     fn casts(&self) -> (bool, bool) {
         match self {
             Self::Tcp(_) | Self::ShortTcp(_) => (false, false),
-            Self::Cbr(_) | Self::OnOff(_) | Self::LeSbcc(_) | Self::Baseline(_) => (true, false),
+            Self::Cbr(_) | Self::OnOff(_) | Self::LeSbcc(_) | Self::Baseline(_) | Self::Rainbow(_) => {
+                (true, false)
+            }
             Self::Session(_) => (true, true),
         }
     }
@@ -265,11 +276,15 @@ impl Reader<'_, '_> {
         let to = self.receivers(section, &kind, number);
         let (from, to) = (from?, to?);
         self.check_ends(section, from, &to);
-        let aggregators = match kind {
-            FlowKind::LeSbcc(_) => self.nodes(section, AGGREGATE)?.0,
+        let routers = match kind {
+            FlowKind::LeSbcc(_) => self.nodes(section, AGGREGATE, number)?.0,
+            FlowKind::Rainbow(_) => self.nodes(section, ROUTERS, number)?.0,
             _ => Vec::new(),
         };
-        Some(Flow { name: name.into(), group: group.into(), kind, from, to, start, stop, aggregators })
+        if matches!(kind, FlowKind::Rainbow(_)) && routers.contains(&from) {
+            section.problem_at(ROUTERS, "the node that sends needs no router");
+        }
+        Some(Flow { name: name.into(), group: group.into(), kind, from, to, start, stop, routers })
     }
 
     /// The node under `key`, in which `{i}` stands for the number of the instance.
@@ -299,7 +314,7 @@ impl Reader<'_, '_> {
                 }
                 self.end(section, "to", number).map(Receivers::Node)
             }
-            (None, Some(_)) if may_cast => Some(Receivers::Group(self.members(section, kind)?)),
+            (None, Some(_)) if may_cast => Some(Receivers::Group(self.members(section, kind, number)?)),
             _ => {
                 let wanted = match (may_cast, must_cast) {
                     (false, _) => "one node in 'to'",
@@ -312,8 +327,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn members(&self, section: &Section<'_>, kind: &FlowKind) -> Option<Vec<Member>> {
-        let (nodes, seen) = self.nodes(section, "receivers")?;
+    fn members(&self, section: &Section<'_>, kind: &FlowKind, number: Option<u64>) -> Option<Vec<Member>> {
+        let (nodes, seen) = self.nodes(section, "receivers", number)?;
         if nodes.is_empty() {
             section.problem_at("receivers", "a group needs a receiver");
         }
@@ -327,12 +342,18 @@ impl Reader<'_, '_> {
         nodes.into_iter().map(|node| self.member(section, node, keys)).collect()
     }
 
-    /// The nodes under `key`, each once: as they are written, and in order.
-    fn nodes(&self, section: &Section<'_>, key: &'static str) -> Option<(Vec<usize>, BTreeSet<usize>)> {
+    /// The nodes under `key`, in which `{i}` stands for the number of the instance, each once: as they are written, and in order.
+    fn nodes(
+        &self,
+        section: &Section<'_>,
+        key: &'static str,
+        number: Option<u64>,
+    ) -> Option<(Vec<usize>, BTreeSet<usize>)> {
         let mut nodes: Vec<usize> = Vec::new();
         let mut seen: BTreeSet<usize> = BTreeSet::new();
-        for (pattern, span) in section.texts(key) {
-            let found = self.matching(section, pattern, &span)?;
+        for (written, span) in section.texts(key) {
+            let pattern = number.map(|number| written.replace("{i}", &number.to_string()));
+            let found = self.matching(section, pattern.as_deref().unwrap_or(written), &span)?;
             nodes.extend(found.into_iter().filter(|node| seen.insert(*node)));
         }
         Some((nodes, seen))

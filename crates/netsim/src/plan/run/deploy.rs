@@ -4,9 +4,11 @@ use headwater_proto::{ChannelId, Duration, Instant};
 
 use super::RunError;
 use super::assemble::Site;
-use super::outcome::{BaselineOutcome, Criteria, LeSbccOutcome, SessionOutcome, TcpOutcome};
+use super::outcome::{
+    BaselineOutcome, Criteria, LeSbccOutcome, RainbowOutcome, SessionOutcome, Shared, TcpOutcome,
+};
 use super::session::{self, MemberCounted};
-use super::{baseline, le_sbcc, le_sbcc::Standing};
+use super::{baseline, le_sbcc, le_sbcc::Standing, rainbow};
 use crate::agent::{
     Cbr, OnOff, Period, Shape, ShortFlows, ShortFlowsConfig, Sink, SizeOf, TcpConnection, TcpSink, TcpSource,
 };
@@ -36,6 +38,7 @@ enum Ends {
     Session(session::Ends),
     LeSbcc(le_sbcc::Ends),
     Baseline(baseline::Ends),
+    Rainbow(rainbow::Ends),
 }
 
 /// A TCP connection.
@@ -78,6 +81,8 @@ pub(super) struct Counted {
     pub le_sbcc: Option<Standing>,
     /// Of a source under TFMCC or PGMCC.
     pub baseline: Option<BaselineOutcome>,
+    /// Of Rainbow.
+    pub rainbow: Option<rainbow::Standing>,
     /// Wire bytes offered to each group, those delivered to its members together, and its members now.
     pub groups: Vec<[u64; 3]>,
     /// Symbols that receivers of a session had already.
@@ -134,6 +139,7 @@ impl Deployed {
             tcp: None,
             le_sbcc: None,
             baseline: None,
+            rainbow: None,
             groups: Vec::new(),
             duplicates: 0,
             members: Vec::new(),
@@ -171,6 +177,11 @@ impl Deployed {
                 counted.baseline = ends.standing(run);
                 counted.members = ends.count(run, &self.receivers);
             }
+            Ends::Rainbow(ends) => {
+                counted.good_bytes = ends.good_bytes(run, &self.receivers);
+                counted.rainbow = ends.standing(run, &self.receivers);
+                counted.members = ends.count(run, &self.receivers);
+            }
         }
         counted
     }
@@ -182,13 +193,14 @@ impl Deployed {
             Ends::Tcp(tcp) => tcp.completion(run).is_some(),
             Ends::Session(ends) => ends.is_complete(run, &self.receivers),
             Ends::LeSbcc(ends) => ends.is_complete(run),
+            Ends::Rainbow(ends) => ends.is_complete(run, &self.receivers),
         }
     }
 
     /// What is said of a transfer that is complete.
     pub fn criteria(&self, run: &Run) -> Option<Criteria> {
         match &self.ends {
-            Ends::Traffic | Ends::Short(_) | Ends::LeSbcc(_) | Ends::Baseline(_) => None,
+            Ends::Traffic | Ends::Short(_) | Ends::LeSbcc(_) | Ends::Baseline(_) | Ends::Rainbow(_) => None,
             Ends::Session(ends) => ends.criteria(run, &self.receivers),
             Ends::Tcp(tcp) => {
                 let time = tcp.completion(run)?.since(tcp.start).as_secs_f64();
@@ -212,12 +224,28 @@ impl Deployed {
         Some(baseline::since(&after.baseline?, &before.baseline?))
     }
 
+    /// What was counted of Rainbow from one reading to another.
+    pub fn rainbow(before: &Counted, after: &Counted) -> Option<RainbowOutcome> {
+        Some(after.rainbow?.since(&before.rainbow?))
+    }
+
+    /// What each receiver of Rainbow shared with others; of other kinds nothing.
+    pub fn shared(&self, run: &Run) -> Vec<Shared> {
+        match &self.ends {
+            Ends::Rainbow(ends) if self.receivers.len() <= super::outcome::MEMBERS_MAX => {
+                ends.shared(run, &self.receivers)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The receivers of a group, as the plan has them.
     pub fn members(&self) -> &[Member] {
         match &self.ends {
             Ends::Session(ends) => ends.members(),
             Ends::LeSbcc(ends) if self.is_group() => ends.members(),
             Ends::Baseline(ends) if self.is_group() => ends.members(),
+            Ends::Rainbow(ends) if self.is_group() => ends.members(),
             _ => &[],
         }
     }
@@ -235,6 +263,7 @@ impl Deployed {
         let outcome = SessionOutcome { receivers: self.receivers.len(), ..SessionOutcome::default() };
         match &self.ends {
             Ends::Session(ends) => ends.outcome(run, &self.receivers, outcome),
+            Ends::Rainbow(ends) => ends.outcome(run, &self.receivers, outcome),
             _ => outcome,
         }
     }
@@ -277,6 +306,11 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
             let (ports, receivers, ends) = baseline::deploy(site, flow, planned)?;
             let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
             Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::Baseline(ends) })
+        }
+        FlowKind::Rainbow(planned) => {
+            let (ports, receivers, ends) = rainbow::deploy(site, flow, planned)?;
+            let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
+            Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::Rainbow(ends) })
         }
     }
 }

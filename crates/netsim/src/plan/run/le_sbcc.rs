@@ -158,7 +158,7 @@ pub(super) fn deploy(
     let source = site.add_source(flow, planned, pgm, ports);
     // What receivers say is no part of the flow's rate.
     let feedback = site.network.flow(&format!("{}/feedback", flow.name));
-    for node in &flow.aggregators {
+    for node in &flow.routers {
         let name =
             format!("{}/aggregator/{}", flow.name, site.network.names().nodes[site.nodes[*node].index()]);
         let agent = site.network.agent(&name, site.nodes[*node], NakAggregator::new());

@@ -5,6 +5,7 @@ mod baseline;
 mod deploy;
 mod le_sbcc;
 mod outcome;
+mod rainbow;
 mod reading;
 mod series;
 mod session;
@@ -25,7 +26,7 @@ use series::Recorder;
 
 pub use outcome::{
     BaselineOutcome, Criteria, FlowOutcome, LeSbccOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome,
-    SessionOutcome, TcpOutcome, Window,
+    RainbowOutcome, SessionOutcome, Shared, TcpOutcome, Window,
 };
 pub use series::Series;
 

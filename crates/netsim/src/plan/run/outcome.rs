@@ -91,13 +91,16 @@ pub struct FlowOutcome {
     /// Of TFMCC and PGMCC.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineOutcome>,
+    /// Of Rainbow.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub rainbow: Option<RainbowOutcome>,
     /// Of a multicast group.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionOutcome>,
     /// Of a transfer that is complete, over the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<Criteria>,
-    /// Of a session, or a group under LE-SBCC, TFMCC or PGMCC, with at most [`MEMBERS_MAX`] receivers: each of them.
+    /// Of a session, or a group under LE-SBCC, TFMCC, PGMCC or Rainbow, with at most [`MEMBERS_MAX`] receivers: each of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberOutcome>,
 }
@@ -168,6 +171,43 @@ pub struct BaselineOutcome {
     /// Timeouts, of PGMCC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<u64>,
+}
+
+/// What Rainbow counts beside: at the source, and over all receivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RainbowOutcome {
+    /// Symbols sent.
+    pub symbols: u64,
+    /// Requests that reached the source.
+    pub requests: u64,
+    /// Those of a level above 1.
+    pub raised: u64,
+    /// Nulls that reached the source.
+    pub nulls: u64,
+    /// N * ps / sum(pr) - 1: symbols sent over those that a receiver got on average, less 1. `None` before any came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<f64>,
+    /// Requests that receivers sent.
+    pub asked: u64,
+    /// Replies that they did not wait for.
+    pub unasked: u64,
+    /// Cuts of windows.
+    pub cuts: u64,
+    /// Requests held to be lost because later ones were answered.
+    pub overtaken: u64,
+    /// Requests held to be lost because they were not answered in time.
+    pub late: u64,
+    /// Windows that began anew because nothing was answered.
+    pub collapses: u64,
+}
+
+/// What a receiver of Rainbow got, as long as other receivers got anything, over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Shared {
+    /// Symbols.
+    pub packets: u64,
+    /// Those that another receiver got, too.
+    pub shared: u64,
 }
 
 /// What a multicast group counts beside, over the whole run.
@@ -277,6 +317,9 @@ pub struct MemberOutcome {
     pub completion: Option<f64>,
     /// Symbols that it had already.
     pub duplicates: u64,
+    /// Of Rainbow.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub rainbow: Option<Shared>,
 }
 
 /// One direction of a link.
@@ -337,9 +380,10 @@ pub(super) fn outcome(
                 tcp: after.tcp_since(before),
                 le_sbcc: deployed.le_sbcc(&assembly.run, before, after),
                 baseline: Deployed::baseline(before, after),
+                rainbow: Deployed::rainbow(before, after),
                 session: deployed.is_group().then(session),
                 criteria: deployed.criteria(&assembly.run),
-                members: members(scenario, deployed, before, after, window),
+                members: members(scenario, assembly, deployed, (before, after), window),
             }
         })
         .collect();
@@ -372,28 +416,31 @@ pub(super) fn outcome(
 
 fn members(
     scenario: &Scenario,
+    assembly: &Assembly,
     deployed: &Deployed,
-    before: &Counted,
-    after: &Counted,
+    (before, after): (&Counted, &Counted),
     window: Duration,
 ) -> Vec<MemberOutcome> {
+    let shared = deployed.shared(&assembly.run);
     let counted = before.members.iter().zip(&after.members);
-    let member = |(member, (before, after)): (&Member, (&MemberCounted, &MemberCounted))| {
-        let of = |counter: fn(&MemberCounted) -> u64| counter(after).saturating_sub(counter(before));
-        let (lost, came) = (of(|member| member.reception.lost), of(|member| member.reception.packets));
-        MemberOutcome {
-            node: scenario.topology.nodes[member.node].clone(),
-            throughput: rate(of(|member| member.wire_bytes), window),
-            goodput: rate(of(|member| member.good_bytes), window),
-            loss: share(lost, lost + came),
-            joins: of(|member| member.joins),
-            leaves: of(|member| member.leaves),
-            join_latency: after.join_latency,
-            completion: after.completion,
-            duplicates: of(|member| member.duplicates),
-        }
-    };
-    deployed.members().iter().zip(counted).map(member).collect()
+    let member =
+        |(index, (member, (before, after))): (usize, (&Member, (&MemberCounted, &MemberCounted)))| {
+            let of = |counter: fn(&MemberCounted) -> u64| counter(after).saturating_sub(counter(before));
+            let (lost, came) = (of(|member| member.reception.lost), of(|member| member.reception.packets));
+            MemberOutcome {
+                node: scenario.topology.nodes[member.node].clone(),
+                throughput: rate(of(|member| member.wire_bytes), window),
+                goodput: rate(of(|member| member.good_bytes), window),
+                loss: share(lost, lost + came),
+                joins: of(|member| member.joins),
+                leaves: of(|member| member.leaves),
+                join_latency: after.join_latency,
+                completion: after.completion,
+                duplicates: of(|member| member.duplicates),
+                rainbow: shared.get(index).copied(),
+            }
+        };
+    deployed.members().iter().zip(counted).enumerate().map(member).collect()
 }
 
 fn direction(name: String, before: &LinkCounters, after: &LinkCounters, window: Duration) -> LinkOutcome {

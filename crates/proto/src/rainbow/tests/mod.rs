@@ -1,3 +1,4 @@
+mod ends;
 mod hostile;
 mod properties;
 mod trace;

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{asks, at};
-use crate::rainbow::config::{Sway, WindowConfig};
+use crate::rainbow::config::{Overtaking, Sway, WindowConfig};
 use crate::rainbow::window::{Mode, Window};
 use crate::rng;
 use crate::time::{Duration, Instant};
 use crate::{Seed, rainbow::window::Ask};
 
+/// `threshold` 0 is by time.
 fn config(threshold: u8, is_narrow: bool, labels: u16) -> WindowConfig {
+    let overtaking = if threshold == 0 { Overtaking::Longest } else { Overtaking::Count(threshold) };
     let sway = if is_narrow { Sway::NARROW } else { Sway::HALVING };
-    WindowConfig::new().with_threshold(threshold).with_sway(sway).with_labels_max(labels)
+    WindowConfig::new().with_overtaking(overtaking).with_sway(sway).with_labels_max(labels)
 }
 
 /// What a window asked for and was told, by label: the level of a request that was not answered.
@@ -28,7 +30,10 @@ impl Witness {
         for (label, level) in asks {
             assert!((1..=window.size()).contains(label), "{label} is outside of {}", window.size());
             let before = self.open.insert(*label, *level);
-            assert!(before.is_none_or(|before| before < *level || *level == u16::MAX), "asked twice at {level}");
+            assert!(
+                before.is_none_or(|before| before < *level || *level == u16::MAX),
+                "asked twice at {level}"
+            );
         }
         let (outstanding, size) = (window.outstanding(), usize::from(window.size()));
         assert!(outstanding > 0, "nothing is under way: it is stuck");
@@ -51,7 +56,7 @@ proptest! {
     #[test]
     fn requests_stay_within_the_window(
         steps in prop::collection::vec((0_u8..8, 0_u16..300, 0_u16..4, 0_u64..400), 1..400),
-        threshold in 1_u8..4,
+        threshold in 0_u8..4,
         is_narrow: bool,
         labels in prop_oneof![Just(1_u16), Just(7), Just(256)],
     ) {
@@ -92,7 +97,7 @@ proptest! {
 
     /// Over a path that loses and reorders, replies go on coming.
     #[test]
-    fn nothing_stays_stuck(seed: u64, loss in 0.0..0.6_f64, jitter in 0_u64..80, threshold in 1_u8..4, is_narrow: bool) {
+    fn nothing_stays_stuck(seed: u64, loss in 0.0..0.6_f64, jitter in 0_u64..80, threshold in 0_u8..4, is_narrow: bool) {
         let mut draw = Seed(seed).stream("path", 0);
         let mut window = Window::new(config(threshold, is_narrow, 64));
         let mut under_way: BTreeMap<(Instant, u64), Ask> = BTreeMap::new();
@@ -135,7 +140,9 @@ fn a_perfect_path_is_filled() {
     let mut now = at(0);
     window.start(now);
     while now < at(5_000) {
-        under_way.extend(core::iter::from_fn(|| window.poll_ask()).map(|ask| (now + Duration::from_millis(50), ask)));
+        under_way.extend(
+            core::iter::from_fn(|| window.poll_ask()).map(|ask| (now + Duration::from_millis(50), ask)),
+        );
         let Some((when, ask)) = under_way.pop_front() else { break };
         now = when;
         assert_eq!(ask.level, 1);

@@ -1,7 +1,7 @@
 //! The window by hand (bcfs-rainbow.md 3).
 
 use super::{asks, at};
-use crate::rainbow::config::{Sway, WindowConfig};
+use crate::rainbow::config::{Overtaking, Sway, WindowConfig};
 use crate::rainbow::window::{Mode, Window};
 
 /// A window that has begun at 0, and what it does with replies.
@@ -57,7 +57,7 @@ fn slow_start_loss_recovery_and_growth() {
 
 #[test]
 fn every_label_must_be_answered_for_the_window_to_grow() {
-    let mut bench = Bench::of_four(WindowConfig::new().with_threshold(3));
+    let mut bench = Bench::of_four(WindowConfig::new().with_overtaking(Overtaking::Count(3)));
     bench.0.timeout(at(202));
     // Answered in the order of asking: 1, 3, 2, 4; no loss.
     bench.reply(300, 1, 1);
@@ -70,7 +70,7 @@ fn every_label_must_be_answered_for_the_window_to_grow() {
 
 #[test]
 fn three_later_replies_make_a_loss_where_tcp_says_so() {
-    let mut bench = Bench::of_four(WindowConfig::new().with_threshold(3));
+    let mut bench = Bench::of_four(WindowConfig::new().with_overtaking(Overtaking::Count(3)));
     // 3, 2 and 4 before 1.
     assert_eq!(bench.reply(300, 3, 1), [(3, 1), (5, 1)]);
     assert_eq!(bench.reply(301, 2, 1), [(2, 1), (6, 1)]);
@@ -162,4 +162,18 @@ fn a_narrow_sway_leaves_more_and_grows_by_parts_of_a_label() {
         }
     }
     assert_eq!(grown, [3, 3, 3, 4]);
+}
+
+#[test]
+fn by_time_an_overtaken_request_waits_as_long_as_the_longest_reply_took() {
+    let mut bench = Bench::of_four(WindowConfig::new().with_overtaking(Overtaking::Longest));
+    // 1 and 3 were asked for at 200, before 2. Replies took 100 ms, one of them 101.
+    assert_eq!(bench.reply(301, 2, 1), [(2, 1), (5, 1)]);
+    assert_eq!(bench.0.counters().cuts, 0);
+    let due = bench.0.poll_timeout().expect("some wait");
+    assert!(due > at(310) && due < at(312), "{due:?}");
+    // 3 comes in time after all; 1 does not.
+    assert_eq!(bench.reply(305, 3, 1), [(3, 1), (6, 1)]);
+    assert_eq!(bench.timeout(312), []);
+    assert_eq!((bench.0.counters().cuts, bench.0.counters().overtaken, bench.0.counters().late), (1, 1, 0));
 }

@@ -1,0 +1,87 @@
+//! Rainbow in plans: breadcrumb routers at nodes, what is counted, and what is refused.
+
+use headwater_netsim::plan::run::{Outcome, RainbowOutcome};
+
+use crate::{parse, spoilt};
+
+/// Three receivers behind one link, of which one has a slow link of its own.
+const PLAN: &str = r#"
+name = "rainbow"
+duration = "120s"
+
+[topology]
+kind = "star"
+leaves = 3
+trunk = { rate = "400k", delay = "10ms", queue = { packets = 10 } }
+leaf = { rate = "1M", delay = "5ms", queue = { packets = 10 } }
+
+[link.leaf-1]
+rate = "200k"
+
+[flow.main]
+kind = "rainbow"
+from = "source"
+receivers = "leaf-*"
+routers = "hub"
+packets = 1000
+threshold = 3
+
+[measure]
+until = ["main"]
+"#;
+
+fn outcome(text: &str) -> Outcome {
+    let plan = parse(text).unwrap();
+    plan.run(&plan.cell(0), 1, &mut ()).unwrap()
+}
+
+fn main_flow(outcome: &Outcome) -> RainbowOutcome {
+    outcome.flows[0].rainbow.unwrap()
+}
+
+#[test]
+fn each_receiver_has_its_own_rate_and_links_carry_symbols_once() {
+    let outcome = outcome(PLAN);
+    let flow = &outcome.flows[0];
+    assert_eq!(flow.session.unwrap().complete, Some(3));
+    let times: Vec<f64> = flow.members.iter().map(|member| member.completion.unwrap()).collect();
+    // 1000 packets of 512 bytes: 20.5 s at 200 kb/s, 10.2 s at 400 kb/s.
+    assert!((20.5..27.0).contains(&times[0]), "{times:?}");
+    assert!(times[1..].iter().all(|time| (10.2..14.0).contains(time)), "{times:?}");
+    let slow = flow.members[0].rainbow.unwrap();
+    assert!(slow.shared * 10 > slow.packets * 8, "{slow:?}");
+    let counted = main_flow(&outcome);
+    assert_eq!(counted.symbols, counted.requests + counted.nulls, "a symbol for each");
+    assert!(counted.asked > 2 * counted.requests, "the router merges: {counted:?}");
+}
+
+#[test]
+fn without_breadcrumbs_every_request_reaches_the_source() {
+    let counted = main_flow(&outcome(&spoilt(PLAN, "routers = \"hub\"\n", "")));
+    assert!(counted.requests * 10 > counted.asked * 9, "{counted:?}");
+    // Each receiver hears all replies, those to others among them.
+    assert!(counted.unasked > counted.asked / 2, "{counted:?}");
+}
+
+#[test]
+fn one_receiver_is_a_unicast_flow() {
+    let text = spoilt(PLAN, "receivers = \"leaf-*\"", "to = \"leaf-2\"");
+    let outcome = outcome(&text);
+    let counted = main_flow(&outcome);
+    assert!(outcome.flows[0].session.is_none() && outcome.window.to < 15.0);
+    assert!(counted.overhead.is_some_and(|overhead| overhead < 0.05), "{counted:?}");
+}
+
+#[test]
+fn mistakes_are_told() {
+    for (from, to, told) in [
+        ("threshold = 3", "threshold = 0", "'threshold'"),
+        ("threshold = 3", "sway = \"wide\"", "halving"),
+        ("routers = \"hub\"", "routers = \"source\"", "needs no router"),
+        ("routers = \"hub\"", "routers = \"hup\"", "hub"),
+        ("packets = 1000", "packets = 0", "'packets'"),
+    ] {
+        let problems = parse(&spoilt(PLAN, from, to)).unwrap_err().to_string();
+        assert!(problems.contains(told), "{to}: {problems}");
+    }
+}
