@@ -52,7 +52,7 @@ fn each_receiver_has_its_own_rate_and_links_carry_symbols_once() {
     assert!(slow.shared * 10 > slow.packets * 8, "{slow:?}");
     let counted = main_flow(&outcome);
     assert_eq!(counted.symbols, counted.requests + counted.nulls, "a symbol for each");
-    assert!(counted.asked > 2 * counted.requests, "the router merges: {counted:?}");
+    assert!(counted.asked * 2 > counted.requests * 3, "the router merges: {counted:?}");
 }
 
 #[test]

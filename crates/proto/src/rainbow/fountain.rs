@@ -43,9 +43,9 @@ impl Turns {
     }
 
     /// The next symbol's block and encoding symbol ID. IDs wrap after 2^32 rounds.
-    pub fn next(&mut self) -> (u32, u32) {
+    pub fn next_symbol(&mut self) -> (u32, u32) {
         if self.turn == 0 {
-            let drawn = u64::from(self.draw.next_u32()) * u64::from(self.blocks) >> 32;
+            let drawn = (u64::from(self.draw.next_u32()) * u64::from(self.blocks)) >> 32;
             self.first = u32::try_from(drawn).unwrap_or_default();
         }
         let block = (u64::from(self.first) + u64::from(self.turn)) % u64::from(self.blocks);
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn no_symbol_comes_twice_and_blocks_keep_pace() {
         let mut turns = Turns::new(7, Seed(1).stream("turns", 0));
-        let sent: Vec<(u32, u32)> = (0..700).map(|_| turns.next()).collect();
+        let sent: Vec<(u32, u32)> = (0..700).map(|_| turns.next_symbol()).collect();
         assert_eq!(sent.iter().collect::<BTreeSet<_>>().len(), 700);
         for block in 0..7 {
             assert!(sent.iter().filter(|(one, _)| *one == block).map(|(_, id)| *id).eq(0..100));
@@ -83,7 +83,7 @@ mod tests {
                 let mut turns = Turns::new(blocks, Seed(2).stream("turns", 0));
                 let mut counts = vec![0_u32; blocks as usize];
                 for step in 0..blocks * beat * 1_000 {
-                    let (block, _) = turns.next();
+                    let (block, _) = turns.next_symbol();
                     counts[block as usize] += u32::from(step % beat == 0);
                 }
                 let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());

@@ -18,6 +18,11 @@ fn config(layers: u32) -> Config {
     Config::new(BYTES, rate(base), rate(base << (layers - 1)))
 }
 
+/// What a packet carries of its number.
+fn low(number: u64) -> u16 {
+    u16::try_from(number % 65_536).unwrap()
+}
+
 fn layers(count: u32) -> Layers {
     Layers::new(&config(count), Instant::ZERO).unwrap()
 }
@@ -71,7 +76,7 @@ fn numbers_are_known_by_sixteen_bits() {
         let at = layers.nth(0, base);
         for level in 1..5 {
             let number = layers.before(level, at) + 3;
-            assert_eq!(layers.number(level, (number % 65_536) as u16, base), number);
+            assert_eq!(layers.number(level, low(number), base), number);
         }
     }
 }
@@ -129,8 +134,8 @@ impl Alone {
             if self.held[usize::from(level)] && !lost(level, number) {
                 let cci = RlcCci {
                     synchronization_point: self.layers.is_point(level, number),
-                    layer: level as u8,
-                    sequence: number as u16,
+                    layer: u8::try_from(level).unwrap(),
+                    sequence: low(number),
                 };
                 let arrival = Arrival {
                     source: SENDER.into(),

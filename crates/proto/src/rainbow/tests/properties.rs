@@ -66,7 +66,7 @@ proptest! {
         let first = asks(&mut window);
         witness.asked(&window, &first);
         for (kind, label, level, ms) in steps {
-            now = now + Duration::from_millis(ms / 8);
+            now += Duration::from_millis(ms / 8);
             match kind {
                 0 => {
                     witness.replied(label, level);
