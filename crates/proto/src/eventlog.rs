@@ -13,6 +13,7 @@ use core::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
+use crate::bcfs::relay::RelayCounters;
 use crate::time::Instant;
 
 /// The names and fields of this module.
@@ -187,6 +188,15 @@ pub enum Event<'a> {
         /// So many.
         packets: u64,
     },
+    /// `relay:started`: a relay listens.
+    RelayStarted {
+        /// Addresses and ports.
+        listen: Vec<String>,
+    },
+    /// `relay:progress`: a sample of a relay's counters, each second.
+    RelayProgress(RelayProgress),
+    /// `relay:ended`: a relay was stopped; the last event of its log.
+    RelayEnded(RelayProgress),
     /// `session:failed`: what ended the session early, as an error message.
     SessionFailed {
         /// What was tried, what happened, what to do.
@@ -203,6 +213,16 @@ pub struct Control {
     pub channels: u16,
     /// bit/s of UDP payload of all of them.
     pub rate_max: u64,
+}
+
+/// Counters of a relay since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RelayProgress {
+    /// What it did.
+    #[serde(flatten)]
+    pub counters: RelayCounters,
+    /// Datagrams that the system did not take.
+    pub unsent: u64,
 }
 
 /// What a receiver's congestion control shows, and what is left to receive.
@@ -404,6 +424,9 @@ impl Event<'_> {
             Self::SessionClosed {} => "session:closed",
             Self::SessionEnded { .. } => "session:ended",
             Self::SessionFailed { .. } => "session:failed",
+            Self::RelayStarted { .. } => "relay:started",
+            Self::RelayProgress(_) => "relay:progress",
+            Self::RelayEnded(_) => "relay:ended",
             Self::MessagesLost { .. } => "messages:lost",
             Self::PassCompleted { .. } => "pass:completed",
             Self::RateUpdated { .. } => "rate:updated",

@@ -14,9 +14,14 @@
 //!
 //! [`Client`] and [`Source`] are no machines: an application's machine embeds one, hands it datagrams and puts out what it returns. They
 //! have no queues, and allocate nothing once made. [`BreadcrumbRouter`] is what stands between.
+//! [`relay`] is that router on any
+//! host. [`express`] and [`repair`] are two services over it.
 
 mod bindings;
 mod client;
+pub mod express;
+pub mod relay;
+pub mod repair;
 mod router;
 mod source;
 #[cfg(test)]

@@ -5,4 +5,6 @@ mod ends;
 mod healing;
 mod hostile;
 mod model;
+mod relay;
+mod repair;
 mod tree;

@@ -1,0 +1,226 @@
+//! What waits to leave a relay: packets that are there once, however many links they leave by, and the queues of links that have a rate.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use serde::Serialize;
+
+use super::config::Shape;
+use crate::control::BURST;
+use crate::machine::{Ecn, InterfaceId};
+use crate::pacing::Pacer;
+use crate::queue::{Discipline, Occupancy, Offered, ParameterError, Verdict};
+use crate::rng::{Seed, Stream};
+use crate::time::{Duration, Instant};
+
+/// Packets that wait in a relay at the most, at all links together.
+pub const WAITING_MAX: usize = 8_192;
+/// Headers of IPv4 and UDP.
+const HEADER_BYTES: usize = 28;
+
+/// What links did to packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct EgressCounters {
+    /// Packets sent, all copies.
+    pub sent: u64,
+    /// Bytes of their UDP payload.
+    pub sent_bytes: u64,
+    /// Packets that the queue of a link dropped.
+    pub queue_drops: u64,
+    /// Packets that a queue marked.
+    pub marked: u64,
+    /// Packets dropped because [`WAITING_MAX`] waited.
+    pub no_room: u64,
+}
+
+/// A packet that leaves by so many links.
+#[derive(Debug, Default)]
+struct Packet {
+    bytes: Vec<u8>,
+    copies: usize,
+}
+
+/// A copy on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Copy {
+    packet: usize,
+    pub(super) egress: InterfaceId,
+    pub(super) ecn: Ecn,
+}
+
+#[derive(Debug)]
+struct Link {
+    queue: VecDeque<Copy>,
+    queued_bytes: u64,
+    pacer: Pacer,
+    discipline: Discipline,
+    stream: Stream,
+}
+
+#[derive(Debug)]
+pub(super) struct Egress {
+    packets: Vec<Packet>,
+    free: Vec<usize>,
+    at_once: VecDeque<Copy>,
+    shape: Option<Shape>,
+    seed: Seed,
+    /// By interface; made when first used.
+    links: Vec<Option<Box<Link>>>,
+    /// Links with a queue, by when the next packet leaves.
+    due: BTreeSet<(Instant, u32)>,
+    counters: EgressCounters,
+}
+
+impl Egress {
+    /// # Errors
+    /// A queue of which a parameter makes no sense.
+    pub(super) fn new(shape: Option<Shape>, seed: Seed) -> Result<Self, ParameterError> {
+        if let Some(Shape { rate, queue }) = shape {
+            queue.discipline(rate, Duration::ZERO)?;
+        }
+        Ok(Self {
+            packets: Vec::new(),
+            free: Vec::new(),
+            at_once: VecDeque::new(),
+            shape,
+            seed,
+            links: Vec::new(),
+            due: BTreeSet::new(),
+            counters: EgressCounters::default(),
+        })
+    }
+
+    pub(super) const fn counters(&self) -> &EgressCounters {
+        &self.counters
+    }
+
+    /// Takes a packet in, to be sent by links with [`Egress::send`] and let go with [`Egress::release`].
+    pub(super) fn hold(&mut self, payload: &[u8]) -> Option<usize> {
+        let packet = match self.free.pop() {
+            Some(packet) => packet,
+            None if self.packets.len() == WAITING_MAX => {
+                self.counters.no_room += 1;
+                return None;
+            }
+            None => {
+                self.packets.push(Packet::default());
+                self.packets.len() - 1
+            }
+        };
+        let Packet { bytes, copies } = &mut self.packets[packet];
+        bytes.clear();
+        bytes.extend_from_slice(payload);
+        *copies = 1;
+        Some(packet)
+    }
+
+    /// Lets go of a packet, or of a copy that was sent.
+    pub(super) fn release(&mut self, packet: usize) {
+        let copies = &mut self.packets[packet].copies;
+        *copies -= 1;
+        if *copies == 0 {
+            self.free.push(packet);
+        }
+    }
+
+    /// Sends a packet by a link without waiting.
+    pub(super) fn send_at_once(&mut self, packet: usize, egress: InterfaceId, ecn: Ecn) {
+        self.packets[packet].copies += 1;
+        self.at_once.push_back(Copy { packet, egress, ecn });
+    }
+
+    /// Sends a packet by a link, through its queue if it has a rate.
+    pub(super) fn send(&mut self, now: Instant, packet: usize, egress: InterfaceId, ecn: Ecn) {
+        if self.shape.is_none() {
+            return self.send_at_once(packet, egress, ecn);
+        }
+        let wire_bytes = self.packets[packet].bytes.len() + HEADER_BYTES;
+        let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn };
+        let Some(link) = self.link(now, egress) else { return };
+        let is_idle = link.queue.is_empty() && link.pacer.is_due(now);
+        let occupancy = Occupancy {
+            packets: u32::try_from(link.queue.len()).unwrap_or(u32::MAX),
+            bytes: link.queued_bytes,
+            idle_since: is_idle.then(|| link.pacer.next()),
+        };
+        let ecn = match link.discipline.admit(now, occupancy, offered, &mut link.stream) {
+            Verdict::Enqueue => ecn,
+            Verdict::Mark => {
+                self.counters.marked += 1;
+                Ecn::CongestionExperienced
+            }
+            Verdict::Drop(_) => {
+                self.counters.queue_drops += 1;
+                return;
+            }
+        };
+        self.enqueue(packet, Copy { packet, egress, ecn }, wire_bytes);
+    }
+
+    /// The next copy that may leave; its packet is to be released.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Copy> {
+        if let Some(copy) = self.at_once.pop_front() {
+            return Some(copy);
+        }
+        let (due, interface) = *self.due.first().filter(|(due, _)| *due <= now)?;
+        self.due.remove(&(due, interface));
+        let link = self.links.get_mut(interface as usize)?.as_mut()?;
+        let copy = link.queue.pop_front()?;
+        let wire_bytes = self.packets[copy.packet].bytes.len() + HEADER_BYTES;
+        link.queued_bytes -= wire_bytes as u64;
+        link.pacer.sent(now, wire_bytes);
+        if !link.queue.is_empty() {
+            self.due.insert((link.pacer.next(), interface));
+        }
+        Some(copy)
+    }
+
+    /// When the next packet leaves a queue.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.at_once.is_empty() {
+            true => self.due.first().map(|(due, _)| *due),
+            false => Some(Instant::ZERO),
+        }
+    }
+
+    /// Writes a copy's packet, and counts it; its length.
+    pub(super) fn write(&mut self, copy: &Copy, buffer: &mut [u8]) -> usize {
+        let packet = &self.packets[copy.packet].bytes;
+        let bytes = packet.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&packet[..bytes]);
+        self.counters.sent += 1;
+        self.counters.sent_bytes += bytes as u64;
+        self.release(copy.packet);
+        bytes
+    }
+
+    fn enqueue(&mut self, packet: usize, copy: Copy, wire_bytes: usize) {
+        let interface = copy.egress.0;
+        let Some(Some(link)) = self.links.get_mut(interface as usize) else { return };
+        if link.queue.is_empty() {
+            self.due.insert((link.pacer.next(), interface));
+        }
+        link.queue.push_back(copy);
+        link.queued_bytes += wire_bytes as u64;
+        self.packets[packet].copies += 1;
+    }
+
+    fn link(&mut self, now: Instant, egress: InterfaceId) -> Option<&mut Link> {
+        let Shape { rate, queue } = self.shape?;
+        let index = egress.0 as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        let place = &mut self.links[index];
+        if place.is_none() {
+            let discipline = queue.discipline(rate, Duration::ZERO).ok()?;
+            *place = Some(Box::new(Link {
+                queue: VecDeque::new(),
+                queued_bytes: 0,
+                pacer: Pacer::new(rate, BURST, now),
+                discipline,
+                stream: self.seed.stream("bcfs/relay/link", egress.0.into()),
+            }));
+        }
+        place.as_deref_mut()
+    }
+}

@@ -1,0 +1,306 @@
+//! Repair as PGM does it, over breadcrumbs (section 2.4): data goes to an EXPRESS channel, a NAK is a request on a label made of the missing number, and
+//! the repair is the reply. Routers hold equal NAKs back and bring the repair to those alone who miss it, without knowing what either is.
+//!
+//! A message's body is its number, 8 bytes, big-endian, and the content. Where a repair is lost, the next NAK has the next higher level, and so has its repair.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::express::{Membership, Publisher};
+use super::{Label, Level, ReplyTo, ReturnPath, Source};
+use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
+use crate::time::{Duration, Instant};
+
+/// The channel that data goes to.
+const DATA: Label = Label(0);
+/// What labels of NAKs begin with; the low bits of the number are behind.
+const NAKS: u32 = 1 << 31;
+const NUMBER_BYTES: usize = 8;
+/// Repairs that wait at a source; further NAKs come again.
+const REPAIRS_MAX: usize = 256;
+/// Messages that a source keeps at the most, and that a receiver asks for.
+pub const WINDOW_MAX: u32 = 4_096;
+/// Numbers in a row that are out of all order before a receiver begins anew behind them: those before were forged, or the source was started again.
+const STRANGERS_MAX: u32 = 16;
+/// After so many NAKs a message is given up.
+const NAKS_MAX: u32 = 10;
+
+/// How many messages a source keeps, and how labels tell them apart: 2^b labels, more than two windows.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    messages: u64,
+    mask: u32,
+}
+
+impl Window {
+    /// 1 to [`WINDOW_MAX`] messages; the nearest otherwise.
+    fn new(messages: u32) -> Self {
+        let messages = messages.clamp(1, WINDOW_MAX);
+        Self { messages: messages.into(), mask: (2 * messages + 1).next_power_of_two() - 1 }
+    }
+
+    fn label(self, number: u64) -> Label {
+        Label(NAKS | (u32::try_from(number & u64::from(self.mask)).unwrap_or_default()))
+    }
+}
+
+/// Sends messages, and those that are asked for again while they are in its window.
+#[derive(Debug)]
+pub struct RepairSource {
+    publisher: Publisher,
+    window: Window,
+    /// The last messages with their numbers in front, oldest first.
+    kept: VecDeque<Vec<u8>>,
+    next: u64,
+    asked: VecDeque<(ReturnPath, Label, Level)>,
+    repairs: u64,
+}
+
+impl RepairSource {
+    /// A source that keeps so many messages, 1 to [`WINDOW_MAX`]. See [`Publisher::new`].
+    pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo, window: u32) -> Self {
+        let mut publisher = Publisher::new(identity, reply_to, DATA);
+        // There is room for the second binding.
+        let _second = publisher.source_mut().bind(Label(NAKS), NAKS);
+        Self {
+            publisher,
+            window: Window::new(window),
+            kept: VecDeque::new(),
+            next: 0,
+            asked: VecDeque::new(),
+            repairs: 0,
+        }
+    }
+
+    /// Takes a message; false where too many wait to be sent, and it is not taken.
+    pub fn send(&mut self, content: &[u8]) -> bool {
+        let is_full = self.kept.len() as u64 == self.window.messages;
+        let mut message = if is_full { self.kept.pop_front() } else { None }.unwrap_or_default();
+        message.clear();
+        message.extend_from_slice(&self.next.to_be_bytes());
+        message.extend_from_slice(content);
+        let taken = self.publisher.publish(&message);
+        // One that was not sent first is sent as a repair: it was numbered, and will be missed.
+        self.kept.push_back(message);
+        self.next += 1;
+        taken
+    }
+
+    /// Repairs sent.
+    pub const fn repairs(&self) -> u64 {
+        self.repairs
+    }
+
+    /// The message that a label stands for, while it is kept.
+    fn find(&self, label: Label) -> Option<&Vec<u8>> {
+        let first = self.next - self.kept.len() as u64;
+        let behind = label.0.wrapping_sub(self.window.label(first).0) & self.window.mask;
+        self.kept.get(behind as usize)
+    }
+}
+
+impl Machine for RepairSource {
+    type Event = core::convert::Infallible;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let Input::Datagram(datagram) = input else { return };
+        let Some(asked) = self.publisher.source_mut().receive(now, &datagram) else { return };
+        if asked.label == DATA {
+            self.publisher.joined(now, asked.path);
+        } else if asked.wants_reply && self.asked.len() < REPAIRS_MAX {
+            self.asked.push_back((asked.path, asked.label, asked.level));
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Self::Event>> {
+        while let Some((path, label, level)) = self.asked.pop_front() {
+            let Some(message) = self.find(label) else { continue };
+            let body = Source::body(&path, buffer);
+            let bytes = message.len().min(body.len());
+            body[..bytes].copy_from_slice(&message[..bytes]);
+            self.repairs += 1;
+            let source = self.publisher.source_mut();
+            return Some(Output::Transmit(source.reply(now, &path, label, level, bytes, buffer)));
+        }
+        self.publisher.poll(now, buffer).map(Output::Transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Counts of a receiver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RepairCounters {
+    /// Messages handed on.
+    pub received: u64,
+    /// Messages that were missed at first.
+    pub missed: u64,
+    /// NAKs sent.
+    pub naks: u64,
+    /// Messages given up.
+    pub lost: u64,
+    /// Messages that came again, or out of all order.
+    pub superfluous: u64,
+}
+
+/// Hands each message to `sink`, as it comes, with its number; asks for those that it misses, as many as a window.
+#[derive(Debug)]
+pub struct RepairReceiver<F> {
+    membership: Membership,
+    joins: Option<ChannelId>,
+    window: Window,
+    repeat: Duration,
+    sink: F,
+    /// The number after the highest; `None` before the first message.
+    next: Option<u64>,
+    missing: BTreeMap<u64, Missing>,
+    /// The same, by when the next NAK is due.
+    due: BTreeSet<(Instant, u64)>,
+    strangers: u32,
+    counters: RepairCounters,
+}
+
+/// A message that did not come.
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    level: Level,
+    naks: u32,
+    due: Instant,
+}
+
+impl<F: FnMut(u64, &[u8])> RepairReceiver<F> {
+    /// A receiver of `source` by way of `upstream`, from `now` on. `window` is the source's; `repeat` is the time after which a NAK counts as lost, above the round-trip
+    /// time. With `joins` it hears replies on that group.
+    pub fn new(
+        (source, upstream): (SocketAddr, SocketAddr),
+        joins: Option<ChannelId>,
+        window: u32,
+        repeat: Duration,
+        now: Instant,
+        sink: F,
+    ) -> Self {
+        let mut membership = Membership::new(source, upstream, DATA, now);
+        let _second = membership.client_mut().bind(Label(NAKS), NAKS);
+        Self {
+            membership,
+            joins,
+            window: Window::new(window),
+            repeat,
+            sink,
+            next: None,
+            missing: BTreeMap::new(),
+            due: BTreeSet::new(),
+            strangers: 0,
+            counters: RepairCounters::default(),
+        }
+    }
+
+    /// What it counted.
+    pub const fn counters(&self) -> &RepairCounters {
+        &self.counters
+    }
+
+    fn message(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Some(reply) = self.membership.receive(datagram) else { return };
+        let Some((number, content)) = reply.body.split_first_chunk::<NUMBER_BYTES>() else { return };
+        let number = u64::from_be_bytes(*number);
+        let next = *self.next.get_or_insert(number);
+        let is_far = number.abs_diff(next) > 2 * self.window.messages;
+        if number < next && !is_far {
+            if !self.settle(number) {
+                self.counters.superfluous += 1;
+                return;
+            }
+        } else if reply.label == DATA && (!is_far || self.are_strangers()) {
+            self.ahead(now, number, if is_far { number } else { next });
+        } else {
+            self.counters.superfluous += 1;
+            return;
+        }
+        self.strangers = 0;
+        self.counters.received += 1;
+        (self.sink)(number, content);
+    }
+
+    /// Whether so many in a row were out of order that it is the order that was wrong.
+    fn are_strangers(&mut self) -> bool {
+        self.strangers += 1;
+        self.strangers > STRANGERS_MAX
+    }
+
+    /// A new number: what is between, from `next` on, is missing.
+    fn ahead(&mut self, now: Instant, number: u64, next: u64) {
+        let Some(after) = number.checked_add(1) else { return };
+        self.next = Some(after);
+        let first = next.max(after.saturating_sub(self.window.messages));
+        self.counters.lost += first.saturating_sub(next);
+        for missed in first..number {
+            self.counters.missed += 1;
+            self.await_repair(missed, Missing { level: Level::ONE, naks: 0, due: now });
+        }
+        while let Some((oldest, _)) = self.missing.first_key_value()
+            && oldest + self.window.messages < after
+        {
+            let oldest = *oldest;
+            self.settle(oldest);
+            self.counters.lost += 1;
+        }
+    }
+
+    fn await_repair(&mut self, number: u64, missing: Missing) {
+        self.settle(number);
+        self.due.insert((missing.due, number));
+        self.missing.insert(number, missing);
+    }
+
+    /// It came, or is given up; false if it was not missing.
+    fn settle(&mut self, number: u64) -> bool {
+        let Some(missing) = self.missing.remove(&number) else { return false };
+        self.due.remove(&(missing.due, number))
+    }
+
+    /// The next NAK that is due.
+    fn nak(&mut self, now: Instant) -> Option<(Label, Level)> {
+        loop {
+            let (_, number) = *self.due.first().filter(|(due, _)| *due <= now)?;
+            let Missing { level, naks, .. } = *self.missing.get(&number)?;
+            if naks < NAKS_MAX {
+                let due = now + self.repeat;
+                self.await_repair(number, Missing { level: level.raised(), naks: naks + 1, due });
+                self.counters.naks += 1;
+                return Some((self.window.label(number), level));
+            }
+            self.settle(number);
+            self.counters.lost += 1;
+        }
+    }
+}
+
+impl<F: FnMut(u64, &[u8])> Machine for RepairReceiver<F> {
+    type Event = core::convert::Infallible;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Datagram(datagram) = input {
+            self.message(now, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Self::Event>> {
+        if let Some(channel) = self.joins.take() {
+            return Some(Output::Join(channel));
+        }
+        if let Some(transmit) = self.membership.poll(now, buffer) {
+            return Some(Output::Transmit(transmit));
+        }
+        let (label, level) = self.nak(now)?;
+        let client = self.membership.client_mut();
+        Some(Output::Transmit(client.request(label, level, Some(&[]), buffer)))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.membership.due();
+        Some(self.due.first().map_or(due, |(nak, _)| due.min(*nak)))
+    }
+}

@@ -1,0 +1,219 @@
+//! Relays between addresses.
+
+use core::net::SocketAddr;
+
+use headwater_wire::bcfs::{Header, Kind};
+
+use crate::bcfs::relay::{MulticastLink, Relay, RelayConfig, Shape, Upstream};
+use crate::bcfs::{Label, Level, RouterConfig};
+use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output};
+use crate::queue::QueueConfig;
+use crate::rate::Rate;
+use crate::rng::Seed;
+use crate::time::{Duration, Instant};
+
+const START: Instant = Instant::from_nanos(1_000_000_000);
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, last], 7_000))
+}
+
+fn unicast(last: u8) -> Destination {
+    Destination::Unicast(address(last))
+}
+
+fn config() -> RelayConfig {
+    RelayConfig::new(RouterConfig::default().with_entries(1_000), Seed(1))
+}
+
+fn relay(config: RelayConfig) -> Relay {
+    Relay::new(config).expect("sound numbers")
+}
+
+/// A message about the source with this last octet.
+fn message(kind: Kind, source: u8, label: u32, body: usize) -> Vec<u8> {
+    let mut bytes = vec![0; 20 + body];
+    Header::new(kind, address(source), Label(label), Level::ONE).emit(&mut bytes).expect("room");
+    bytes
+}
+
+/// All that leaves at `now`: where to, and what.
+fn sent(relay: &mut Relay, now: Instant) -> Vec<(Destination, Vec<u8>)> {
+    let mut buffer = vec![0; crate::DATAGRAM_BYTES_MAX];
+    core::iter::from_fn(|| match relay.poll_output(now, &mut buffer)? {
+        Output::Transmit(transmit) => Some((transmit.destination, buffer[..transmit.bytes].to_vec())),
+        other => panic!("{other:?}"),
+    })
+    .collect()
+}
+
+fn give(relay: &mut Relay, now: Instant, from: u8, payload: &[u8]) {
+    let datagram = Datagram { source: address(from), channel: None, ecn: Ecn::Capable0, payload };
+    relay.handle(now, Input::Datagram(datagram));
+}
+
+/// Hands a message over; where its consequences go.
+fn play(relay: &mut Relay, now: Instant, from: u8, payload: &[u8]) -> Vec<Destination> {
+    give(relay, now, from, payload);
+    sent(relay, now).into_iter().map(|(destination, _)| destination).collect()
+}
+
+#[test]
+fn requests_of_many_become_one_and_the_reply_goes_to_all() {
+    let mut relay = relay(config());
+    let request = message(Kind::Request, 1, 7, 4);
+    assert_eq!(play(&mut relay, START, 10, &request), [unicast(1)], "the source itself");
+    assert_eq!(play(&mut relay, START, 11, &request), []);
+    let reply = message(Kind::Reply, 1, 7, 1_000);
+    give(&mut relay, START, 1, &reply);
+    let mut copies = sent(&mut relay, START);
+    copies.sort_unstable_by_key(|(destination, _)| format!("{destination:?}"));
+    assert_eq!(copies, [(unicast(10), reply.clone()), (unicast(11), reply.clone())], "unchanged");
+    assert_eq!(play(&mut relay, START, 1, &reply), [], "nobody waits any more");
+    let counters = relay.counters();
+    assert_eq!((counters.egress.sent, counters.entries, counters.neighbours), (3, 0, 3));
+    assert_eq!(counters.router.dropped.unsolicited, 1);
+}
+
+#[test]
+fn several_messages_may_come_before_it_is_drained() {
+    let mut relay = relay(config());
+    for label in 0..20 {
+        give(&mut relay, START, 10, &message(Kind::Request, 1, label, 4));
+    }
+    assert_eq!(sent(&mut relay, START).len(), 20);
+    for label in 0..20 {
+        give(&mut relay, START, 1, &message(Kind::Reply, 1, label, 100 + label as usize));
+    }
+    let lens: Vec<_> = sent(&mut relay, START).iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(lens, (0..20).map(|label| 120 + label).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_source_has_its_way_and_replies_come_by_that_alone() {
+    let own = Upstream { source: Some(address(2)), via: address(5) };
+    let all = Upstream { source: None, via: address(6) };
+    let mut relay = relay(config().with_upstreams(vec![all, own]));
+    assert_eq!(play(&mut relay, START, 10, &message(Kind::Request, 1, 7, 4)), [unicast(6)]);
+    assert_eq!(play(&mut relay, START, 10, &message(Kind::Request, 2, 7, 4)), [unicast(5)]);
+    let reply = message(Kind::Reply, 2, 7, 100);
+    assert_eq!(play(&mut relay, START, 2, &reply), [], "nobody was asked there");
+    assert_eq!(play(&mut relay, START, 6, &reply), [], "another source is asked there");
+    assert_eq!(play(&mut relay, START, 10, &reply), [], "by one who asks");
+    assert_eq!(play(&mut relay, START, 5, &reply), [unicast(10)]);
+    let counters = relay.counters();
+    assert_eq!((counters.refused.stranger, counters.router.dropped.not_from_upstream), (1, 2));
+    assert_eq!(play(&mut relay, START, 5, &message(Kind::Request, 2, 8, 4)), [], "a circle of two");
+    assert_eq!(relay.counters().router.dropped.from_upstream, 1);
+}
+
+#[test]
+fn only_sources_that_are_named_are_asked() {
+    let mut relay = relay(config().with_sources(vec![address(1)]));
+    assert_eq!(play(&mut relay, START, 10, &message(Kind::Request, 2, 7, 4)), []);
+    assert_eq!(play(&mut relay, START, 10, &message(Kind::Request, 1, 7, 4)), [unicast(1)]);
+    assert_eq!(relay.counters().refused.source, 1);
+}
+
+#[test]
+fn who_asks_too_fast_is_not_heard_and_the_others_are() {
+    let mut relay = relay(config().with_requests_per_second(1_000));
+    for label in 0..500 {
+        give(&mut relay, START, 10, &message(Kind::Request, 1, label, 4));
+    }
+    assert_eq!(relay.counters().router.requests, 101, "a tenth of a second's, and one");
+    give(&mut relay, START, 11, &message(Kind::Request, 1, 9, 4));
+    assert_eq!(relay.counters().router.requests, 102);
+    let later = START + Duration::from_millis(50);
+    for label in 500..1_000 {
+        give(&mut relay, later, 10, &message(Kind::Request, 1, label, 4));
+    }
+    assert_eq!(relay.counters().router.requests, 152);
+    assert_eq!(relay.counters().refused.too_fast, 399 + 450);
+}
+
+#[test]
+fn who_never_replies_is_asked_slowly_and_who_does_is_not() {
+    let mut relay = relay(config());
+    let mut asked = 0;
+    for step in 0..1_000 {
+        let now = START + Duration::from_millis(10 * step);
+        asked += play(&mut relay, now, 10, &message(Kind::Request, 1, u32::try_from(step).unwrap(), 4)).len();
+    }
+    assert_eq!(asked, 41 + 199, "a burst, and 20 a second");
+    assert_eq!(relay.counters().refused.unproven, 1_000 - 240);
+    let now = START + Duration::from_secs(10);
+    assert_eq!(play(&mut relay, now, 1, &message(Kind::Reply, 1, 999, 4)), [unicast(10)]);
+    for label in 2_000..2_300 {
+        assert_eq!(play(&mut relay, now, 10, &message(Kind::Request, 1, label, 4)), [unicast(1)]);
+    }
+}
+
+#[test]
+fn neighbours_are_bounded_and_silent_ones_give_way() {
+    let mut relay = relay(config().with_neighbours(4));
+    for from in 10..20 {
+        give(&mut relay, START, from, &message(Kind::Request, 1, from.into(), 4));
+    }
+    let counters = relay.counters();
+    assert_eq!(
+        (counters.neighbours, counters.refused.no_neighbour),
+        (4, 7),
+        "three that ask, and the source"
+    );
+    let later = START + Duration::from_secs(11);
+    sent(&mut relay, START);
+    assert_eq!(play(&mut relay, later, 30, &message(Kind::Request, 1, 1, 4)), [unicast(1)]);
+    assert_eq!(relay.counters().neighbours, 4);
+    assert_eq!(play(&mut relay, later, 1, &message(Kind::Reply, 1, 10, 4)), [], "who is gone is not sent to");
+    assert_eq!(play(&mut relay, later, 1, &message(Kind::Reply, 1, 1, 4)), [unicast(30)]);
+}
+
+#[test]
+fn a_link_of_many_receivers_gets_one_reply_for_all() {
+    let network = "192.0.2.64".parse().unwrap();
+    let channel = ChannelId(0);
+    let mut relay = relay(config().with_links(vec![MulticastLink { network, prefix: 26, channel }]));
+    for from in [64, 65, 127, 128] {
+        give(&mut relay, START, from, &message(Kind::Request, 1, 7, 4));
+    }
+    assert_eq!(sent(&mut relay, START).len(), 1);
+    let mut to = play(&mut relay, START, 1, &message(Kind::Reply, 1, 7, 100));
+    to.sort_unstable_by_key(|destination| format!("{destination:?}"));
+    assert_eq!(to, [Destination::Channel(channel), unicast(128)]);
+}
+
+#[test]
+fn a_link_with_a_rate_queues_and_drops() {
+    let queue = QueueConfig::drop_tail(5);
+    // 1000 bytes with their headers each 10 ms.
+    let shape = Shape { rate: Rate::from_bits(800_000).expect("above 0"), queue };
+    let mut relay = relay(config().with_shape(Some(shape)));
+    for from in [10, 11] {
+        for label in 0..10 {
+            give(&mut relay, START, from, &message(Kind::Request, 1, label, 4));
+        }
+    }
+    sent(&mut relay, START);
+    for label in 0..10 {
+        give(&mut relay, START, 1, &message(Kind::Reply, 1, label, 1_000 - 28 - 20));
+    }
+    let mut times = Vec::new();
+    for millis in 0..100 {
+        let now = START + Duration::from_millis(millis);
+        times.extend(sent(&mut relay, now).iter().map(|_| millis));
+        assert!(relay.poll_timeout().is_none_or(|at| at > now));
+    }
+    assert_eq!(times, [0, 0, 10, 10, 20, 20, 30, 30, 40, 40], "each link by itself");
+    assert_eq!(relay.counters().egress.queue_drops, 10, "of each, what found five waiting");
+}
+
+#[test]
+fn a_relay_that_is_started_again_serves_who_asks_again() {
+    let mut first = relay(config());
+    play(&mut first, START, 10, &message(Kind::Request, 1, 7, 4));
+    let mut second = relay(config());
+    assert_eq!(play(&mut second, START, 1, &message(Kind::Reply, 1, 7, 4)), [], "it knows of nobody");
+    assert_eq!(play(&mut second, START, 10, &message(Kind::Request, 1, 7, 4)), [unicast(1)]);
+    assert_eq!(play(&mut second, START, 1, &message(Kind::Reply, 1, 7, 4)), [unicast(10)]);
+}
