@@ -1,6 +1,7 @@
 //! What the command line says. One definition feeds parsing, help, completions and the man pages.
 
 mod pgm;
+mod relay;
 mod simulate;
 mod values;
 
@@ -14,6 +15,7 @@ use headwater::Loss;
 use headwater_proto::{Rate, Size};
 
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
+pub use relay::{QueueName, RelayArgs};
 pub use simulate::{Shard, SimulateArgs};
 
 /// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
@@ -92,6 +94,9 @@ pub enum Command {
     Receive(Box<ReceiveArgs>),
     /// Send and receive messages over PGM, to and from ZeroMQ's and OpenPGM's sockets, too
     Pgm(PgmArgs),
+    /// Pass requests of receivers up to their sources, and replies down, where the network has no multicast
+    #[command(after_help = relay::EXAMPLES, after_long_help = long(relay::EXAMPLES))]
+    Relay(Box<RelayArgs>),
     /// Watch one sender and three receivers at work on this machine; needs no network and no root
     #[command(after_help = DEMO_EXAMPLES, after_long_help = long(DEMO_EXAMPLES))]
     Demo(Box<DemoArgs>),

@@ -12,6 +12,7 @@ mod generate;
 mod inspect;
 mod pgm;
 mod receive;
+mod relay;
 mod screen;
 mod send;
 mod shutdown;
@@ -39,6 +40,7 @@ fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
         Command::Pgm(args) => pgm::run(args),
+        Command::Relay(args) => relay::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Inspect(args) => inspect::run(args),

@@ -34,6 +34,7 @@
 //! | `send`, `receive` | the easy API for files |
 //! | [`stream`] | the easy API for live content, handed over buffer by buffer |
 //! | [`pgm`] | the easy API for messages, over PGM: OpenPGM's and ZeroMQ's, too |
+//! | [`relay`] | a relay of the breadcrumb forwarding service |
 //! | `store` | content on disk, as a receiver's machine sees it |
 //! | `driver` | runs a machine on a socket: one thread, one loop |
 //! | [`doctor`] | why multicast does not start |
@@ -52,6 +53,7 @@ mod open_files;
 pub mod pgm;
 mod progress;
 mod receive;
+pub mod relay;
 mod send;
 mod stop;
 mod store;

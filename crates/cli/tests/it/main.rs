@@ -9,6 +9,7 @@ mod doctor;
 mod help;
 mod inspect;
 mod pgm;
+mod relay;
 mod simulate;
 mod transfer;
 mod usage;

@@ -263,8 +263,10 @@ impl Turn<'_> {
 
     fn trace_received(&mut self, port: &impl Port, datagram: &Datagram<'_>) {
         let Some(trace) = self.hooks.trace.as_mut() else { return };
-        let destination =
-            datagram.channel.and_then(|channel| port.address(channel)).unwrap_or_else(|| port.local());
+        let destination = datagram
+            .channel
+            .and_then(|channel| port.address(channel))
+            .unwrap_or_else(|| port.local(datagram.source));
         trace(&PacketTrace {
             direction: Direction::Received,
             elapsed: elapsed(self.now),
@@ -332,7 +334,7 @@ impl<P: Port, E> Actions<'_, '_, P, E> {
             trace(&PacketTrace {
                 direction: Direction::Sent,
                 elapsed: elapsed(turn.now),
-                source: self.port.local(),
+                source: self.port.local(destination),
                 destination,
                 ecn,
                 dscp: Some(turn.hooks.dscp),

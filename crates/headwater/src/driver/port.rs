@@ -24,8 +24,8 @@ pub(crate) trait Port {
     /// Group and port of a channel.
     fn address(&self, channel: ChannelId) -> Option<SocketAddr>;
 
-    /// Address and port of this end.
-    fn local(&self) -> SocketAddr;
+    /// Address and port of this end, where it exchanges datagrams with `peer`.
+    fn local(&self, peer: SocketAddr) -> SocketAddr;
 
     /// Sends runs and says how many of their datagrams the kernel did not take.
     fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError>;
@@ -52,7 +52,7 @@ impl Port for SenderSocket {
         self.channels().address(channel)
     }
 
-    fn local(&self) -> SocketAddr {
+    fn local(&self, _peer: SocketAddr) -> SocketAddr {
         self.local_addr()
     }
 
@@ -93,7 +93,7 @@ impl Port for ReceiverSocket {
         self.channels().address(channel)
     }
 
-    fn local(&self) -> SocketAddr {
+    fn local(&self, _peer: SocketAddr) -> SocketAddr {
         self.asks_from().unwrap_or_else(|| self.channels().base())
     }
 

@@ -1,4 +1,4 @@
-//! UDP multicast sockets: one that sends, one that receives many channels, and the wait between them. Linux.
+//! UDP sockets: one that sends to groups, one that receives many channels, one of a relay, and the wait between them. Linux.
 //!
 //! Reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival; sending hands many runs of
 //! datagrams to the kernel at once (`sendmmsg`, GSO). Nothing here blocks but [`Poller::wait`], and [`SenderSocket::send`] while the send buffer is full.
@@ -8,7 +8,7 @@
 //! | `interface`, `route` | which interfaces exist, which one was meant, which one the kernel would use |
 //! | `link`, `outage` | an interface that goes away and comes back: noticed, and ridden out |
 //! | `channels` | the groups of a session |
-//! | `sender`, `sender_options`, `pieces`, `send_error`, `receiver` | the sockets |
+//! | `sender`, `sender_options`, `pieces`, `send_error`, `receiver`, `unicast` | the sockets |
 //! | `batch`, `told`, `wall` | datagrams read in one call, what the kernel tells of them, when they arrived |
 //! | `observed` | a group's datagrams with their TTL and traffic class, for `doctor` |
 //! | `poller` | waiting |
@@ -31,6 +31,7 @@ mod sender;
 mod sender_options;
 mod sys;
 mod told;
+mod unicast;
 mod wall;
 
 pub use batch::RecvBatch;
@@ -45,3 +46,4 @@ pub use receiver::{MembershipError, ReceiverCounters, ReceiverOptions, ReceiverS
 pub use send_error::SendError;
 pub use sender::{Run, SenderCounters, SenderSocket};
 pub use sender_options::SenderOptions;
+pub use unicast::{UnicastOptions, UnicastSocket};

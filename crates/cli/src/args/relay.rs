@@ -1,0 +1,140 @@
+//! `headwater relay`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
+use headwater::relay::RELAY_PORT;
+use headwater_proto::Rate;
+use headwater_proto::bcfs::relay::Upstream;
+
+use super::{OutputArgs, values};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  headwater relay                                     asks each source itself, for whoever asks
+  headwater relay --upstream 192.0.2.1                asks the relay on that host instead
+  headwater relay --source 198.51.100.7:7290 --egress-rate 10M --queue red
+  headwater relay --multicast 239.1.2.3 --interface eth1 --network 10.0.1.0/24";
+
+/// `headwater relay`.
+#[derive(Debug, Args)]
+pub struct RelayArgs {
+    /// Address to listen at, with or without a port; may be given more than once [default: all, port 7289]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
+    pub listen: Vec<SocketAddr>,
+    /// Relay to send requests to, for all sources or for one; may be given more than once [default: the sources themselves]
+    #[arg(long, value_name = "[SOURCE:PORT=]ADDR[:PORT]", value_parser = upstream)]
+    pub upstream: Vec<Upstream>,
+    /// Source that may be asked; may be given more than once [default: all]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub source: Vec<SocketAddr>,
+    /// Group that the receivers on one network are sent replies at, instead of a copy to each
+    #[arg(long, value_name = "ADDR[:PORT]", requires_all = ["interface", "network"], value_parser = values::group)]
+    pub multicast: Option<SocketAddr>,
+    /// Network interface of the group, by name or address
+    #[arg(long, value_name = "IF", requires = "multicast", value_parser = NonEmptyStringValueParser::new())]
+    pub interface: Option<String>,
+    /// Network of those receivers
+    #[arg(long, value_name = "ADDR/BITS", requires = "multicast", value_parser = network)]
+    pub network: Option<(IpAddr, u8)>,
+    /// Routers that packets to the group may cross; 1 stays on the local network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub ttl: u8,
+    /// DiffServ code point of the packets, 0 to 63
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
+    pub dscp: u8,
+    /// Requests that are remembered at a time
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub entries: u32,
+    /// Addresses that are known at a time: receivers, relays and sources
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub neighbours: u32,
+    /// Requests a second taken from one address
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub request_rate: u32,
+    /// Most that is sent to each address below, in bit/s with headers; default: no limit
+    #[arg(long, value_name = "RATE", value_parser = values::rate)]
+    pub egress_rate: Option<Rate>,
+    /// What becomes of packets that come faster than that
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = QueueName::DropTail, requires = "egress_rate")]
+    pub queue: QueueName,
+    /// Packets that may wait for each address
+    #[arg(long, value_name = "N", default_value_t = 50, requires = "egress_rate", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub queue_packets: u32,
+    /// With --queue red: mark packets rather than drop them, where their sender said that it understands (ECN)
+    #[arg(long, requires = "egress_rate")]
+    pub ecn: bool,
+    /// Stop after this time: 10s, 5m, 1h; default: when interrupted
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Queue disciplines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum QueueName {
+    /// Drop what finds the queue full
+    DropTail,
+    /// Drop some before it is full (random early detection)
+    Red,
+}
+
+/// `192.0.2.1`, `192.0.2.1:7289`, `[2001:db8::1]:7289`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let without_port = || text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| (ip, RELAY_PORT).into());
+    text.parse::<SocketAddr>().or_else(|_| without_port()).map_err(|_| {
+        format!("not an address; write for example 192.0.2.1, 192.0.2.1:{RELAY_PORT} or [2001:db8::1]:{RELAY_PORT}")
+    })
+}
+
+/// `192.0.2.1`, or `198.51.100.7:7290=192.0.2.1` for one source.
+fn upstream(text: &str) -> Result<Upstream, String> {
+    let Some((source, via)) = text.split_once('=') else {
+        return Ok(Upstream { source: None, via: address(text)? });
+    };
+    let source = source
+        .parse()
+        .map_err(|_| "before '=' is no source; write for example 198.51.100.7:7290=192.0.2.1".to_owned())?;
+    Ok(Upstream { source: Some(source), via: address(via)? })
+}
+
+/// `10.0.1.0/24`.
+fn network(text: &str) -> Result<(IpAddr, u8), String> {
+    let parts = text.split_once('/').and_then(|(ip, bits)| Some((ip.parse().ok()?, bits.parse().ok()?)));
+    match parts {
+        Some((ip @ IpAddr::V4(_), bits @ 0..=32)) => Ok((ip, bits)),
+        Some((ip @ IpAddr::V6(_), bits @ 0..=128)) => Ok((ip, bits)),
+        _ => Err("not a network; write for example 10.0.1.0/24".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_take_the_default_port() {
+        assert_eq!(address("192.0.2.1").unwrap(), "192.0.2.1:7289".parse().unwrap());
+        assert_eq!(address("[::1]:5").unwrap(), "[::1]:5".parse().unwrap());
+        assert_eq!(address("::1").unwrap(), "[::1]:7289".parse().unwrap());
+        assert!(address("relay.example.org").unwrap_err().contains("192.0.2.1:7289"));
+    }
+
+    #[test]
+    fn an_upstream_is_for_all_sources_or_for_one() {
+        let (source, via) = ("198.51.100.7:7290".parse().unwrap(), "192.0.2.1:7289".parse().unwrap());
+        assert_eq!(upstream("192.0.2.1").unwrap(), Upstream { source: None, via });
+        assert_eq!(upstream("198.51.100.7:7290=192.0.2.1").unwrap(), Upstream { source: Some(source), via });
+        assert!(upstream("198.51.100.7=192.0.2.1").unwrap_err().contains("7290"), "a source has a port");
+    }
+
+    #[test]
+    fn a_network_has_as_many_bits_as_its_addresses() {
+        assert_eq!(network("10.0.1.0/24").unwrap(), ("10.0.1.0".parse().unwrap(), 24));
+        assert!(network("10.0.1.0/33").is_err() && network("10.0.1.0").is_err());
+        assert!(network("2001:db8::/64").is_ok());
+    }
+}

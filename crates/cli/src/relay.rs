@@ -1,0 +1,139 @@
+//! `headwater relay`.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use headwater::relay::{RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
+use headwater_proto::Seed;
+use headwater_proto::bcfs::RouterConfig;
+use headwater_proto::bcfs::relay::{RelayConfig, Shape};
+use headwater_proto::eventlog::{self, Event};
+use headwater_proto::queue::{QueueConfig, RedConfig};
+
+use crate::args::{QueueName, RelayArgs};
+use crate::capture::Capture;
+use crate::events::Events;
+use crate::exit::{Exit, Failure};
+use crate::receive::settle;
+use crate::screen::{Screen, count, rate, time};
+use crate::shutdown::Shutdown;
+
+/// Relays until interrupted.
+pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let session =
+        RelaySession::open(options(args, capture.as_ref())).map_err(|error| failed("cannot relay", error))?;
+    let mut events = Events::open(&args.output, "headwater relay")?;
+    let outcome = Shutdown::install(capture.as_ref())
+        .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
+    settle(outcome, events, capture)
+}
+
+fn options(args: &RelayArgs, capture: Option<&Capture>) -> RelayOptions {
+    let group = args.multicast.zip(args.interface.clone()).zip(args.network);
+    let group =
+        group.map(|((group, interface), network)| RelayGroup { group, interface, network, ttl: args.ttl });
+    let router = RouterConfig::default().with_entries(args.entries as usize);
+    let relay = RelayConfig::new(router, Seed(0))
+        .with_upstreams(args.upstream.clone())
+        .with_sources(args.source.clone())
+        .with_neighbours(args.neighbours as usize)
+        .with_requests_per_second(args.request_rate)
+        .with_shape(args.egress_rate.map(|rate| Shape { rate, queue: queue(args) }));
+    let options = RelayOptions::new(relay)
+        .with_group(group)
+        .with_dscp(args.dscp)
+        .with_trace(capture.map(Capture::hook));
+    if args.listen.is_empty() { options } else { options.with_listen(args.listen.clone()) }
+}
+
+fn queue(args: &RelayArgs) -> QueueConfig {
+    match args.queue {
+        QueueName::DropTail => QueueConfig::drop_tail(args.queue_packets),
+        QueueName::Red if args.ecn => QueueConfig::Red(RedConfig::after_2001(args.queue_packets).with_ecn()),
+        QueueName::Red => QueueConfig::Red(RedConfig::after_2001(args.queue_packets)),
+    }
+}
+
+fn relay(
+    args: &RelayArgs,
+    mut session: RelaySession,
+    shutdown: &Shutdown,
+    screen: &Screen,
+    events: &mut Events,
+) -> Result<Exit, Failure> {
+    shutdown.watch(session.stop_handle());
+    let listen: Vec<_> = session.local_addrs().iter().map(SocketAddr::to_string).collect();
+    screen.say(&format!("relaying at {}", listen.join(" and ")));
+    events.emit(None, &Event::RelayStarted { listen });
+    if let Some(duration) = args.duration {
+        let stop = session.stop_handle();
+        thread::spawn(move || {
+            thread::sleep(duration);
+            stop.stop();
+        });
+    }
+    let line = screen.line("relaying");
+    let mut before = RelayProgress::default();
+    let ended = session.run(&mut |progress| {
+        line.set_message(line_of(&progress, &before));
+        events.emit(None, &Event::RelayProgress(event(&progress)));
+        before = progress;
+    });
+    line.finish_and_clear();
+    match ended {
+        Ok(progress) => {
+            events.emit(None, &Event::RelayEnded(event(&progress)));
+            screen.say(&last_line_of(&progress));
+            Ok(Exit::Ok)
+        }
+        Err(error) => Err(events.failed(failed("the relay ended", error))),
+    }
+}
+
+fn event(progress: &RelayProgress) -> eventlog::RelayProgress {
+    eventlog::RelayProgress { counters: progress.counters, unsent: progress.unsent }
+}
+
+/// `3.4 Mbit/s to 9 neighbours, 812 requests/s in, 301 up, 256 breadcrumbs`.
+fn line_of(progress: &RelayProgress, before: &RelayProgress) -> String {
+    let (now, then) = (&progress.counters, &before.counters);
+    let span = progress.elapsed.saturating_sub(before.elapsed).max(Duration::from_millis(1));
+    let per_second = |now: u64, then: u64| u128::from(now.saturating_sub(then)) * 1_000 / span.as_millis();
+    let bits = per_second(now.egress.sent_bytes, then.egress.sent_bytes) * 8;
+    let up = |counters: &headwater_proto::bcfs::Counters| counters.sent_on + counters.refreshed;
+    format!(
+        "{}, {}, {} requests/s in, {}/s up, {}",
+        rate(u64::try_from(bits).unwrap_or(u64::MAX)),
+        count(now.neighbours, "neighbour"),
+        per_second(now.router.requests + now.router.nulls, then.router.requests + then.router.nulls),
+        per_second(up(&now.router), up(&then.router)),
+        count(now.entries, "breadcrumb"),
+    )
+}
+
+/// What it came to.
+fn last_line_of(progress: &RelayProgress) -> String {
+    let RelayProgress { elapsed, counters, unsent } = progress;
+    let (router, egress) = (&counters.router, &counters.egress);
+    format!(
+        "relayed {} replies to {} in {}; of {} requests {} went up; {} packets dropped by queues, {unsent} by the system",
+        router.replies,
+        router.forwarded,
+        time(*elapsed),
+        router.requests + router.nulls,
+        router.sent_on + router.refreshed,
+        egress.queue_drops + egress.no_room,
+    )
+}
+
+fn failed(tried: &str, error: RelayError) -> Failure {
+    let exit = match error {
+        RelayError::NoAddress | RelayError::GroupFamily(_) | RelayError::Queue(_) => Exit::Usage,
+        RelayError::Open(_) | RelayError::Driver(_) => Exit::Network,
+        RelayError::Poller(_) => Exit::Other,
+    };
+    Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+}

@@ -1,0 +1,75 @@
+//! `headwater relay`.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use headwater_wire::bcfs::{Header, Kind, Label, Level};
+use serde_json::Value;
+
+use crate::command::{Running, headwater, run};
+
+/// The address that a relay on a free port of loopback listens at.
+fn start(arguments: &[&str]) -> (Running, String) {
+    // A port that was free just now.
+    let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = probe.local_addr().unwrap().to_string();
+    drop(probe);
+    let mut relay =
+        Running::start(headwater().args(["relay", "--json", "--listen", &address]).args(arguments));
+    relay.wait_for("relay:started");
+    (relay, address)
+}
+
+#[test]
+fn it_passes_a_request_up_and_the_reply_down_and_counts_them() {
+    let (relay, address) = start(&[]);
+    let [source, receiver] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    for socket in [&source, &receiver] {
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    }
+    let of = |kind| Header::new(kind, source.local_addr().unwrap(), Label(7), Level::ONE);
+    let (mut bytes, mut heard) = ([0; 25], [0; 100]);
+    of(Kind::Request).emit(&mut bytes).unwrap();
+    receiver.send_to(&bytes, &address).unwrap();
+    let (len, from) = source.recv_from(&mut heard).unwrap();
+    let (request, body) = Header::parse(&heard[..len]).unwrap();
+    assert_eq!((request.kind, request.hops, body.len()), (Kind::Request, 31, 5));
+    assert_eq!(from.to_string(), address);
+    of(Kind::Reply).emit(&mut bytes).unwrap();
+    source.send_to(&bytes, from).unwrap();
+    let (len, from) = receiver.recv_from(&mut heard).unwrap();
+    assert_eq!((&heard[..len], from.to_string()), (&bytes[..], address));
+
+    relay.interrupt();
+    let run = relay.end();
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let events = run.json();
+    let last = events.last().unwrap();
+    let count = |path: &[&str]| path.iter().fold(last, |value, name| &value[*name]).as_u64();
+    assert_eq!(last["event"], Value::from("relay:ended"));
+    assert_eq!(count(&["router", "requests"]), Some(1));
+    assert_eq!(count(&["router", "forwarded"]), Some(1));
+    assert_eq!(count(&["egress", "sent"]), Some(2));
+    assert_eq!(count(&["neighbours"]), Some(2));
+    assert!(run.stderr.contains("relayed 1 replies to 1"), "{}", run.stderr);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_it_starts() {
+    let refused = |arguments: &[&str], code, hint: &str| {
+        let run = run(&[&["relay"], arguments].concat());
+        assert_eq!(run.code, Some(code), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(hint), "{arguments:?}: {}", run.stderr);
+    };
+    refused(&["--listen", "here"], 2, "192.0.2.1:7289");
+    refused(&["--upstream", "198.51.100.7=192.0.2.1"], 2, "7290");
+    refused(&["--multicast", "239.1.2.3"], 2, "--network");
+    refused(&["--queue", "red"], 2, "--egress-rate");
+    refused(&["--entries", "2000000"], 2, "1000000");
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let _holder = UdpSocket::bind(taken).unwrap();
+    refused(&["--listen", &taken.to_string()], 3, "another program may hold the port");
+    let group =
+        ["--multicast", "ff15::1", "--interface", "lo", "--network", "fd00::/64", "--listen", "127.0.0.1:0"];
+    refused(&group, 2, "another IP version");
+}

@@ -1,0 +1,140 @@
+//! A socket of an end that is one among many: it hears by unicast, and sends to addresses, and to groups on one interface.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use headwater_proto::Ecn;
+use tracing::debug;
+
+use super::batch::RecvBatch;
+use super::control::Control;
+use super::endpoint::{Endpoint, OpenError, trying};
+use super::interface::Interface;
+use super::pieces::{Piece, Pieces};
+use super::sender::Run;
+use super::sender_options::{SenderOptions, set_options, traffic_class};
+use super::sys::{Outgoing, discard_reports, send_messages};
+
+/// How often a call that failed is made again, in case that it told of something else.
+const REPORTS_MAX: u32 = 3;
+
+/// How a [`UnicastSocket`] is opened.
+#[derive(Clone, Debug)]
+pub struct UnicastOptions {
+    /// Interface that multicast leaves by, and for how far. `None`: nothing is sent to groups.
+    pub multicast: Option<(Interface, u8)>,
+    /// Send and receive buffer in bytes. Default: 4 MiB.
+    pub buffer_bytes: usize,
+    /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
+    pub dscp: u8,
+}
+
+impl Default for UnicastOptions {
+    fn default() -> Self {
+        Self { multicast: None, buffer_bytes: 4 << 20, dscp: 0 }
+    }
+}
+
+/// Sends without ever waiting: what finds no room in the send buffer, or no way, is lost as on any link.
+#[derive(Debug)]
+pub struct UnicastSocket {
+    endpoint: Endpoint,
+    local_addr: SocketAddr,
+    dscp: u8,
+}
+
+impl UnicastSocket {
+    /// Opens a socket at an address of this machine, or at all of one IP version (0.0.0.0, ::).
+    ///
+    /// # Errors
+    /// When the address is not ours, or the port is taken.
+    pub fn open(address: SocketAddr, options: &UnicastOptions) -> Result<Self, OpenError> {
+        let endpoint = Endpoint::open(address, false)?;
+        if let Some((interface, ttl)) = &options.multicast {
+            let sender = SenderOptions { ttl: *ttl, dscp: options.dscp, ..SenderOptions::default() };
+            set_options(&endpoint, address.is_ipv4(), interface, &sender)?;
+        }
+        let octet = traffic_class(options.dscp, Ecn::NotCapable);
+        let marked = match address.ip() {
+            IpAddr::V4(_) => endpoint.socket.set_tos_v4(octet.into()),
+            IpAddr::V6(_) => endpoint.socket.set_tclass_v6(octet.into()),
+        };
+        trying("set the traffic class", marked)?;
+        let receive_buffer = endpoint.set_receive_buffer(options.buffer_bytes)?;
+        let send_buffer = endpoint.set_send_buffer(options.buffer_bytes)?;
+        let local_addr = endpoint.local_addr()?;
+        debug!(%local_addr, ?receive_buffer, ?send_buffer, "opened a socket");
+        Ok(Self { endpoint, local_addr, dscp: options.dscp })
+    }
+
+    /// The address and port that it is bound to.
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Replaces what is in `batch` by what is waiting, and says how many datagrams. Never blocks; 0 when nothing is waiting.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
+        batch.clear();
+        self.recv_more(batch)?;
+        Ok(batch.len())
+    }
+
+    /// Adds what is waiting to what is in `batch`.
+    pub(crate) fn recv_more(&mut self, batch: &mut RecvBatch) -> io::Result<()> {
+        discard_reports(self.endpoint.as_fd());
+        batch.read(&self.endpoint, |_| Some(None))
+    }
+
+    /// Sends runs in order, up to 32 datagrams in a call, and says how many the kernel did not take.
+    pub fn send(&mut self, runs: &[Run<'_>]) -> u64 {
+        let (mut pieces, mut unsent) = (Pieces::new(runs, 1), 0);
+        while let Some(first) = pieces.clone().next() {
+            match self.transmit(pieces) {
+                Ok(sent) => _ = pieces.nth(sent.saturating_sub(1)),
+                Err(error) => {
+                    debug!(%error, destination = %first.destination, "a datagram was not sent");
+                    unsent += 1;
+                    pieces.next();
+                }
+            }
+        }
+        unsent
+    }
+
+    /// One `sendmmsg` of the first pieces. Says how many were sent, one at least.
+    fn transmit(&self, mut pieces: Pieces<'_>) -> io::Result<usize> {
+        let messages = std::array::from_fn(|_| {
+            let piece = pieces.next()?;
+            Some(Outgoing::new(piece.destination, piece.contents, self.control(&piece)))
+        });
+        let mut reports = 0;
+        loop {
+            match send_messages(self.endpoint.as_fd(), &messages) {
+                // It may speak of an earlier datagram, by ICMP; that is told once.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock || reports == REPORTS_MAX => {
+                    return Err(error);
+                }
+                Err(_) => reports += 1,
+                sent => return sent,
+            }
+        }
+    }
+
+    fn control(&self, piece: &Piece<'_>) -> Control {
+        let mut control = Control::new();
+        if piece.ecn != Ecn::NotCapable {
+            control.traffic_class(piece.destination.is_ipv4(), traffic_class(self.dscp, piece.ecn));
+        }
+        control
+    }
+}
+
+impl AsFd for UnicastSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.endpoint.as_fd()
+    }
+}

@@ -1,0 +1,166 @@
+//! A relay: requests of receivers go up, towards their source, and replies come down to all who asked, by unicast UDP alone. Any number of relays form
+//! trees, and need nothing of the network between them. See [`headwater_proto::bcfs::relay`] for what it does, and what strangers can do to it.
+
+mod options;
+mod port;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use headwater_proto::bcfs::relay::{Relay, RelayCounters};
+use headwater_proto::queue::ParameterError;
+
+pub use options::{RELAY_PORT, RelayGroup, RelayOptions};
+
+use crate::chance;
+use crate::clock::{Clock, elapsed};
+use crate::driver::{Application, DriverError, Hooks, drive};
+use crate::net::{Interface, OpenError, Poller, UnicastOptions, UnicastSocket};
+use crate::stop::StopHandle;
+use port::RelayPort;
+
+/// Time between reports.
+const REPORT: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
+
+/// Why a relay does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// No address to listen at.
+    #[error("a relay needs an address to listen at")]
+    NoAddress,
+    /// The group is of an IP version that it does not listen at.
+    #[error("the group {0} is of another IP version than every address that the relay listens at")]
+    GroupFamily(SocketAddr),
+    /// A socket could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The queue of its links makes no sense.
+    #[error("the queue of the links is wrong")]
+    Queue(#[from] ParameterError),
+    /// The system would not let it wait.
+    #[error("the system has no file descriptor left")]
+    Poller(#[source] std::io::Error),
+    /// Its sockets failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+/// How far a relay is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayProgress {
+    /// Since it started.
+    pub elapsed: Duration,
+    /// What it did.
+    pub counters: RelayCounters,
+    /// Datagrams that the system did not take.
+    pub unsent: u64,
+}
+
+/// A relay with its sockets open.
+#[derive(Debug)]
+pub struct RelaySession {
+    options: RelayOptions,
+    relay: Relay,
+    port: RelayPort,
+    poller: Poller,
+    stop: StopHandle,
+}
+
+impl RelaySession {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// When an address is not ours or its port is taken, or an option makes no sense.
+    pub fn open(options: RelayOptions) -> Result<Self, RelayError> {
+        let group = options.group.as_ref();
+        let multicast = match group {
+            Some(group) => Some((interface(&group.interface)?, group.ttl)),
+            None => None,
+        };
+        let is_heard = |group: SocketAddr| options.listen.iter().any(|at| at.is_ipv4() == group.is_ipv4());
+        if let Some(group) = group.map(|group| group.group).filter(|group| !is_heard(*group)) {
+            return Err(RelayError::GroupFamily(group));
+        }
+        let open = |at: &SocketAddr| {
+            let is_groups = group.is_some_and(|group| group.group.is_ipv4() == at.is_ipv4());
+            let multicast = multicast.clone().filter(|_| is_groups);
+            let unicast = UnicastOptions { multicast, dscp: options.dscp, ..UnicastOptions::default() };
+            UnicastSocket::open(*at, &unicast)
+        };
+        let sockets = options.listen.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        if sockets.is_empty() {
+            return Err(RelayError::NoAddress);
+        }
+        let relay = Relay::new(options.config([chance::number(), chance::number()], chance::number()))?;
+        let poller = Poller::new().map_err(RelayError::Poller)?;
+        let port = RelayPort::new(sockets, group.map(|group| group.group));
+        let stop = StopHandle::new(poller.waker());
+        Ok(Self { options, relay, port, poller, stop })
+    }
+
+    /// Where it listens.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.port.local_addrs()
+    }
+
+    /// Stops it from any thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Relays until it is stopped, and tells each second how far it is.
+    ///
+    /// # Errors
+    /// When its sockets failed.
+    pub fn run(&mut self, observer: &mut dyn FnMut(RelayProgress)) -> Result<RelayProgress, RelayError> {
+        let clock = Clock::start();
+        let hooks =
+            Hooks { trace: self.options.trace.as_mut(), loss: None, dscp: self.options.dscp, ttl: 64 };
+        let mut watch = Watch {
+            stop: self.stop.clone(),
+            next: clock.now() + REPORT,
+            last: RelayProgress::default(),
+            observer,
+        };
+        drive(&mut self.relay, &mut self.port, &mut self.poller, clock, hooks, &mut watch)?;
+        Ok(watch.last)
+    }
+}
+
+struct Watch<'a> {
+    stop: StopHandle,
+    next: headwater_proto::Instant,
+    last: RelayProgress,
+    observer: &'a mut dyn FnMut(RelayProgress),
+}
+
+impl Application<Relay, RelayPort> for Watch<'_> {
+    fn event(&mut self, event: std::convert::Infallible) {
+        match event {}
+    }
+
+    fn observe(
+        &mut self,
+        relay: &mut Relay,
+        _port: &RelayPort,
+        unsent: u64,
+        now: headwater_proto::Instant,
+    ) -> Option<headwater_proto::Instant> {
+        let is_stopped = self.stop.is_stopped();
+        if is_stopped || now >= self.next {
+            self.last = RelayProgress { elapsed: elapsed(now), counters: relay.counters(), unsent };
+            self.next = now + REPORT;
+        }
+        if is_stopped {
+            return None;
+        }
+        if self.last.elapsed == elapsed(now) {
+            (self.observer)(self.last);
+        }
+        Some(self.next)
+    }
+}
+
+fn interface(wanted: &str) -> Result<Interface, OpenError> {
+    Ok(Interface::find(wanted)?)
+}
