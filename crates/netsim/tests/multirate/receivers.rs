@@ -75,6 +75,35 @@ fn the_number_of_receivers_behind_a_bottleneck_changes_nothing() {
 }
 
 #[test]
+fn who_comes_later_finds_what_others_hold_and_does_not_slow_them() {
+    // Seconds until each has what the link carries in 40 s, behind it with those that come at other times.
+    let times = |starts: &[u64]| -> Vec<f64> {
+        let mut bed = Bed::new(1, Place::new(4_000));
+        let sent = bed.m2c_session("session", 16_000, Duration::ZERO);
+        let agents: Vec<AgentId> = starts
+            .iter()
+            .map(|start| {
+                let control = receiver(16_000, m2c::ReceiverConfig::new());
+                bed.receiver(&format!("at-{start}"), sent, None, ms(*start), control)
+            })
+            .collect();
+        let mut run = bed.network.build(Seed(1), 0).expect("sound");
+        let of = |run: &mut Run, (agent, start): (&AgentId, &u64)| {
+            time_of(run, *agent, 13_210, 120) - *start as f64 / 1_000.0
+        };
+        agents.iter().zip(starts).map(|pair| of(&mut run, pair)).collect()
+    };
+    // Across the beginning of an epoch, a second and five seconds apart.
+    for starts in [[20_450, 20_520], [20_100, 21_100], [20_100, 25_100], [23_300, 28_300]] {
+        let alone: f64 = starts.iter().map(|start| times(&[*start])[0]).sum::<f64>() / 2.0;
+        let together = times(&starts);
+        for (start, time) in starts.iter().zip(&together) {
+            assert!(*time < 1.06 * alone, "{starts:?}: from {start} ms {time:.1} s, alone {alone:.1} s");
+        }
+    }
+}
+
+#[test]
 fn a_small_file_comes_nearly_as_fast_as_by_tcp() {
     let packets = 4_000_000 / u64::from(PAYLOAD) + 1;
     let mut bed = Bed::new(1, Place::new(4_000));

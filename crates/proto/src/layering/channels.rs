@@ -60,7 +60,8 @@ pub struct Wave {
     after: f64,
 }
 
-/// Epochs in a sub-slot: half a second each, as WEBRC's (RFC 3738, section 4.1: EL = TSD/20).
+/// An epoch is WEBRC's half second (RFC 3738, section 4.1), and a twentieth of a sub-slot where those are short.
+const EPOCH: Duration = Duration::from_millis(500);
 const EPOCHS: u64 = 20;
 
 impl DynamicChannels {
@@ -153,15 +154,20 @@ impl DynamicChannels {
         at.since(self.start).as_nanos() / self.slot.as_nanos()
     }
 
-    /// The epoch that an instant is in, of which a sub-slot has twenty: all receivers of a session, whenever they came, tell epochs
+    /// The epoch that an instant is in, counted from the session's start: all receivers of a session, whenever they came, tell epochs
     /// apart by the same packets.
     pub fn epoch_at(&self, at: Instant) -> u64 {
         at.since(self.start).as_nanos() / self.epoch().as_nanos()
     }
 
-    /// Length of an epoch.
+    /// The half of an epoch that an instant is in, counted from the session's start.
+    pub fn half_epoch_at(&self, at: Instant) -> u64 {
+        at.since(self.start).as_nanos() / (self.epoch().as_nanos() / 2)
+    }
+
+    /// Length of an epoch: half a second, or a twentieth of a sub-slot, where that is less.
     pub fn epoch(&self) -> Duration {
-        Duration::from_nanos((self.slot.as_nanos() / self.per_slot / EPOCHS).max(1))
+        Duration::from_nanos((self.slot.as_nanos() / self.per_slot / EPOCHS).max(1)).min(EPOCH)
     }
 
     /// When a slot begins.
@@ -226,6 +232,13 @@ impl DynamicChannels {
             left -= 1;
         }
         left
+    }
+
+    /// How near a wave is to its next packet at an instant, in packets: it falls from 1 to 0, when that leaves.
+    pub fn wave_part(&self, wave: &Wave, at: Instant) -> f64 {
+        let x = self.sub_slots(wave.ends.since(at.max(wave.begins)));
+        let left = self.remaining(wave, x) - wave.rest;
+        left - libm::floor(left)
     }
 
     /// Packets of the base channel that leave before an instant.

@@ -1,11 +1,14 @@
 //! What a receiver knows once a packet of the base channel has come: levels, window, and when both change.
 
+mod follow;
 mod joining;
-mod trial;
+mod queue;
+mod shadow;
 
 use std::collections::VecDeque;
 
-use self::trial::Trial;
+use self::follow::{Follow, Tally};
+use self::queue::Queue;
 use super::receiver::{Mode, Status};
 use super::start::FastStart;
 use crate::layering::clock::{Clock, Place, delay, shifted};
@@ -49,7 +52,11 @@ pub(super) struct Session {
     epoch: u64,
     /// Until when nothing is joined after a start: those that start in the next epoch find room.
     hold: Instant,
-    trial: Trial,
+    /// Nothing was lost since the start ended: it may have ended by what was not this path's doing.
+    resumes: bool,
+    queue: Queue,
+    follow: Follow,
+    tally: Tally,
     /// Until when packets of channels that were left may take the room of others, and the last such packet.
     leaving: Instant,
     stray: Instant,
@@ -90,7 +97,10 @@ impl Session {
             // As if the packet before had been heard: the first of an epoch is known by it.
             epoch: clock.channels.epoch_at(now - Duration::from_secs_f64(1.0 / clock.channels.base_rate())),
             hold: Instant::ZERO,
-            trial: Trial::default(),
+            resumes: false,
+            queue: Queue::new(now),
+            follow: Follow::default(),
+            tally: Tally::default(),
             leaving: Instant::ZERO,
             stray: Instant::ZERO,
             meter: RateMeter::new(now),
@@ -168,6 +178,8 @@ impl Session {
         self.intervals.advance(1 + lost);
         self.start.record(late);
         self.watch(now, lost);
+        self.tally.add(lost);
+        self.look(now, place.left, late);
         self.grow(now);
         if lost > 0 {
             self.loss(now);
@@ -246,7 +258,7 @@ impl Session {
 
     /// Rule 6: slow start again, when the fair rate has risen far above the window.
     fn reactivate(&mut self, now: Instant, rtt: f64) {
-        let quiet = !self.trial.is_on() && now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
+        let quiet = now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
         let Some(mean) = self.intervals.mean().filter(|_| quiet) else { return };
         let fair = throughput(rtt, self.intervals.rate().unwrap_or(0.0));
         if self.intervals.open() > 2.0 * mean && fair > 2.0 * self.window / rtt {
@@ -260,12 +272,11 @@ impl Session {
 
     /// Rule 4: at most one loss event in a round-trip time.
     pub(super) fn loss(&mut self, now: Instant) {
-        if self.mode == Mode::FastStart || self.trial.is_on() {
-            self.start.lost(now);
-        }
         if self.mode == Mode::FastStart {
+            self.start.lost(now);
             return;
         }
+        self.resumes = false;
         let rtt = self.rtt();
         let is_of_others = now < self.leaving && now.since(self.stray).as_secs_f64() < rtt;
         if is_of_others || now.since(self.lost).as_secs_f64() < rtt {

@@ -64,7 +64,8 @@ fn fast_start_bears_a_busy_host() {
             // Nothing is taken until 20 ms after that: what came meanwhile is taken at once.
             run.path.deaf = Some((at(23_300 + pause), at(23_320 + pause)));
         });
-        assert!(rate > 2_600.0 && loss < 0.12, "{rate:.0} kbit/s, loss {loss:.3}, pause after {pause} ms");
+        // A pause amid the last joins ends the start at half of the link for a second or two.
+        assert!(rate > 2_300.0 && loss < 0.12, "{rate:.0} kbit/s, loss {loss:.3}, pause after {pause} ms");
     }
 }
 

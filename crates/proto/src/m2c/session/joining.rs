@@ -29,9 +29,11 @@ impl Session {
     /// After a packet of a held channel that left at `left`: joins and leaves.
     pub(in crate::m2c) fn decide(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) {
         let opens = self.turn_epoch(now, left);
-        if self.trial.is_on() {
-            self.attempt(now, left, wishes);
+        if self.follow(now, wishes) {
             return;
+        }
+        if opens && self.resumes && now.since(self.lost).saturating_mul(2) >= self.clock.channels.epoch() {
+            self.resume(now);
         }
         let may_join = match self.mode {
             Mode::FastStart if self.is_first() => opens,
@@ -84,8 +86,9 @@ impl Session {
         self.mode = Mode::CongestionAvoidance;
         self.lost = now;
         self.hold = now + self.clock.channels.epoch().saturating_mul(2);
+        self.resumes = is_start && self.start.doubts();
         if is_start {
-            self.trial.remember();
+            self.remember_crowd(now);
         }
         self.intervals.reset(interval_at(rtt, rate));
         while self.level() > 0 && self.rate_of(self.level(), now) > most {
@@ -93,9 +96,19 @@ impl Session {
         }
     }
 
+    /// Where the queue is empty half an epoch later and more, slow start goes on where fast start ended: there was no such limit.
+    fn resume(&mut self, now: Instant) {
+        self.resumes = false;
+        if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
+            self.threshold = f64::INFINITY;
+            self.mode = Mode::SlowStart;
+            self.start.begin(now);
+        }
+    }
+
     /// Gives up what is being joined.
     pub(in crate::m2c) fn abandon(&mut self, now: Instant, wishes: &mut Wishes) {
-        self.trial.end();
+        self.follow.end();
         let Some(joining) = self.joining.take() else { return };
         for _ in 0..joining.levels {
             self.leave_highest(now, wishes);
@@ -161,6 +174,7 @@ impl Session {
     /// Joins all levels up to `target`.
     pub(super) fn join(&mut self, now: Instant, target: u16, wishes: &mut Wishes) {
         self.wished = None;
+        self.follow.end();
         let channels = &self.clock.channels;
         let level = self.level();
         // Channels may be nearly silent: their next packet is waited for as well.

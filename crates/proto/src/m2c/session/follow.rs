@@ -1,0 +1,247 @@
+//! Joining what others behind the same bottleneck hold, and leaving it again if it was not so.
+
+use super::Session;
+use super::shadow::Shadow;
+use crate::control::Wishes;
+use crate::m2c::receiver::Mode;
+use crate::time::{Duration, Instant};
+
+/// What is followed is judged after this time and so many packets.
+const JUDGED_TIME: Duration = Duration::from_millis(400);
+const JUDGED_PACKETS: u32 = 32;
+/// Levels that were carried before change nothing for others. The part of the packets that comes may fall to this by chance; a level that was not, on
+/// a link that is full of the session and one flow as large, makes it 0.8.
+const WORSE: f64 = 0.84;
+/// When less than this comes, there is too much already, whoever holds it.
+const LEAST: f64 = 0.7;
+/// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
+const MISLED: Duration = Duration::from_secs(2);
+const MISLED_MAX: u32 = 6;
+/// Most levels that are joined at a time: one more every two joins, up to 2.4 times the rate, as in fast start.
+const STEP_MAX: u32 = 3;
+
+/// Packets that came, and that were lost, so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    came: u64,
+    lost: u64,
+}
+
+impl Tally {
+    /// A packet came, and showed that `lost` others never will.
+    pub(super) fn add(&mut self, lost: u64) {
+        self.came += 1;
+        self.lost += lost;
+    }
+
+    /// The part that came, of those since `before`.
+    fn part_since(self, before: Self) -> f64 {
+        let (came, lost) = (self.came - before.came, self.lost - before.lost);
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
+        let (came, lost) = (came as f64, lost as f64);
+        if came > 0.0 { came / (came + lost) } else { 1.0 }
+    }
+}
+
+/// What is known of others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Follow {
+    shadow: Shadow,
+    joined: Option<Joined>,
+    /// One beyond the wave up to which the bottleneck seems to carry all, until others are found to hold more or less.
+    goal: u64,
+    /// Joins in a row that were carried, and that were not.
+    carried: u32,
+    misled: u32,
+    /// From when on others may be followed.
+    next: Instant,
+    /// The half epoch, and the tally when it and the two before began.
+    half: u64,
+    tallies: [Tally; 3],
+}
+
+/// Levels that were joined because others hold them, until it is seen whether they are carried.
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    levels: u16,
+    /// Packets per second before, and what should come now.
+    before: f64,
+    hoped: f64,
+    /// The part of the packets that came before.
+    part: f64,
+    /// Since the first packet of those levels: its arrival, the tally then, and how many came.
+    since: Instant,
+    tally: Tally,
+    packets: u32,
+}
+
+impl Follow {
+    /// The receiver went its own way.
+    pub(super) fn end(&mut self) {
+        self.joined = None;
+        self.goal = 0;
+        self.carried = 0;
+    }
+
+    fn fail(&mut self, now: Instant) {
+        self.end();
+        self.next = now + MISLED.saturating_mul(1 << self.misled);
+        self.misled = (self.misled + 1).min(MISLED_MAX);
+        self.shadow.forget();
+    }
+
+    fn succeed(&mut self) {
+        self.joined = None;
+        self.misled = 0;
+        self.carried += 1;
+    }
+}
+
+impl Joined {
+    /// A packet came. Once it is known, whether the levels brought at least half of what they should, and cost no one anything.
+    fn record(&mut self, now: Instant, tally: Tally) -> Option<bool> {
+        if self.packets == 0 {
+            (self.since, self.tally) = (now, tally);
+        }
+        self.packets += 1;
+        let time = now.since(self.since);
+        if time < JUDGED_TIME || self.packets < JUDGED_PACKETS {
+            return None;
+        }
+        let rate = f64::from(self.packets - 1) / time.as_secs_f64();
+        let is_more = rate >= f64::midpoint(self.before, self.hoped);
+        Some(is_more && tally.part_since(self.tally) >= WORSE * self.part)
+    }
+}
+
+impl Session {
+    /// Looks for the packets of the levels above in the delay of one that is held.
+    pub(super) fn look(&mut self, now: Instant, left: Instant, delay: i64) {
+        let half = self.clock.channels.half_epoch_at(left);
+        if half != self.follow.half {
+            let [last, before, _] = self.follow.tallies;
+            self.follow.half = half;
+            self.follow.tallies = [self.tally, last, before];
+        }
+        let level = self.level();
+        let is_idle = self.joining.is_none() && self.follow.joined.is_none();
+        if self.mode != Mode::CongestionAvoidance || !is_idle || level >= self.top() {
+            return;
+        }
+        let above = (self.clock.channels.wave_at(level + 1, self.slot).number, self.top() - level);
+        let rate = self.rate_of(level, now);
+        self.follow.shadow.record(&self.clock.channels, above, rate, (left, delay));
+    }
+
+    /// After a packet: joins levels that others hold, and leaves those again that are not carried. Whether that is under way.
+    pub(super) fn follow(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
+        if self.mode != Mode::CongestionAvoidance || self.joining.is_some() {
+            return false;
+        }
+        if let Some(joined) = &mut self.follow.joined {
+            let levels = joined.levels;
+            match joined.record(now, self.tally) {
+                None => return true,
+                Some(true) => self.follow.succeed(),
+                Some(false) => {
+                    self.follow.fail(now);
+                    (0..levels).for_each(|_| self.leave_highest(now, wishes));
+                    return true;
+                }
+            }
+        }
+        self.join_carried(now, wishes)
+    }
+
+    fn join_carried(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
+        let level = self.level();
+        let next = self.clock.channels.wave_at(level + 1, self.slot).number;
+        let found = self.follow.shadow.carried();
+        if found > 0 {
+            self.follow.goal = next + found as u64;
+        }
+        let part = self.tally.part_since(self.follow.tallies[2]);
+        if now < self.follow.next || self.follow.goal <= next || part < LEAST {
+            return false;
+        }
+        let most = u64::from(STEP_MAX.min(1 + self.follow.carried / 2));
+        let ahead = u16::try_from(most.min(self.follow.goal - next)).unwrap_or(1);
+        let target = (level + ahead).min(self.top());
+        let (held, hoped) = (self.rate_of(level, now), self.rate_of(target, now));
+        if target == level || hoped > self.limits.rate_max {
+            self.follow.end();
+            return false;
+        }
+        let before = self.meter.rate(now);
+        let joined = Joined {
+            levels: target - level,
+            before,
+            hoped: before * hoped / held,
+            part,
+            since: now,
+            tally: self.tally,
+            packets: 0,
+        };
+        let follow = Follow { joined: Some(joined), ..self.follow };
+        self.join(now, target, wishes);
+        self.follow = follow;
+        self.follow.shadow.forget();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// What becomes of a level that was to raise 100 packets per second, of which `part` came, to 133, when `rate` come and of `lost_each` one more is lost.
+    fn judged(part: f64, rate: u64, lost_each: u64) -> Option<bool> {
+        let mut tally = Tally { came: 1_000, lost: 50 };
+        let mut joined = Joined {
+            levels: 1,
+            before: 100.0,
+            hoped: 133.0,
+            part,
+            since: at(0),
+            tally: Tally::default(),
+            packets: 0,
+        };
+        (0..rate).find_map(|i| {
+            let found = joined.record(at(10_000 + 1_000 * i / rate), tally);
+            tally.add(u64::from(lost_each > 0 && i % lost_each == 0));
+            found
+        })
+    }
+
+    #[test]
+    fn a_level_that_brings_what_it_should_is_kept() {
+        assert_eq!(judged(1.0, 133, 0), Some(true));
+        assert_eq!(judged(0.9, 125, 10), Some(true), "as much is lost as before");
+        assert_eq!(judged(1.0, 20, 0), None, "nothing is known yet");
+    }
+
+    #[test]
+    fn a_level_that_brings_little_or_loses_is_not() {
+        assert_eq!(judged(1.0, 105, 0), Some(false));
+        assert_eq!(judged(1.0, 133, 4), Some(false), "it takes from others");
+    }
+
+    #[test]
+    fn who_was_misled_waits_twice_as_long_each_time() {
+        let mut follow = Follow::default();
+        let waits: Vec<u64> = (0..9)
+            .map(|_| {
+                follow.fail(at(0));
+                follow.next.since(at(0)).as_nanos() / 1_000_000_000
+            })
+            .collect();
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 128, 128]);
+        follow.succeed();
+        follow.fail(at(0));
+        assert_eq!(follow.next, at(2_000));
+    }
+}
