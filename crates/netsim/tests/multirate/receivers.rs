@@ -39,7 +39,7 @@ fn each_receiver_gets_what_its_link_carries() {
         let loss = (after.1 - before.1) as f64 / packets;
         let share = packets * f64::from(PAYLOAD + 28) * 8.0 / 80.0 / (kbps * 1_000) as f64;
         assert!(share > 0.85, "{share:.3} of {kbps} kbit/s");
-        assert!(loss < 0.06, "{loss:.3} lost at {kbps} kbit/s");
+        assert!(loss < 0.07, "{loss:.3} lost at {kbps} kbit/s");
     }
 }
 
