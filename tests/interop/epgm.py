@@ -32,7 +32,6 @@ class Session:
         file.write_bytes(b"\n".join(messages) + b"\n")
         self.subscribers = {}
         for host in hosts:
-            know_the_source(bed, host)
             # Each has as many bytes behind its number.
             length = len(messages[0].split(b" ", 1)[1])
             command = [sys.executable, "-B", PEER, "subscribe", address(bed, host), len(messages), length]
@@ -86,12 +85,6 @@ class Session:
 def address(bed, host):
     # OpenPGM 5.3 does not find an interface by its name in each namespace.
     return f"epgm://{bed.address(host)};{GROUP}:{PORT}"
-
-
-def know_the_source(bed, host):
-    # The last hop's queue carries ARP, too: a host that asks only once the queue is full gets no answer, and sends no NAK for seconds.
-    link = bed.run("source", "cat", "/sys/class/net/eth0/address").strip()
-    bed.ip(host, "neighbor", "replace", bed.address("source"), "lladdr", link, "nud", "permanent", "dev", "eth0")
 
 
 def refused(progress):

@@ -218,7 +218,8 @@ impl CongestionControl {
 }
 
 fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::Sender {
-    let chain = options.chain(packet_bytes, Instant::ZERO);
+    // All receivers of files greet the sender.
+    let chain = options.chain(packet_bytes, None, Instant::ZERO);
     let [port @ .., a, b, c, d, e, f] = chance::number().to_ne_bytes();
     let session = Session {
         gsi: Gsi([a, b, c, d, e, f]),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater_proto::le_sbcc::{Chain, Config, Module};
-use headwater_proto::{Instant, Rate, Seed};
+use headwater_proto::{self as proto, Instant, Rate, Seed};
 
 use crate::chance;
 use crate::congestion_control::MAX_RATE_DEFAULT;
@@ -82,7 +82,9 @@ impl LeSbccOptions {
         self
     }
 
-    /// The rate to begin with, in bit/s of UDP payload; it doubles each 0.4 s (TFRC: 0.2 s) until a first loss. Default: a packet each 200 ms.
+    /// The rate to begin with, in bit/s of UDP payload. It doubles until a first loss: each 0.4 to 1.2 s once a receiver was heard, by twice
+    /// what its answer took. Before that, messages double it in 2 s, as receivers of other makes need not answer, and files not at all.
+    /// Default: a packet each 200 ms.
     #[must_use]
     pub fn with_start_rate(mut self, rate: Option<Rate>) -> Self {
         self.start_rate = rate;
@@ -122,11 +124,13 @@ impl LeSbccOptions {
         self.min_rate
     }
 
-    /// The chain, for packets of so many bytes of UDP payload.
-    pub(crate) fn chain(&self, packet_bytes: u16, now: Instant) -> Chain {
+    /// The chain, for packets of so many bytes of UDP payload. At the start the rate doubles each `blind` at most while no receiver
+    /// was heard; `None`: not before.
+    pub(crate) fn chain(&self, packet_bytes: u16, blind: Option<proto::Duration>, now: Instant) -> Chain {
         let config = Config::new(packet_bytes)
             .with_module(self.module)
             .with_doubling_at_start(true)
+            .with_blind_doubling(blind)
             .with_assumed_rtt(true)
             .with_max_rate(self.max_rate);
         let config = self.start_rate.map_or(config, |rate| config.with_initial_rate(rate));

@@ -42,6 +42,7 @@ impl PgmReceiveSession {
         let group = options.listen.group;
         let listener = Listener::open(options.listen)?;
         let config = ReceiverConfig::new(options.wire.port(group), group.ip())
+            .with_path_request(true)
             .with_nak_port(options.nak_port.unwrap_or(group.port()))
             .with_payload_bytes(options.payload_bytes)
             .with_window_packets(options.window_packets)

@@ -1,7 +1,7 @@
 //! The socket of a PGM source, and what fits a packet on it.
 
 use headwater_proto::pgm::{Control, Mode, Session, Source, SourceConfig};
-use headwater_proto::{DATAGRAM_BYTES_MAX, Instant};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Instant};
 use headwater_wire::pgm::Gsi;
 
 use super::options::{Framing, PgmControl, PgmSendOptions};
@@ -14,6 +14,9 @@ const HEADER_BYTES: u16 = 24;
 const FRAGMENT_BYTES: u16 = 4 + 16;
 /// Longest IP packet that OpenPGM takes unless it is told otherwise.
 const IP_BYTES_MAX: u32 = 1_500;
+/// Receivers of other makes say nothing until they miss something, and then their hosts may be seconds in finding the way: less is sent
+/// meanwhile than twice what was sent before.
+const BLIND_DOUBLING: Duration = Duration::from_secs(2);
 const PAYLOAD_MAX: u16 = 8_192;
 const PAYLOAD_MIN: u16 = 16;
 
@@ -42,7 +45,10 @@ impl Opened {
     pub(super) fn source(&self, options: &PgmSendOptions, now: Instant) -> Source {
         let control = match options.control {
             PgmControl::Fixed(rate) => Control::Fixed(rate),
-            PgmControl::LeSbcc(options) => Control::LeSbcc(Box::new(options.chain(self.packet_bytes, now))),
+            PgmControl::LeSbcc(options) => {
+                let chain = options.chain(self.packet_bytes, Some(BLIND_DOUBLING), now);
+                Control::LeSbcc(Box::new(chain))
+            }
         };
         Source::new(self.config(options), control, now)
     }

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use super::config::{Config, Epoch, Module, Samples};
 use super::receivers::Receivers;
 use super::round_trip::RoundTrip;
+use super::start::Start;
 use super::tfrc::Intervals;
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
@@ -23,7 +24,7 @@ const SEARCH_STEPS: u32 = 48;
 pub struct Indication {
     /// Who says so: the address that its NAK came from.
     pub receiver: IpAddr,
-    /// When the packet was last sent.
+    /// When the packet was last sent; [`Instant::ZERO`] where that is under way, so that the receiver says nothing new.
     pub sent: Instant,
     /// When the packet behind it was sent, by which a receiver notices. `None` where the time since then is no round trip:
     /// something was sent again, or asked for again.
@@ -74,6 +75,7 @@ pub struct Chain {
     rate: f64,
     silence_end: Instant,
     epoch_end: Instant,
+    start: Start,
     next_increase: Instant,
     next_fading: Instant,
     intervals: Intervals,
@@ -93,7 +95,8 @@ impl Chain {
         let initial = config.initial_rate.map_or(segment / rtt.srtt(), bytes_per_second);
         let receivers = Receivers::new(config.receivers_max, &mut draw);
         let mut chain = Self {
-            next_increase: now + increase_period(&config, &rtt),
+            start: Start::default(),
+            next_increase: now,
             next_fading: now + Duration::from_secs_f64(FADING_ROUND_TRIPS * rtt.srtt()),
             config,
             rtt,
@@ -107,6 +110,8 @@ impl Chain {
             counters: Counters::default(),
         };
         chain.set_rate(initial);
+        chain.record(now);
+        chain.next_increase = now + chain.increase_period();
         chain
     }
 
@@ -153,6 +158,14 @@ impl Chain {
         }
     }
 
+    /// A receiver that needs not miss anything has answered the first packet after so long, or heard another first: it knows the way to the
+    /// source, and its NAKs will not be late.
+    pub fn heard(&mut self, answer: Duration) {
+        if let Some(answer) = self.start.heard(answer) {
+            self.rtt.heard(answer);
+        }
+    }
+
     /// A departure was due and nothing was there to send: until the next one, the rate does not rise.
     pub const fn idle(&mut self) {
         self.is_idle = true;
@@ -163,9 +176,10 @@ impl Chain {
         self.counters.indications += 1;
         let began = match self.config.samples {
             Samples::Noticed => indication.noticed,
-            Samples::Sent => Some(indication.sent),
+            Samples::Sent => Some(indication.sent).filter(|sent| *sent > Instant::ZERO),
         };
         let sample = began.map(|began| now.since(began).min(self.config.rtt_max));
+        let sample = sample.filter(|sample| self.is_round_trip(indication, *sample));
         if let Some(sample) = sample.filter(|sample| self.rtt.sample(*sample)) {
             self.counters.samples += 1;
             self.counters.sampled = self.counters.sampled + sample;
@@ -174,10 +188,23 @@ impl Chain {
         self.counters.events += u64::from(stage >= Stage::Event);
         self.counters.passed += u64::from(stage >= Stage::Passed);
         self.counters.reductions += u64::from(stage >= Stage::Reduction);
-        if stage == Stage::Reduction {
-            self.reduce(now);
+        let is_reduction = stage == Stage::Reduction;
+        if is_reduction {
+            self.pause(now);
+        }
+        let most = if is_reduction { self.rate } else { 2.0 * self.rate };
+        match self.start.lost(now, indication.sent).filter(|rate| *rate < most) {
+            Some(rate) => self.fall_back(rate),
+            None if is_reduction => self.reduce(),
+            None => {}
         }
         stage
+    }
+
+    fn is_round_trip(&self, indication: &Indication, sample: Duration) -> bool {
+        !self.config.rtt_is_assumed
+            || sample.as_secs_f64() <= self.rtt.srtt()
+            || self.receivers.knows_the_way(indication.receiver, indication.sent)
     }
 
     fn filter(&mut self, now: Instant, indication: &Indication) -> Stage {
@@ -197,7 +224,8 @@ impl Chain {
         Stage::Reduction
     }
 
-    fn reduce(&mut self, now: Instant) {
+    /// Falls silent, and begins an epoch.
+    fn pause(&mut self, now: Instant) {
         let timeout = self.rtt.timeout();
         let pause = match (self.config.stages.atf, self.config.module) {
             (true, Module::Aimd) if self.may_pause() => 0.5 * timeout,
@@ -212,10 +240,20 @@ impl Chain {
         if self.config.stages.atf {
             self.epoch_end = now + Duration::from_secs_f64(epoch);
         }
+    }
+
+    fn reduce(&mut self) {
         match self.config.module {
             Module::Aimd => self.set_rate(self.rate / 2.0),
             Module::Tfrc => self.close_interval(),
         }
+    }
+
+    /// What was sent at `rate` at the start was lost: to where it would be had that been known at once.
+    fn fall_back(&mut self, rate: f64) {
+        self.rate = rate;
+        self.intervals = Intervals::default();
+        self.reduce();
     }
 
     /// Whether the least rate that an operator set is kept in spite of pauses: they take up to half of the time, behind a halving.
@@ -270,7 +308,7 @@ impl Chain {
         if self.next_increase <= now {
             self.increase(now);
             self.is_idle = false;
-            self.next_increase = now + increase_period(&self.config, &self.rtt);
+            self.next_increase = now + self.increase_period();
         }
     }
 
@@ -279,15 +317,36 @@ impl Chain {
             return;
         }
         let segment = f64::from(self.config.segment_bytes);
+        let growth = if self.is_starting() { self.start.growth(&self.config, &self.rtt) } else { 2.0 };
         let rate = match (self.config.module, self.intervals.rate()) {
-            (Module::Aimd, _) if self.config.doubles_at_start && self.counters.reductions == 0 => {
-                self.rate * 2.0
-            }
+            (Module::Aimd, _) if self.is_starting() => self.rate * growth,
             (Module::Aimd, _) => self.rate + segment / self.rtt.spacing(),
             (Module::Tfrc, Some(loss)) => self.equation(loss),
-            (Module::Tfrc, None) => (self.rate * 2.0).min((segment * START_PACKETS_PER_SEC).max(self.rate)),
+            (Module::Tfrc, None) => {
+                (self.rate * growth).min((segment * START_PACKETS_PER_SEC).max(self.rate))
+            }
         };
         self.set_rate(rate);
+        self.record(now);
+    }
+
+    /// Whether the rate doubles.
+    fn is_starting(&self) -> bool {
+        self.config.doubles_at_start && self.counters.reductions == 0
+    }
+
+    fn record(&mut self, now: Instant) {
+        if self.is_starting() {
+            self.start.rate(now, self.rate);
+        }
+    }
+
+    /// Of TFRC an RTT, of AIMD and at the start an RTT with its variation.
+    fn increase_period(&self) -> Duration {
+        Duration::from_secs_f64(match self.config.module {
+            Module::Tfrc if !self.is_starting() => self.rtt.srtt(),
+            Module::Aimd | Module::Tfrc => self.rtt.spacing(),
+        })
     }
 
     /// The rate, within what was configured and the floor: one packet in SRTT + 4 sigma, or in a second.
@@ -296,14 +355,6 @@ impl Chain {
         let floor = self.config.min_rate.map_or(floor, |least| floor.max(bytes_per_second(least)));
         let most = self.config.max_rate.map_or(f64::MAX, bytes_per_second);
         self.rate = rate.max(floor).min(most);
-    }
-}
-
-/// Of TFRC an RTT, of AIMD an RTT with its variation.
-fn increase_period(config: &Config, rtt: &RoundTrip) -> Duration {
-    match config.module {
-        Module::Aimd => Duration::from_secs_f64(rtt.spacing()),
-        Module::Tfrc => Duration::from_secs_f64(rtt.srtt()),
     }
 }
 

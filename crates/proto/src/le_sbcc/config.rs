@@ -56,6 +56,7 @@ pub struct Config {
     pub(super) srtt_gain: f64,
     pub(super) initial_rate: Option<Rate>,
     pub(super) doubles_at_start: bool,
+    pub(super) blind_doubling: Option<Duration>,
     pub(super) rtt_is_assumed: bool,
     pub(super) max_rate: Option<Rate>,
     pub(super) min_rate: Option<Rate>,
@@ -77,6 +78,7 @@ impl Config {
             srtt_gain: 0.125,
             initial_rate: None,
             doubles_at_start: false,
+            blind_doubling: Some(Duration::ZERO),
             rtt_is_assumed: false,
             max_rate: None,
             min_rate: None,
@@ -119,6 +121,8 @@ impl Config {
 
     /// Whether AIMD doubles its rate each SRTT + 2 sigma until the first loss event, as TCP does and as the TFRC module does at any rate.
     /// Before that event nothing is known of the round-trip time, so that a packet more each of it takes minutes on a fast network.
+    /// With either module, losses of that time then count for the rate at which their packets were sent, and a receiver's answer
+    /// ([`super::Chain::heard`]) takes the place of a guess of the round-trip time that is shorter, up to 0.6 s.
     /// Default: no, as the paper.
     #[must_use]
     pub fn with_doubling_at_start(mut self, doubles: bool) -> Self {
@@ -126,8 +130,17 @@ impl Config {
         self
     }
 
+    /// Least time in which the rate doubles at the start while no receiver was heard; `None`: not before. Default: SRTT + 2 sigma will do.
+    #[must_use]
+    pub fn with_blind_doubling(mut self, least: Option<Duration>) -> Self {
+        self.blind_doubling = least;
+        self
+    }
+
     /// Whether the round-trip time to begin with is a guess, which the first sample replaces, as TCP's does (RFC 6298, section 2.2). A guess that is
-    /// too long stays long otherwise, as of samples below half the mean every tenth counts. Default: no, as the paper.
+    /// too long stays long otherwise, as of samples below half the mean every tenth counts. And whether a sample longer than the mean
+    /// counts only for packets sent after a loss event of the same receiver: before that its host may not know the way to the source.
+    /// Default: no, as the paper.
     #[must_use]
     pub fn with_assumed_rtt(mut self, is_assumed: bool) -> Self {
         self.rtt_is_assumed = is_assumed;

@@ -29,6 +29,7 @@ pub mod markov;
 mod receivers;
 mod round_trip;
 pub mod rounds;
+mod start;
 mod tfrc;
 
 #[cfg(test)]

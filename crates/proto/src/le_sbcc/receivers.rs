@@ -78,6 +78,11 @@ impl Receivers {
         now.since(last).as_secs_f64() > spacing && sent > last
     }
 
+    /// Whether a packet was sent after a loss event of `receiver`, so that what it says of that packet had a way to go by.
+    pub fn knows_the_way(&self, receiver: IpAddr, sent: Instant) -> bool {
+        self.find(self.known(key(receiver))).is_some_and(|index| sent > self.receivers[index].last)
+    }
+
     /// Max-LPRF: counts a loss event of `receiver`. The share of the worst receiver in all events: with this probability
     /// one event passes, so that as many pass as the worst has.
     pub fn event(&mut self, receiver: IpAddr, now: Instant) -> f64 {

@@ -28,18 +28,28 @@ impl RoundTrip {
         Self { srtt, sigma: srtt / 2.0, gain, longest, short: 0, is_assumed: false }
     }
 
-    /// The same, but the first sample takes its place, with half of it as deviation, as TCP's does (RFC 6298, section 2.2).
+    /// The same, but the first sample takes its place, with half of it as deviation, as TCP's does (RFC 6298, section 2.2), or with half
+    /// of what it differs by: a NAK that came through an empty queue says little of a full one.
     #[must_use]
     pub const fn assumed(mut self) -> Self {
         self.is_assumed = true;
         self
     }
 
+    /// An end was heard after so long: a guess that is shorter gives way to that. A sample replaces this, too.
+    pub fn heard(&mut self, answer: Duration) {
+        let answer = answer.as_secs_f64().min(self.longest);
+        if self.is_assumed && answer > self.srtt {
+            (self.srtt, self.sigma) = (answer, answer / 2.0);
+        }
+    }
+
     /// Takes a sample; whether it counted.
     pub fn sample(&mut self, sample: Duration) -> bool {
         let sample = sample.as_secs_f64().clamp(LEAST, self.longest);
         if self.is_assumed {
-            (self.srtt, self.sigma, self.is_assumed) = (sample, sample / 2.0, false);
+            let sigma = sample.max((self.srtt - sample).abs()) / 2.0;
+            (self.srtt, self.sigma, self.is_assumed) = (sample, sigma, false);
             return true;
         }
         if sample < self.srtt / 2.0 {

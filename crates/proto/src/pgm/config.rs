@@ -118,6 +118,7 @@ pub struct ReceiverConfig {
     pub(super) destination_port: u16,
     pub(super) group: IpAddr,
     pub(super) nak_port: Option<u16>,
+    pub(super) requests_path: bool,
     pub(super) payload_bytes: u16,
     pub(super) window_packets: u32,
     pub(super) message_bytes_max: u32,
@@ -135,6 +136,7 @@ impl ReceiverConfig {
             destination_port,
             group,
             nak_port: None,
+            requests_path: false,
             payload_bytes: 1_500,
             window_packets: 4_096,
             message_bytes_max: 1 << 20,
@@ -150,6 +152,14 @@ impl ReceiverConfig {
     #[must_use]
     pub fn with_nak_port(mut self, port: u16) -> Self {
         self.nak_port = Some(port);
+        self
+    }
+
+    /// Whether it answers the first packet with an SPMR to where NAKs go, within a back-off: the source learns that it is there, and its host
+    /// the way to the source before a queue is full. Default: no.
+    #[must_use]
+    pub fn with_path_request(mut self, requests: bool) -> Self {
+        self.requests_path = requests;
         self
     }
 

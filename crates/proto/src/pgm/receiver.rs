@@ -81,6 +81,8 @@ struct Peer {
     /// Network address of the source, by its SPMs; before them where its data comes from. NAKs name it, and do not go there.
     path: IpAddr,
     spm: Option<u32>,
+    /// When an SPMR is due.
+    request: Option<Instant>,
     window: ReceiveWindow,
     missing: Missing,
     /// Behind the last packet of all, once the source said so.
@@ -174,9 +176,10 @@ impl<D: Deliver> Receiver<D> {
     }
 
     /// The first packet makes the peer, which begins at `first`.
-    fn meet(&mut self, datagram: &Datagram<'_>, packet: &Packet<'_>, first: u32) {
-        let config = &self.config;
+    fn meet(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>, first: u32) {
+        let (config, draw) = (&self.config, &mut self.draw);
         self.peer.get_or_insert_with(|| Peer {
+            request: config.requests_path.then(|| now + back_off(draw, config.back_off)),
             gsi: packet.gsi,
             port: packet.source_port,
             address: datagram.source,
@@ -201,7 +204,7 @@ impl<D: Deliver> Receiver<D> {
         if self.peer.is_none() && matches!(packet.body, Body::Rdata { .. }) {
             return;
         }
-        self.meet(datagram, packet, sequence);
+        self.meet(now, datagram, packet, sequence);
         self.reach(now, sequence);
         let Some(peer) = &mut self.peer else { return };
         peer.give_up_before(trail);
@@ -227,7 +230,7 @@ impl<D: Deliver> Receiver<D> {
         if !has_window && self.peer.is_none() {
             return;
         }
-        self.meet(datagram, packet, end);
+        self.meet(now, datagram, packet, end);
         let Some(peer) = &mut self.peer else { return };
         if peer.spm.is_some_and(|last| ahead(sequence, last) <= 0) {
             return;
@@ -320,17 +323,15 @@ impl<D: Deliver> Receiver<D> {
         let (sequence, nak_list) = peer.missing.due(now, &self.config, &mut self.draw)?;
         let options = Options { nak_list, ..Options::default() };
         let report = Report { sequence, source: peer.path, group: self.config.group };
-        let body = Body::Nak(report);
-        let packet =
-            Packet { options, ..Packet::new(self.config.destination_port, peer.port, peer.gsi, body) };
-        let bytes = packet.emit(buffer).ok()?;
+        let transmit = peer.transmit(&self.config, options, Body::Nak(report), buffer)?;
         self.counters.naks += 1;
-        let mut to = peer.address;
-        if let Some(port) = self.config.nak_port {
-            // Not to the address that SPMs name: who forges one would aim all receivers at it.
-            to.set_port(port);
-        }
-        Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })
+        Some(transmit)
+    }
+
+    fn poll_request(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let peer = self.peer.as_mut()?;
+        peer.request.take_if(|due| *due <= now)?;
+        peer.transmit(&self.config, Options::default(), Body::Spmr, buffer)
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {
@@ -352,6 +353,23 @@ impl<D: Deliver> Receiver<D> {
 }
 
 impl Peer {
+    fn transmit(
+        &self,
+        config: &ReceiverConfig,
+        options: Options,
+        body: Body<'_>,
+        buffer: &mut [u8],
+    ) -> Option<Transmit> {
+        let packet = Packet { options, ..Packet::new(config.destination_port, self.port, self.gsi, body) };
+        let bytes = packet.emit(buffer).ok()?;
+        let mut to = self.address;
+        if let Some(port) = config.nak_port {
+            // Not to the address that SPMs name: who forges one would aim all receivers at it.
+            to.set_port(port);
+        }
+        Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })
+    }
+
     /// The source keeps nothing before `trail`.
     fn give_up_before(&mut self, trail: u32) {
         while let Some(sequence) = self.missing.before(self.window.next(), trail) {
@@ -374,7 +392,8 @@ impl<D: Deliver> Machine for Receiver<D> {
             self.told.is_joined = true;
             return Some(Output::Join(ChannelId::BASE));
         }
-        if let Some(transmit) = self.poll_nak(now, buffer) {
+        let request = self.poll_request(now, buffer);
+        if let Some(transmit) = request.or_else(|| self.poll_nak(now, buffer)) {
             return Some(Output::Transmit(transmit));
         }
         // What was asked for too often is given up there.
@@ -383,6 +402,8 @@ impl<D: Deliver> Machine for Receiver<D> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Some(self.peer.as_ref()?.missing.first()?.0)
+        let peer = self.peer.as_ref()?;
+        let nak = peer.missing.first().map(|(due, _)| due);
+        peer.request.into_iter().chain(nak).min()
     }
 }

@@ -86,6 +86,8 @@ pub struct Source {
     /// NCFs made since the last departure of data.
     ncfs_made: usize,
     spm: Spm,
+    /// When the first packet of data left.
+    began: Option<Instant>,
     is_finishing: bool,
     is_sent_told: bool,
     counters: SourceCounters,
@@ -113,6 +115,7 @@ impl Source {
             ncfs: VecDeque::new(),
             ncfs_made: 0,
             spm: Spm { sequence: 0, next: now, heartbeat: 0, last: None },
+            began: None,
             is_finishing: false,
             is_sent_told: false,
             counters: SourceCounters::default(),
@@ -229,6 +232,7 @@ impl Source {
         self.pacer.sent(now, bytes);
         self.counters.bytes += bytes as u64;
         self.ncfs_made = 0;
+        self.began.get_or_insert(now);
         if let Control::LeSbcc(chain) = &mut self.control {
             chain.sent();
         }
@@ -252,13 +256,19 @@ impl Source {
                 self.nak(now, datagram, &report, &packet.options);
             }
             Body::Nak(_) => self.counters.refused.foreign += 1,
-            Body::Spmr if self.config.mode == Mode::Pgm => {
-                // In answer to many of them one is enough.
-                let earliest = self.spm.last.map_or(now, |last| last + SPMR_SPACING);
-                self.spm.next = self.spm.next.min(earliest.max(now));
-            }
+            Body::Spmr => self.spmr(now),
             _ => self.counters.refused.malformed.misplaced += 1,
         }
+    }
+
+    /// A receiver hears the source, and its host knows the way to it.
+    fn spmr(&mut self, now: Instant) {
+        if let (Control::LeSbcc(chain), Some(began)) = (&mut self.control, self.began) {
+            chain.heard(now.since(began));
+        }
+        // In answer to many of them one is enough; lean sources send no SPM.
+        let earliest = self.spm.last.map_or(now, |last| last + SPMR_SPACING);
+        self.spm.next = self.spm.next.min(earliest.max(now));
     }
 
     fn nak(&mut self, now: Instant, datagram: &Datagram<'_>, report: &Report, options: &Options) {
@@ -289,6 +299,8 @@ impl Source {
     /// again. Whether to confirm that.
     fn asked(&mut self, now: Instant, datagram: &Datagram<'_>, sequence: u32, is_noticed: bool) -> bool {
         let spacing = self.repair_spacing();
+        let answer = self.chain().map_or(0.0, |chain| chain.round_trip().spacing());
+        let answer = Duration::from_secs_f64(answer);
         let trail = self.window.trail();
         let Some(slot) = self.window.sent(sequence) else {
             match super::ahead(sequence, trail) < 0 {
@@ -312,7 +324,9 @@ impl Source {
         // Who asks again, or for a repair that was lost, does so by a timer of his own.
         let is_fresh = now.since(*slot.asked.get_or_insert(now)) <= spacing;
         let is_timed = is_noticed && is_fresh && !slot.is_repair;
-        let sent = slot.sent;
+        // Nor can a repair be missed that is under way: who asked before says nothing new.
+        let is_under_way = slot.is_repair && now.since(slot.sent) < answer;
+        let sent = if is_under_way { Instant::ZERO } else { slot.sent };
         let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
         let noticed = behind.map(|slot| slot.sent);
         if let Control::LeSbcc(chain) = &mut self.control {

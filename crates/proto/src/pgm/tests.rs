@@ -508,6 +508,26 @@ fn doubled_naks_count_once() {
     assert_eq!(bed.source.counters().repairs, 3, "each packet once");
 }
 
+/// Who asks again for a repair that is under way says nothing new; who asks when it should be there has lost it.
+#[test]
+fn a_repair_under_way_is_not_lost_again() {
+    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    bed.send_all(&messages(100), 10);
+    let events = |bed: &Bed| bed.source.chain().expect("it is under LE-SBCC").counters().events;
+    // Nothing was sent behind it, so that it is no sample of the round trip.
+    let last = u32::try_from(bed.source.counters().originals).expect("some") - 1;
+    bed.give_source(host(66), &nak(last, []));
+    // Sent again behind the pause of 75 ms, and SRTT + 2 sigma are 100.
+    bed.run(Duration::from_millis(110));
+    assert_eq!((bed.source.counters().repairs, events(&bed)), (1, 1));
+    bed.give_source(host(66), &nak(last, []));
+    assert_eq!(events(&bed), 1);
+    bed.run(Duration::from_millis(200));
+    bed.give_source(host(66), &nak(last, []));
+    assert_eq!(events(&bed), 2);
+}
+
 /// A hole is noticed by the packet behind it: only that one's time tells the round trip, not how long the hole was.
 #[test]
 fn a_hole_gives_one_sample_of_the_round_trip() {

@@ -1,6 +1,7 @@
 mod chain;
 mod filters;
 mod hostile;
+mod start;
 
 use core::net::{IpAddr, Ipv4Addr};
 

@@ -17,6 +17,9 @@ const BEHIND_MAX: u32 = 64;
 /// How often a NAK is sent again that nobody confirms. What is confirmed is done with: another symbol repairs.
 const RETRIES: u8 = 3;
 const NCF_WAIT: Duration = Duration::from_millis(500);
+/// A source is greeted so often, lest it be lost, and any source at most once in this time, whoever makes up new ones.
+const GREETINGS: u8 = 3;
+const GREETING_SPACING: Duration = Duration::from_secs(1);
 
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +44,8 @@ impl ReceiverConfig {
     }
 }
 
-/// Holds the base channel and NAKs what is missing on it, until that is confirmed.
+/// Holds the base channel and NAKs what is missing on it, until that is confirmed. A source's first packet it answers with an SPMR within a
+/// back-off, and twice more: the source learns that it is there, and its host the way to the source before a queue is full.
 ///
 /// Memory: some 200 bytes for each of at most [`MISSING_MAX`] missing packets.
 #[derive(Clone, Debug)]
@@ -53,6 +57,9 @@ pub struct Receiver {
     is_held: bool,
     source: Option<Source>,
     missing: Missing,
+    /// When the source is to be greeted and how often yet, and when one last was.
+    greeting: Option<(Instant, u8)>,
+    greeted: Option<Instant>,
     naks: u64,
 }
 
@@ -84,6 +91,8 @@ impl Receiver {
             is_held: false,
             source: None,
             missing: Missing::default(),
+            greeting: None,
+            greeted: None,
             naks: 0,
         }
     }
@@ -98,6 +107,8 @@ impl Receiver {
         let Some(mut source) = known else {
             self.missing.clear();
             self.source = Some(Source::new(address, packet, sequence));
+            let earliest = self.greeted.map_or(now, |last| now.max(last + GREETING_SPACING));
+            self.greeting = Some((earliest + back_off(&mut self.draw, self.config.back_off), GREETINGS));
             return;
         };
         let gap = ahead(sequence, source.end);
@@ -167,6 +178,7 @@ impl ReceiverControl for Receiver {
         // What it does not listen to is not lost.
         self.is_held = false;
         self.source = None;
+        self.greeting = None;
         self.missing.clear();
         self.channel.stop(now);
     }
@@ -186,14 +198,19 @@ impl ReceiverControl for Receiver {
 
     fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let source = self.source?;
-        let (sequence, nak_list) = self.missing.due(now, &self.config, &mut self.draw)?;
-        let report = Report { sequence, source: source.address.ip(), group: self.config.group };
-        let options = Options { nak_list, ..Options::default() };
-        let body = Body::Nak(report);
+        let (options, body) = if let Some((_, left)) = self.greeting.take_if(|(due, _)| *due <= now) {
+            self.greeting = (left > 1).then(|| (now + GREETING_SPACING, left - 1));
+            self.greeted = Some(now);
+            (Options::default(), Body::Spmr)
+        } else {
+            let (sequence, nak_list) = self.missing.due(now, &self.config, &mut self.draw)?;
+            let report = Report { sequence, source: source.address.ip(), group: self.config.group };
+            self.naks += 1;
+            (Options { nak_list, ..Options::default() }, Body::Nak(report))
+        };
         let packet =
             Packet { options, ..Packet::new(source.destination_port, source.port, source.gsi, body) };
         let bytes = packet.emit(buffer).ok()?;
-        self.naks += 1;
         Some(Transmit { destination: Destination::Unicast(source.address), bytes, ecn: Ecn::NotCapable })
     }
 
@@ -210,6 +227,6 @@ impl ReceiverControl for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.missing.first().map(|(due, _)| due)
+        self.greeting.into_iter().map(|(due, _)| due).chain(self.missing.first().map(|(due, _)| due)).min()
     }
 }

@@ -95,7 +95,10 @@ fn naks(receiver: &mut Receiver, end: Instant) -> Vec<(Instant, Vec<u8>, Vec<u32
             assert_eq!(transmit.destination, Destination::Unicast(SOURCE));
             let bytes = buffer[..transmit.bytes].to_vec();
             let packet = Packet::parse(&bytes).expect("what we send can be read");
-            let Body::Nak(report) = packet.body else { panic!("{packet:?}") };
+            let Body::Nak(report) = packet.body else {
+                assert_eq!(packet.body, Body::Spmr);
+                continue;
+            };
             assert_eq!((report.source, report.group), (SOURCE.ip(), GROUP));
             let list = packet.options.nak_list;
             let numbers = core::iter::once(report.sequence).chain(list.as_slice().iter().copied()).collect();
@@ -305,4 +308,48 @@ fn a_rate_that_is_not_used_does_not_rise() {
     }
     assert_eq!(rate(&busy), Rate::from_kilobits(1_000), "doubled up to the most");
     assert_eq!(rate(&idle), Rate::from_kilobits(400));
+}
+
+#[test]
+fn a_source_is_greeted_thrice_and_then_its_rate_doubles() {
+    let config = Config::new(124).with_doubling_at_start(true).with_blind_doubling(None);
+    let chain = Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
+    let session = Session { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group: GROUP };
+    let mut sender = Sender::new(session, SOURCE.ip(), 1_024, chain, Instant::ZERO);
+    let mut receiver = receiver(1);
+    let (first, packet) = departs(&mut sender);
+    give(&mut receiver, first, SOURCE, &packet);
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let mut greetings = Vec::new();
+    while let Some(now) = receiver.poll_timeout() {
+        let transmit = receiver.poll_transmit(now, &mut buffer).expect("it is due");
+        assert_eq!(transmit.destination, Destination::Unicast(SOURCE));
+        greetings.push((now, buffer[..transmit.bytes].to_vec()));
+        assert!(greetings.len() < 10);
+    }
+    let times: Vec<_> = greetings.iter().map(|(at, _)| at.since(first)).collect();
+    assert!(times.len() == 3 && times[0] <= BACK_OFF && times[2] <= BACK_OFF + Duration::from_secs(2));
+    let begin = rate(&sender);
+    while departs(&mut sender).0 < at(5_000) {}
+    assert_eq!(rate(&sender), begin, "nobody was heard");
+    assert!(hear(&mut sender, at(5_000), host(1), &greetings[0].1).is_empty(), "lean sources send no SPM");
+    while departs(&mut sender).0 < at(6_500) {}
+    assert!(rate(&sender) > begin);
+}
+
+#[test]
+fn made_up_sources_get_a_greeting_a_second() {
+    let mut receiver = receiver(1);
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let mut greeted = 0;
+    for ms in 0..10_000_u16 {
+        let [high, low] = ms.to_be_bytes();
+        let (gsi, now) = (Gsi([high, low, 0, 0, 0, 0]), at(ms.into()));
+        let body = Body::Odata { sequence: 0, trail: 0, data: &CONTENT };
+        receiver.enveloped(now, SOURCE, &Packet::new(0x8009, 7_500, gsi, body));
+        while receiver.poll_transmit(now, &mut buffer).is_some() {
+            greeted += 1;
+        }
+    }
+    assert!(greeted <= 10, "{greeted} in 10 s");
 }
