@@ -112,6 +112,7 @@ proptest! {
                 }
             }
             let due = window.poll_timeout().expect("always");
+            prop_assert!(due.since(now) <= WindowConfig::TIMEOUT_MAX, "it tries again");
             match under_way.first_key_value() {
                 Some(((when, _), _)) if *when <= due => {
                     let ((when, _), ask) = under_way.pop_first().expect("there is one");
@@ -125,7 +126,8 @@ proptest! {
             }
         }
         let counters = window.counters();
-        prop_assert!(counters.answered >= 20, "{:?}", counters);
+        // At more loss the timeout may double all the time.
+        prop_assert!(loss > 0.2 || counters.answered >= 20, "{:?}", counters);
         if loss == 0.0 && jitter == 0 {
             prop_assert_eq!(counters.cuts, 0);
         }
