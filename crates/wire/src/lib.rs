@@ -13,6 +13,7 @@
 //! | [`exchange`] | what the next four have in common | ours |
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
+//! | [`sim`] | SIM's requests for feedback, and feedback | ours, `docs/wire/sim.md` |
 //! | [`tfmcc`] | the fields of TFMCC (RFC 4654) | ours, `docs/wire/tfmcc.md` |
 //! | [`bcfs`] | requests and replies of the Breadcrumb Forwarding Service | ours, `docs/wire/bcfs.md` |
 //!
@@ -35,6 +36,7 @@ pub mod payload_id;
 pub mod pgm;
 pub mod probe;
 pub mod rtt;
+pub mod sim;
 pub mod tfmcc;
 
 pub use cci::Cci;

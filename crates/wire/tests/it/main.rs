@@ -10,4 +10,5 @@ mod pgm;
 mod probe;
 mod properties;
 mod rtt;
+mod sim;
 mod tfmcc;

@@ -1,0 +1,185 @@
+//! SIM's congestion control information and feedback packets (Gorinsky, Ramakrishnan, Vin 2008, table I). The paper gives them no form;
+//! `docs/wire/sim.md` describes ours.
+//!
+//! Times are tenths of a millisecond of the sender's clock, modulo 2^32. Rates are hundreds of bit/s of UDP payload, of all groups up to one.
+
+use crate::Cci;
+use crate::bytes::{Writer, be16, be32};
+
+/// The version of both formats.
+pub const VERSION: u8 = 1;
+/// Length of the congestion control information in a data packet's LCT header.
+pub const DATA_BYTES: usize = 12;
+/// Length of a feedback packet.
+pub const REPORT_BYTES: usize = 40;
+
+/// It is the last of its writer's for the request.
+const LAST: u8 = 0b1;
+/// Bits of a group's number that are the rank.
+const RANK_BITS: u32 = 8;
+
+/// Why bytes are no congestion control information or feedback packet of SIM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A version that this code does not know.
+    #[error("version {0}, but only {VERSION} is known")]
+    Version(u8),
+    /// Its length is another one.
+    #[error("{0} bytes are not the length of one")]
+    Length(usize),
+    /// More receivers are congested than reported, or reported than there are.
+    #[error("{congested} congested of {reports} reports of {population} receivers")]
+    Counts {
+        /// Receivers that are congested.
+        congested: u32,
+        /// Receivers that reported.
+        reports: u32,
+        /// Receivers.
+        population: u32,
+    },
+    /// The smallest rate is above the largest.
+    #[error("rates from {min} to {max}")]
+    Rates {
+        /// The smallest.
+        min: u32,
+        /// The largest.
+        max: u32,
+    },
+}
+
+/// What a sender says in each data packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Data {
+    /// Rank of the packet's group, 0 for the bottom one.
+    pub rank: u8,
+    /// The request for feedback that holds now; counts modulo 2^16.
+    pub request: u16,
+    /// When the packet was sent.
+    pub timestamp: u32,
+    /// Its number within its group.
+    pub sequence: u32,
+}
+
+impl Data {
+    /// The bytes of the congestion control information.
+    pub fn to_cci(self) -> Cci {
+        let mut bytes = [0; DATA_BYTES];
+        let mut writer = Writer::new(&mut bytes);
+        writer.put(&[VERSION, self.rank]);
+        writer.put(&self.request.to_be_bytes());
+        writer.put(&self.timestamp.to_be_bytes());
+        writer.put(&self.sequence.to_be_bytes());
+        Cci::padded(&bytes)
+    }
+
+    /// Reads the start of a packet's congestion control information.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Version`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.len() != DATA_BYTES {
+            return Err(Error::Length(bytes.len()));
+        }
+        check_version(bytes[0])?;
+        Ok(Self {
+            rank: bytes[1],
+            request: be16(bytes, 2),
+            timestamp: be32(bytes, 4),
+            sequence: be32(bytes, 8),
+        })
+    }
+}
+
+/// A session's group, as feedback names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    /// The session; only 24 bits travel.
+    pub session: u32,
+    /// Rank within the session.
+    pub rank: u8,
+}
+
+/// What receivers of one top group report, one of them or many together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Whether its writer says nothing more to the request.
+    pub is_last: bool,
+    /// The request that it answers.
+    pub request: u16,
+    /// Who writes: drawn at random by a receiver, and replaced by each router.
+    pub source: u32,
+    /// The top group that the receivers hold.
+    pub group: Group,
+    /// Receivers that reported.
+    pub reports: u32,
+    /// Those that are congested.
+    pub congested: u32,
+    /// Receivers there are.
+    pub population: u32,
+    /// Smallest rate received.
+    pub min_rate: u32,
+    /// Largest rate received.
+    pub max_rate: u32,
+    /// Timestamp of the data packet that brought the request to the receiver of the longest round-trip time.
+    pub echo: u32,
+    /// What the answer was held on its way, in tenths of a millisecond.
+    pub hold: u32,
+}
+
+impl Report {
+    /// Reads a feedback packet. Unknown flags are ignored.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn parse(datagram: &[u8]) -> Result<Self, Error> {
+        if datagram.len() != REPORT_BYTES {
+            return Err(Error::Length(datagram.len()));
+        }
+        check_version(datagram[0])?;
+        let group = be32(datagram, 8);
+        let report = Self {
+            is_last: datagram[1] & LAST != 0,
+            request: be16(datagram, 2),
+            source: be32(datagram, 4),
+            group: Group { session: group >> RANK_BITS, rank: group.to_be_bytes()[3] },
+            reports: be32(datagram, 12),
+            congested: be32(datagram, 16),
+            population: be32(datagram, 20),
+            min_rate: be32(datagram, 24),
+            max_rate: be32(datagram, 28),
+            echo: be32(datagram, 32),
+            hold: be32(datagram, 36),
+        };
+        report.check()?;
+        Ok(report)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let &Self { congested, reports, population, min_rate: min, max_rate: max, .. } = self;
+        if reports == 0 || congested > reports || reports > population {
+            return Err(Error::Counts { congested, reports, population });
+        }
+        if min > max { Err(Error::Rates { min, max }) } else { Ok(()) }
+    }
+
+    /// The datagram.
+    pub fn emit(&self) -> [u8; REPORT_BYTES] {
+        let mut bytes = [0; REPORT_BYTES];
+        let mut writer = Writer::new(&mut bytes);
+        writer.put(&[VERSION, if self.is_last { LAST } else { 0 }]);
+        writer.put(&self.request.to_be_bytes());
+        let group = self.group.session << RANK_BITS | u32::from(self.group.rank);
+        let counts = [self.reports, self.congested, self.population];
+        for field in [self.source, group].into_iter().chain(counts) {
+            writer.put(&field.to_be_bytes());
+        }
+        for field in [self.min_rate, self.max_rate, self.echo, self.hold] {
+            writer.put(&field.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+fn check_version(version: u8) -> Result<(), Error> {
+    if version == VERSION { Ok(()) } else { Err(Error::Version(version)) }
+}

@@ -1,0 +1,14 @@
+//! What is read as SIM's congestion control information or feedback is written as one that reads the same.
+#![no_main]
+use headwater_wire::sim::{Data, Report};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(data) = Data::parse(bytes) {
+        assert_eq!(data.to_cci().as_bytes(), bytes);
+    }
+    if let Ok(report) = Report::parse(bytes) {
+        assert!(report.congested <= report.reports && report.reports <= report.population);
+        assert_eq!(Report::parse(&report.emit()), Ok(report));
+    }
+});
