@@ -151,6 +151,11 @@ pub enum RouterOutput<E> {
         /// The ECN field to send it with.
         ecn: Ecn,
     },
+    /// Let the datagram last handed in go where routes and group memberships lead, unchanged but for this ECN field.
+    Pass {
+        /// The ECN field to send it with.
+        ecn: Ecn,
+    },
     /// Send the datagram written into the buffer.
     Transmit {
         /// Out of this interface.
@@ -168,7 +173,7 @@ pub enum RouterOutput<E> {
 
 /// A router: datagrams come in by one interface and leave by a set of others.
 ///
-/// The same rules as for [`Machine`], and one more: it is drained after every datagram, so that `Forward` can speak of
+/// The same rules as for [`Machine`], and one more: it is drained after every datagram, so that `Forward` and `Pass` can speak of
 /// the one just handed in.
 pub trait Router {
     /// What it tells the operator.

@@ -44,12 +44,13 @@ impl<R: Router> RouterNode<R> {
         let now = outbox.now();
         self.router.handle(now, ingress, input);
         while let Some(output) = self.router.poll_output(now, outbox.room()) {
-            self.put(output, outbox);
+            self.put(ingress, output, outbox);
         }
     }
 
-    fn put(&mut self, output: RouterOutput<R::Event>, outbox: &mut Outbox<'_>) {
+    fn put(&mut self, ingress: InterfaceId, output: RouterOutput<R::Event>, outbox: &mut Outbox<'_>) {
         let led_somewhere = match output {
+            RouterOutput::Pass { ecn } => outbox.pass(ingress, ecn),
             RouterOutput::Forward { egress, ecn } => outbox.forward_by(egress, ecn),
             RouterOutput::Transmit { egress, transmit } => self.transmit(egress, transmit, outbox),
             RouterOutput::Join(_, channel) => self.membership(channel, true, outbox),

@@ -153,7 +153,12 @@ impl Core {
     /// Offers a copy of a packet to a link.
     pub(crate) fn offer(&mut self, link: LinkId, index: PacketIndex, packet: &Packet, ecn: Ecn) {
         let is_data = packet.payload_bytes > 0;
-        let admission = self.links[link.index()].offer(self.now, index, packet.wire_bytes, is_data, ecn);
+        let group = match packet.destination {
+            Destination::Group(group) => Some(group.number()),
+            Destination::Agent { .. } => None,
+        };
+        let link_now = &mut self.links[link.index()];
+        let admission = link_now.offer(self.now, index, packet.wire_bytes, is_data, (group, ecn));
         match admission {
             Admission::Taken { arrival, marked } => {
                 self.packets.add_copy(index);

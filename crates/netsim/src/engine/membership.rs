@@ -45,7 +45,9 @@ impl Core {
         let Message { node, group, link, kind } = self.groups.take(index);
         match kind {
             MessageKind::Graft => {
-                self.groups.branch(node, group).downstream(link).leaving = 0;
+                if self.groups.branch(node, group).graft(link) {
+                    self.links[link.index()].membership(group.number(), true);
+                }
                 self.graft(node, group);
             }
             MessageKind::Leave => self.begin_leave(node, group, link),
@@ -74,6 +76,7 @@ impl Core {
 
     fn stop_forwarding(&mut self, node: NodeId, group: GroupId, link: LinkId) {
         self.groups.branch(node, group).remove(link);
+        self.links[link.index()].membership(group.number(), false);
         self.withdraw(node, group, MessageKind::Prune);
     }
 

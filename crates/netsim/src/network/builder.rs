@@ -12,7 +12,7 @@ use super::link::Link;
 use super::policy::Policy;
 use super::routing::{Routing, Topology};
 use super::wire::Wire;
-use super::{AgentCounters, AgentId, FlowCounters, FlowId, Impairments, LinkId, NodeId};
+use super::{AgentCounters, AgentId, FlowCounters, FlowId, GroupId, Impairments, LinkId, NodeId};
 use crate::agent::Agent;
 use crate::engine::core::{Core, Home};
 use crate::engine::events::{Class, EventQueue, Target};
@@ -183,6 +183,18 @@ impl Builder {
         Session { first, channels }
     }
 
+    /// As [`Self::session`], of groups whose addresses agree but for their last `bits` bits, which are the channel's number: the naming
+    /// convention that routers know a session's layers by. Groups in front of them are left unused.
+    pub fn aligned_session(&mut self, name: &str, node: NodeId, channels: u16, bits: u8) -> Session {
+        let next = GroupId(index(self.names.groups.len() + 1)).address().to_bits();
+        let unused = next.wrapping_neg() % (1 << bits);
+        for number in 0..unused {
+            self.names.groups.push(format!("{name}/unused-{number}").into());
+            self.group_sources.push(node);
+        }
+        self.session(name, node, channels)
+    }
+
     /// Puts an agent at a node. It starts at time zero; agents that start at the same instant do so in the order of
     /// declaration.
     pub fn agent(&mut self, name: &str, node: NodeId, agent: impl Agent) -> AgentId {
@@ -231,6 +243,11 @@ impl Builder {
         let topology = self.topology().ok().filter(|_| from != to)?;
         let link = Routing::new(&topology).next(&topology, from, to);
         Some(InterfaceId(topology.position[link.index()]))
+    }
+
+    /// The nodes at the far ends of a node's links declared so far, in the order of its interfaces.
+    pub fn neighbours(&self, node: NodeId) -> Vec<NodeId> {
+        self.ends.iter().filter(|(from, _)| *from == node).map(|(_, to)| *to).collect()
     }
 
     /// The destination that reaches an agent.

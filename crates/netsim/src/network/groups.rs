@@ -27,16 +27,18 @@ impl Branch {
         self.members.is_empty() && self.downstream.is_empty()
     }
 
-    /// The entry of a link, made if need be.
-    pub(crate) fn downstream(&mut self, link: LinkId) -> &mut Downstream {
-        let index = match self.downstream.binary_search_by_key(&link, |entry| entry.link) {
-            Ok(index) => index,
+    /// Forwards to a link, whatever leave was announced. False if it did.
+    pub(crate) fn graft(&mut self, link: LinkId) -> bool {
+        match self.downstream.binary_search_by_key(&link, |entry| entry.link) {
+            Ok(index) => {
+                self.downstream[index].leaving = 0;
+                false
+            }
             Err(index) => {
                 self.downstream.insert(index, Downstream { link, leaving: 0 });
-                index
+                true
             }
-        };
-        &mut self.downstream[index]
+        }
     }
 
     /// The entry of a link, if there is one.

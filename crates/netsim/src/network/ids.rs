@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use headwater_proto::queue::GroupAddress;
+
 /// 232.0.0.1, the address of group 0.
 const FIRST_GROUP: u32 = 0xE800_0001;
 
@@ -48,6 +50,11 @@ impl GroupId {
     /// Its multicast address (source-specific, RFC 4607), as captures and machines have it.
     pub const fn address(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(FIRST_GROUP + self.0)
+    }
+
+    /// The same as queues have it.
+    pub(crate) const fn number(self) -> GroupAddress {
+        (FIRST_GROUP + self.0) as GroupAddress
     }
 }
 

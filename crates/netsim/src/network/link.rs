@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_proto::queue::{DropReason, Occupancy, Offered, Verdict};
+use headwater_proto::queue::{DropReason, GroupAddress, Occupancy, Offered, Verdict};
 use headwater_proto::{Duration, Ecn, Instant, Rate};
 
 use super::counters::LinkCounters;
@@ -98,14 +98,14 @@ impl Link {
         }
     }
 
-    /// Offers a packet of `bytes` on the wire; `is_data` for the filter of losses.
+    /// Offers a packet of `bytes` on the wire, to a group or not; `is_data` for the filter of losses.
     pub(crate) fn offer(
         &mut self,
         now: Instant,
         packet: PacketIndex,
         bytes: u32,
         is_data: bool,
-        ecn: Ecn,
+        (group, ecn): (Option<GroupAddress>, Ecn),
     ) -> Admission {
         self.advance(now);
         self.counters.offered_packets += 1;
@@ -113,7 +113,7 @@ impl Link {
         if !self.up {
             return self.dropped(Drop::Down);
         }
-        let verdict = self.policy.admit(now, self.occupancy(now), Offered { bytes, ecn });
+        let verdict = self.policy.admit(now, self.occupancy(now), Offered { bytes, ecn, group });
         let marked = match verdict {
             Verdict::Drop(reason) => return self.dropped(Drop::Queue(reason)),
             Verdict::Mark => true,
@@ -169,6 +169,11 @@ impl Link {
             free = queued.end;
         }
         self.busy_until = free;
+    }
+
+    /// The link begins to carry a group, or carries it no more.
+    pub(crate) fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
+        self.policy.membership(group, is_forwarded);
     }
 
     /// Cuts or mends the link. A cut loses what waits and what is being sent, by `lost`; what is on the wire arrives.

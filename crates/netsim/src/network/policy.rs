@@ -1,6 +1,6 @@
 //! A link's queueing discipline with its random stream; drop tail, by far the most frequent, without either.
 
-use headwater_proto::queue::{Discipline, DropReason, Limit, Occupancy, Offered, Verdict};
+use headwater_proto::queue::{Discipline, DropReason, GroupAddress, Limit, Occupancy, Offered, Verdict};
 use headwater_proto::rng::Stream;
 use headwater_proto::{Instant, Rate};
 
@@ -27,6 +27,12 @@ impl Policy {
                 let (discipline, stream) = &mut **random;
                 discipline.admit(now, occupancy, offered, stream)
             }
+        }
+    }
+
+    pub(crate) fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
+        if let Self::Random(random) = self {
+            random.0.membership(group, is_forwarded);
         }
     }
 

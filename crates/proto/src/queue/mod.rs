@@ -9,10 +9,12 @@
 //! |---|---|
 //! | [`QueueConfig::DropTail`] | drops what arrives at a full queue; a limit in packets or in bytes |
 //! | [`QueueConfig::Red`] | Floyd and Jacobson 1993 as in ns-2, with ECN (RFC 3168) |
+//! | [`QueueConfig::Priority`] | marks a session's top group only: SIM (Gorinsky et al. 2008) |
 //!
 //! [`loss`] has the models of random and scripted loss, which sit behind the queue.
 
 pub mod loss;
+mod priority;
 mod red;
 #[cfg(test)]
 mod statistics;
@@ -24,6 +26,7 @@ use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 pub use loss::{GilbertElliott, Loss, LossConfig};
+pub use priority::{Marking, Priority, PriorityConfig, RANK_BITS_DEFAULT, SESSIONS_MAX};
 pub use red::{Red, RedConfig, Thresholds, Weight};
 
 /// What a link holds when a packet arrives, that packet not included.
@@ -44,7 +47,12 @@ pub struct Offered {
     pub bytes: u32,
     /// Its ECN field.
     pub ecn: Ecn,
+    /// The multicast group that it goes to, if it goes to one.
+    pub group: Option<GroupAddress>,
 }
+
+/// The address of a multicast group as a number: of IPv4 its 32 bits, of IPv6 its 128.
+pub type GroupAddress = u128;
 
 /// What becomes of a packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +103,8 @@ pub enum QueueConfig {
     DropTail(Limit),
     /// Random early detection.
     Red(RedConfig),
+    /// Priority marking.
+    Priority(PriorityConfig),
 }
 
 impl QueueConfig {
@@ -112,6 +122,9 @@ impl QueueConfig {
         match self {
             Self::DropTail(limit) => Ok(Discipline::DropTail(limit)),
             Self::Red(config) => Red::new(config, rate, delay).map(Discipline::Red),
+            Self::Priority(config) => {
+                Priority::new(config, rate, delay).map(|policy| Discipline::Priority(Box::new(policy)))
+            }
         }
     }
 }
@@ -123,6 +136,8 @@ pub enum Discipline {
     DropTail(Limit),
     /// RED with its average.
     Red(Red),
+    /// Priority marking with the sessions of the link.
+    Priority(Box<Priority>),
 }
 
 impl Discipline {
@@ -139,13 +154,23 @@ impl Discipline {
             Self::DropTail(limit) if limit.refuses(occupancy, offered) => Verdict::Drop(DropReason::Full),
             Self::DropTail(_) => Verdict::Enqueue,
             Self::Red(red) => red.admit(now, occupancy, offered, draw),
+            Self::Priority(policy) => policy.admit(now, occupancy, offered, draw),
+        }
+    }
+
+    /// The link begins to forward a group, or forwards it no more.
+    pub fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
+        if let Self::Priority(policy) = self {
+            policy.membership(group, is_forwarded);
         }
     }
 
     /// The link's rate changed: what RED makes of idle time changes with it.
     pub fn set_rate(&mut self, rate: Rate) {
-        if let Self::Red(red) = self {
-            red.set_rate(rate);
+        match self {
+            Self::DropTail(_) => {}
+            Self::Red(red) => red.set_rate(rate),
+            Self::Priority(policy) => policy.set_rate(rate),
         }
     }
 }
@@ -178,7 +203,7 @@ mod tests {
     use crate::Seed;
 
     fn verdict(limit: Limit, occupancy: Occupancy, bytes: u32) -> Verdict {
-        let offered = Offered { bytes, ecn: Ecn::NotCapable };
+        let offered = Offered { bytes, ecn: Ecn::NotCapable, group: None };
         let mut discipline =
             QueueConfig::DropTail(limit).discipline(Rate::from_kilobits(1), Duration::ZERO).unwrap();
         discipline.admit(Instant::ZERO, occupancy, offered, &mut Seed(1).stream("drop tail", 0))

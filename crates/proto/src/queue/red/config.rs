@@ -57,6 +57,8 @@ pub enum Weight {
     /// A time constant of ten round-trip times, taken as 100 ms or three times the link's delay and one packet's
     /// sending time, if that is longer: 1 - exp(-1 / (10 RTT C)).
     Automatic,
+    /// A time constant: an arrival after a gap has 1 - exp(-gap / this). Idle time needs no correction then.
+    Over(Duration),
 }
 
 impl RedConfig {
@@ -105,6 +107,9 @@ impl RedConfig {
         if let Weight::Fixed(weight) = self.weight {
             require(weight > 0.0 && unit.contains(&weight), "weight", weight, "in (0, 1]")?;
         }
+        if let Weight::Over(time) = self.weight {
+            require(time > Duration::ZERO, "weight", time.as_secs_f64(), "longer than 0s")?;
+        }
         if let Thresholds::Fixed { min, max } = self.thresholds {
             require(min >= 0.0 && min.is_finite(), "th_min", min, "0 or more packets")?;
             require(max > min && max.is_finite(), "th_max", max, "above th_min")?;
@@ -123,10 +128,11 @@ impl RedConfig {
         }
     }
 
-    /// The weight on a link of this rate and one-way delay.
+    /// The weight on a link of this rate and one-way delay; 0 where it depends on the gaps between arrivals.
     pub(super) fn weight(&self, rate: Rate, delay: Duration) -> f64 {
         match self.weight {
             Weight::Fixed(weight) => weight,
+            Weight::Over(_) => 0.0,
             Weight::Automatic => {
                 let capacity = self.packets_per_second(rate);
                 let rtt = (3.0 * (delay.as_secs_f64() + 1.0 / capacity)).max(0.1);

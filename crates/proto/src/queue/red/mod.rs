@@ -29,6 +29,8 @@ pub struct Red {
     average: f64,
     /// The average was above `th_min` at the last arrival: draws have begun.
     above: bool,
+    /// When the last packet arrived, for [`Weight::Over`].
+    seen: Instant,
     /// Arrivals since the last drop or mark, the present one included, and their bytes.
     count: u64,
     count_bytes: u64,
@@ -52,6 +54,7 @@ impl Red {
             config,
             average: 0.0,
             above: false,
+            seen: Instant::ZERO,
             count: 0,
             count_bytes: 0,
         })
@@ -75,12 +78,21 @@ impl Red {
         offered: Offered,
         draw: &mut impl Rng,
     ) -> Verdict {
-        let length =
-            if self.config.average_in_bytes { occupancy.bytes as f64 } else { occupancy.packets.into() };
+        self.observe(now, occupancy);
+        self.judge(occupancy, offered, draw)
+    }
+
+    /// A packet arrives: it counts in the average.
+    pub(super) fn observe(&mut self, now: Instant, occupancy: Occupancy) {
+        let length = self.length(occupancy);
         self.update_average(now, occupancy.idle_since, length);
+    }
+
+    /// What becomes of a packet that was observed.
+    pub(super) fn judge(&mut self, occupancy: Occupancy, offered: Offered, draw: &mut impl Rng) -> Verdict {
         self.count += 1;
         self.count_bytes += u64::from(offered.bytes);
-        let mut verdict = self.test(length, offered, draw);
+        let mut verdict = self.test(self.length(occupancy), offered, draw);
         if self.config.limit.refuses(occupancy, offered) {
             verdict = Verdict::Drop(DropReason::Full);
         }
@@ -91,8 +103,18 @@ impl Red {
         verdict
     }
 
+    fn length(&self, occupancy: Occupancy) -> f64 {
+        if self.config.average_in_bytes { occupancy.bytes as f64 } else { occupancy.packets.into() }
+    }
+
     /// One arrival in the average, after as many empty ones as the idle link could have sent packets.
     fn update_average(&mut self, now: Instant, idle_since: Option<Instant>, length: f64) {
+        if let Weight::Over(time) = self.config.weight {
+            let gap = now.since(self.seen).as_secs_f64() / time.as_secs_f64();
+            self.average -= libm::expm1(-gap) * (length - self.average);
+            self.seen = now;
+            return;
+        }
         let missed = idle_since.map_or(0, |since| self.packets_in(now.since(since)));
         self.average =
             self.average * power(1.0 - self.weight, missed.saturating_add(1)) + self.weight * length;

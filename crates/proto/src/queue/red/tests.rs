@@ -16,7 +16,7 @@ fn busy(packets: u32) -> Occupancy {
 }
 
 fn data(bytes: u32) -> Offered {
-    Offered { bytes, ecn: Ecn::NotCapable }
+    Offered { bytes, ecn: Ecn::NotCapable, group: None }
 }
 
 fn red(config: RedConfig) -> Red {
@@ -141,7 +141,7 @@ fn ecn_marks_what_is_drawn_and_drops_what_is_forced() {
         let mut red = red(RedConfig { weight: Weight::Fixed(1.0), ..config });
         let mut draws = Draws(vec![0.0; 2]);
         red.admit(Instant::ZERO, busy(3), data(500), &mut draws);
-        red.admit(Instant::ZERO, busy(average), Offered { bytes: 500, ecn }, &mut draws)
+        red.admit(Instant::ZERO, busy(average), Offered { bytes: 500, ecn, group: None }, &mut draws)
     };
     let early = Verdict::Drop(DropReason::Early);
     let forced = Verdict::Drop(DropReason::Forced);
@@ -357,7 +357,8 @@ fn follow(config: &RedConfig, arrivals: &[Arrival]) {
         idle_since = (waiting < 0).then(|| idle_since.unwrap_or(Instant::from_nanos(now - gap / 2)));
         let packets = u32::try_from(waiting.max(0)).unwrap();
         let occupancy = Occupancy { packets, bytes: u64::from(packets) * 700, idle_since };
-        let offered = Offered { bytes, ecn: if ect { Ecn::Capable0 } else { Ecn::NotCapable } };
+        let ecn = if ect { Ecn::Capable0 } else { Ecn::NotCapable };
+        let offered = Offered { bytes, ecn, group: None };
         let expected = reference.arrival(now as f64, occupancy, offered, u);
         let verdict = red.admit(Instant::from_nanos(now), occupancy, offered, &mut Draws(vec![u]));
         assert!((red.average() - reference.avg).abs() <= 1e-9 * reference.avg.max(1.0));

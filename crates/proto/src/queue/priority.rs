@@ -1,0 +1,292 @@
+//! Priority marking (Gorinsky, Ramakrishnan, Vin 2008): of a layered session only packets of the top group that is subscribed below the link may
+//! be marked, so that marks reach those who can do something about it.
+//!
+//! Groups of a session have contiguous addresses: the last bits are the group's rank, what is in front identifies the session. So a router keeps a
+//! rank per session and outgoing link, of joins and leaves alone.
+
+use rand::Rng;
+
+use super::{
+    GroupAddress, Limit, Occupancy, Offered, ParameterError, Red, RedConfig, Thresholds, Verdict, Weight,
+};
+use crate::Ecn;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// Bits of a group's address that are its rank, unless said otherwise: sessions of 8 groups.
+pub const RANK_BITS_DEFAULT: u8 = 3;
+/// Sessions that a link keeps ranks of; packets of further ones may all be marked, as where ranks are not known.
+pub const SESSIONS_MAX: usize = 4_096;
+
+/// How packets that may be marked are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Marking {
+    /// All, while the average is above this, in packets, and the queue itself too: one that drains already has been heard.
+    Threshold(f64),
+    /// As RED draws them, by its own average and parameters.
+    Red,
+}
+
+/// Parameters of priority marking.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PriorityConfig {
+    /// RED: its limit and average are the queue's, packets without ECN meet its test, and it draws marks if [`Marking::Red`] says so.
+    pub red: RedConfig,
+    /// How packets that may be marked are chosen.
+    pub marking: Marking,
+    /// Whether only top groups may be marked; otherwise all that are ECN-capable, as by plain ECN.
+    pub is_priority: bool,
+    /// Bits of a group's address that are its rank, 1 to 8.
+    pub rank_bits: u8,
+}
+
+impl PriorityConfig {
+    /// Marks above an average of 5 packets over 0.12 s, three round-trip times of SIM's experiments; packets without ECN meet gentle RED between 5 and 15.
+    pub const fn new(limit_packets: u32) -> Self {
+        let red = RedConfig {
+            limit: Limit::Packets(limit_packets),
+            thresholds: Thresholds::Fixed { min: 5.0, max: 15.0 },
+            weight: Weight::Over(Duration::from_millis(120)),
+            gentle: true,
+            packet_bytes_mean: 1_000,
+            ecn: true,
+            mark_p: 1.0,
+            hard_drop: false,
+            ..RedConfig::ns1999(limit_packets)
+        };
+        Self { red, marking: Marking::Threshold(5.0), is_priority: true, rank_bits: RANK_BITS_DEFAULT }
+    }
+}
+
+/// Priority marking at work.
+#[derive(Clone, Debug)]
+pub struct Priority {
+    config: PriorityConfig,
+    /// Tests packets without ECN.
+    drops: Red,
+    /// Draws marks: it counts the packets that may be marked.
+    marks: Red,
+    /// In order: sessions with members below the link, and the rank of their top group.
+    tops: Vec<(u128, u8)>,
+}
+
+impl Priority {
+    /// The policy of a link of this rate and one-way delay, with no members behind it.
+    ///
+    /// # Errors
+    ///
+    /// A parameter makes no sense: the error names it and says what would be right.
+    pub fn new(config: PriorityConfig, rate: Rate, delay: Duration) -> Result<Self, ParameterError> {
+        let threshold = match config.marking {
+            Marking::Threshold(threshold) => threshold,
+            Marking::Red => 0.0,
+        };
+        super::require(threshold >= 0.0, "threshold", threshold, "0 or more packets")?;
+        let bits = config.rank_bits;
+        super::require((1..=8).contains(&bits), "rank_bits", bits.into(), "from 1 to 8")?;
+        let red = Red::new(config.red, rate, delay)?;
+        Ok(Self { config, drops: red.clone(), marks: red, tops: Vec::new() })
+    }
+
+    /// The average queue in packets.
+    pub fn average(&self) -> f64 {
+        self.drops.average()
+    }
+
+    /// Rank of the top group with members below the link; `None` for a session that has none, or is not known.
+    pub fn top(&self, group: GroupAddress) -> Option<u8> {
+        let (session, _) = self.split(group);
+        self.find(session).ok().map(|index| self.tops[index].1)
+    }
+
+    /// The link's rate changed.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.drops.set_rate(rate);
+        self.marks.set_rate(rate);
+    }
+
+    /// A member of a group came below the link, or the last one went. As groups are cumulative, who has none of a rank has none above it.
+    pub fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
+        let (session, rank) = self.split(group);
+        match (self.find(session), is_forwarded) {
+            (Ok(index), true) => self.tops[index].1 = self.tops[index].1.max(rank),
+            (Err(index), true) if self.tops.len() < SESSIONS_MAX => self.tops.insert(index, (session, rank)),
+            (Ok(index), false) => match rank.checked_sub(1) {
+                Some(below) => self.tops[index].1 = self.tops[index].1.min(below),
+                None => drop(self.tops.remove(index)),
+            },
+            (Err(_), _) => {}
+        }
+    }
+
+    /// What becomes of a packet that arrives.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        occupancy: Occupancy,
+        offered: Offered,
+        draw: &mut impl Rng,
+    ) -> Verdict {
+        self.drops.observe(now, occupancy);
+        self.marks.observe(now, occupancy);
+        if offered.ecn == Ecn::NotCapable {
+            return self.drops.judge(occupancy, offered, draw);
+        }
+        if self.config.red.limit.refuses(occupancy, offered) {
+            return Verdict::Drop(super::DropReason::Full);
+        }
+        if !self.is_eligible(offered) {
+            return Verdict::Enqueue;
+        }
+        match self.config.marking {
+            Marking::Threshold(threshold)
+                if self.average() > threshold && f64::from(occupancy.packets) > threshold =>
+            {
+                Verdict::Mark
+            }
+            Marking::Threshold(_) => Verdict::Enqueue,
+            Marking::Red => self.marks.judge(occupancy, offered, draw),
+        }
+    }
+
+    /// Whether a packet that can be marked may be: of a session that is known, only one of the top group.
+    fn is_eligible(&self, offered: Offered) -> bool {
+        let Some(group) = offered.group.filter(|_| self.config.is_priority) else { return true };
+        let (_, rank) = self.split(group);
+        self.top(group).is_none_or(|top| top == rank)
+    }
+
+    fn split(&self, group: GroupAddress) -> (u128, u8) {
+        let bits = self.config.rank_bits;
+        let rank = group & ((1 << bits) - 1);
+        (group >> bits, u8::try_from(rank).unwrap_or(u8::MAX))
+    }
+
+    fn find(&self, session: u128) -> Result<usize, usize> {
+        self.tops.binary_search_by_key(&session, |(session, _)| *session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Seed;
+    use crate::queue::DropReason;
+
+    const SESSION: GroupAddress = 0xE800_0100;
+
+    fn policy(config: PriorityConfig) -> Priority {
+        Priority::new(config, Rate::from_kilobits(1_000), Duration::from_millis(5)).unwrap()
+    }
+
+    /// What becomes of a packet once the queue has held `packets` for long.
+    fn verdicts(policy: &mut Priority, packets: u32, offered: Offered, count: usize) -> Vec<Verdict> {
+        let mut draw = Seed(7).stream("priority", 0);
+        let occupancy = Occupancy { packets, bytes: u64::from(packets) * 1_000, idle_since: None };
+        let at = |step: usize| Instant::ZERO + Duration::from_millis(10).saturating_mul(step as u64);
+        let all: Vec<_> =
+            (0..200 + count).map(|step| policy.admit(at(step), occupancy, offered, &mut draw)).collect();
+        all[200..].to_vec()
+    }
+
+    fn packet(rank: u128, ecn: Ecn) -> Offered {
+        Offered { bytes: 1_000, ecn, group: Some(SESSION + rank) }
+    }
+
+    #[test]
+    fn only_the_top_group_is_marked_and_only_above_the_threshold() {
+        let mut policy = policy(PriorityConfig::new(50));
+        for rank in 0..=2 {
+            policy.membership(SESSION + rank, true);
+        }
+        let ect = |rank| packet(rank, Ecn::Capable0);
+        assert_eq!(verdicts(&mut policy.clone(), 6, ect(2), 1), [Verdict::Mark]);
+        assert_eq!(verdicts(&mut policy.clone(), 6, ect(1), 1), [Verdict::Enqueue], "not the top group");
+        assert_eq!(verdicts(&mut policy.clone(), 5, ect(2), 1), [Verdict::Enqueue], "at the threshold");
+        policy.membership(SESSION + 2, false);
+        assert_eq!(verdicts(&mut policy.clone(), 6, ect(1), 1), [Verdict::Mark], "it is the top now");
+        assert_eq!(verdicts(&mut policy, 6, ect(2), 1), [Verdict::Enqueue], "a straggler");
+    }
+
+    #[test]
+    fn what_is_not_known_is_marked_as_by_plain_ecn() {
+        let mut unknown = policy(PriorityConfig::new(50));
+        assert_eq!(verdicts(&mut unknown, 6, packet(1, Ecn::Capable0), 1), [Verdict::Mark]);
+        let unicast = Offered { group: None, ..packet(0, Ecn::Capable1) };
+        assert_eq!(verdicts(&mut unknown, 6, unicast, 1), [Verdict::Mark]);
+        let mut plain = policy(PriorityConfig { is_priority: false, ..PriorityConfig::new(50) });
+        plain.membership(SESSION + 3, true);
+        assert_eq!(verdicts(&mut plain, 6, packet(0, Ecn::Capable0), 1), [Verdict::Mark]);
+    }
+
+    #[test]
+    fn packets_without_ecn_meet_red_and_a_full_queue_drops_any() {
+        let plain = packet(0, Ecn::NotCapable);
+        let dropped = |packets: u32| {
+            let all = verdicts(&mut policy(PriorityConfig::new(50)), packets, plain, 2_000);
+            all.iter().filter(|verdict| **verdict != Verdict::Enqueue).count()
+        };
+        assert_eq!(dropped(4), 0, "below the lower threshold");
+        // p_b = 0.05 at an average of 10; waiting spreads draws over 1/p to 2/p packets.
+        assert!((50..=80).contains(&dropped(10)), "{}", dropped(10));
+        let mut full = policy(PriorityConfig::new(50));
+        let ect = packet(0, Ecn::Capable0);
+        assert_eq!(verdicts(&mut full, 50, ect, 1), [Verdict::Drop(DropReason::Full)]);
+    }
+
+    #[test]
+    fn red_draws_marks_among_eligible_packets_alone() {
+        let config = PriorityConfig { marking: Marking::Red, ..PriorityConfig::new(50) };
+        let mut policy = policy(config);
+        policy.membership(SESSION + 1, true);
+        let marks = |policy: &mut Priority, rank| {
+            let all = verdicts(policy, 10, packet(rank, Ecn::Capable0), 2_000);
+            all.iter().filter(|verdict| **verdict == Verdict::Mark).count()
+        };
+        assert_eq!(marks(&mut policy.clone(), 0), 0);
+        assert!((50..=80).contains(&marks(&mut policy, 1)));
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut policy = policy(PriorityConfig::new(50));
+        for session in 0..2 * SESSIONS_MAX as u128 {
+            policy.membership(session << 3 | 1, true);
+        }
+        assert_eq!(policy.tops.len(), SESSIONS_MAX);
+        assert_eq!(policy.top((2 * SESSIONS_MAX as u128) << 3), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+        /// Receivers below a link hold cumulative groups; the link forwards what any of them holds. In whatever order a receiver's joins and
+        /// leaves pass, the rank kept is that of the highest group forwarded once they have.
+        #[test]
+        fn the_top_follows_from_joins_and_leaves(
+            moves in prop::collection::vec((0_usize..4, 0_u8..9), 1..60),
+            is_descending in any::<bool>(),
+        ) {
+            let mut policy = policy(PriorityConfig::new(50));
+            let mut held = [0_u8; 4];
+            let forwarded = |held: &[u8; 4]| -> BTreeSet<u8> { (0..*held.iter().max().unwrap()).collect() };
+            for (receiver, groups) in moves {
+                let before = forwarded(&held);
+                held[receiver] = groups;
+                let after = forwarded(&held);
+                let mut changes: Vec<u8> = before.symmetric_difference(&after).copied().collect();
+                if is_descending {
+                    changes.reverse();
+                }
+                for rank in changes {
+                    policy.membership(SESSION + u128::from(rank), after.contains(&rank));
+                }
+                prop_assert_eq!(policy.top(SESSION), after.last().copied());
+            }
+        }
+    }
+}
