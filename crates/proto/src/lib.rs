@@ -44,6 +44,8 @@
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
 //! | [`rlc`] | RLC, both ends: layers whose rates double, points at which to take one more |
+//! | [`rlm`] | RLM, which SIM is compared with |
+//! | [`sim`] | SIM: sender, receiver, and the router that merges reports |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
 //! | [`measure`] | loss and rates |
@@ -75,8 +77,10 @@ pub mod queue;
 pub mod rainbow;
 pub mod rate;
 pub mod rlc;
+pub mod rlm;
 pub mod rng;
 pub mod rtt;
+pub mod sim;
 mod stamp;
 pub mod stream;
 pub mod tfmcc;

@@ -4,7 +4,9 @@ use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderContr
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::le_sbcc::{Chain, Config};
 use headwater_proto::pgm::{Session, carrier};
-use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed, flid, m2c, rlc, webrc};
+use headwater_proto::{
+    ChannelId, Duration, Instant, Rate, Seed, fixed, flid, m2c, rlc, rlm, sim, webrc,
+};
 use headwater_wire::pgm::Gsi;
 
 const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
@@ -190,4 +192,20 @@ fn flid() {
         let receiver = flid::Receiver::new(config, flid::ReceiverConfig::new());
         check_receiver(sender(), receiver.expect("sound numbers"));
     }
+}
+
+#[test]
+fn sim() {
+    let config = sim::Config::new(5, 1_440);
+    let sender = || sim::Sender::new(config.clone(), Instant::ZERO);
+    check_sender(sender);
+    check_receiver(sender(), sim::Receiver::new(config.clone(), Seed(1)));
+}
+
+#[test]
+fn rlm() {
+    let config = rlm::Config::new(vec![Rate::from_kilobits(500); 4], 1_440).expect("four layers");
+    let sender = || rlm::Sender::new(config.clone(), Instant::ZERO);
+    check_sender(sender);
+    check_receiver(sender(), rlm::Receiver::new(&config, Seed(1)));
 }

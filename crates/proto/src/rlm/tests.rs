@@ -1,0 +1,124 @@
+//! The state machine, fed with layers over a bottleneck without a queue.
+
+use super::{Config, Receiver, Sender, State};
+use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use crate::machine::{ChannelId, Datagram, Ecn};
+use crate::rate::Rate;
+use crate::rng::Seed;
+use crate::time::{Duration, Instant};
+
+const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
+
+fn config() -> Config {
+    let rates = [1_000, 1_000, 1_000, 1_000].map(Rate::from_kilobits);
+    Config::new(rates.to_vec(), 1_000).unwrap()
+}
+
+/// A receiver behind a link that takes so many layers and loses the fourth packet of each four beyond.
+struct Bed {
+    sender: Sender,
+    receiver: Receiver,
+    held: u16,
+    fits: u16,
+    packets: u64,
+    relayed: Vec<u8>,
+}
+
+impl Bed {
+    fn new(fits: u16, seed: u64) -> Self {
+        let (sender, receiver) = (Sender::new(config(), Instant::ZERO), Receiver::new(&config(), Seed(seed)));
+        let mut bed = Self { sender, receiver, held: 0, fits, packets: 0, relayed: Vec::new() };
+        bed.receiver.start(Instant::ZERO);
+        bed.settle(Instant::ZERO);
+        bed
+    }
+
+    fn settle(&mut self, now: Instant) {
+        while let Some(membership) = self.receiver.poll_membership() {
+            self.held = match membership {
+                Membership::Join(channel) => channel.0 + 1,
+                Membership::Leave(channel) => channel.0,
+            };
+        }
+        let mut buffer = [0; 64];
+        while let Some(transmit) = self.receiver.poll_transmit(now, &mut buffer) {
+            let payload = &buffer[..transmit.bytes];
+            let datagram = Datagram { source: SENDER.into(), channel: None, ecn: Ecn::NotCapable, payload };
+            self.sender.feedback(now, &datagram);
+            let mut relayed = [0; 64];
+            if let Some(transmit) = self.sender.poll_transmit(now, &mut relayed) {
+                self.relayed.extend(&relayed[..transmit.bytes]);
+            }
+        }
+    }
+
+    fn run(&mut self, seconds: u64, mut see: impl FnMut(Instant, &Receiver)) {
+        let end = Instant::ZERO + Duration::from_secs(seconds);
+        while let Some(now) = self.sender.next_departure().filter(|at| *at < end) {
+            if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
+                self.receiver.timeout(now);
+            }
+            let departure = self.sender.departure(now).unwrap();
+            self.sender.departed(now, 1_000);
+            self.packets += 1;
+            let is_lost = self.held > self.fits
+                && self.packets % u64::from(self.held) < u64::from(self.held - self.fits);
+            if departure.channel.0 < self.held && !is_lost {
+                let (source, channel, cci) = (SENDER.into(), departure.channel, &departure.cci);
+                self.receiver
+                    .arrived(now, &Arrival { source, channel, cci, ecn: Ecn::NotCapable, bytes: 1_000 });
+            }
+            self.settle(now);
+            see(now, &self.receiver);
+        }
+    }
+}
+
+#[test]
+fn it_finds_the_level_that_fits_and_learns_from_failure() {
+    for seed in 1..4 {
+        let mut bed = Bed::new(2, seed);
+        let mut over = 0_u32;
+        let mut all = 0_u32;
+        bed.run(400, |_, receiver| {
+            all += 1;
+            over += u32::from(receiver.level() > 2);
+        });
+        assert!((2..=3).contains(&bed.receiver.level()));
+        let counters = *bed.receiver.counters();
+        assert!(counters.failed > 2, "{counters:?}");
+        assert!(bed.receiver.join_timer(3) >= 20.0, "failures back off: {}", bed.receiver.join_timer(3));
+        assert!(over * 10 < all, "failed joins are short: {over} of {all}");
+    }
+}
+
+#[test]
+fn joins_are_announced_to_all() {
+    let mut bed = Bed::new(4, 1);
+    bed.run(200, |_, _| {});
+    assert_eq!(bed.receiver.level(), 4);
+    assert_eq!(bed.relayed, [0x82, 0, 0, 0, 0x83, 0, 0, 0, 0x84, 0, 0, 0]);
+}
+
+#[test]
+fn losses_of_others_joins_are_not_its_own() {
+    let mut receiver = Receiver::new(&config(), Seed(1));
+    receiver.start(Instant::ZERO);
+    let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+    let packet = |receiver: &mut Receiver, ms: u64, bytes: [u8; 4]| {
+        let cci = headwater_wire::Cci::new(&bytes).unwrap();
+        let channel = ChannelId(bytes[1].into());
+        receiver.arrived(
+            at(ms),
+            &Arrival { source: SENDER.into(), channel, cci: &cci, ecn: Ecn::NotCapable, bytes: 1_000 },
+        );
+    };
+    packet(&mut receiver, 1, [0, 0, 0, 1]);
+    packet(&mut receiver, 2, [0x82, 0, 0, 0]);
+    for (ms, sequence) in [(3, 2), (4, 4), (5, 5), (6, 6)] {
+        packet(&mut receiver, ms, [0, 0, 0, sequence]);
+    }
+    assert_eq!(receiver.level(), 1);
+    assert_eq!(receiver.state(), State::Hysteresis, "it waits for the other to give up");
+    assert!((receiver.join_timer(2) - 10.0).abs() < 1e-9, "and learns from its failure");
+}

@@ -1,0 +1,163 @@
+//! What both ends of a session know, and what its sender goes by.
+
+use core::net::IpAddr;
+
+use crate::rate::Rate;
+use crate::time::Duration;
+
+/// Most groups of a session.
+pub const GROUPS_MAX: u16 = 64;
+
+/// Configuration of a session. Rates are bit/s of UDP payload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub(super) session: u32,
+    pub(super) groups: u16,
+    pub(super) packet_bytes: u16,
+    pub(super) decrease: f64,
+    pub(super) step: Option<Rate>,
+    pub(super) initial_rate: Rate,
+    pub(super) max_rate: Option<Rate>,
+    pub(super) rtt: Duration,
+    pub(super) rtt_least: Duration,
+    pub(super) rtt_cap: Duration,
+    pub(super) hold_off: u16,
+    pub(super) selection: u16,
+    pub(super) menu: u16,
+    pub(super) has_menu: bool,
+    pub(super) trust: Trust,
+}
+
+/// Whose reports may speak for many receivers; any other report counts as one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Nobody's.
+    #[default]
+    Nobody,
+    /// Those of these hosts: the aggregation routers next to the sender.
+    Hosts(Vec<IpAddr>),
+    /// Everybody's, where an operator's network lets no report through that its routers have not merged.
+    Everybody,
+}
+
+impl Trust {
+    /// Whether a host's reports may speak for many.
+    pub(super) fn holds(&self, host: IpAddr) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Hosts(hosts) => hosts.contains(&host),
+            Self::Everybody => true,
+        }
+    }
+}
+
+impl Config {
+    /// A session of so many groups, 1 to [`GROUPS_MAX`], whose packets have so many bytes of UDP payload, 64 to 8192.
+    pub fn new(groups: u16, packet_bytes: u16) -> Self {
+        Self {
+            session: 0,
+            groups: groups.clamp(1, GROUPS_MAX),
+            packet_bytes: packet_bytes.clamp(64, 8_192),
+            decrease: 0.875,
+            step: None,
+            initial_rate: Rate::from_kilobits(100),
+            max_rate: None,
+            rtt: Duration::from_millis(100),
+            rtt_least: Duration::from_millis(10),
+            rtt_cap: Duration::from_secs(2),
+            hold_off: 2,
+            selection: 10,
+            menu: 25,
+            has_menu: true,
+            trust: Trust::Nobody,
+        }
+    }
+
+    /// What feedback calls the session, 24 bits. Default: 0.
+    #[must_use]
+    pub fn with_session(mut self, session: u32) -> Self {
+        self.session = session & 0x00FF_FFFF;
+        self
+    }
+
+    /// What is left of a cumulative rate that is congested, 0.5 to 0.99. Default: 0.875.
+    #[must_use]
+    pub fn with_decrease(mut self, factor: f64) -> Self {
+        self.decrease = factor.clamp(0.5, 0.99);
+        self
+    }
+
+    /// What a cumulative rate that is not congested grows by per request. Default: a packet per request.
+    #[must_use]
+    pub fn with_step(mut self, step: Rate) -> Self {
+        self.step = Some(step);
+        self
+    }
+
+    /// Of the bottom group to begin with and at least, and what a group begins with above the one below it. Default: 100 kbit/s.
+    #[must_use]
+    pub fn with_initial_rate(mut self, rate: Rate) -> Self {
+        self.initial_rate = rate;
+        self
+    }
+
+    /// Most that is ever sent, on all groups together. Default: what receivers' reports allow.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Rate) -> Self {
+        self.max_rate = Some(rate);
+        self
+    }
+
+    /// The maximum round-trip time before the first report. Default: 100 ms.
+    #[must_use]
+    pub fn with_rtt(mut self, rtt: Duration) -> Self {
+        self.rtt = rtt;
+        self
+    }
+
+    /// The least and the longest maximum round-trip time, whatever is reported: no report makes the session's clock stop or race. Default: 10 ms, 2 s.
+    #[must_use]
+    pub fn with_rtt_bounds(mut self, least: Duration, longest: Duration) -> Self {
+        self.rtt_least = least.max(Duration::from_millis(1));
+        self.rtt_cap = longest.max(self.rtt_least);
+        self
+    }
+
+    /// Requests that a cumulative rate is left alone for after a decrease. Default: 2.
+    #[must_use]
+    pub fn with_hold_off(mut self, requests: u16) -> Self {
+        self.hold_off = requests;
+        self
+    }
+
+    /// Requests in a selection interval, at least 2. Default: 10, the paper's 20 maximum round-trip times.
+    #[must_use]
+    pub fn with_selection(mut self, requests: u16) -> Self {
+        self.selection = requests.max(2);
+        self
+    }
+
+    /// Whether the menu may become active. Default: yes.
+    #[must_use]
+    pub fn with_menu(mut self, has_menu: bool) -> Self {
+        self.has_menu = has_menu;
+        self
+    }
+
+    /// Whose reports may speak for many. Default: nobody's.
+    #[must_use]
+    pub fn with_trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// Number of groups.
+    pub const fn groups(&self) -> u16 {
+        self.groups
+    }
+
+    /// Bits of UDP payload in a packet.
+    pub(super) fn packet_bits(&self) -> f64 {
+        8.0 * f64::from(self.packet_bytes)
+    }
+}

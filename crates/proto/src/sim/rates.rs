@@ -1,0 +1,154 @@
+//! The rates of groups: additive increase and multiplicative decrease of each cumulative rate, once per request.
+
+use super::config::Config;
+use super::menu::Menu;
+use super::tally::Tally;
+
+/// Requests for which a group without reports keeps its rate.
+const SILENT_MAX: u16 = 3;
+/// Received rates count at most as so many times what is sent.
+const RECEIVED_MAX: f64 = 1.0;
+
+/// Cumulative rates in bit/s, by rank.
+#[derive(Clone, Debug)]
+pub(super) struct Rates {
+    decrease: f64,
+    step: Option<f64>,
+    packet_bits: f64,
+    initial: f64,
+    most: f64,
+    hold_off: u16,
+    menu: Menu,
+    groups: Vec<Group>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// C.
+    rate: f64,
+    /// It has receivers whose top group it is, or had of late.
+    is_open: bool,
+    /// Requests for which it is left alone.
+    held: u16,
+    /// Requests without reports.
+    silent: u16,
+}
+
+impl Rates {
+    pub fn new(config: &Config) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "rates inside equations")]
+        let [initial, most] =
+            [config.initial_rate, config.max_rate.unwrap_or(crate::Rate::from_kilobits(1 << 40))]
+                .map(|rate| rate.as_bits() as f64);
+        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+        let step = config.step.map(|rate| rate.as_bits() as f64);
+        let group = |rank| Group { rate: initial.min(most), is_open: rank == 0, held: 0, silent: 0 };
+        Self {
+            decrease: config.decrease,
+            step,
+            packet_bits: config.packet_bits(),
+            initial,
+            most,
+            hold_off: config.hold_off,
+            menu: Menu::new(config.groups, config.menu, config.has_menu),
+            groups: (0..config.groups).map(group).collect(),
+        }
+    }
+
+    /// C of a group.
+    pub fn cumulative(&self, rank: usize) -> f64 {
+        self.groups[rank].rate
+    }
+
+    /// What the group's own packets make up: nothing while it is not open.
+    pub fn own(&self, rank: usize) -> f64 {
+        let below = rank.checked_sub(1).map_or(0.0, |below| self.groups[below].rate);
+        self.groups[rank].rate - below
+    }
+
+    pub const fn is_menu_active(&self) -> bool {
+        self.menu.is_active()
+    }
+
+    /// A request is over that took `interval` seconds, with these reports.
+    pub fn request(&mut self, tallies: &[Option<Tally>], interval: f64) {
+        let packet = self.packet_bits / interval;
+        let received = self.received(tallies);
+        let top = self.groups.len() - 1;
+        let is_top_congested = tallies[top].is_some_and(|tally| tally.congested == tally.reports);
+        let is_menu_active = self.menu.is_active();
+        for (rank, tally) in tallies.iter().enumerate() {
+            match tally {
+                None => self.silence(rank),
+                Some(tally) => {
+                    let is_congested = is_congested(tally, rank, top, is_menu_active);
+                    self.adjust(rank, is_congested, self.step.unwrap_or(packet));
+                }
+            }
+        }
+        self.menu.request(received, is_top_congested);
+        self.order(packet);
+    }
+
+    /// The smallest and the largest rate reported, believed up to what is sent.
+    fn received(&self, tallies: &[Option<Tally>]) -> Option<(f64, f64)> {
+        let rates = tallies.iter().zip(&self.groups).filter_map(|(tally, group)| {
+            let tally = (*tally)?;
+            let believed = |rate: u32| (100.0 * f64::from(rate)).min(RECEIVED_MAX * group.rate);
+            Some((believed(tally.min_rate), believed(tally.max_rate)))
+        });
+        rates.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    fn silence(&mut self, rank: usize) {
+        let initial = self.initial;
+        let below = rank.checked_sub(1).map_or(initial, |below| self.groups[below].rate);
+        let group = &mut self.groups[rank];
+        group.silent = group.silent.saturating_add(1);
+        group.held = group.held.saturating_sub(1);
+        if group.silent > SILENT_MAX {
+            *group = Group { rate: below, is_open: rank == 0, held: 0, silent: group.silent };
+        }
+    }
+
+    fn adjust(&mut self, rank: usize, is_congested: bool, step: f64) {
+        let below = rank.checked_sub(1).map_or(0.0, |below| self.groups[below].rate);
+        let (decrease, hold_off, initial) = (self.decrease, self.hold_off, self.initial);
+        let group = &mut self.groups[rank];
+        group.silent = 0;
+        if !group.is_open {
+            *group = Group { rate: below + initial, is_open: true, held: 0, silent: 0 };
+        } else if group.held > 0 {
+            group.held -= 1;
+        } else if is_congested {
+            (group.rate, group.held) = (group.rate * decrease, hold_off);
+        } else {
+            group.rate += step;
+        }
+    }
+
+    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the menu bounds gives way to that.
+    fn order(&mut self, packet: f64) {
+        let mut below = 0.0;
+        for (rank, group) in self.groups.iter_mut().enumerate() {
+            let least = match (rank, group.is_open) {
+                (0, _) => packet.min(self.initial),
+                (_, true) => below + packet,
+                (_, false) => below,
+            };
+            let most = if group.is_open { self.menu.bound(rank) } else { below };
+            group.rate = group.rate.min(most).max(least).min(self.most);
+            below = group.rate;
+        }
+    }
+}
+
+/// The bottom group is for the slowest; middle ones, once the menu lets receivers choose, for most; the top one for whoever is fastest.
+fn is_congested(tally: &Tally, rank: usize, top: usize, is_menu_active: bool) -> bool {
+    match rank {
+        0 => tally.congested > 0,
+        _ if rank == top => tally.congested == tally.reports,
+        _ if is_menu_active => u64::from(tally.congested) * 2 > u64::from(tally.reports),
+        _ => tally.congested > 0,
+    }
+}

@@ -1,0 +1,262 @@
+//! The receiving end: which groups to hold, and what to report.
+
+use core::net::SocketAddr;
+
+use headwater_wire::sim::{Data, Group as GroupName, Report};
+use rand::Rng;
+
+use super::clock::{duration, tenths};
+use super::config::Config;
+use super::selection::{Choice, Selection};
+use super::{ANEW, is_later};
+use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
+use crate::machine::{ChannelId, Destination, Ecn, Transmit};
+use crate::measure::Holes;
+use crate::rate::Rate;
+use crate::rng::Seed;
+use crate::time::Instant;
+
+/// Weight of an interval in the received rate.
+const GAIN: f64 = 0.25;
+
+/// What a receiver counts beside [`Reception`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounters {
+    /// Reports made.
+    pub reports: u64,
+    /// Reports that said that the top group is congested.
+    pub congested: u64,
+    /// Changes of the subscription, the first group not counted.
+    pub changes: u64,
+    /// Packets that are none of SIM, or of another group than they came on.
+    pub malformed: u64,
+}
+
+/// One group that is held.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    holes: Holes,
+    /// Number and time of the last packet of the request before, and of the latest one.
+    before: Option<(u32, u32)>,
+    latest: Option<(u32, u32)>,
+    /// Packets per second that the sender sends on it, once two were heard.
+    rate: Option<f64>,
+}
+
+/// What is under way since the last request.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    request: u16,
+    began: Instant,
+    /// Timestamp of the packet that brought the request.
+    stamp: u32,
+    bytes: u64,
+    is_congested: bool,
+}
+
+/// Holds groups 0 up to some rank, and answers each request of the sender once.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    config: Config,
+    id: u32,
+    /// All groups; the first [`Receiver::held`] are held.
+    groups: Vec<Group>,
+    held: u16,
+    wishes: Wishes,
+    asked: Option<Asked>,
+    /// Received, all groups together, in bit/s.
+    rate: Option<f64>,
+    /// Bytes of the last packet.
+    packet_bytes: f64,
+    selection: Selection,
+    report: Option<(SocketAddr, Report, Instant)>,
+    reception: Reception,
+    counters: ReceiverCounters,
+}
+
+impl Receiver {
+    /// One that has heard nothing. What it is called in reports is drawn from `seed`.
+    pub fn new(config: Config, seed: Seed) -> Self {
+        Self {
+            id: seed.stream("sim/receiver", 0).next_u32(),
+            groups: vec![Group::default(); config.groups.into()],
+            held: 0,
+            wishes: Wishes::default(),
+            asked: None,
+            rate: None,
+            packet_bytes: config.packet_bytes.into(),
+            selection: Selection::new(config.selection, config.decrease),
+            report: None,
+            reception: Reception::default(),
+            counters: ReceiverCounters::default(),
+            config,
+        }
+    }
+
+    /// Groups held, those being joined among them.
+    pub const fn held(&self) -> u16 {
+        self.held
+    }
+
+    /// The rate received, in bit/s of UDP payload.
+    pub const fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &ReceiverCounters {
+        &self.counters
+    }
+
+    fn data(&mut self, now: Instant, arrival: &Arrival<'_>, data: &Data) {
+        if self.asked.is_none_or(|asked| {
+            is_later(data.request, asked.request)
+                || data.request != asked.request && now.since(asked.began) > ANEW
+        }) {
+            self.answer(now, arrival, data);
+        }
+        let group = &mut self.groups[usize::from(data.rank)];
+        #[expect(clippy::cast_possible_truncation, reason = "holes are told by 16 bits")]
+        let found = group.holes.record(data.sequence as u16);
+        group.latest = Some((data.sequence, data.timestamp));
+        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
+        self.reception.packets += 1;
+        self.reception.lost += found.lost;
+        self.reception.marked += u64::from(is_marked);
+        self.packet_bytes = arrival.bytes as f64;
+        if let Some(asked) = &mut self.asked {
+            asked.bytes += arrival.bytes as u64;
+            let is_top = u16::from(data.rank) + 1 == self.held;
+            asked.is_congested |= is_top && (is_marked || found.lost > 0);
+        }
+    }
+
+    /// A request: tells of the time since the one before, and decides on the subscription.
+    fn answer(&mut self, now: Instant, arrival: &Arrival<'_>, data: &Data) {
+        let begun =
+            Asked { request: data.request, began: now, stamp: data.timestamp, bytes: 0, is_congested: false };
+        let Some(asked) = self.asked.replace(begun) else { return self.settle() };
+        let seconds = now.since(asked.began).as_secs_f64();
+        let received = 8.0 * asked.bytes as f64 / seconds.max(1e-4);
+        let rate = self.rate.map_or(received, |rate| rate + GAIN * (received - rate));
+        self.rate = Some(rate);
+        let sent = self.sent_rate();
+        self.prepare(now, arrival.source, data, asked.is_congested, rate);
+        let requests = data.request.wrapping_sub(asked.request).max(1);
+        let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
+        let step = 8.0 * self.packet_bytes / interval.max(1e-3);
+        match self.selection.report(asked.is_congested, sent, step) {
+            Choice::Join if self.held < self.config.groups => self.hold(self.held + 1),
+            Choice::Leave if self.held > 1 => self.hold(self.held - 1),
+            _ => {}
+        }
+    }
+
+    fn prepare(&mut self, now: Instant, to: SocketAddr, data: &Data, is_congested: bool, rate: f64) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let rate = (rate / 100.0) as u32;
+        let report = Report {
+            is_last: true,
+            request: data.request,
+            source: self.id,
+            group: GroupName {
+                session: self.config.session,
+                rank: u8::try_from(self.held.saturating_sub(1)).unwrap_or(u8::MAX),
+            },
+            reports: 1,
+            congested: is_congested.into(),
+            population: 1,
+            min_rate: rate,
+            max_rate: rate,
+            echo: data.timestamp,
+            hold: 0,
+        };
+        self.counters.congested += u64::from(is_congested);
+        self.report = Some((to, report, now));
+    }
+
+    /// What the sender sends on the groups held, by numbers and times of packets since the last request, in bit/s; `None` until all of
+    /// them were heard.
+    fn sent_rate(&mut self) -> Option<f64> {
+        self.settle();
+        let rates = self.groups.iter().take(self.held.into()).map(|group| group.rate);
+        let packets: f64 = rates.sum::<Option<f64>>()?;
+        Some(8.0 * self.packet_bytes * packets)
+    }
+
+    fn settle(&mut self) {
+        for group in self.groups.iter_mut().take(self.held.into()) {
+            if let (Some((first, from)), Some((last, to))) = (group.before, group.latest) {
+                let (packets, time) = (last.wrapping_sub(first), to.wrapping_sub(from));
+                if packets > 0 && time > 0 && packets < 1 << 31 && time < 1 << 31 {
+                    group.rate = Some(f64::from(packets) / duration(time).as_secs_f64());
+                }
+            }
+            group.before = group.latest;
+        }
+    }
+
+    /// Holds so many groups.
+    fn hold(&mut self, groups: u16) {
+        for rank in self.held..groups {
+            self.groups[usize::from(rank)] = Group::default();
+            self.wishes.push(Membership::Join(ChannelId(rank)));
+        }
+        for rank in (groups..self.held).rev() {
+            self.reception.lost += self.groups[usize::from(rank)].holes.close();
+            self.wishes.push(Membership::Leave(ChannelId(rank)));
+        }
+        self.held = groups;
+        self.counters.changes += 1;
+        self.selection.restart();
+    }
+}
+
+impl ReceiverControl for Receiver {
+    fn start(&mut self, _now: Instant) {
+        if self.held == 0 {
+            self.hold(1);
+            self.counters.changes -= 1;
+        }
+    }
+
+    fn stop(&mut self, _now: Instant) {
+        self.hold(0);
+        (self.asked, self.rate, self.report) = (None, None, None);
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        match Data::parse(arrival.cci.as_bytes()) {
+            Ok(data)
+                if u16::from(data.rank) == arrival.channel.0 && arrival.channel.0 < self.config.groups =>
+            {
+                if arrival.channel.0 < self.held {
+                    self.data(now, arrival, &data);
+                }
+            }
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let (to, report, since) = self.report.take()?;
+        let bytes = Report { hold: tenths(now.since(since)), ..report }.emit();
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.counters.reports += 1;
+        Some(Transmit { destination: Destination::Unicast(to), bytes: bytes.len(), ecn: Ecn::NotCapable })
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.wishes.pop()
+    }
+
+    fn reception(&self) -> Reception {
+        self.reception
+    }
+
+    fn status(&mut self, _now: Instant) -> Status {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let fair_rate = self.rate.and_then(|rate| Rate::from_bits(rate as u64));
+        Status { name: "sim", channels: self.held, fair_rate, ..Status::default() }
+    }
+}

@@ -1,0 +1,257 @@
+//! The aggregation router: one report per group and request, of all below it.
+
+use core::net::SocketAddr;
+
+use headwater_wire::sim::{Data, Group, Report};
+use rand::Rng;
+
+use super::clock::clock;
+use super::collector::{Collector, Refused};
+use super::tally::Tally;
+use super::{ANEW, data_of, is_later};
+use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
+use crate::rng::Seed;
+use crate::time::{Duration, Instant};
+
+/// Round-trip times of the subtree that its reports are waited for.
+const WAIT: f64 = 2.0;
+/// Weight of a shorter round-trip time; a longer one holds at once.
+const GAIN: f64 = 0.25;
+
+/// Configuration of an [`AggregationRouter`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterConfig {
+    session: u32,
+    groups: u16,
+    routers: Vec<InterfaceId>,
+    rtt: Duration,
+    rtt_cap: Duration,
+}
+
+impl RouterConfig {
+    /// For a session that feedback calls so, of so many groups, at most [`super::GROUPS_MAX`].
+    pub fn new(session: u32, groups: u16) -> Self {
+        Self {
+            session,
+            groups: groups.clamp(1, super::GROUPS_MAX),
+            routers: Vec::new(),
+            rtt: Duration::from_millis(100),
+            rtt_cap: Duration::from_secs(2),
+        }
+    }
+
+    /// Interfaces that lead to other aggregation routers alone: what comes from there speaks for many. Default: none; each report counts as one
+    /// receiver.
+    #[must_use]
+    pub fn with_routers(mut self, interfaces: Vec<InterfaceId>) -> Self {
+        self.routers = interfaces;
+        self
+    }
+
+    /// The subtree's round-trip time before the first report, and the longest that is waited for twice. Default: 100 ms, 2 s.
+    #[must_use]
+    pub fn with_rtt(mut self, first: Duration, longest: Duration) -> Self {
+        (self.rtt, self.rtt_cap) = (first, longest.max(Duration::from_millis(1)));
+        self
+    }
+}
+
+/// What a router counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterCounters {
+    /// Requests that passed.
+    pub requests: u64,
+    /// Reports taken.
+    pub taken: u64,
+    /// Reports sent.
+    pub sent: u64,
+    /// Requests answered because everybody had, and because the time was over.
+    pub complete: u64,
+    /// See there.
+    pub timeouts: u64,
+    /// Reports refused: see [`Refused`].
+    pub refused: u64,
+    /// Of those, late ones.
+    pub late: u64,
+}
+
+/// Merges the reports of one session from below it. Data, and whatever is no report, passes.
+#[derive(Clone, Debug)]
+pub struct AggregationRouter {
+    config: RouterConfig,
+    id: u32,
+    collector: Collector,
+    /// Where reports go: who sends the data, and by which interface.
+    upstream: Option<(InterfaceId, SocketAddr)>,
+    /// Of the subtree, smoothed, in seconds.
+    rtt: f64,
+    /// Longest since the request.
+    peak: Option<f64>,
+    timer: Option<Instant>,
+    /// The datagram just handed in goes on.
+    passing: Option<Ecn>,
+    /// What is to be sent, highest rank first.
+    leaving: Vec<Report>,
+    counters: RouterCounters,
+}
+
+impl AggregationRouter {
+    /// One that has heard nothing. What it is called in reports is drawn from `seed`.
+    pub fn new(config: RouterConfig, seed: Seed) -> Self {
+        Self {
+            id: seed.stream("sim/router", 0).next_u32(),
+            collector: Collector::new(config.session, config.groups),
+            upstream: None,
+            rtt: config.rtt.as_secs_f64(),
+            peak: None,
+            timer: None,
+            passing: None,
+            leaving: Vec::with_capacity(config.groups.into()),
+            counters: RouterCounters::default(),
+            config,
+        }
+    }
+
+    /// The round-trip time of the subtree in seconds: twice this is waited.
+    pub const fn rtt(&self) -> f64 {
+        self.rtt
+    }
+
+    /// Writers of reports that are remembered.
+    pub fn children(&self) -> usize {
+        self.collector.children()
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &RouterCounters {
+        &self.counters
+    }
+
+    fn datagram(&mut self, now: Instant, ingress: InterfaceId, datagram: &Datagram<'_>) {
+        if datagram.channel.is_some() {
+            self.passing = Some(datagram.ecn);
+            if let Some(data) = data_of(datagram.payload) {
+                self.data(now, (ingress, datagram.source), &data);
+            }
+            return;
+        }
+        match Report::parse(datagram.payload) {
+            // What comes from where the sender is, is not from below.
+            Ok(report) if self.upstream.is_some_and(|(upstream, _)| upstream != ingress) => {
+                self.report(now, (ingress, datagram.source), &report);
+            }
+            _ => self.passing = Some(datagram.ecn),
+        }
+    }
+
+    fn data(&mut self, now: Instant, from: (InterfaceId, SocketAddr), data: &Data) {
+        let is_new = self.collector.request().is_none_or(|(request, began)| {
+            is_later(data.request, request) || data.request != request && now.since(began) > ANEW
+        });
+        if is_new {
+            self.upstream = Some(from);
+            self.smooth();
+            self.collector.begin(now, data.request, data.timestamp);
+            self.timer = Some(now + Duration::from_secs_f64(WAIT * self.rtt));
+            self.leaving.clear();
+            self.counters.requests += 1;
+        }
+        self.collector.passes(data.request, data.timestamp);
+    }
+
+    fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &Report) {
+        let is_router = self.config.routers.contains(&writer.0);
+        match self.collector.take(now, writer, is_router, report) {
+            Ok(()) => {
+                self.counters.taken += 1;
+                self.measure(now, report);
+            }
+            Err(refused) => {
+                self.counters.refused += 1;
+                // What comes late tells to wait for longer.
+                if matches!(refused, Refused::Late | Refused::Stale) {
+                    self.counters.late += 1;
+                    self.measure(now, report);
+                }
+            }
+        }
+        if self.collector.is_complete() {
+            self.counters.complete += 1;
+            self.settle(now);
+        }
+    }
+
+    fn measure(&mut self, now: Instant, report: &Report) {
+        if let Some(took) = self.collector.took(now, report) {
+            let took = took.as_secs_f64().min(self.config.rtt_cap.as_secs_f64());
+            self.peak = Some(self.peak.map_or(took, |peak| peak.max(took)));
+        }
+    }
+
+    fn smooth(&mut self) {
+        if let Some(peak) = self.peak.take() {
+            self.rtt = peak.max(self.rtt + GAIN * (peak - self.rtt));
+        }
+    }
+
+    /// Makes one report of each group that was reported of.
+    fn settle(&mut self, now: Instant) {
+        self.timer = None;
+        let Some((request, _)) = self.collector.request() else { return };
+        let (session, source) = (self.config.session, self.id);
+        let report = |(rank, tally): (u8, &Option<Tally>)| {
+            let tally = (*tally)?;
+            let group = Group { session, rank };
+            let head = Report {
+                is_last: false,
+                request,
+                source,
+                group,
+                reports: 0,
+                congested: 0,
+                population: 0,
+                min_rate: 0,
+                max_rate: 0,
+                echo: 0,
+                hold: 0,
+            };
+            Some(tally.report(clock(now), head))
+        };
+        self.leaving.extend((0..).zip(self.collector.settle()).filter_map(report));
+        if let Some(last) = self.leaving.last_mut() {
+            last.is_last = true;
+        }
+        self.leaving.reverse();
+    }
+}
+
+impl Router for AggregationRouter {
+    type Event = core::convert::Infallible;
+
+    fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>) {
+        if self.timer.is_some_and(|timer| timer <= now) {
+            self.counters.timeouts += 1;
+            self.settle(now);
+        }
+        if let Input::Datagram(datagram) = input {
+            self.datagram(now, ingress, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<RouterOutput<Self::Event>> {
+        if let Some(ecn) = self.passing.take() {
+            return Some(RouterOutput::Pass { ecn });
+        }
+        let (egress, to) = self.upstream?;
+        let bytes = self.leaving.pop()?.emit();
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.counters.sent += 1;
+        let transmit =
+            Transmit { destination: Destination::Unicast(to), bytes: bytes.len(), ecn: Ecn::NotCapable };
+        Some(RouterOutput::Transmit { egress, transmit })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timer
+    }
+}

@@ -1,0 +1,303 @@
+//! The sending end: asks for feedback, adjusts the rates of its groups, and sends on them.
+
+use headwater_wire::sim::{Data, Report};
+
+use super::clock::clock;
+use super::collector::{Collector, Refused};
+use super::config::Config;
+use super::rates::Rates;
+use super::schedule::Lane;
+use crate::control::{Departure, SenderControl};
+use crate::layering::Layering;
+use crate::layering::spacing::Spacing;
+use crate::machine::{ChannelId, Datagram, Ecn, InterfaceId};
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// The maximum round-trip time keeps so much of itself at a request.
+const RTT_KEPT: f64 = 0.9;
+/// Requests without an answer from which on it doubles.
+const SILENT: u16 = 2;
+
+/// What a sender counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounters {
+    /// Requests made.
+    pub requests: u64,
+    /// Reports taken.
+    pub reports: u64,
+    /// Most reports taken of one request.
+    pub reports_peak: u64,
+    /// Datagrams that are no feedback of SIM.
+    pub malformed: u64,
+    /// Reports refused: see [`Refused`].
+    pub refused: u64,
+}
+
+/// Sends on groups whose rates follow receivers' reports: each once per request.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: Config,
+    rates: Rates,
+    lanes: Vec<Lane>,
+    sequences: Vec<u32>,
+    spacing: Spacing,
+    collector: Collector,
+    /// Seconds.
+    rtt_max: f64,
+    /// Longest round-trip time reported since the request, in seconds.
+    peak: Option<f64>,
+    /// Requests in a row without an answer.
+    silent: u16,
+    request: u16,
+    interval: Duration,
+    next_request: Instant,
+    reports: u64,
+    counters: SenderCounters,
+}
+
+impl Sender {
+    /// Begins at `now`, with the bottom group alone.
+    pub fn new(config: Config, now: Instant) -> Self {
+        let groups = usize::from(config.groups);
+        let mut sender = Self {
+            rates: Rates::new(&config),
+            lanes: vec![Lane::new(8 * u64::from(config.packet_bytes)); groups],
+            sequences: vec![0; groups],
+            spacing: Spacing::default(),
+            collector: Collector::new(config.session, config.groups),
+            rtt_max: config.rtt.as_secs_f64(),
+            peak: None,
+            silent: 0,
+            request: u16::MAX,
+            interval: Duration::ZERO,
+            next_request: now,
+            reports: 0,
+            counters: SenderCounters::default(),
+            config,
+        };
+        sender.ask(now);
+        sender
+    }
+
+    /// The maximum round-trip time, in seconds.
+    pub const fn rtt_max(&self) -> f64 {
+        self.rtt_max
+    }
+
+    /// Whether the menu bounds the middle groups.
+    pub const fn is_menu_active(&self) -> bool {
+        self.rates.is_menu_active()
+    }
+
+    /// C: what groups up to this rank send together, in bit/s of UDP payload.
+    pub fn cumulative(&self, rank: u16) -> f64 {
+        self.rates.cumulative(rank.into())
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &SenderCounters {
+        &self.counters
+    }
+
+    fn report(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Some(report) = Report::parse(datagram.payload).ok().filter(|_| datagram.channel.is_none()) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let is_router = self.config.trust.holds(datagram.source.ip());
+        let taken = self.collector.take(now, (InterfaceId(0), datagram.source), is_router, &report);
+        match taken {
+            Ok(()) => {
+                self.reports += 1;
+                self.counters.reports += 1;
+                self.measure(now, &report);
+            }
+            Err(refused) => {
+                self.counters.refused += 1;
+                // An answer to the last request but one tells at least how long it took.
+                if refused == Refused::Stale && report.request == self.request.wrapping_sub(1) {
+                    self.measure_late(now, &report);
+                }
+            }
+        }
+    }
+
+    fn measure(&mut self, now: Instant, report: &Report) {
+        let took = clock(now).wrapping_sub(report.echo).wrapping_sub(report.hold).cast_signed();
+        if took >= 0 {
+            self.see_rtt(f64::from(took) / 1e4);
+        }
+    }
+
+    fn measure_late(&mut self, now: Instant, report: &Report) {
+        if let Some(took) = self.collector.took(now, report) {
+            self.see_rtt(took.as_secs_f64());
+        }
+    }
+
+    fn see_rtt(&mut self, rtt: f64) {
+        let rtt = rtt.min(self.config.rtt_cap.as_secs_f64());
+        self.peak = Some(self.peak.map_or(rtt, |peak| peak.max(rtt)));
+    }
+
+    /// The maximum round-trip time after a request. Without any answer it doubles: requests that follow too closely overtake all reports at the
+    /// routers. What was reached that way is a guess, in whose place the first answer comes.
+    fn follow_rtt(&mut self) {
+        let Some(peak) = self.peak.take() else {
+            self.silent = self.silent.saturating_add(1);
+            if self.silent >= SILENT {
+                self.rtt_max *= 2.0;
+            }
+            return;
+        };
+        let kept = if self.silent >= SILENT { 0.0 } else { RTT_KEPT * self.rtt_max };
+        (self.rtt_max, self.silent) = (peak.max(kept), 0);
+    }
+
+    /// Uses what came of the request, and makes the next one.
+    fn conclude(&mut self, now: Instant) {
+        self.follow_rtt();
+        let (least, cap) = (self.config.rtt_least.as_secs_f64(), self.config.rtt_cap.as_secs_f64());
+        self.rtt_max = self.rtt_max.clamp(least, cap);
+        let interval = self.interval.as_secs_f64();
+        self.rates.request(self.collector.settle(), interval);
+        self.counters.reports_peak = self.counters.reports_peak.max(self.reports);
+        self.ask(now);
+    }
+
+    fn ask(&mut self, now: Instant) {
+        self.request = self.request.wrapping_add(1);
+        self.reports = 0;
+        self.counters.requests += 1;
+        self.interval = Duration::from_secs_f64(2.0 * self.rtt_max);
+        self.next_request = now + self.interval;
+        // A packet may leave with a time that is a little past: what was due waits for its turn.
+        self.collector.begin(now, self.request, clock(now));
+        for (rank, lane) in self.lanes.iter_mut().enumerate() {
+            lane.set_rate(now, rate(self.rates.own(rank)));
+        }
+    }
+
+    /// The group whose packet is next, and when it is due.
+    fn next(&self) -> Option<(usize, Instant)> {
+        let due = self.lanes.iter().enumerate().filter_map(|(rank, lane)| Some((lane.due()?, rank)));
+        due.min().map(|(at, rank)| (rank, at))
+    }
+
+    fn packets_per_second(&self, level: u16) -> f64 {
+        let lanes = self.lanes.iter().take(usize::from(level) + 1);
+        lanes
+            .filter_map(Lane::rate)
+            .map(|rate| rate.packets_per_second(self.config.packet_bytes.into()))
+            .sum()
+    }
+
+    fn give_up(&mut self, now: Instant) {
+        let before = Spacing::given_up_before(now);
+        for lane in &mut self.lanes {
+            if lane.due().is_some_and(|due| due < before) {
+                lane.give_up(before);
+            }
+        }
+    }
+}
+
+impl SenderControl for Sender {
+    fn channels(&self) -> u16 {
+        self.config.groups
+    }
+
+    fn levels(&self) -> u16 {
+        self.config.groups
+    }
+
+    fn layering(&self) -> Option<&dyn Layering> {
+        Some(self)
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        self.next().map(|(_, at)| self.spacing.due(at))
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        let (rank, at) = self.next()?;
+        if self.spacing.due(at) > now {
+            return None;
+        }
+        let level = u16::try_from(rank).ok()?;
+        let data = Data {
+            rank: u8::try_from(rank).ok()?,
+            request: self.request,
+            // As scheduled, so that receivers measure rates exactly.
+            timestamp: clock(at.max(self.next_request - self.interval)),
+            sequence: self.sequences[rank],
+        };
+        Some(Departure { channel: ChannelId(level), level, at, cci: data.to_cci(), ecn: Ecn::Capable0 })
+    }
+
+    fn departed(&mut self, now: Instant, _bytes: usize) {
+        let Some((rank, at)) = self.next() else { return };
+        self.collector.passes(self.request, clock(now));
+        self.spacing.sent(now, at, self.packets_per_second(self.config.groups));
+        self.lanes[rank].sent();
+        self.sequences[rank] = self.sequences[rank].wrapping_add(1);
+        self.give_up(now);
+    }
+
+    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        self.report(now, datagram);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.next_request)
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        if self.next_request <= now {
+            self.conclude(now);
+            self.give_up(now);
+        }
+    }
+}
+
+/// What the groups will send as far as is known: rates change with each request, so a sequencer has to ask anew for each buffer.
+impl Layering for Sender {
+    fn levels(&self) -> u16 {
+        self.config.groups
+    }
+
+    fn next_boundary(&self, after: Instant) -> Option<Instant> {
+        let beyond = after.since(self.next_request).as_nanos() / self.interval.as_nanos().max(1);
+        let passed = if after < self.next_request { 0 } else { beyond + 1 };
+        Some(self.next_request + self.interval.saturating_mul(passed))
+    }
+
+    fn channel(&self, level: u16, _at: Instant) -> ChannelId {
+        ChannelId(level)
+    }
+
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64 {
+        let lane = &self.lanes[usize::from(level)];
+        lane.before(to).saturating_sub(lane.before(from))
+    }
+
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant {
+        let lane = &self.lanes[usize::from(level)];
+        lane.nth(lane.before(from).saturating_add(n)).unwrap_or(Instant::from_nanos(u64::MAX))
+    }
+
+    fn cumulative_rate(&self, level: u16, _at: Instant) -> f64 {
+        self.packets_per_second(level)
+    }
+
+    fn cumulative_rate_before(&self, level: u16, _at: Instant) -> f64 {
+        self.packets_per_second(level)
+    }
+}
+
+/// A group's own rate; nothing below 1 bit/s.
+fn rate(bits: f64) -> Option<Rate> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    Rate::from_bits(libm::round(bits) as u64)
+}

@@ -1,0 +1,302 @@
+//! Routers: what they merge, when they answer, and what hostile reports can do.
+
+use core::net::SocketAddr;
+
+use headwater_wire::sim::{Data, Group, Report};
+use proptest::prelude::*;
+
+use super::report;
+use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::rng::Seed;
+use crate::sim::collector::{CHILDREN_MAX, Collector, Refused};
+use crate::sim::tally::Tally;
+use crate::sim::{AggregationRouter, RouterConfig};
+use crate::time::{Duration, Instant};
+
+const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
+const UP: InterfaceId = InterfaceId(0);
+const LEFT: InterfaceId = InterfaceId(1);
+const RIGHT: InterfaceId = InterfaceId(2);
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+fn host(number: u8) -> SocketAddr {
+    ([10, 0, 0, number], 5_000).into()
+}
+
+struct Bed {
+    router: AggregationRouter,
+}
+
+impl Bed {
+    fn new(routers: Vec<InterfaceId>) -> Self {
+        Self { router: AggregationRouter::new(RouterConfig::new(0, 5).with_routers(routers), Seed(3)) }
+    }
+
+    fn give(&mut self, now: Instant, ingress: InterfaceId, datagram: Datagram<'_>) -> (bool, Vec<Report>) {
+        self.router.handle(now, ingress, Input::Datagram(datagram));
+        self.drain(now)
+    }
+
+    fn drain(&mut self, now: Instant) -> (bool, Vec<Report>) {
+        let (mut passed, mut reports, mut buffer) = (false, Vec::new(), [0; 9_000]);
+        while let Some(output) = self.router.poll_output(now, &mut buffer) {
+            match output {
+                RouterOutput::Pass { .. } => passed = true,
+                RouterOutput::Transmit { egress, transmit } => {
+                    assert_eq!(egress, UP);
+                    reports.push(Report::parse(&buffer[..transmit.bytes]).unwrap());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        (passed, reports)
+    }
+
+    /// A data packet that the sender sent at the same time by its clock.
+    fn data(&mut self, ms: u64, request: u16) {
+        let stamp = u32::try_from(10 * ms).unwrap();
+        let cci = Data { rank: 0, request, timestamp: stamp, sequence: 0 }.to_cci();
+        let (passed, reports) = self.give(
+            at(ms),
+            UP,
+            Datagram {
+                source: SENDER.into(),
+                channel: Some(ChannelId::BASE),
+                ecn: Ecn::Capable0,
+                payload: cci.as_bytes(),
+            },
+        );
+        assert!(passed && reports.is_empty());
+    }
+
+    fn report(&mut self, ms: u64, ingress: InterfaceId, from: u8, report: Report) -> Vec<Report> {
+        let payload = report.emit();
+        let datagram =
+            Datagram { source: host(from), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+        let (passed, reports) = self.give(at(ms), ingress, datagram);
+        assert!(!passed, "reports are taken in");
+        reports
+    }
+
+    fn wait(&mut self, ms: u64) -> Vec<Report> {
+        self.router.handle(at(ms), UP, Input::Timeout);
+        self.drain(at(ms)).1
+    }
+}
+
+#[test]
+fn a_request_is_answered_once_all_have_or_when_its_time_is_over() {
+    let mut bed = Bed::new(Vec::new());
+    bed.data(0, 1);
+    assert!(bed.report(10, LEFT, 1, report(1, 2, true, 50, 0)).is_empty(), "who there is, is not known");
+    assert!(bed.report(20, RIGHT, 2, report(1, 0, false, 30, 0)).is_empty());
+    let timer = bed.router.poll_timeout().unwrap();
+    assert_eq!(timer, at(200), "twice the configured round-trip time");
+    let first = bed.wait(200);
+    assert_eq!(first.len(), 2, "one for each group");
+    assert_eq!(first.iter().map(|report| report.is_last).collect::<Vec<_>>(), [false, true]);
+    assert!(first.iter().all(|report| report.hold >= 1_800), "what the reports were held: {first:?}");
+
+    bed.data(300, 2);
+    assert!(bed.report(310, LEFT, 1, report(2, 2, true, 50, 3_000)).is_empty());
+    let second = bed.report(320, RIGHT, 2, report(2, 2, false, 30, 3_000));
+    assert_eq!(second.len(), 1, "all children have answered: {second:?}");
+    let merged = second[0];
+    assert_eq!((merged.reports, merged.congested, merged.population), (2, 1, 2));
+    assert_eq!((merged.min_rate, merged.max_rate, merged.group.rank), (30, 50, 2));
+    assert_eq!((merged.echo, merged.hold), (3_000, 0), "of the slower one, who was not held");
+    assert!(merged.source != 7, "nobody is named");
+    assert!(
+        bed.report(330, LEFT, 3, report(2, 2, true, 10, 3_000)).is_empty(),
+        "late: {:?}",
+        bed.router.counters()
+    );
+    assert_eq!(bed.router.counters().late, 1);
+}
+
+#[test]
+fn waits_shrink_with_the_subtrees_round_trip_time() {
+    let mut bed = Bed::new(Vec::new());
+    for request in 0..20_u16 {
+        let ms = 500 * u64::from(request);
+        bed.data(ms, request);
+        let echo = u32::try_from(10 * ms).unwrap();
+        bed.report(ms + 12, LEFT, 1, report(request, 0, false, 1, echo));
+        bed.wait(ms + 499);
+    }
+    assert!((0.011..0.014).contains(&bed.router.rtt()), "{}", bed.router.rtt());
+}
+
+#[test]
+fn who_falls_silent_is_waited_for_a_few_times_only() {
+    let mut bed = Bed::new(Vec::new());
+    let mut waited = Vec::new();
+    for request in 0..12_u16 {
+        let ms = 500 * u64::from(request);
+        bed.data(ms, request);
+        let echo = u32::try_from(10 * ms).unwrap();
+        if request < 4 {
+            bed.report(ms + 5, RIGHT, 2, report(request, 0, true, 1, echo));
+        }
+        let reports = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, echo));
+        waited.push(reports.is_empty());
+        bed.wait(ms + 499);
+    }
+    assert!(waited[0], "nobody is known at first");
+    assert!(waited[1..4].iter().all(|waited| !waited));
+    assert!(waited[4..8].iter().all(|waited| *waited), "it may only be late");
+    assert!(waited[8..].iter().all(|waited| !waited), "forgotten: {waited:?}");
+}
+
+#[test]
+fn request_numbers_wrap_and_a_sender_that_begins_anew_is_followed_after_silence() {
+    let mut bed = Bed::new(Vec::new());
+    for (ms, request, requests) in
+        [(0, 65_534, 1), (100, 65_535, 2), (200, 0, 3), (300, 1, 4), (301, 65_535, 4)]
+    {
+        bed.data(ms, request);
+        assert_eq!(bed.router.counters().requests, requests, "request {request}");
+    }
+    bed.data(2_000, 40_000);
+    assert_eq!(bed.router.counters().requests, 4, "that is behind");
+    bed.data(5_400, 40_000);
+    assert_eq!(bed.router.counters().requests, 5, "the sender was started again");
+}
+
+#[test]
+fn a_vanished_sender_leaves_nothing_to_wait_for() {
+    let mut bed = Bed::new(Vec::new());
+    bed.data(0, 1);
+    bed.wait(200);
+    assert_eq!(bed.router.poll_timeout(), None);
+    assert!(bed.report(400, LEFT, 1, report(1, 0, true, 1, 0)).is_empty(), "too late");
+}
+
+#[test]
+fn what_is_no_report_from_below_passes() {
+    let mut bed = Bed::new(Vec::new());
+    let payload = report(1, 0, true, 1, 0).emit();
+    let datagram = Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+    assert!(bed.give(at(0), LEFT, datagram).0, "before any data it is not known where the sender is");
+    bed.data(1, 1);
+    let other = Datagram { payload: b"else", ..datagram };
+    assert!(bed.give(at(2), LEFT, other).0);
+}
+
+#[test]
+fn writers_are_bounded() {
+    let mut collector = Collector::new(0, 5);
+    collector.begin(at(0), 1, 0);
+    let mut refused = 0;
+    for number in 0..u32::try_from(CHILDREN_MAX).unwrap() + 10 {
+        let [_, a, b, c] = number.to_be_bytes();
+        let writer = (LEFT, SocketAddr::from(([10, a, b, c], 9)));
+        let taken = collector.take(at(1), writer, false, &report(1, 0, true, 1, 0));
+        refused += u32::from(taken == Err(Refused::Crowded));
+    }
+    assert_eq!((collector.children(), refused), (CHILDREN_MAX, 10));
+    for request in 2..8 {
+        collector.begin(at(100 * u64::from(request)), request, 0);
+    }
+    assert_eq!(collector.children(), 0, "and forgotten");
+}
+
+fn any_report() -> impl Strategy<Value = Report> {
+    (any::<[u32; 4]>(), 0_u16..4, 0_u8..7, 0_u32..3, any::<bool>(), 0_u32..200).prop_map(
+        |([source, counts, rates, hold], request, rank, echo, is_last, scale)| {
+            let population = counts.max(1);
+            let reports = (population / (1 + scale)).max(1);
+            let congested = reports / (1 + scale % 3);
+            let (min_rate, max_rate) = (rates / 2, rates);
+            let hold = if scale % 2 == 0 { hold % 50 } else { hold };
+            let group = Group { session: u32::from(scale == 199), rank };
+            let echo = if scale % 5 == 0 { source } else { echo * 100 };
+            Report {
+                is_last,
+                request,
+                source,
+                group,
+                reports,
+                congested,
+                population,
+                min_rate,
+                max_rate,
+                echo,
+                hold,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn merging_is_associative_and_keeps_counts(
+        parts in prop::collection::vec((0_u32..1_000, 0_u32..1_000, 0_u32..500, 0_u32..50), 3..20),
+        split in 0_usize..20,
+    ) {
+        let tallies: Vec<Tally> = parts
+            .iter()
+            .map(|(rate, echo, arrived, hold)| {
+                Tally::of(&Report { hold: *hold, ..report(1, 0, rate % 3 == 0, *rate, *echo) }, 1_000 + arrived)
+            })
+            .collect();
+        let merge = |tallies: &[Tally]| tallies.iter().copied().reduce(Tally::merge);
+        let whole = merge(&tallies).unwrap();
+        let split = split % tallies.len();
+        let (left, right) = (merge(&tallies[..split]), merge(&tallies[split..]));
+        let halves = left.map_or(right, |left| right.map(|right| left.merge(right))).unwrap();
+        let backward = tallies.iter().rev().copied().reduce(Tally::merge).unwrap();
+        for other in [halves, backward] {
+            prop_assert_eq!((whole.reports, whole.congested, whole.population), (other.reports, other.congested, other.population));
+            prop_assert_eq!((whole.min_rate, whole.max_rate, whole.age()), (other.min_rate, other.max_rate, other.age()));
+        }
+        prop_assert_eq!(whole.reports as usize, tallies.len(), "counts are kept");
+        prop_assert_eq!(whole.congested as usize, parts.iter().filter(|part| part.0 % 3 == 0).count());
+        // What was held on is held longer, and no older.
+        let sent_on = Tally::of(&whole.report(3_000, report(1, 0, false, 0, 0)), 3_000);
+        prop_assert_eq!(sent_on.age(), whole.age());
+    }
+
+    /// Beside two honest receivers, a storm of reports from one address, each as it likes, counts as one receiver at most, and the router answers each
+    /// request once per group.
+    #[test]
+    fn a_hostile_writer_is_one_receiver(
+        storm in prop::collection::vec((any_report(), 0_u64..60), 1..60),
+        is_congested in any::<bool>(),
+    ) {
+        let mut bed = Bed::new(vec![RIGHT]);
+        for request in 0..3_u16 {
+            let start = 1_000 * u64::from(request);
+            let echo = u32::try_from(10 * start).unwrap();
+            bed.data(start, request);
+            let mut sent = Vec::new();
+            let mut storm: Vec<_> = storm.iter().map(|(hostile, ms)| (*ms, Some(*hostile))).collect();
+            storm.push((20, None));
+            storm.sort_by_key(|(ms, _)| *ms);
+            for (ms, hostile) in storm {
+                match hostile {
+                    Some(hostile) => sent.extend(bed.report(start + ms, LEFT, 66, hostile)),
+                    None => {
+                        sent.extend(bed.report(start + ms, LEFT, 1, report(request, 1, is_congested, 40, echo)));
+                        let router = Report { reports: 9, congested: 3, population: 9, ..report(request, 1, false, 40, echo) };
+                        sent.extend(bed.report(start + ms, RIGHT, 2, router));
+                    }
+                }
+            }
+            sent.extend(bed.wait(start + 999));
+            let ranks: std::collections::BTreeSet<u8> = sent.iter().map(|report| report.group.rank).collect();
+            prop_assert_eq!(ranks.len(), sent.len(), "one report for each group");
+            let reports: u32 = sent.iter().map(|report| report.reports).sum();
+            let congested: u32 = sent.iter().map(|report| report.congested).sum();
+            prop_assert!(reports <= 11, "{} reports", reports);
+            prop_assert!(congested <= 4 + u32::from(is_congested));
+            prop_assert!(sent.iter().all(|report| report.source != 7 && report.request == request));
+            prop_assert!(bed.router.children() <= 3);
+        }
+    }
+}

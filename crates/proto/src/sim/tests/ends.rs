@@ -1,0 +1,255 @@
+//! A sender and receivers without a network between them.
+
+use core::net::SocketAddr;
+
+use headwater_wire::sim::{Data, Report};
+use proptest::prelude::*;
+
+use super::report;
+use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use crate::machine::{ChannelId, Datagram, Ecn};
+use crate::rng::Seed;
+use crate::sim::clock::clock;
+use crate::sim::{Config, Receiver, Sender};
+use crate::time::{Duration, Instant};
+
+const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+fn host(number: u8) -> SocketAddr {
+    ([10, 0, 0, number], 5_000).into()
+}
+
+/// Drives a sender up to an instant, and shows each packet.
+fn run(sender: &mut Sender, until: Instant, mut see: impl FnMut(Instant, Data)) {
+    loop {
+        let next = sender.next_departure().into_iter().chain(sender.poll_timeout()).min().unwrap();
+        if next > until {
+            return;
+        }
+        sender.timeout(next);
+        while let Some(departure) = sender.departure(next) {
+            see(next, Data::parse(departure.cci.as_bytes()).unwrap());
+            sender.departed(next, 1_000);
+        }
+    }
+}
+
+fn say(sender: &mut Sender, now: Instant, from: u8, report: &Report) {
+    let payload = report.emit();
+    sender.feedback(
+        now,
+        &Datagram { source: host(from), channel: None, ecn: Ecn::NotCapable, payload: &payload },
+    );
+}
+
+#[test]
+fn requests_follow_each_other_and_wrap() {
+    let mut sender = Sender::new(
+        Config::new(5, 1_000).with_rtt_bounds(Duration::from_millis(1), Duration::from_millis(1)),
+        at(0),
+    );
+    let mut last = None;
+    let mut wrapped = 0;
+    let mut now = at(0);
+    for _ in 0..70_000 {
+        now = sender.poll_timeout().unwrap();
+        sender.timeout(now);
+        while let Some(departure) = sender.departure(now) {
+            let data = Data::parse(departure.cci.as_bytes()).unwrap();
+            if let Some(before) = last {
+                assert!(data.request.wrapping_sub(before) < 100, "{} after {before}", data.request);
+                wrapped += u32::from(data.request < before);
+            }
+            last = Some(data.request);
+            sender.departed(now, 1_000);
+        }
+    }
+    assert_eq!(wrapped, 1);
+    assert_eq!(sender.counters().requests, 70_001);
+    // It still listens.
+    let request = last.unwrap();
+    say(&mut sender, now, 1, &report(request, 0, false, 1, clock(now)));
+    assert_eq!(sender.counters().reports + sender.counters().refused, 1);
+}
+
+/// Answers each request as `answer` says: what to report, in ms after the request's first packet.
+fn answered(
+    config: Config,
+    until: Instant,
+    mut answer: impl FnMut(&Sender, u16) -> Vec<(u8, u8, bool)>,
+) -> Sender {
+    let mut sender = Sender::new(config, at(0));
+    let mut last = None;
+    let mut now = at(0);
+    while now < until {
+        now = sender.next_departure().into_iter().chain(sender.poll_timeout()).min().unwrap();
+        sender.timeout(now);
+        while let Some(departure) = sender.departure(now) {
+            let data = Data::parse(departure.cci.as_bytes()).unwrap();
+            sender.departed(now, 1_000);
+            if last != Some(data.request) {
+                last = Some(data.request);
+                for (from, rank, is_congested) in answer(&sender, data.request) {
+                    let rate = 1_000_000;
+                    say(
+                        &mut sender,
+                        now,
+                        from,
+                        &report(data.request, rank, is_congested, rate, data.timestamp),
+                    );
+                }
+            }
+        }
+    }
+    sender
+}
+
+#[test]
+fn a_rate_rises_by_a_packet_a_request_and_falls_by_an_eighth_at_most_once_in_three() {
+    let config = Config::new(5, 1_000)
+        .with_rtt(Duration::from_millis(40))
+        .with_rtt_bounds(Duration::from_millis(40), Duration::from_secs(1));
+    let calm = answered(config.clone(), at(4_010), |_, _| vec![(1, 0, false)]);
+    // 50 requests of 80 ms; the last one is not over.
+    assert!((calm.cumulative(0) - 100e3 - 100e3 * 50.0).abs() < 101e3, "{}", calm.cumulative(0));
+    let mut rates = Vec::new();
+    answered(config, at(4_010), |sender, _| {
+        rates.push(sender.cumulative(0));
+        vec![(1, 0, sender.cumulative(0) > 1e6)]
+    });
+    let falls: Vec<usize> = (1..rates.len()).filter(|place| rates[*place] < rates[place - 1]).collect();
+    assert!(falls.len() > 5, "{rates:?}");
+    assert!(falls.iter().all(|place| (rates[*place] / rates[place - 1] - 0.875).abs() < 1e-9));
+    assert!(falls.windows(2).all(|pair| pair[1] - pair[0] >= 3), "held off: {falls:?}");
+}
+
+#[test]
+fn groups_open_when_receivers_come_and_close_when_they_are_gone() {
+    let config = Config::new(3, 1_000);
+    let mut sizes = Vec::new();
+    let sender = answered(config, at(10_000), |sender, request| {
+        sizes.push(sender.cumulative(2) - sender.cumulative(1));
+        if request < 20 { vec![(1, 0, false), (2, 2, false)] } else { vec![(1, 0, false)] }
+    });
+    assert!(sizes[5] >= 60e3 - 1.0, "{sizes:?}");
+    assert!(sizes[23] > 60e3, "it is kept for three requests");
+    assert!(sizes[26].abs() < 1e-6);
+    assert!((sender.cumulative(2) - sender.cumulative(0)).abs() < 1e-6);
+}
+
+#[test]
+fn without_any_report_it_falls_back_to_the_least() {
+    let sender = answered(Config::new(5, 1_000), at(20_000), |_, request| {
+        if request < 40 { vec![(1, 0, false), (2, 1, false), (3, 4, false)] } else { Vec::new() }
+    });
+    assert!((sender.cumulative(4) - 100e3).abs() < 1.0, "{}", sender.cumulative(4));
+}
+
+/// A receiver fed by a sender that it alone answers, with nothing lost.
+fn feed(
+    receiver: &mut Receiver,
+    sender: &mut Sender,
+    until: Instant,
+    ecn: impl Fn(&Data) -> Ecn,
+) -> Vec<Report> {
+    let mut reports = Vec::new();
+    let mut buffer = [0; 9_000];
+    let mut packets = Vec::new();
+    run(sender, until, |now, data| packets.push((now, data)));
+    for (now, data) in packets {
+        let arrival = Arrival {
+            source: SENDER.into(),
+            channel: ChannelId(data.rank.into()),
+            cci: &data.to_cci(),
+            ecn: ecn(&data),
+            bytes: 1_000,
+        };
+        receiver.arrived(now, &arrival);
+        while let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
+            reports.push(Report::parse(&buffer[..transmit.bytes]).unwrap());
+        }
+    }
+    reports
+}
+
+#[test]
+fn each_request_is_answered_once_and_marks_are_told() {
+    let config = Config::new(5, 1_000);
+    let mut sender = Sender::new(config.clone(), at(0));
+    let mut receiver = Receiver::new(config, Seed(1));
+    receiver.start(at(0));
+    assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId(0))));
+    let marked = |data: &Data| if data.request == 3 { Ecn::CongestionExperienced } else { Ecn::Capable0 };
+    let reports = feed(&mut receiver, &mut sender, at(3_000), marked);
+    let requests: Vec<u16> = reports.iter().map(|report| report.request).collect();
+    assert_eq!(
+        requests,
+        (1..=u16::try_from(requests.len()).unwrap()).collect::<Vec<_>>(),
+        "the first one begins"
+    );
+    let congested: Vec<u16> =
+        reports.iter().filter(|report| report.congested > 0).map(|report| report.request).collect();
+    assert_eq!(congested, [4], "what was marked since request 3 is told in answer to request 4");
+    assert_eq!(receiver.reception().lost, 0);
+    assert!(receiver.rate().is_some_and(|rate| (80e3..120e3).contains(&rate)), "{:?}", receiver.rate());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+
+    /// Whatever a hostile writer adds to what an honest receiver says, no rate moves in a request by more than an honest report could move it: a
+    /// step up, or an eighth down, and what order demands.
+    #[test]
+    fn hostile_reports_move_a_rate_by_no_more_than_one_could(
+        storm in prop::collection::vec((any::<[u32; 6]>(), 0_u8..6, 0_u8..3, any::<bool>()), 1..20),
+    ) {
+        let least = Duration::from_millis(40);
+        let config = Config::new(5, 1_000).with_rtt(least).with_rtt_bounds(least, Duration::from_millis(400));
+        let mut sender = Sender::new(config, at(0));
+        let mut now = at(0);
+        let mut last = None;
+        let mut before = [100e3_f64; 5];
+        while now < at(6_000) {
+            now = sender.next_departure().into_iter().chain(sender.poll_timeout()).min().unwrap();
+            sender.timeout(now);
+            let rates: Vec<f64> = (0..5).map(|rank| sender.cumulative(rank)).collect();
+            for (rank, rate) in rates.iter().enumerate() {
+                // A step is a packet in two round-trip times, 100 kbit/s at most; a group that opens begins 100 kbit/s above the one below.
+                let below = if rank == 0 { 0.0 } else { rates[rank - 1] };
+                let most = (before[rank] + 100_001.0).max(below + 200_001.0);
+                prop_assert!(*rate <= most, "group {} from {} to {}", rank, before[rank], rate);
+                prop_assert!(rank == 0 || *rate >= below);
+            }
+            prop_assert!(rates[0] >= 0.874 * before[0]);
+            before.copy_from_slice(&rates);
+            while let Some(departure) = sender.departure(now) {
+                let data = Data::parse(departure.cci.as_bytes()).unwrap();
+                sender.departed(now, 1_000);
+                if last == Some(data.request) {
+                    continue;
+                }
+                last = Some(data.request);
+                say(&mut sender, now, 1, &report(data.request, 0, false, 1_000, data.timestamp));
+                for ([source, counts, rates, echo, hold, _], rank, kind, is_congested) in &storm {
+                    let hostile = Report {
+                        source: *source,
+                        reports: (*counts).max(1),
+                        congested: if *is_congested { (*counts).max(1) } else { 0 },
+                        population: (*counts).max(1),
+                        min_rate: rates / 3,
+                        max_rate: *rates,
+                        echo: if *kind == 0 { *echo } else { data.timestamp },
+                        hold: if *kind == 1 { *hold } else { 0 },
+                        ..report(data.request, *rank, false, 0, 0)
+                    };
+                    say(&mut sender, now, 66, &hostile);
+                }
+            }
+        }
+        prop_assert!(sender.rtt_max() <= 0.4);
+    }
+}
