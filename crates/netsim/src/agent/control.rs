@@ -1,7 +1,7 @@
 //! A congestion control by itself: sessions whose packets carry its information and nothing else.
 
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
-use headwater_proto::{Destination, Input, Instant, Machine, Output, Transmit};
+use headwater_proto::{Destination, Duration, Input, Instant, Machine, Output, Transmit};
 use headwater_wire::Cci;
 
 /// Sends packets of a set length whenever a congestion control lets it.
@@ -15,6 +15,10 @@ pub struct ControlSender<C> {
 #[derive(Clone, Debug)]
 pub struct ControlReceiver<C> {
     control: C,
+    cci_bytes: u16,
+    /// Comes and goes each so much time, and when next.
+    cycle: Option<(Duration, Instant)>,
+    is_away: bool,
     is_started: bool,
 }
 
@@ -70,7 +74,21 @@ impl<C: SenderControl> Machine for ControlSender<C> {
 impl<C> ControlReceiver<C> {
     /// A receiver of 4-byte congestion control information, which begins when its agent does.
     pub const fn new(control: C) -> Self {
-        Self { control, is_started: false }
+        Self { control, cci_bytes: 4, cycle: None, is_away: false, is_started: false }
+    }
+
+    /// The same of so many bytes, 4, 8, 12 or 16.
+    #[must_use]
+    pub fn with_cci_bytes(mut self, bytes: u16) -> Self {
+        self.cci_bytes = bytes;
+        self
+    }
+
+    /// The same that goes and comes back each so much time, first gone that long after it began.
+    #[must_use]
+    pub fn with_cycle(mut self, cycle: Option<Duration>) -> Self {
+        self.cycle = cycle.filter(|cycle| *cycle > Duration::ZERO).map(|cycle| (cycle, Instant::ZERO));
+        self
     }
 
     /// The congestion control.
@@ -79,19 +97,35 @@ impl<C> ControlReceiver<C> {
     }
 }
 
+impl<C: ReceiverControl> ControlReceiver<C> {
+    /// Begins, and comes and goes.
+    fn turn(&mut self, now: Instant) {
+        if !self.is_started {
+            self.is_started = true;
+            self.control.start(now);
+            self.cycle = self.cycle.map(|(cycle, _)| (cycle, now + cycle));
+        }
+        if let Some((cycle, next)) = self.cycle.filter(|(_, next)| *next <= now) {
+            self.cycle = Some((cycle, next + cycle));
+            self.is_away = !self.is_away;
+            match self.is_away {
+                true => self.control.stop(now),
+                false => self.control.start(now),
+            }
+        }
+    }
+}
+
 impl<C: ReceiverControl> Machine for ControlReceiver<C> {
     type Event = Silence;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
-        if !self.is_started {
-            self.is_started = true;
-            self.control.start(now);
-        }
+        self.turn(now);
         let Input::Datagram(datagram) = input else { return self.control.timeout(now) };
         if datagram.channel.is_none() && self.control.answered(now, &datagram) {
             return;
         }
-        let cci = datagram.payload.get(..4).map(Cci::new);
+        let cci = datagram.payload.get(..self.cci_bytes.into()).map(Cci::new);
         if let (Some(channel), Some(Ok(cci))) = (datagram.channel, cci) {
             let (source, ecn, bytes) = (datagram.source, datagram.ecn, datagram.payload.len());
             self.control.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes });
@@ -107,6 +141,6 @@ impl<C: ReceiverControl> Machine for ControlReceiver<C> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.control.poll_timeout()
+        self.control.poll_timeout().into_iter().chain(self.cycle.map(|(_, next)| next)).min()
     }
 }

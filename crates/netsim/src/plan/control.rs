@@ -4,7 +4,9 @@ use std::fmt;
 
 use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, Reception, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Layering, Shape};
-use headwater_proto::{Datagram, Duration, Instant, Rate, Transmit, fixed, flid, m2c, rlc, webrc};
+use headwater_proto::{
+    Datagram, Duration, Instant, Rate, Seed, Transmit, fixed, flid, m2c, rlc, rlm, sim, webrc,
+};
 
 /// A congestion control: how plans call it, what they may say of it, and what makes its ends.
 pub struct Control {
@@ -14,32 +16,52 @@ pub struct Control {
     pub(crate) keys: &'static [&'static str],
     /// Keys of a flow or a receiver that speak of [`Limits`].
     pub(crate) limits: &'static [&'static str],
+    /// Bytes of its congestion control information.
+    pub(crate) cci_bytes: u16,
+    /// Whether receivers' reports are a flow of their own, which routers may merge.
+    pub(crate) has_reports: bool,
     sender: MakeSender,
     receiver: MakeReceiver,
 }
 
+/// What most controls have in common.
+const COMMON: Control = Control {
+    name: "",
+    keys: &[],
+    limits: &[],
+    cci_bytes: 4,
+    has_reports: false,
+    sender: fixed_sender,
+    receiver: fixed_receiver,
+};
+
 /// The sending end, whose first slot begins at an instant.
 type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
-/// The receiving end.
-type MakeReceiver = fn(&Parameters, &Limits) -> Result<ChosenReceiver, String>;
+/// The receiving end, with chance of its own.
+type MakeReceiver = fn(&Parameters, &Limits, Seed) -> Result<ChosenReceiver, String>;
 
 /// Keys that speak of dynamic channels.
 const DYNAMIC_KEYS: &[&str] =
     &["base-rate", "ratio", "slot", "channels-per-slot", "quiescent-slots", "shape", "constant-rate"];
 const WEBRC_KEYS: &[&str] = &["base-rate", "ratio", "slot", "quiescent-slots", "constant-rate"];
 const FLID_KEYS: &[&str] = &["base-rate", "ratio", "slot"];
+const SIM_KEYS: &[&str] =
+    &["base-rate", "groups", "decrease", "step", "hold-off", "selection", "menu", "initial-rtt", "aggregate"];
+/// It has no use for routers; a plan that compares it with SIM may name them.
+const RLM_KEYS: &[&str] = &["base-rate", "groups", "aggregate"];
 /// Keys of all limits.
-pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint"];
+pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "cycle"];
 
 /// All of them.
 pub(crate) const CONTROLS: &[Control] = &[
-    Control { name: "fixed", keys: &[], limits: &[], sender: fixed_sender, receiver: fixed_receiver },
+    Control { name: "fixed", ..COMMON },
     Control {
         name: "m2c",
         keys: DYNAMIC_KEYS,
-        limits: LIMITS,
+        limits: &["cap", "rtt-hint"],
         sender: dynamic_sender,
         receiver: m2c_receiver,
+        ..COMMON
     },
     Control {
         name: "webrc",
@@ -47,6 +69,7 @@ pub(crate) const CONTROLS: &[Control] = &[
         limits: &["cap"],
         sender: webrc_sender,
         receiver: webrc_receiver,
+        ..COMMON
     },
     Control {
         name: "flid-dl",
@@ -54,6 +77,7 @@ pub(crate) const CONTROLS: &[Control] = &[
         limits: &["cap"],
         sender: flid_dl_sender,
         receiver: flid_dl_receiver,
+        ..COMMON
     },
     Control {
         name: "flid-sl",
@@ -61,6 +85,17 @@ pub(crate) const CONTROLS: &[Control] = &[
         limits: &["cap"],
         sender: flid_sl_sender,
         receiver: flid_sl_receiver,
+        ..COMMON
+    },
+    Control { name: "rlm", keys: RLM_KEYS, sender: rlm_sender, receiver: rlm_receiver, ..COMMON },
+    Control {
+        name: "sim",
+        keys: SIM_KEYS,
+        limits: &["cycle"],
+        cci_bytes: 12,
+        has_reports: true,
+        sender: sim_sender,
+        receiver: sim_receiver,
     },
     Control {
         name: "rlc",
@@ -68,6 +103,7 @@ pub(crate) const CONTROLS: &[Control] = &[
         limits: &["cap"],
         sender: rlc_sender,
         receiver: rlc_receiver,
+        ..COMMON
     },
 ];
 
@@ -94,8 +130,8 @@ impl Control {
     }
 
     /// Every key of layers that some control has.
-    pub(crate) fn all_keys() -> &'static [&'static str] {
-        DYNAMIC_KEYS
+    pub(crate) fn all_keys() -> Vec<&'static str> {
+        [DYNAMIC_KEYS, SIM_KEYS].concat()
     }
 
     /// The sending end.
@@ -110,8 +146,13 @@ impl Control {
     ///
     /// # Errors
     /// What is wrong with the parameters.
-    pub fn receiver(&self, parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
-        (self.receiver)(parameters, limits)
+    pub fn receiver(
+        &self,
+        parameters: &Parameters,
+        limits: &Limits,
+        seed: Seed,
+    ) -> Result<ChosenReceiver, String> {
+        (self.receiver)(parameters, limits, seed)
     }
 }
 
@@ -148,6 +189,29 @@ pub struct Parameters {
     pub shape: Option<Shape>,
     /// Whether the newest wave fills up what is missing to the maximum rate.
     pub constant_rate: bool,
+    /// Of SIM.
+    pub sim: SimParameters,
+}
+
+/// What a plan says of SIM beside.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SimParameters {
+    /// Groups of the session.
+    pub groups: Option<u16>,
+    /// What is left of a congested rate.
+    pub decrease: Option<f64>,
+    /// What a rate grows by in a request, bit/s.
+    pub step: Option<Rate>,
+    /// Requests that a rate is left alone for after a decrease.
+    pub hold_off: Option<u16>,
+    /// Requests in a selection interval.
+    pub selection: Option<u16>,
+    /// Whether the menu may become active.
+    pub menu: Option<bool>,
+    /// The maximum round-trip time before the first report.
+    pub initial_rtt: Option<Duration>,
+    /// Whether routers merge what the sender hears.
+    pub is_aggregated: bool,
 }
 
 /// What a receiver was told.
@@ -157,6 +221,8 @@ pub struct Limits {
     pub max_rate: Option<Rate>,
     /// The round-trip time to the sender without queueing.
     pub rtt_hint: Option<Duration>,
+    /// It goes and comes back each so much time.
+    pub cycle: Option<Duration>,
 }
 
 /// What a receiving control shows at an instant; what it has not, or not yet, is `None`.
@@ -220,11 +286,24 @@ impl ViewedControl for rlc::Receiver {
     }
 }
 
+impl ViewedControl for rlm::Receiver {
+    fn view(&self, _now: Instant) -> View {
+        let level = u16::try_from(self.level().saturating_sub(1)).unwrap_or(u16::MAX);
+        View { level, ..View::default() }
+    }
+}
+
+impl ViewedControl for sim::Receiver {
+    fn view(&self, _now: Instant) -> View {
+        View { level: self.held().saturating_sub(1), ..View::default() }
+    }
+}
+
 fn fixed_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
     Ok(ChosenSender::new(fixed::Sender::new(parameters.max_rate, start)))
 }
 
-fn fixed_receiver(_: &Parameters, _: &Limits) -> Result<ChosenReceiver, String> {
+fn fixed_receiver(_: &Parameters, _: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     Ok(Box::new(fixed::Receiver::new()))
 }
 
@@ -245,7 +324,7 @@ fn dynamic_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSende
     Ok(ChosenSender::new(DynamicSender::new(channels)))
 }
 
-fn m2c_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+fn m2c_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     let config = m2c::ReceiverConfig::new();
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let config = limits.rtt_hint.map_or(config, |rtt| config.with_rtt_hint(rtt));
@@ -257,7 +336,7 @@ fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender,
     dynamic_sender(&Parameters { shape: Some(Shape::Webrc), ..*parameters }, start)
 }
 
-fn webrc_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+fn webrc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     let config = webrc::ReceiverConfig::new();
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
     let receiver = webrc::Receiver::new(dynamic(parameters), config).map_err(|error| error.to_string())?;
@@ -287,7 +366,7 @@ fn flid_dl_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSende
     flid_sender(&flid(flid::Config::dynamic_layers, parameters), start)
 }
 
-fn flid_dl_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+fn flid_dl_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     flid_receiver(flid(flid::Config::dynamic_layers, parameters), limits)
 }
 
@@ -295,7 +374,7 @@ fn flid_sl_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSende
     flid_sender(&flid(flid::Config::static_layers, parameters), start)
 }
 
-fn flid_sl_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+fn flid_sl_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     flid_receiver(flid(flid::Config::static_layers, parameters), limits)
 }
 
@@ -312,11 +391,68 @@ fn rlc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, S
     Ok(ChosenSender::new(rlc::Sender::new(layers)))
 }
 
-fn rlc_receiver(parameters: &Parameters, limits: &Limits) -> Result<ChosenReceiver, String> {
+fn rlc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     let own = rlc::ReceiverConfig::new();
     let own = limits.max_rate.map_or(own, |rate| own.with_max_rate(rate));
     let receiver = rlc::Receiver::new(rlc(parameters), own).map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
+}
+
+/// Groups of a session of SIM where a plan does not say.
+const SIM_GROUPS: u16 = 5;
+
+fn sim(parameters: &Parameters) -> sim::Config {
+    let own = parameters.sim;
+    let mut config = sim::Config::new(own.groups.unwrap_or(SIM_GROUPS), parameters.packet_bytes)
+        .with_max_rate(parameters.max_rate)
+        .with_menu(own.menu.unwrap_or(true));
+    if let Some(rate) = parameters.base_rate {
+        config = config.with_initial_rate(rate);
+    }
+    if let Some(factor) = own.decrease {
+        config = config.with_decrease(factor);
+    }
+    if let Some(step) = own.step {
+        config = config.with_step(step);
+    }
+    if let Some(requests) = own.hold_off {
+        config = config.with_hold_off(requests);
+    }
+    if let Some(requests) = own.selection {
+        config = config.with_selection(requests);
+    }
+    if let Some(rtt) = own.initial_rtt {
+        config = config.with_rtt(rtt);
+    }
+    config.with_trust(if own.is_aggregated { sim::Trust::Everybody } else { sim::Trust::Nobody })
+}
+
+/// A base layer, and others of equal rates above it.
+fn rlm(parameters: &Parameters) -> Result<rlm::Config, String> {
+    let layers = u64::from(parameters.sim.groups.unwrap_or(SIM_GROUPS));
+    let most = parameters.max_rate.as_bits();
+    let base = parameters.base_rate.map_or(most / layers, Rate::as_bits);
+    let above = most.saturating_sub(base) / (layers - 1).max(1);
+    let rates = (0..layers).map(|layer| Rate::from_bits(if layer == 0 { base } else { above }));
+    let rates: Option<Vec<Rate>> = rates.collect();
+    let config = rates.and_then(|rates| rlm::Config::new(rates, parameters.packet_bytes));
+    config.ok_or_else(|| "'base-rate' must be below 'max-rate'".to_owned())
+}
+
+fn rlm_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    Ok(ChosenSender::new(rlm::Sender::new(rlm(parameters)?, start)))
+}
+
+fn rlm_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<ChosenReceiver, String> {
+    Ok(Box::new(rlm::Receiver::new(&rlm(parameters)?, seed)))
+}
+
+fn sim_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
+    Ok(ChosenSender::new(sim::Sender::new(sim(parameters), start)))
+}
+
+fn sim_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<ChosenReceiver, String> {
+    Ok(Box::new(sim::Receiver::new(sim(parameters), seed)))
 }
 
 impl fmt::Debug for ChosenSender {

@@ -1,7 +1,9 @@
 //! The queues and loss models of a plan.
 
 use headwater_proto::queue::loss::GilbertElliott;
-use headwater_proto::queue::{Limit, LossConfig, ParameterError, QueueConfig, RedConfig, Thresholds, Weight};
+use headwater_proto::queue::{
+    Limit, LossConfig, Marking, ParameterError, PriorityConfig, QueueConfig, RedConfig, Thresholds, Weight,
+};
 use headwater_proto::{Duration, Rate, Size};
 
 use super::section::Section;
@@ -34,6 +36,9 @@ const RED_KEYS: &[&str] = &[
     "mark-p",
     "hard-drop",
 ];
+/// Keys of priority marking.
+const PRIORITY_KEYS: &[&str] =
+    &["kind", "packets", "bytes", "marking", "threshold", "average", "priority", "th-min", "th-max", "max-p"];
 
 const LOSS_KEYS: &[&str] = &[
     "kind",
@@ -70,20 +75,27 @@ impl Loss {
 
 /// The queue under `queue`, for a link of this rate and delay.
 pub(crate) fn queue(link: &Section<'_>, rate: Rate, delay: Duration) -> Option<QueueConfig> {
-    let Some(either) = link.section("queue", RED_KEYS) else {
+    let Some(Value::Table(table)) = link.node("queue").map(|node| &node.value) else {
+        // What is no table is told of.
+        link.section("queue", DROP_TAIL_KEYS);
         return Some(QueueConfig::drop_tail(PACKETS_DEFAULT));
     };
-    let kind = match either.node("kind") {
-        None => "drop-tail",
-        Some(_) => either.word("kind", &["drop-tail", "red"])?,
+    let written = table.entries.get("kind").map(|entry| &entry.node.value);
+    let keys = match written {
+        Some(Value::Text(kind)) if kind == "priority" => PRIORITY_KEYS,
+        Some(Value::Text(kind)) if kind == "drop-tail" => DROP_TAIL_KEYS,
+        Some(_) => RED_KEYS,
+        None => DROP_TAIL_KEYS,
     };
-    let (section, config) = if kind == "red" {
-        let config = red(&either)?;
-        (either, QueueConfig::Red(config))
-    } else {
-        let section = link.section("queue", DROP_TAIL_KEYS)?;
-        let config = QueueConfig::DropTail(limit(&section)?);
-        (section, config)
+    let section = link.section("queue", keys)?;
+    let kind = match written {
+        None => "drop-tail",
+        Some(_) => section.word("kind", &["drop-tail", "red", "priority"])?,
+    };
+    let config = match kind {
+        "red" => QueueConfig::Red(red(&section)?),
+        "priority" => QueueConfig::Priority(priority(&section)?),
+        _ => QueueConfig::DropTail(limit(&section)?),
     };
     if let Err(error) = config.discipline(rate, delay) {
         let ParameterError { parameter, value, requirement } = error;
@@ -132,8 +144,22 @@ fn red(queue: &Section<'_>) -> Option<RedConfig> {
     })
 }
 
+fn priority(queue: &Section<'_>) -> Option<PriorityConfig> {
+    let base = PriorityConfig::new(PACKETS_DEFAULT);
+    let marking = match queue.word_or("marking", &["threshold", "red"])? {
+        "red" => Marking::Red,
+        _ => Marking::Threshold(queue.or("threshold", 5.0)),
+    };
+    let weight = queue.get::<Duration>("average").map_or(base.red.weight, Weight::Over);
+    let thresholds = thresholds(queue, base.red.thresholds)?;
+    let max_p = queue.or("max-p", base.red.max_p);
+    let red = RedConfig { limit: limit(queue)?, thresholds, weight, max_p, ..base.red };
+    Some(PriorityConfig { red, marking, is_priority: queue.or("priority", true), ..base })
+}
+
 fn thresholds(queue: &Section<'_>, preset: Thresholds) -> Option<Thresholds> {
-    match (queue.get::<f64>("th-min"), queue.get::<f64>("th-max"), queue.get::<Duration>("th-time")) {
+    let time = if queue.knows("th-time") { queue.get::<Duration>("th-time") } else { None };
+    match (queue.get::<f64>("th-min"), queue.get::<f64>("th-max"), time) {
         (Some(min), Some(max), None) => Some(Thresholds::Fixed { min, max }),
         (None, None, Some(time)) => Some(Thresholds::Automatic(time)),
         (None, None, None) => Some(preset),

@@ -77,6 +77,11 @@ impl<'a> Section<'a> {
         Self::of_node(self.context, &entry.node, &entry.key, self.path_of(key), keys)
     }
 
+    /// Whether the table may have `key`.
+    pub fn knows(&self, key: &'static str) -> bool {
+        self.keys.contains(&key)
+    }
+
     /// The value under `key`, unread.
     pub fn node(&self, key: &'static str) -> Option<&'a Node> {
         self.expect_known(key);

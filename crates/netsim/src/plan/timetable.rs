@@ -11,7 +11,7 @@ use super::tree::Value;
 /// Most entries of a timetable.
 const CHANGES_MAX: usize = 100_000;
 
-const LINK_KEYS: &[&str] = &["time", "link", "direction", "rate", "state", "loss"];
+const LINK_KEYS: &[&str] = &["time", "link", "direction", "rate", "state", "loss", "every", "rates"];
 const NODE_KEYS: &[&str] = &["time", "node", "state", "clock-step"];
 
 /// A change at a time.
@@ -89,6 +89,10 @@ pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<Change> {
             continue;
         };
         let Some(time) = section.need("time") else { continue };
+        if !is_node && (section.node("every").is_some() || section.node("rates").is_some()) {
+            changes.extend(repeated(plan, &section, topology, time));
+            continue;
+        }
         let whats = if is_node { node_changes(&section, topology) } else { link_changes(&section, topology) };
         changes.extend(whats.unwrap_or_default().into_iter().map(|what| Change { time, what }));
     }
@@ -96,7 +100,47 @@ pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<Change> {
     changes
 }
 
-fn link_changes(section: &Section<'_>, topology: &Topology) -> Option<Vec<What>> {
+/// A link whose rate takes each of `rates` in turn, one `every` so much time from `first` to the end of the run.
+fn repeated(plan: &Section<'_>, section: &Section<'_>, topology: &Topology, first: Duration) -> Vec<Change> {
+    let (Some(every), Some(end)) = (section.need::<Duration>("every"), plan.get::<Duration>("duration"))
+    else {
+        return Vec::new();
+    };
+    for key in ["rate", "state", "loss"] {
+        if section.node(key).is_some() {
+            section.problem_at(key, format!("'{key}' cannot stand beside 'every' and 'rates'"));
+        }
+    }
+    let Some((link, sides)) = place(section, topology) else { return Vec::new() };
+    let rates: Vec<Option<Rate>> = section
+        .texts("rates")
+        .into_iter()
+        .map(|(text, span)| match text.parse() {
+            Ok(rate) => Some(rate),
+            Err(_) => {
+                section.problem(&span, format!("'{text}' is no rate; write for example \"10M\""));
+                None
+            }
+        })
+        .collect();
+    let count = end.as_nanos().saturating_sub(first.as_nanos()).div_ceil(every.as_nanos().max(1));
+    if rates.is_empty() || every == Duration::ZERO || count > CHANGES_MAX as u64 {
+        let message =
+            format!("'rates' are taken in turn, one 'every' so much time, at most {CHANGES_MAX} times");
+        section.problem(&section.span, message);
+        return Vec::new();
+    }
+    let change = |(number, rate): (u64, &Option<Rate>)| {
+        Some(Change {
+            time: first + every.saturating_mul(number),
+            what: What::Rate { link, sides, rate: (*rate)? },
+        })
+    };
+    (0..count).zip(rates.iter().cycle()).filter_map(change).collect()
+}
+
+/// The link that an entry is about, and its directions.
+fn place(section: &Section<'_>, topology: &Topology) -> Option<(usize, Sides)> {
     section.need::<String>("link")?;
     let (name, span) = section.texts("link").into_iter().next()?;
     let Some(link) = topology.link(name) else {
@@ -108,6 +152,11 @@ fn link_changes(section: &Section<'_>, topology: &Topology) -> Option<Vec<What>>
         None => [true, true],
         Some(_) => queue::sides(section),
     };
+    Some((link, sides))
+}
+
+fn link_changes(section: &Section<'_>, topology: &Topology) -> Option<Vec<What>> {
+    let (link, sides) = place(section, topology)?;
     let mut whats = Vec::new();
     whats.extend(section.get("rate").map(|rate| What::Rate { link, sides, rate }));
     if section.node("state").is_some() {

@@ -9,6 +9,7 @@ mod meaning;
 mod rainbow;
 mod running;
 mod sessions;
+mod sim;
 
 use headwater_netsim::plan::run::Outcome;
 use headwater_netsim::plan::{Plan, PlanError};

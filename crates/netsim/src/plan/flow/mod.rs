@@ -40,7 +40,7 @@ pub const FLOWS_MAX: u64 = 100_000;
 /// Keys that every flow has.
 const COMMON_KEYS: &[&str] =
     &["kind", "from", "to", "receivers", "count", "start", "stop", "join", "leave", "member"];
-/// The key of nodes whose routers aggregate NAKs, of kinds that have it.
+/// The key of nodes whose routers aggregate NAKs or reports, of kinds that have it.
 const AGGREGATE: &str = "aggregate";
 /// The key of nodes whose routers follow breadcrumbs, of kinds that have it.
 const ROUTERS: &str = "routers";
@@ -81,7 +81,7 @@ pub struct Flow {
     pub start: Duration,
     /// When it stops, if before the end of the run.
     pub stop: Option<Duration>,
-    /// Nodes whose routers have a part in it: they send on the first NAK for each packet only, or follow breadcrumbs.
+    /// Nodes whose routers have a part in it: they send on the first NAK for each packet only, merge reports of SIM, or follow breadcrumbs.
     pub routers: Vec<usize>,
 }
 
@@ -277,7 +277,9 @@ impl Reader<'_, '_> {
         let (from, to) = (from?, to?);
         self.check_ends(section, from, &to);
         let routers = match kind {
-            FlowKind::LeSbcc(_) => self.nodes(section, AGGREGATE, number)?.0,
+            FlowKind::LeSbcc(_) | FlowKind::Session(_) if section.knows(AGGREGATE) => {
+                self.nodes(section, AGGREGATE, number)?.0
+            }
             FlowKind::Rainbow(_) => self.nodes(section, ROUTERS, number)?.0,
             _ => Vec::new(),
         };
@@ -399,6 +401,7 @@ impl Reader<'_, '_> {
         let limits = Limits {
             max_rate: limit(&own, &common, limits, "cap"),
             rtt_hint: limit(&own, &common, limits, "rtt-hint"),
+            cycle: limit(&own, &common, limits, "cycle"),
         };
         Some(Member { node, join, leave, limits })
     }

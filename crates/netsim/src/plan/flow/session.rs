@@ -1,11 +1,11 @@
 //! Sessions of Headwater's own protocols, whose machines run in the simulator unchanged.
 
 use headwater_proto::layering::Shape;
-use headwater_proto::{Instant, Rate, Size};
+use headwater_proto::{Instant, Rate, Seed, Size};
 
 use super::FlowKind;
 use super::udp::HEADER_BYTES_DEFAULT;
-use crate::plan::control::{Control, LIMITS, Limits, Parameters};
+use crate::plan::control::{Control, LIMITS, Limits, Parameters, SimParameters};
 use crate::plan::section::Section;
 
 /// Keys of files, of both kinds of sessions.
@@ -26,12 +26,23 @@ pub(super) const KEYS: &[&str] = &[
     "constant-rate",
     "cap",
     "rtt-hint",
+    "cycle",
+    "groups",
+    "decrease",
+    "step",
+    "hold-off",
+    "selection",
+    "menu",
+    "initial-rtt",
+    "aggregate",
 ];
 
 /// Longest content: unless it is zeros, it is held in memory, once at the sender and once at each receiver.
 const SIZE_MAX: u64 = 1 << 30;
 /// Bytes of a packet's ALC header, with short congestion control information, 16-bit identifiers and a FEC payload ID.
 const ALC_HEADER_BYTES: u16 = 16;
+/// Of those, congestion control information.
+const CCI_BYTES: u16 = 4;
 /// Keys that only a session with content may have.
 const CONTENT_KEYS: [&str; 4] = ["fec", "decode", "content", "passes"];
 
@@ -106,8 +117,8 @@ pub(super) fn read_fixed(_plan: &Section<'_>, flow: &Section<'_>) -> Option<Flow
     flow.need::<Size>("size")?;
     let packet = packet(flow)?;
     let file = file(flow)?;
-    let parameters = parameters(flow, packet.symbol_bytes, rate?, &[]);
     let control = Control::of("fixed")?;
+    let parameters = parameters(flow, packet.symbol_bytes, rate?, control);
     Some(FlowKind::Session(Session { file, ..packet_of(packet, control, parameters) }))
 }
 
@@ -118,17 +129,17 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
     let packet = packet(flow)?;
     let file = file(flow)?;
     let known = [control.keys, control.limits].concat();
-    for key in [Control::all_keys(), LIMITS].concat().iter().filter(|key| !known.contains(key)) {
+    for key in [Control::all_keys(), LIMITS.to_vec()].concat().iter().filter(|key| !known.contains(key)) {
         if flow.node(key).is_some() {
             flow.problem_at(key, format!("'{key}' means nothing to {}", control.name));
         }
     }
-    let parameters = parameters(flow, packet.symbol_bytes, max_rate?, control.keys);
+    let parameters = parameters(flow, packet.symbol_bytes, max_rate?, control);
     // What is wrong with the numbers together is known to the control itself.
     let ends = control
         .sender(&parameters, Instant::ZERO)
         .map(drop)
-        .and_then(|()| control.receiver(&parameters, &Limits::default()).map(drop));
+        .and_then(|()| control.receiver(&parameters, &Limits::default(), Seed(0)).map(drop));
     if let Err(reason) = ends {
         flow.problem(&flow.span, format!("{} cannot have these layers: {reason}", control.name));
         return None;
@@ -185,7 +196,8 @@ fn file(flow: &Section<'_>) -> Option<Option<File>> {
     Some(Some(File { size, code, content, decodes: flow.or("decode", false), passes }))
 }
 
-fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, keys: &[&'static str]) -> Parameters {
+fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &Control) -> Parameters {
+    let keys = control.keys;
     let has = |key: &'static str| keys.contains(&key) && flow.node(key).is_some();
     let count = |key| {
         let count = has(key).then(|| flow.within(key, &(1..=u64::from(u16::MAX)))).flatten();
@@ -193,7 +205,7 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, keys: &[&'s
     };
     let shape = has("shape").then(|| flow.word("shape", &["geometric", "webrc"])).flatten();
     Parameters {
-        packet_bytes: symbol_bytes + ALC_HEADER_BYTES,
+        packet_bytes: symbol_bytes + ALC_HEADER_BYTES - CCI_BYTES + control.cci_bytes,
         max_rate,
         base_rate: has("base-rate").then(|| flow.get("base-rate")).flatten(),
         ratio: has("ratio").then(|| flow.get("ratio")).flatten(),
@@ -202,5 +214,38 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, keys: &[&'s
         quiescent_slots: count("quiescent-slots"),
         shape: shape.map(|shape| if shape == "webrc" { Shape::Webrc } else { Shape::Geometric }),
         constant_rate: has("constant-rate") && flow.or("constant-rate", false),
+        sim: match control.has_reports {
+            true => sim(flow, count),
+            false => SimParameters { groups: groups(flow, &count), ..SimParameters::default() },
+        },
+    }
+}
+
+/// How many groups there are.
+fn groups(flow: &Section<'_>, count: &impl Fn(&'static str) -> Option<u16>) -> Option<u16> {
+    let groups = count("groups");
+    if groups.is_some_and(|groups| groups > 8) {
+        flow.problem_at("groups", "a session has at most 8 groups, by the last 3 bits of their addresses");
+    }
+    groups
+}
+
+fn sim(flow: &Section<'_>, count: impl Fn(&'static str) -> Option<u16>) -> SimParameters {
+    let decrease: Option<f64> = flow.get("decrease");
+    if decrease.is_some_and(|factor| !(0.5..=0.99).contains(&factor)) {
+        flow.problem_at("decrease", "'decrease' is what is left of a rate, from 0.5 to 0.99");
+    }
+    SimParameters {
+        groups: groups(flow, &count),
+        decrease,
+        step: flow.get("step"),
+        hold_off: flow
+            .node("hold-off")
+            .and_then(|_| flow.within("hold-off", &(0..=1_000)))
+            .and_then(|n| u16::try_from(n).ok()),
+        selection: count("selection"),
+        menu: flow.get("menu"),
+        initial_rtt: flow.get("initial-rtt"),
+        is_aggregated: flow.node("aggregate").is_some(),
     }
 }

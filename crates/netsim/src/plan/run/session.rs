@@ -8,13 +8,16 @@ use headwater_proto::delivery::{
     End, FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent,
     ReceiverStats, RelativePath, Sender, SenderConfig, SessionPlan, Source, Store,
 };
-use headwater_proto::{Instant, Machine};
+use headwater_proto::queue::RANK_BITS_DEFAULT;
+use headwater_proto::{Instant, InterfaceId, Machine, Seed, sim};
 use rand::Rng;
 
 use super::RunError;
 use super::assemble::Site;
 use super::outcome::{Criteria, SessionOutcome};
-use crate::agent::{ControlReceiver, ControlSender, Hosted, KnownStore, Originals, Ports, Told, ZeroSource};
+use crate::agent::{
+    ControlReceiver, ControlSender, Hosted, KnownStore, Originals, Ports, RouterNode, Told, ZeroSource,
+};
 use crate::engine::Run;
 use crate::network::AgentId;
 use crate::plan::control::{ChosenReceiver, ChosenSender, View};
@@ -229,9 +232,19 @@ pub(super) fn deploy(
     let start = Instant::ZERO + flow.start;
     let control = session.control.sender(&session.parameters, start).map_err(wrong)?;
     let id = site.network.flow(&flow.name);
-    let groups = site.network.session(&flow.name, site.nodes[flow.from], control.channels());
+    let (node, channels) = (site.nodes[flow.from], control.channels());
+    let groups = match session.control.has_reports {
+        true => site.network.aligned_session(&flow.name, node, channels, RANK_BITS_DEFAULT),
+        false => site.network.session(&flow.name, node, channels),
+    };
     let ports = Ports { flow: id, session: groups, header_bytes: session.header_bytes };
-    let mut deployment = Deployment { site, flow, session, ports };
+    // What receivers report is no part of the flow's rate.
+    let feedback = match session.control.has_reports {
+        true => Ports { flow: site.network.flow(&format!("{}/feedback", flow.name)), ..ports },
+        false => ports,
+    };
+    let mut deployment = Deployment { site, flow, session, ports, feedback };
+    deployment.routers(channels);
     let symbols;
     let receivers = match session.file {
         None => {
@@ -255,6 +268,8 @@ struct Deployment<'a, 'b> {
     flow: &'a Flow,
     session: &'a Session,
     ports: Ports,
+    /// Of what receivers send.
+    feedback: Ports,
 }
 
 impl Deployment<'_, '_> {
@@ -266,14 +281,46 @@ impl Deployment<'_, '_> {
         self.site.runs(source, self.flow);
     }
 
+    /// Puts the routers that merge reports to their nodes.
+    fn routers(&mut self, groups: u16) {
+        if !self.session.control.has_reports {
+            return;
+        }
+        for node in &self.flow.routers {
+            let place = self.site.nodes[*node];
+            let name =
+                format!("{}/aggregator/{}", self.flow.name, self.site.network.names().nodes[place.index()]);
+            let neighbours = self.site.network.neighbours(place);
+            let is_router =
+                |neighbour| self.flow.routers.iter().any(|node| self.site.nodes[*node] == neighbour);
+            let trusted =
+                (0..).map(InterfaceId).zip(neighbours).filter(|(_, neighbour)| is_router(*neighbour));
+            let config =
+                sim::RouterConfig::new(0, groups).with_routers(trusted.map(|(link, _)| link).collect());
+            let router = sim::AggregationRouter::new(config, self.seed(&name));
+            let agent = self.site.network.agent(&name, place, RouterNode::new(router, self.feedback));
+            self.site.add(*node, agent);
+            self.site.network.route(agent, self.ports.flow);
+            self.site.network.route(agent, self.feedback.flow);
+        }
+    }
+
+    fn seed(&self, name: &str) -> Seed {
+        Seed(self.site.stream(name).next_u64())
+    }
+
     fn control(&self, member: &Member) -> Result<ChosenReceiver, String> {
-        self.session.control.receiver(&self.session.parameters, &member.limits)
+        let node = &self.site.network.names().nodes[self.site.nodes[member.node].index()];
+        let seed = self.seed(&format!("{}/receiver/{node}", self.flow.name));
+        self.session.control.receiver(&self.session.parameters, &member.limits, seed)
     }
 
     /// A receiver of packets.
     fn listen(&mut self, member: &Member) -> Result<AgentId, String> {
-        let machine = ControlReceiver::new(self.control(member)?);
-        Ok(self.site.member(self.flow, member, Hosted::new(machine, self.ports)))
+        let machine = ControlReceiver::new(self.control(member)?)
+            .with_cci_bytes(self.session.control.cci_bytes)
+            .with_cycle(member.limits.cycle);
+        Ok(self.site.member(self.flow, member, Hosted::new(machine, self.feedback)))
     }
 
     /// A sender and receivers of a file.
@@ -306,10 +353,10 @@ impl Deployment<'_, '_> {
         let control = self.control(member)?;
         Ok(if file.decodes {
             let machine = Receiver::new(config, control, MemoryStore::new(file.size), at);
-            self.site.member(self.flow, member, Hosted::new(machine, self.ports))
+            self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         } else {
             let machine = Receiver::new(config, control, KnownStore::new(originals), at);
-            self.site.member(self.flow, member, Hosted::new(machine, self.ports))
+            self.site.member(self.flow, member, Hosted::new(machine, self.feedback))
         })
     }
 
