@@ -4,9 +4,7 @@ use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderContr
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::le_sbcc::{Chain, Config};
 use headwater_proto::pgm::{Session, carrier};
-use headwater_proto::{
-    ChannelId, Duration, Instant, Rate, Seed, fixed, flid, m2c, rlc, rlm, sim, webrc,
-};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed, flid, m2c, rlc, rlm, sim, webrc};
 use headwater_wire::pgm::Gsi;
 
 const HORIZON: Instant = Instant::from_nanos(30_000_000_000);
