@@ -134,7 +134,7 @@ impl Egress {
             return self.send_at_once(packet, egress, ecn);
         }
         let wire_bytes = self.packets[packet].bytes.len() + HEADER_BYTES;
-        let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn };
+        let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn, group: None };
         let Some(link) = self.link(now, egress) else { return };
         let is_idle = link.queue.is_empty() && link.pacer.is_due(now);
         let occupancy = Occupancy {

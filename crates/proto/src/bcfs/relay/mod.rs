@@ -146,7 +146,10 @@ impl Relay {
                     self.egress.send(now, packet, egress, ecn);
                 }
                 RouterOutput::Transmit { egress, transmit } => self.send_up(now, egress, transmit),
-                RouterOutput::Join(..) | RouterOutput::Leave(..) | RouterOutput::Event(_) => {}
+                RouterOutput::Pass { .. }
+                | RouterOutput::Join(..)
+                | RouterOutput::Leave(..)
+                | RouterOutput::Event(_) => {}
             }
         }
         if let Some(packet) = held {
