@@ -97,6 +97,11 @@ impl Holes {
         lost as u64
     }
 
+    /// The oldest number that is missing, and may still come.
+    pub fn oldest(&self) -> Option<u16> {
+        self.open[..self.count].first().map(|hole| hole.sequence)
+    }
+
     /// Nothing more will come on the channel: what is missing is lost.
     pub fn close(&mut self) -> u64 {
         core::mem::take(&mut self.count) as u64

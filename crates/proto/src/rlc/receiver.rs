@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Which packets are those of bursts it tells by their numbers, which count from the session's start: those of the lowest layer are taken for
 /// the first 2^16 when it comes, and followed from then on.
 ///
-/// Memory: 80 bytes for each layer held, 24 at most.
+/// Memory: 120 bytes for each layer held, 24 at most.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: Layers,
@@ -46,8 +46,18 @@ struct Track {
     holes: Holes,
     /// The packet that should come next.
     next: Option<u64>,
-    /// The numbers of the open holes begin here, and since when there are any.
+    /// The oldest open hole, and since when it is that.
     open: Option<(u64, Instant)>,
+}
+
+impl Track {
+    /// Packet `number` has come: another hole may be the oldest one now, which is judged by its own number and waits anew.
+    fn watch(&mut self, now: Instant, number: u64) {
+        let missing = self.holes.oldest().map(|low| number.wrapping_add_signed(near(low, number)));
+        let before = self.open;
+        self.open =
+            missing.map(|missing| before.filter(|(open, _)| *open == missing).unwrap_or((missing, now)));
+    }
 }
 
 impl Receiver {
@@ -92,18 +102,15 @@ impl Receiver {
         if number >= next {
             track.next = Some(number + 1);
         }
-        if number > next {
-            track.open.get_or_insert((next, now));
-        }
         let first = track.open.map_or(next, |(first, _)| first);
+        track.watch(now, number);
         if found.lost > 0 {
-            track.open = None;
             self.lose(now, level, first, found.lost);
         }
         if is_marked {
             self.lose(now, level, number, 0);
         }
-        if cci.synchronization_point && level == self.level() {
+        if cci.synchronization_point && found.is_new && level == self.level() {
             self.last_point = self.layers.nth(level, number);
             self.point();
         }

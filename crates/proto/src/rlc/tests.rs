@@ -132,22 +132,27 @@ impl Alone {
             self.receiver.timeout(now);
             apply(&mut self.held, &mut self.receiver);
             if self.held[usize::from(level)] && !lost(level, number) {
-                let cci = RlcCci {
-                    synchronization_point: self.layers.is_point(level, number),
-                    layer: u8::try_from(level).unwrap(),
-                    sequence: low(number),
-                };
-                let arrival = Arrival {
-                    source: SENDER.into(),
-                    channel: ChannelId(level),
-                    cci: &cci.into(),
-                    ecn: Ecn::NotCapable,
-                    bytes: BYTES.into(),
-                };
-                self.receiver.arrived(now, &arrival);
+                self.arrive(now, level, number);
             }
             apply(&mut self.held, &mut self.receiver);
         }
+    }
+
+    fn arrive(&mut self, now: Instant, level: u16, number: u64) {
+        let cci = RlcCci {
+            synchronization_point: self.layers.is_point(level, number),
+            layer: u8::try_from(level).unwrap(),
+            sequence: low(number),
+        };
+        let arrival = Arrival {
+            source: SENDER.into(),
+            channel: ChannelId(level),
+            cci: &cci.into(),
+            ecn: Ecn::NotCapable,
+            bytes: BYTES.into(),
+        };
+        self.receiver.arrived(now, &arrival);
+        apply(&mut self.held, &mut self.receiver);
     }
 }
 
@@ -176,6 +181,49 @@ fn a_loss_in_a_burst_forbids_the_next_layer_and_no_more() {
     assert_eq!((alone.receiver.level(), alone.receiver.reception().lost), (1, 1));
     alone.hear(5_900, 6_400, |_, _| false);
     assert_eq!(alone.receiver.level(), 2, "the next burst came whole");
+}
+
+/// A queue that a burst overflows loses one packet here and one there.
+#[test]
+fn several_holes_in_a_burst_cost_no_more_than_one() {
+    let mut alone = Alone::new();
+    alone.hear(0, 2_400, |_, _| false);
+    let layers = alone.layers.clone();
+    let last = (0..100).rfind(|number| layers.is_burst(1, *number)).unwrap();
+    alone.hear(2_400, 5_900, |level, number| level == 1 && (number == last || number == last - 3));
+    assert_eq!((alone.receiver.level(), alone.receiver.reception().lost), (1, 2));
+    alone.hear(5_900, 6_400, |_, _| false);
+    assert_eq!(alone.receiver.level(), 2, "the next burst came whole");
+}
+
+#[test]
+fn what_comes_late_is_no_loss_and_no_hole_later_on() {
+    let mut alone = Alone::new();
+    alone.hear(0, 2_400, |_, _| false);
+    let first = alone.layers.before(0, at(2_400));
+    alone.arrive(at(2_410), 0, first + 1);
+    alone.arrive(at(2_411), 0, first);
+    assert_eq!(alone.receiver.poll_timeout(), None, "nothing is missing");
+    for (now, number) in (2..10).map(|step| (2_411 + 50 * step, first + step)) {
+        alone.arrive(at(now), 0, number);
+    }
+    alone.arrive(at(2_909), 0, first + 11);
+    alone.receiver.timeout(at(2_911));
+    alone.arrive(at(2_914), 0, first + 10);
+    assert_eq!((alone.receiver.level(), alone.receiver.reception().lost), (1, 0));
+}
+
+#[test]
+fn a_copy_of_a_point_is_no_second_one() {
+    let mut alone = Alone::new();
+    alone.hear(0, 1_400, |_, _| false);
+    let point = (0..100).find(|number| alone.layers.is_point(0, *number)).unwrap();
+    for _ in 0..3 {
+        alone.arrive(at(1_401), 0, point);
+    }
+    assert_eq!(alone.receiver.level(), 0);
+    alone.hear(1_400, 2_400, |_, _| false);
+    assert_eq!(alone.receiver.level(), 1, "the second one");
 }
 
 #[test]
