@@ -76,7 +76,7 @@ fn one_receiver_is_a_unicast_flow() {
 fn mistakes_are_told() {
     for (from, to, told) in [
         ("threshold = 3", "threshold = 0", "'threshold'"),
-        ("threshold = 3", "sway = \"wide\"", "halving"),
+        ("threshold = 3", "reordering = \"late\"", "count"),
         ("routers = \"hub\"", "routers = \"source\"", "needs no router"),
         ("routers = \"hub\"", "routers = \"hup\"", "hub"),
         ("packets = 1000", "packets = 0", "'packets'"),

@@ -2,23 +2,6 @@
 
 use crate::time::Duration;
 
-/// How a window grows and what a loss leaves of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sway {
-    /// Labels more in each round in which every label was answered.
-    pub(super) increase: f64,
-    /// What a loss leaves of the window.
-    pub(super) decrease: f64,
-}
-
-impl Sway {
-    /// TCP's, and the paper's: one more, and a half.
-    pub const HALVING: Self = Self { increase: 1.0, decrease: 0.5 };
-    /// As fair to TCP, by a window that swings less: 0.31 more, and seven eighths (Yang and Lam, *General AIMD Congestion Control*, 2000, the pair
-    /// of its section 5). Receivers that lose at different times then differ less in what they ask for, and share more.
-    pub const NARROW: Self = Self { increase: 0.31, decrease: 0.875 };
-}
-
 /// When a request is lost, of those after which others were asked for and answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overtaking {
@@ -34,7 +17,6 @@ pub enum Overtaking {
 pub struct WindowConfig {
     pub(super) labels_max: u16,
     pub(super) overtaking: Overtaking,
-    pub(super) sway: Sway,
     pub(super) timeout_first: Duration,
     pub(super) timeout_least: Duration,
 }
@@ -45,12 +27,11 @@ impl WindowConfig {
     /// The longest timeout.
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(64);
 
-    /// As the paper has it: at most 256 labels, a request is lost when one later request is answered before it, halving.
+    /// As the paper has it: at most 256 labels, a request is lost when one later request is answered before it.
     pub const fn new() -> Self {
         Self {
             labels_max: 256,
             overtaking: Overtaking::Count(1),
-            sway: Sway::HALVING,
             timeout_first: Duration::from_secs(3),
             timeout_least: Duration::from_millis(200),
         }
@@ -73,13 +54,6 @@ impl WindowConfig {
     #[must_use]
     pub const fn with_overtaking(mut self, overtaking: Overtaking) -> Self {
         self.overtaking = overtaking;
-        self
-    }
-
-    /// How the window swings. Default: [`Sway::HALVING`].
-    #[must_use]
-    pub const fn with_sway(mut self, sway: Sway) -> Self {
-        self.sway = sway;
         self
     }
 }

@@ -21,6 +21,9 @@ pub trait Basin {
     fn is_full(&self) -> bool;
 }
 
+/// Encoding symbol IDs of a block.
+const IDS: u32 = 1 << 24;
+
 /// Turns of blocks: in each round every block sends one symbol, the round's number being its encoding symbol ID.
 ///
 /// Each round begins with another block, drawn at random, so that a receiver that gets each second or third symbol gets as many
@@ -42,7 +45,7 @@ impl Turns {
         Self { blocks: blocks.max(1), draw, round: 0, turn: 0, first: 0 }
     }
 
-    /// The next symbol's block and encoding symbol ID. IDs wrap after 2^32 rounds.
+    /// The next symbol's block and encoding symbol ID. IDs have 24 bits, as RaptorQ's (RFC 6330), and wrap after so many rounds.
     pub fn next_symbol(&mut self) -> (u32, u32) {
         if self.turn == 0 {
             let drawn = (u64::from(self.draw.next_u32()) * u64::from(self.blocks)) >> 32;
@@ -52,7 +55,7 @@ impl Turns {
         let symbol = (u32::try_from(block).unwrap_or_default(), self.round);
         self.turn += 1;
         if self.turn == self.blocks {
-            (self.turn, self.round) = (0, self.round.wrapping_add(1));
+            (self.turn, self.round) = (0, (self.round + 1) % IDS);
         }
         symbol
     }
@@ -73,6 +76,13 @@ mod tests {
         for block in 0..7 {
             assert!(sent.iter().filter(|(one, _)| *one == block).map(|(_, id)| *id).eq(0..100));
         }
+    }
+
+    #[test]
+    fn ids_stay_within_those_of_the_code() {
+        let mut turns = Turns { round: 0xFF_FFFF, ..Turns::new(2, Seed(1).stream("turns", 0)) };
+        let ids: Vec<u32> = (0..4).map(|_| turns.next_symbol().1).collect();
+        assert_eq!(ids, [0xFF_FFFF, 0xFF_FFFF, 0, 0]);
     }
 
     /// Whatever part of the symbols comes at a regular beat, blocks get nearly as many each.

@@ -28,7 +28,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Overtaking, Sway, WindowConfig};
+pub use config::{Overtaking, WindowConfig};
 pub use fountain::{Basin, Fountain, Turns};
 pub use packets::{Numbers, Tally};
 pub use receiver::{Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent};

@@ -59,7 +59,8 @@ pub enum ReceiverEvent {
     Completed,
 }
 
-/// Asks as its window lets it, until the basin is full; then lets its breadcrumbs expire.
+/// Asks as its window lets it, until the basin is full; then leaves the channel and lets its breadcrumbs expire. With a basin that is full from the
+/// beginning it neither joins nor asks.
 #[derive(Debug)]
 pub struct Receiver<B> {
     config: ReceiverConfig,
@@ -75,8 +76,10 @@ enum Stage {
     New,
     Joined,
     Asking,
-    /// The basin is full, and nobody has been told.
+    /// The basin is full, and the channel is still held.
     Full,
+    /// Nobody has been told.
+    Left,
     Done,
 }
 
@@ -141,8 +144,10 @@ impl<B: Basin> Machine for Receiver<B> {
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<ReceiverEvent>> {
         if self.stage == Stage::New {
-            self.stage = Stage::Joined;
-            if let Some(channel) = self.config.channel {
+            self.stage = if self.basin.is_full() { Stage::Left } else { Stage::Joined };
+            if self.stage == Stage::Joined
+                && let Some(channel) = self.config.channel
+            {
                 return Some(Output::Join(channel));
             }
         }
@@ -151,6 +156,12 @@ impl<B: Basin> Machine for Receiver<B> {
             self.window.start(now);
         }
         if self.stage == Stage::Full {
+            self.stage = Stage::Left;
+            if let Some(channel) = self.config.channel {
+                return Some(Output::Leave(channel));
+            }
+        }
+        if self.stage == Stage::Left {
             self.stage = Stage::Done;
             return Some(Output::Event(ReceiverEvent::Completed));
         }
@@ -159,7 +170,7 @@ impl<B: Basin> Machine for Receiver<B> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match self.stage {
-            Stage::New | Stage::Joined | Stage::Full => Some(Instant::ZERO),
+            Stage::New | Stage::Joined | Stage::Full | Stage::Left => Some(Instant::ZERO),
             Stage::Asking => self.window.poll_timeout(),
             Stage::Done => None,
         }

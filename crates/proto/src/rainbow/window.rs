@@ -86,8 +86,6 @@ const UNUSED: Slot =
 pub struct Window {
     config: WindowConfig,
     size: u16,
-    /// Parts of a label that it has grown by.
-    grown: f64,
     mode: Mode,
     /// Slow start ends at this.
     threshold: u16,
@@ -130,7 +128,6 @@ impl Window {
         let most = config.labels_max;
         Self {
             size: 1,
-            grown: 0.0,
             mode: Mode::SlowStart,
             threshold: most,
             slots: vec![UNUSED; most.into()].into(),
@@ -270,18 +267,14 @@ impl Window {
                 self.ask(now, label);
                 self.grow(now);
                 if self.size >= self.threshold {
-                    self.avoid();
+                    self.mode = Mode::Avoid;
                 }
             }
             Mode::Avoid => {
                 self.ask(now, label);
                 if self.round.len() >= self.size {
                     self.round.clear();
-                    self.grown += self.config.sway.increase;
-                    if self.grown >= 1.0 {
-                        self.grown -= 1.0;
-                        self.grow(now);
-                    }
+                    self.grow(now);
                 }
             }
         }
@@ -292,11 +285,6 @@ impl Window {
             self.size += 1;
             self.ask(now, self.size);
         }
-    }
-
-    fn avoid(&mut self) {
-        self.mode = Mode::Avoid;
-        self.grown = 0.0;
     }
 
     /// The first `place` of those that wait were asked for before one that was answered.
@@ -334,9 +322,7 @@ impl Window {
     fn cut(&mut self, now: Instant) {
         self.counters.cuts += 1;
         self.cut = Cut { at: now, order: self.order, from: self.size, is_unanswered: true };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u16")]
-        let left = (f64::from(self.size) * self.config.sway.decrease) as u16;
-        self.size = left.max(1);
+        self.size = (self.size / 2).max(1);
         self.mode = Mode::Recover;
         self.round.clear();
         self.ready.truncate(self.size);
@@ -374,7 +360,7 @@ impl Window {
 
     fn leave_recovery(&mut self) {
         self.retire(self.size);
-        self.avoid();
+        self.mode = Mode::Avoid;
     }
 
     /// When recovery ends at the latest.

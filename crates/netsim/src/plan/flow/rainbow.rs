@@ -1,12 +1,12 @@
 //! Rainbow: receivers that each run a window over BCFS.
 
-use headwater_proto::rainbow::{Overtaking, Sway, WindowConfig};
+use headwater_proto::rainbow::{Overtaking, WindowConfig};
 
 use super::FlowKind;
 use crate::plan::section::Section;
 
 pub(super) const KEYS: &[&str] =
-    &["packets", "packet-bytes", "header-bytes", "reordering", "threshold", "sway", "labels", super::ROUTERS];
+    &["packets", "packet-bytes", "header-bytes", "reordering", "threshold", "labels", super::ROUTERS];
 
 /// Bytes of IP's header alone: with BCFS's 20 a request has 40, as an acknowledgement.
 const HEADER_BYTES_DEFAULT: u64 = 20;
@@ -33,18 +33,11 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
     let header_bytes = flow.within_or("header-bytes", &(0..=500), HEADER_BYTES_DEFAULT)?;
     let threshold = flow.within_or("threshold", &(1..=100), 1)?;
     let labels = flow.within_or("labels", &(1..=WindowConfig::LABELS_MAX.into()), 256)?;
-    let sway = match flow.word_or("sway", &["halving", "narrow"])? {
-        "narrow" => Sway::NARROW,
-        _ => Sway::HALVING,
-    };
     let overtaking = match flow.word_or("reordering", &["count", "time"])? {
         "time" => Overtaking::Longest,
         _ => Overtaking::Count(u8::try_from(threshold).ok()?),
     };
-    let window = WindowConfig::new()
-        .with_overtaking(overtaking)
-        .with_labels_max(u16::try_from(labels).ok()?)
-        .with_sway(sway);
+    let window = WindowConfig::new().with_overtaking(overtaking).with_labels_max(u16::try_from(labels).ok()?);
     Some(FlowKind::Rainbow(Rainbow {
         packets,
         packet_bytes: u16::try_from(packet_bytes).ok()?,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::at;
 use crate::Seed;
 use crate::bcfs::ReplyTo;
-use crate::machine::{Datagram, Ecn, Input, Machine, Output};
+use crate::machine::{ChannelId, Datagram, Ecn, Input, Machine, Output};
 use crate::rainbow::{
     Basin, Numbers, Receiver, ReceiverConfig, ReceiverEvent, SessionLabels, Source, SourceConfig, Tally,
 };
@@ -153,6 +153,47 @@ fn a_flood_of_requests_is_answered_up_to_a_bound() {
     }
     assert_eq!(sent(&mut pair.source, pair.now, &mut 0).len(), SourceConfig::PENDING_MAX);
     assert_eq!(pair.source.counters().forgotten, 10_000 - SourceConfig::PENDING_MAX as u64);
+}
+
+/// All that a receiver says now: joins, leaves, requests and events.
+fn said(receiver: &mut Receiver<Tally>, now: Instant) -> Vec<&'static str> {
+    let mut buffer = [0; 9_000];
+    core::iter::from_fn(|| receiver.poll_output(now, &mut buffer))
+        .map(|output| match output {
+            Output::Join(ChannelId(3)) => "join",
+            Output::Leave(ChannelId(3)) => "leave",
+            Output::Transmit(_) => "request",
+            Output::Event(ReceiverEvent::Completed) => "completed",
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+fn on_a_channel(wanted: u64) -> Receiver<Tally> {
+    let config =
+        ReceiverConfig::new(address(1), address(1), SessionLabels::new(7)).with_channel(ChannelId(3));
+    Receiver::new(config, Tally::new(Some(wanted)))
+}
+
+#[test]
+fn a_receiver_that_is_full_leaves_its_channel() {
+    let mut receiver = on_a_channel(1);
+    assert_eq!(said(&mut receiver, at(0)), ["join", "request"]);
+    let mut source = Pair::new(1).source;
+    let ask = sent(&mut Pair::new(1).receiver, at(0), &mut 0).remove(0);
+    source.handle(at(10), input(address(2), &ask));
+    let reply = sent(&mut source, at(10), &mut 0).remove(0);
+    receiver.handle(at(20), input(address(1), &reply));
+    assert!(receiver.poll_timeout().is_some_and(|due| due <= at(20)));
+    assert_eq!(said(&mut receiver, at(20)), ["leave", "completed"]);
+    assert_eq!(receiver.poll_timeout(), None);
+}
+
+#[test]
+fn what_is_full_from_the_beginning_is_told_without_a_request() {
+    let mut receiver = on_a_channel(0);
+    assert_eq!(said(&mut receiver, at(0)), ["completed"]);
+    assert_eq!((receiver.poll_timeout(), receiver.counters().requests), (None, 0));
 }
 
 #[test]
