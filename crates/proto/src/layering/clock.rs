@@ -9,6 +9,9 @@ use crate::time::{Duration, Instant};
 const SEQUENCES: u64 = 1 << 16;
 /// A receiver may come long after a session began, right after its own clock did: by this its time is later.
 const AHEAD: Duration = Duration::from_nanos(1 << 60);
+/// Nothing comes earlier than this before its time, which is what the packet that started the clock may have waited; a clock that drifts further
+/// starts anew.
+const EARLY: Duration = Duration::from_secs(1);
 
 /// The sender's schedule on a receiver's clock, from the first packet of the base channel on: as if that had taken no time.
 #[derive(Clone, Copy, Debug)]
@@ -64,9 +67,10 @@ impl Clock {
         Ok(Some(Self { channels: DynamicChannels::new(config, start)? }))
     }
 
-    /// Whether a packet that came at `now` left within half a slot of what the schedule says: nothing else is believed.
+    /// Whether a packet came at `now` at most half a slot after the schedule has it leave, and at most a second before: nothing else is believed.
     pub(crate) fn is_timely(&self, now: Instant, place: &Place) -> bool {
-        now.since(place.left).max(place.left.since(now)) <= self.channels.half_slot()
+        let half_slot = self.channels.half_slot();
+        now.since(place.left) <= half_slot && place.left.since(now) <= half_slot.min(EARLY)
     }
 
     /// Where a packet belongs that came while `slot` was the newest seen. `None` when no such packet is ever sent.

@@ -62,6 +62,30 @@ fn one_that_claims_another_slot_is_not_believed() {
 }
 
 #[test]
+fn one_that_claims_to_be_seconds_early_stops_no_joins() {
+    // From the start on, each four seconds a packet of the base that is to leave four seconds later.
+    let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
+    let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
+    run.start();
+    let base = run.sender.channels().dynamic_channels();
+    for second in 0..180 {
+        run.until(at(1_000 * second + 300));
+        if second % 4 == 0 {
+            let channels = run.sender.channels();
+            let (slot, then) = (channels.slot_at(run.now), run.now + Duration::from_secs(4));
+            let ahead = channels.slot_at(then) - slot;
+            let packet = then.since(channels.slot_start(slot + ahead)).as_nanos() * channels.base_per_slot()
+                / 10_000_000_000;
+            let slot = u16::try_from((slot + ahead) % channels.slots_per_cycle()).unwrap();
+            run.give(0, WebrcCci { slot, channel: base, sequence: u32::try_from(packet).unwrap() });
+        }
+    }
+    is_unharmed(&mut run, 180, 240);
+    let packets = run.receiver.reception().packets;
+    assert!(packets > 180 * 70, "{packets}");
+}
+
+#[test]
 fn without_its_base_channel_it_goes_on() {
     let mut run = settled();
     run.path.joined[0] = Some(at(1_000_000_000));

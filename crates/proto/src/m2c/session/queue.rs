@@ -55,6 +55,10 @@ impl Session {
     pub(super) fn turn_epoch(&mut self, now: Instant, left: Instant) -> bool {
         let epoch = self.clock.channels.epoch_at(left);
         if epoch <= self.epoch {
+            // One that claimed to be far ahead does not stop the rest.
+            if epoch + 1 < self.epoch {
+                self.epoch = epoch;
+            }
             return false;
         }
         self.epoch = epoch;
@@ -74,9 +78,9 @@ impl Session {
             && now.since(self.first) > self.epochs(OWN)
     }
 
-    /// Whether the queue was empty within the last epoch.
+    /// Whether the queue was empty within the last epoch, and since the start ended or something was lost.
     pub(super) fn is_empty_of_late(&self, now: Instant) -> bool {
-        self.shows_queues() && now.since(self.queue.empty) < self.epochs(1)
+        self.shows_queues() && self.queue.empty > self.lost && now.since(self.queue.empty) < self.epochs(1)
     }
 
     /// Whether there was a queue of late. Behind a policer, or where packets are lost by chance, none is ever seen, and an empty one says
