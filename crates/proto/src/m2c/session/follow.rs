@@ -12,8 +12,10 @@ const JUDGED_PACKETS: u32 = 32;
 /// Levels that were carried before change nothing for others. The part of the packets that comes may fall to this by chance; a level that was not, on
 /// a link that is full of the session and one flow as large, makes it 0.8.
 const WORSE: f64 = 0.84;
-/// When less than this comes, there is too much already, whoever holds it.
-const LEAST: f64 = 0.7;
+/// When less than this comes, there is too much already, whoever holds it: it may be another's trial, which a router goes on to send for seconds.
+const LEAST: f64 = WORSE;
+/// Packets may wait longer than before by so many seconds, by chance.
+const LONGER: f64 = 0.004;
 /// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
@@ -53,6 +55,8 @@ pub(super) struct Follow {
     /// Joins in a row that were carried, and that were not.
     carried: u32,
     misled: u32,
+    /// The part of the packets that came before the first of those that were carried: losses do not add up from join to join.
+    part: f64,
     /// From when on others may be followed.
     next: Instant,
     /// The half epoch, and the tally when it and the two before began.
@@ -69,6 +73,8 @@ struct Joined {
     hoped: f64,
     /// The part of the packets that came before.
     part: f64,
+    /// The longest that packets waited of late, before, in seconds.
+    peak: f64,
     /// Since the first packet of those levels: its arrival, the tally then, and how many came.
     since: Instant,
     tally: Tally,
@@ -81,6 +87,21 @@ impl Follow {
         self.joined = None;
         self.goal = 0;
         self.carried = 0;
+    }
+
+    /// Levels were left, whose packets may pass for a while.
+    pub(super) fn forget(&mut self) {
+        self.goal = 0;
+        self.shadow.forget();
+    }
+
+    /// What was asked for is given up. If it was followed, it did not come.
+    pub(super) fn unanswered(&mut self, now: Instant) {
+        if self.joined.is_some() {
+            self.fail(now);
+        } else {
+            self.end();
+        }
     }
 
     fn fail(&mut self, now: Instant) {
@@ -98,8 +119,9 @@ impl Follow {
 }
 
 impl Joined {
-    /// A packet came. Once it is known, whether the levels brought at least half of what they should, and cost no one anything.
-    fn record(&mut self, now: Instant, tally: Tally) -> Option<bool> {
+    /// A packet came that waited `queueing` seconds. Once it is known, whether the levels brought at least half of what they should, and no more is
+    /// lost than before, nor waits longer: what passed before already makes no queue longer.
+    fn record(&mut self, now: Instant, tally: Tally, queueing: f64) -> Option<bool> {
         if self.packets == 0 {
             (self.since, self.tally) = (now, tally);
         }
@@ -110,7 +132,8 @@ impl Joined {
         }
         let rate = f64::from(self.packets - 1) / time.as_secs_f64();
         let is_more = rate >= f64::midpoint(self.before, self.hoped);
-        Some(is_more && tally.part_since(self.tally) >= WORSE * self.part)
+        let is_free = queueing <= self.peak + LONGER && tally.part_since(self.tally) >= WORSE * self.part;
+        Some(is_more && is_free)
     }
 }
 
@@ -124,7 +147,8 @@ impl Session {
             self.follow.tallies = [self.tally, last, before];
         }
         let level = self.level();
-        let is_idle = self.joining.is_none() && self.follow.joined.is_none();
+        // What was left a moment ago may still pass, and tells nothing of others.
+        let is_idle = self.joining.is_none() && self.follow.joined.is_none() && now >= self.leaving;
         if self.mode != Mode::CongestionAvoidance || !is_idle || level >= self.top() {
             return;
         }
@@ -138,9 +162,10 @@ impl Session {
         if self.mode != Mode::CongestionAvoidance || self.joining.is_some() {
             return false;
         }
+        let queueing = self.delay.queueing_last();
         if let Some(joined) = &mut self.follow.joined {
             let levels = joined.levels;
-            match joined.record(now, self.tally) {
+            match joined.record(now, self.tally, queueing) {
                 None => return true,
                 Some(true) => self.follow.succeed(),
                 Some(false) => {
@@ -154,6 +179,9 @@ impl Session {
     }
 
     fn join_carried(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
+        if now < self.follow.next || now < self.hold {
+            return false;
+        }
         let level = self.level();
         let next = self.clock.channels.wave_at(level + 1, self.slot).number;
         let found = self.follow.shadow.carried();
@@ -161,7 +189,7 @@ impl Session {
             self.follow.goal = next + found as u64;
         }
         let part = self.tally.part_since(self.follow.tallies[2]);
-        if now < self.follow.next || self.follow.goal <= next || part < LEAST {
+        if self.follow.goal <= next || part < LEAST {
             return false;
         }
         let most = u64::from(STEP_MAX.min(1 + self.follow.carried / 2));
@@ -172,17 +200,19 @@ impl Session {
             self.follow.end();
             return false;
         }
+        let part = if self.follow.carried > 0 { self.follow.part } else { part };
         let before = self.meter.rate(now);
         let joined = Joined {
             levels: target - level,
             before,
             hoped: before * hoped / held,
             part,
+            peak: self.delay.queueing_peak(),
             since: now,
             tally: self.tally,
             packets: 0,
         };
-        let follow = Follow { joined: Some(joined), ..self.follow };
+        let follow = Follow { joined: Some(joined), part, ..self.follow };
         self.join(now, target, wishes);
         self.follow = follow;
         self.follow.shadow.forget();
@@ -200,18 +230,24 @@ mod tests {
 
     /// What becomes of a level that was to raise 100 packets per second, of which `part` came, to 133, when `rate` come and of `lost_each` one more is lost.
     fn judged(part: f64, rate: u64, lost_each: u64) -> Option<bool> {
+        judged_waiting(part, rate, lost_each, 0.01)
+    }
+
+    /// The same, where packets waited 10 ms at most before, and wait `queueing` seconds.
+    fn judged_waiting(part: f64, rate: u64, lost_each: u64, queueing: f64) -> Option<bool> {
         let mut tally = Tally { came: 1_000, lost: 50 };
         let mut joined = Joined {
             levels: 1,
             before: 100.0,
             hoped: 133.0,
             part,
+            peak: 0.01,
             since: at(0),
             tally: Tally::default(),
             packets: 0,
         };
         (0..rate).find_map(|i| {
-            let found = joined.record(at(10_000 + 1_000 * i / rate), tally);
+            let found = joined.record(at(10_000 + 1_000 * i / rate), tally, queueing);
             tally.add(u64::from(lost_each > 0 && i % lost_each == 0));
             found
         })
@@ -228,6 +264,7 @@ mod tests {
     fn a_level_that_brings_little_or_loses_is_not() {
         assert_eq!(judged(1.0, 105, 0), Some(false));
         assert_eq!(judged(1.0, 133, 4), Some(false), "it takes from others");
+        assert_eq!(judged_waiting(1.0, 133, 0, 0.02), Some(false), "it fills a queue that was not full");
     }
 
     #[test]
@@ -243,5 +280,7 @@ mod tests {
         follow.succeed();
         follow.fail(at(0));
         assert_eq!(follow.next, at(2_000));
+        follow.unanswered(at(2_000));
+        assert_eq!(follow.next, at(2_000), "nothing was followed");
     }
 }

@@ -23,7 +23,8 @@ const START_ROOM: f64 = 0.9;
 /// In congestion avoidance a level is joined when the queue is down to this part of its longest.
 pub(super) const ROOM: f64 = 0.5;
 /// For at most so long what is lost while channels that were left still come was lost by them.
-const LEAVE_TIME: Duration = Duration::from_secs(2);
+/// A router asks twice, a second each, who else is there, and then it may have to tell the one above.
+const LEAVE_TIME: Duration = Duration::from_secs(3);
 
 impl Session {
     /// After a packet of a held channel that left at `left`: joins and leaves.
@@ -108,7 +109,7 @@ impl Session {
 
     /// Gives up what is being joined.
     pub(in crate::m2c) fn abandon(&mut self, now: Instant, wishes: &mut Wishes) {
-        self.follow.end();
+        self.follow.unanswered(now);
         let Some(joining) = self.joining.take() else { return };
         for _ in 0..joining.levels {
             self.leave_highest(now, wishes);
@@ -118,6 +119,7 @@ impl Session {
     pub(super) fn leave_highest(&mut self, now: Instant, wishes: &mut Wishes) {
         let Some(wave) = self.waves.pop_back() else { return };
         wishes.push(Membership::Leave(self.clock.channels.channel_of(wave.number)));
+        self.follow.forget();
         self.leaving = now + LEAVE_TIME;
         self.stray = now;
     }
