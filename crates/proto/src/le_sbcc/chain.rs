@@ -24,7 +24,7 @@ const SEARCH_STEPS: u32 = 48;
 pub struct Indication {
     /// Who says so: the address that its NAK came from.
     pub receiver: IpAddr,
-    /// When the packet was last sent; [`Instant::ZERO`] where that is under way, so that the receiver says nothing new.
+    /// When the packet was last sent; first sent, where a repair is under way that cannot be missed yet.
     pub sent: Instant,
     /// When the packet behind it was sent, by which a receiver notices. `None` where the time since then is no round trip:
     /// something was sent again, or asked for again.
@@ -176,7 +176,7 @@ impl Chain {
         self.counters.indications += 1;
         let began = match self.config.samples {
             Samples::Noticed => indication.noticed,
-            Samples::Sent => Some(indication.sent).filter(|sent| *sent > Instant::ZERO),
+            Samples::Sent => Some(indication.sent),
         };
         let sample = began.map(|began| now.since(began).min(self.config.rtt_max));
         let sample = sample.filter(|sample| self.is_round_trip(indication, *sample));
@@ -202,9 +202,13 @@ impl Chain {
     }
 
     fn is_round_trip(&self, indication: &Indication, sample: Duration) -> bool {
-        !self.config.rtt_is_assumed
-            || sample.as_secs_f64() <= self.rtt.srtt()
-            || self.receivers.knows_the_way(indication.receiver, indication.sent)
+        let is_short = sample.as_secs_f64() <= self.rtt.srtt();
+        match self.receivers.knows_the_way(indication.receiver, indication.sent) {
+            _ if !self.config.rtt_is_assumed => true,
+            // Short ones alone would bring the mean down.
+            Some(knows) => knows || is_short && self.rtt.is_assumed(),
+            None => is_short,
+        }
     }
 
     fn filter(&mut self, now: Instant, indication: &Indication) -> Stage {

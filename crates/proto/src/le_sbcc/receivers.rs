@@ -79,8 +79,9 @@ impl Receivers {
     }
 
     /// Whether a packet was sent after a loss event of `receiver`, so that what it says of that packet had a way to go by.
-    pub fn knows_the_way(&self, receiver: IpAddr, sent: Instant) -> bool {
-        self.find(self.known(key(receiver))).is_some_and(|index| sent > self.receivers[index].last)
+    /// `None` where it had none.
+    pub fn knows_the_way(&self, receiver: IpAddr, sent: Instant) -> Option<bool> {
+        self.find(self.known(key(receiver))).map(|index| sent > self.receivers[index].last)
     }
 
     /// Max-LPRF: counts a loss event of `receiver`. The share of the worst receiver in all events: with this probability

@@ -64,6 +64,11 @@ impl RoundTrip {
         true
     }
 
+    /// Whether no sample was taken yet, of what was assumed.
+    pub const fn is_assumed(&self) -> bool {
+        self.is_assumed
+    }
+
     /// Mean in seconds.
     pub const fn srtt(&self) -> f64 {
         self.srtt

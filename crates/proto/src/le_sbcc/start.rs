@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 
 /// Longest answer that tells how far away a receiver is. A longer one is of a receiver that heard a later packet first, or greets again.
 const ANSWER_MAX: Duration = Duration::from_millis(600);
-/// Rates remembered, 24 bytes each: 50 doublings in steps of a fifth, which is more than there are.
+/// Rates remembered, 16 bytes each: 50 doublings in steps of a fifth, which is more than there are.
 const RATES_MAX: usize = 256;
 /// How late a loss of the start may be told: hosts ask three times for the way, a second apart, and begin anew once or twice.
 const MEMORY: Duration = Duration::from_secs(10);

@@ -8,6 +8,10 @@ use super::config::ReceiverConfig;
 use crate::rng::{self, Stream};
 use crate::time::{Duration, Instant};
 
+/// A source is greeted by an SPMR so often, lest it be lost, and so far apart.
+pub(super) const GREETINGS: u8 = 3;
+pub(super) const GREETING_SPACING: Duration = Duration::from_secs(1);
+
 /// What a missing packet waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {

@@ -8,7 +8,7 @@ use super::ahead;
 use super::assembly::Assembly;
 use super::config::ReceiverConfig;
 use super::malformed::Malformed;
-use super::missing::{Missing, Phase, State, back_off};
+use super::missing::{GREETING_SPACING, GREETINGS, Missing, Phase, State, back_off};
 use super::receive_window::ReceiveWindow;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
 use crate::rng::Stream;
@@ -81,8 +81,8 @@ struct Peer {
     /// Network address of the source, by its SPMs; before them where its data comes from. NAKs name it, and do not go there.
     path: IpAddr,
     spm: Option<u32>,
-    /// When an SPMR is due.
-    request: Option<Instant>,
+    /// When an SPMR is due, and how many are left with it.
+    request: Option<(Instant, u8)>,
     window: ReceiveWindow,
     missing: Missing,
     /// Behind the last packet of all, once the source said so.
@@ -179,7 +179,7 @@ impl<D: Deliver> Receiver<D> {
     fn meet(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>, first: u32) {
         let (config, draw) = (&self.config, &mut self.draw);
         self.peer.get_or_insert_with(|| Peer {
-            request: config.requests_path.then(|| now + back_off(draw, config.back_off)),
+            request: config.requests_path.then(|| (now + back_off(draw, config.back_off), GREETINGS)),
             gsi: packet.gsi,
             port: packet.source_port,
             address: datagram.source,
@@ -330,7 +330,8 @@ impl<D: Deliver> Receiver<D> {
 
     fn poll_request(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let peer = self.peer.as_mut()?;
-        peer.request.take_if(|due| *due <= now)?;
+        let (_, left) = peer.request.take_if(|(due, _)| *due <= now)?;
+        peer.request = (left > 1).then(|| (now + GREETING_SPACING, left - 1));
         peer.transmit(&self.config, Options::default(), Body::Spmr, buffer)
     }
 
@@ -404,6 +405,6 @@ impl<D: Deliver> Machine for Receiver<D> {
     fn poll_timeout(&self) -> Option<Instant> {
         let peer = self.peer.as_ref()?;
         let nak = peer.missing.first().map(|(due, _)| due);
-        peer.request.into_iter().chain(nak).min()
+        peer.request.into_iter().map(|(due, _)| due).chain(nak).min()
     }
 }

@@ -86,7 +86,7 @@ pub struct Source {
     /// NCFs made since the last departure of data.
     ncfs_made: usize,
     spm: Spm,
-    /// When the first packet of data left.
+    /// When the first packet left that receivers answer: of data, or an SPM.
     began: Option<Instant>,
     is_finishing: bool,
     is_sent_told: bool,
@@ -219,7 +219,7 @@ impl Source {
         self.window.push(&[], None);
         let Some(sequence) = self.window.take_next() else { return };
         if let Some(slot) = self.window.sent(sequence) {
-            slot.sent = now;
+            (slot.sent, slot.first) = (now, now);
         }
         let body = Body::Odata { sequence, trail: self.window.trail(), data: &[] };
         self.counters.originals += 1;
@@ -317,16 +317,16 @@ impl Source {
             self.repairs.push_back(sequence);
         }
         let is_confirmed = self.config.answers == Answers::Nothing
-            || slot.confirmed.is_some_and(|at| now.since(at) < spacing);
+            || slot.confirmed > Instant::ZERO && now.since(slot.confirmed) < spacing;
         if !is_confirmed {
-            slot.confirmed = Some(now);
+            slot.confirmed = now;
         }
         // Who asks again, or for a repair that was lost, does so by a timer of his own.
         let is_fresh = now.since(*slot.asked.get_or_insert(now)) <= spacing;
         let is_timed = is_noticed && is_fresh && !slot.is_repair;
-        // Nor can a repair be missed that is under way: who asked before says nothing new.
+        // Nor can a repair be missed that is under way: who asked before says nothing new, others missed the packet as it was first sent.
         let is_under_way = slot.is_repair && now.since(slot.sent) < answer;
-        let sent = if is_under_way { Instant::ZERO } else { slot.sent };
+        let sent = if is_under_way { slot.first } else { slot.sent };
         let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
         let noticed = behind.map(|slot| slot.sent);
         if let Control::LeSbcc(chain) = &mut self.control {
@@ -368,6 +368,7 @@ impl Source {
             last: Some(now),
         };
         self.counters.spms += 1;
+        self.began.get_or_insert(now);
         self.transmit(now, &packet, buffer)
     }
 
@@ -390,6 +391,9 @@ impl Source {
         let sequence = repair.or_else(|| self.window.take_next())?;
         let slot = self.window.sent(sequence)?;
         (slot.sent, slot.is_repair, slot.is_wanted, slot.asked) = (now, repair.is_some(), false, None);
+        if repair.is_none() {
+            slot.first = now;
+        }
         let fragment = slot.fragment;
         let (trail, data) = (self.window.trail(), self.window.data(sequence));
         let body = match repair {

@@ -528,6 +528,89 @@ fn a_repair_under_way_is_not_lost_again() {
     assert_eq!(events(&bed), 2);
 }
 
+/// Of all that missed a packet, the first has it repaired; the others' NAKs, a back-off later, are losses none the less.
+#[test]
+fn a_loss_that_another_receiver_had_repaired_counts() {
+    let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    let events = |bed: &Bed| bed.source.chain().expect("it is under LE-SBCC").counters().events;
+    bed.send_all(&messages(100), 10);
+    // Nothing was sent behind it, so that it is no sample of the round trip.
+    let last = u32::try_from(bed.source.counters().originals).expect("some") - 1;
+    [66, 67].into_iter().for_each(|number| bed.give_source(host(number), &nak(last, [])));
+    bed.run(Duration::from_secs(5));
+    bed.send_all(&messages(10), 5);
+    assert_eq!((events(&bed), bed.source.counters().repairs), (2, 1));
+    let last = u32::try_from(bed.source.counters().originals).expect("some") - 1;
+    bed.give_source(host(66), &nak(last, []));
+    for _ in 0..200 {
+        if bed.source.counters().repairs < 2 {
+            bed.run(Duration::from_millis(1));
+        }
+    }
+    assert_eq!((events(&bed), bed.source.counters().repairs), (3, 2));
+    for (number, expected) in [(67, 4), (66, 4), (67, 4)] {
+        bed.give_source(host(number), &nak(last, []));
+        assert_eq!(events(&bed), expected, "host {number}");
+    }
+}
+
+/// At the start, in which a loss counts for the rate of its time.
+#[test]
+fn who_asks_again_for_a_repair_under_way_leaves_the_rate_alone() {
+    let control = Config::new(200)
+        .with_rtt(Duration::from_millis(50))
+        .with_doubling_at_start(true)
+        .with_max_rate(Rate::from_kilobits(800));
+    let chain = Chain::new(control, Seed(5).stream("source", 0), Instant::ZERO);
+    let source = Source::new(config(Mode::Lean), Control::LeSbcc(Box::new(chain)), Instant::ZERO);
+    let mut bed = Bed::new(source, 1, lossless());
+    let mut bytes = [0; 64];
+    let spmr = Packet::new(7_500, 40_961, SESSION.gsi, Body::Spmr);
+    let length = spmr.emit(&mut bytes).expect("there is room");
+    while bed.source.send(&[1; 100]) {}
+    bed.run(Duration::from_millis(1));
+    bed.give_source(host(66), &bytes[..length]);
+    bed.run(Duration::from_millis(1_400));
+    let last = u32::try_from(bed.source.counters().originals).expect("some") - 1;
+    bed.give_source(host(66), &nak(last, []));
+    for _ in 0..200 {
+        if bed.source.counters().repairs == 0 {
+            bed.run(Duration::from_millis(1));
+        }
+    }
+    let rate = bed.source.rate();
+    assert!(rate > Rate::from_kilobits(150), "{rate:?}");
+    bed.give_source(host(66), &nak(last, []));
+    assert_eq!((bed.source.rate(), bed.source.counters().repairs), (rate, 1));
+}
+
+/// A source that has nothing to send yet says that it is there, and receivers answer that: once data comes, it is known that they are.
+#[test]
+fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
+    for lost in [0, 2] {
+        let control =
+            Config::new(200).with_doubling_at_start(true).with_assumed_rtt(true).with_blind_doubling(None);
+        let chain = Chain::new(control, Seed(5).stream("source", 0), Instant::ZERO);
+        let source = Source::new(config(Mode::Pgm), Control::LeSbcc(Box::new(chain)), Instant::ZERO);
+        let mut greetings = 0;
+        let loss = move |_: &Packet<'_>, is_down: bool, _| {
+            greetings += u32::from(!is_down);
+            !is_down && greetings <= lost
+        };
+        let mut bed = Bed::new(source, 1, Box::new(loss));
+        let greeting = receiver_config().with_path_request(true);
+        bed.receivers[0] = Receiver::new(greeting, Messages::default(), Seed(0).stream("receiver", 0));
+        bed.run(Duration::from_secs(10));
+        assert_eq!((bed.upward, bed.source.counters().originals), (3, 0));
+        let first = bed.source.rate().as_bits();
+        while bed.source.send(&[1; 100]) {}
+        bed.run(Duration::from_secs(5));
+        let rate = bed.source.rate().as_bits();
+        assert!(rate >= 8 * first, "{lost} lost: {rate} bit/s after {first}");
+    }
+}
+
 /// A hole is noticed by the packet behind it: only that one's time tells the round trip, not how long the hole was.
 #[test]
 fn a_hole_gives_one_sample_of_the_round_trip() {

@@ -12,14 +12,18 @@ pub(super) struct Slot {
     pub(super) fragment: Option<Fragment>,
     /// When it was last sent.
     pub(super) sent: Instant,
+    /// When it was first sent.
+    pub(super) first: Instant,
     pub(super) is_repair: bool,
     /// It waits to be sent again.
     pub(super) is_wanted: bool,
     /// When it was first asked for since.
     pub(super) asked: Option<Instant>,
-    /// When a NAK for it was last confirmed.
-    pub(super) confirmed: Option<Instant>,
+    /// When a NAK for it was last confirmed; zero before that.
+    pub(super) confirmed: Instant,
 }
+
+const _: () = assert!(size_of::<Slot>() <= 64, "what users are told that a packet takes");
 
 /// A ring of packets by sequence number: trail..next were sent, next..end wait. Of fixed size; a new packet takes the place of the oldest sent.
 #[derive(Clone, Debug)]

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::le_sbcc::{Chain, Config, Indication, Module, Stage};
+use crate::rate::Rate;
+use crate::rng::unit;
 
 const SEGMENT: u16 = 1_000;
 /// A packet in 200 ms.
@@ -102,4 +104,50 @@ fn what_a_receiver_says_before_it_knows_the_way_is_no_round_trip() {
     assert!(chain.round_trip().srtt() > 0.13, "by now it knows the way: {:?}", chain.round_trip());
     chain.indication(at(3_601), &missed(2, 3_000, Some(3_101)));
     assert!(chain.round_trip().srtt() < 0.14, "another one may not");
+}
+
+/// Of holes that come close together only the first one's NAK is an event. Were the others' taken where they are short, the mean would fall.
+#[test]
+fn losses_in_bursts_do_not_bring_the_round_trip_down() {
+    let mut chain = chain(config(Module::Aimd));
+    let mut draw = stream(2);
+    // 20 ms there and back, 0 to 50 of back-off.
+    let mut sample = || Duration::from_secs_f64(0.02 + 0.05 * unit(&mut draw));
+    let (bursts, mut sum) = (400, 0.0);
+    for burst in 0..2 * bursts {
+        let noticed = at(1_000 * (burst + 1));
+        let sent = noticed - ms(1);
+        let event = noticed + sample();
+        chain.indication(event, &Indication { receiver: address(1), sent, noticed: Some(noticed) });
+        for _ in 0..9 {
+            let (sent, noticed) = (event - ms(1), event);
+            let now = noticed + sample();
+            chain.indication(now, &Indication { receiver: address(1), sent, noticed: Some(noticed) });
+        }
+        if burst >= bursts {
+            sum += chain.round_trip().srtt();
+        }
+    }
+    let mean = sum / bursts as f64;
+    assert!((mean - 0.045).abs() < 0.003, "{mean}");
+}
+
+/// One forged NAK for the first packet brings the rate down to half of what that one went at: the operator's least rate holds all the same.
+#[test]
+fn one_nak_of_the_first_packet_leaves_the_least_rate() {
+    let least = Rate::from_kilobits(500);
+    for module in [Module::Aimd, Module::Tfrc] {
+        for least in [None, Some(least)] {
+            let config = match least {
+                None => config(module),
+                Some(least) => config(module).with_min_rate(least),
+            };
+            let mut chain = chain(config);
+            run(&mut chain, at(4_500));
+            let before = chain.rate();
+            chain.indication(at(4_500), &missed(66, 0, None));
+            assert!(chain.rate() >= least.unwrap_or(Rate::from_kilobits(18)), "{:?}", chain.rate());
+            assert!(chain.rate().as_bits() < before.as_bits() / 4, "as docs/wire/pgm.md says");
+        }
+    }
 }

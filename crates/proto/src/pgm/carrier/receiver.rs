@@ -5,7 +5,7 @@ use headwater_wire::pgm::{Body, Gsi, Options, Packet, Report};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
 use crate::fixed;
 use crate::machine::{Destination, Ecn, Transmit};
-use crate::pgm::missing::{Missing, State, back_off};
+use crate::pgm::missing::{GREETING_SPACING, GREETINGS, Missing, State, back_off};
 use crate::pgm::{ReceiverConfig as PgmConfig, ahead};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
@@ -17,9 +17,6 @@ const BEHIND_MAX: u32 = 64;
 /// How often a NAK is sent again that nobody confirms. What is confirmed is done with: another symbol repairs.
 const RETRIES: u8 = 3;
 const NCF_WAIT: Duration = Duration::from_millis(500);
-/// A source is greeted so often, lest it be lost, and any source at most once in this time, whoever makes up new ones.
-const GREETINGS: u8 = 3;
-const GREETING_SPACING: Duration = Duration::from_secs(1);
 
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +104,7 @@ impl Receiver {
         let Some(mut source) = known else {
             self.missing.clear();
             self.source = Some(Source::new(address, packet, sequence));
+            // Any source at most once in that time, whoever makes up new ones.
             let earliest = self.greeted.map_or(now, |last| now.max(last + GREETING_SPACING));
             self.greeting = Some((earliest + back_off(&mut self.draw, self.config.back_off), GREETINGS));
             return;
