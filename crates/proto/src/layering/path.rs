@@ -38,12 +38,8 @@ pub(crate) struct Path {
     rate: Rate,
     delay: Duration,
     pub(crate) join: Duration,
-    /// How long a channel that was left goes on to be forwarded.
-    pub(crate) leave: Duration,
-    /// When each channel begins to be forwarded.
+    /// When each channel begins and ends to be forwarded.
     pub(crate) joined: Vec<Option<Instant>>,
-    /// Until when each channel that was left is.
-    left: Vec<Instant>,
     /// When those in the queue begin to be sent.
     waiting: VecDeque<Instant>,
     free: Instant,
@@ -64,9 +60,7 @@ impl Path {
             rate: Rate::from_kilobits(rate),
             delay: Duration::from_millis(delay),
             join: Duration::from_millis(join),
-            leave: Duration::ZERO,
             joined: vec![None; channels.into()],
-            left: vec![Instant::ZERO; channels.into()],
             waiting: VecDeque::new(),
             free: Instant::ZERO,
             dropped: 0,
@@ -86,11 +80,7 @@ impl Path {
                     *joined = Some(now + self.join);
                 }
                 Membership::Leave(ChannelId(channel)) => {
-                    let since = self.joined[usize::from(channel)].take();
-                    assert!(since.is_some(), "{channel} is not held");
-                    if since.is_some_and(|since| since <= now) {
-                        self.left[usize::from(channel)] = now + self.leave;
-                    }
+                    assert!(self.joined[usize::from(channel)].take().is_some(), "{channel} is not held");
                 }
             }
         }
@@ -104,10 +94,7 @@ impl Path {
 
     /// When a packet arrives, if it is forwarded and finds room.
     fn carry(&mut self, now: Instant, channel: ChannelId) -> Option<Instant> {
-        let channel = usize::from(channel.0);
-        if self.joined[channel].is_none_or(|since| since > now) && self.left[channel] <= now {
-            return None;
-        }
+        self.joined[usize::from(channel.0)].filter(|since| *since <= now)?;
         while self.waiting.front().is_some_and(|start| *start <= now) {
             self.waiting.pop_front();
         }

@@ -83,35 +83,6 @@ fn what_fast_start_joined_too_much_is_left() {
 }
 
 #[test]
-fn what_was_left_and_still_comes_is_not_followed() {
-    // Leaves take as long as routers that ask who else is there.
-    for join in [50, 300] {
-        for phase in [0, 1_900, 5_000, 9_700] {
-            let mut run = run(16_000, ReceiverConfig::new(), 1_000);
-            run.path.join = Duration::from_millis(join);
-            run.path.leave = Duration::from_secs(2);
-            run.until(at(20_000 + phase));
-            run.start();
-            let mut step = 0;
-            let mut next = |run: &mut Run<Receiver>| {
-                step += 1;
-                run.until(at(20_000 + phase + 10 * step));
-                step
-            };
-            while run.receiver.status(run.now).is_none_or(|status| status.mode == Mode::FastStart) {
-                assert!(next(&mut run) < 500, "fast start ends");
-            }
-            // Nothing is joined for two epochs; at the end of a slot one channel less is held.
-            let held = run.held();
-            let end = next(&mut run) + 95;
-            while next(&mut run) < end {
-                assert!(run.held() <= held, "{} of {held} at {:?}", run.held(), run.now);
-            }
-        }
-    }
-}
-
-#[test]
 fn a_cap_is_kept() {
     let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
     keeps_a_cap(run(4_000, config, 4_000), 350.0, 30, 130);
