@@ -124,6 +124,11 @@ impl Receiver {
         self.layers[layer - 1].timer
     }
 
+    /// How long after a join its losses are expected to show, in seconds.
+    pub const fn detection_time(&self) -> f64 {
+        self.detection
+    }
+
     fn is_recent(&self, at: Option<Instant>, now: Instant) -> bool {
         at.is_some_and(|at| at + seconds(self.detection + 2.0 * self.deviation) > now)
     }
@@ -157,7 +162,9 @@ impl Receiver {
             self.reception.lost += self.layers[layer].holes.close();
             self.wishes.push(Membership::Leave(channel(layer)));
         }
-        (self.level, self.is_top_heard) = (level, false);
+        // Who gives a layer up has heard the one below.
+        self.is_top_heard = level < self.level;
+        self.level = level;
     }
 
     fn try_join(&mut self, now: Instant) {

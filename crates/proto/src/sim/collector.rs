@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use headwater_wire::sim::Report;
 
-use super::clock::{clock, tenths};
+use super::clock::{clock, duration, tenths};
 use super::tally::Tally;
 use crate::machine::InterfaceId;
 use crate::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub enum Refused {
     Crowded,
 }
 
-/// Who writes reports: through which interface, from where.
+/// Who writes reports: through which interface, from where. The port counts for routers alone: a host may be one beside a receiver.
 pub(super) type Writer = (InterfaceId, SocketAddr);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,8 +58,8 @@ struct Request {
 pub(super) struct Collector {
     session: u32,
     request: Option<Request>,
-    /// When the request before began.
-    previous: Option<(u16, Instant)>,
+    /// The request before.
+    previous: Option<Request>,
     tallies: Vec<Option<Tally>>,
     children: BTreeMap<Writer, Child>,
     /// Children that have not said all.
@@ -90,7 +90,7 @@ impl Collector {
 
     /// A request begins with a packet of this timestamp.
     pub fn begin(&mut self, now: Instant, number: u16, stamp: u32) {
-        self.previous = self.request();
+        self.previous = self.request;
         self.request = Some(Request { number, began: now, first: stamp, latest: stamp });
         self.tallies.fill(None);
         self.children.retain(|_, child| {
@@ -129,7 +129,9 @@ impl Collector {
         if !request.may_hold(now, report) {
             return Err(Refused::Absurd);
         }
-        self.note(writer, is_router, report)?;
+        let (interface, from) = writer;
+        let port = if is_router { from.port() } else { 0 };
+        self.note((interface, SocketAddr::new(from.ip(), port)), is_router, report)?;
         if self.is_settled {
             return Err(Refused::Late);
         }
@@ -162,15 +164,14 @@ impl Collector {
         Ok(())
     }
 
-    /// How long a report took since its request, but for what it was held; of the request before as well.
+    /// How long a report took since the packet that it echoes, but for what it was held; of the request before as well.
     pub fn took(&self, now: Instant, report: &Report) -> Option<Duration> {
-        let began = match (self.request(), self.previous) {
-            (Some((number, began)), _) if number == report.request => began,
-            (_, Some((number, began))) if number == report.request => began,
-            _ => return None,
-        };
-        let (took, hold) = (now.since(began), super::clock::duration(report.hold));
-        (hold <= took).then(|| Duration::from_nanos(took.as_nanos() - hold.as_nanos()))
+        let requests = [self.request, self.previous];
+        let request = requests.into_iter().flatten().find(|request| request.number == report.request)?;
+        let took = now.since(request.began).as_nanos();
+        let waited = duration(report.echo.wrapping_sub(request.first)).as_nanos();
+        let held = duration(report.hold).as_nanos();
+        took.checked_sub(waited.saturating_add(held)).map(Duration::from_nanos)
     }
 
     /// Whether all who reported before have, and something came.

@@ -94,7 +94,7 @@ impl Config {
         self
     }
 
-    /// Of the bottom group to begin with and at least, and what a group begins with above the one below it. Default: 100 kbit/s.
+    /// Of the bottom group to begin with, and what a group begins with above the one below it. Default: 100 kbit/s.
     #[must_use]
     pub fn with_initial_rate(mut self, rate: Rate) -> Self {
         self.initial_rate = rate;

@@ -12,7 +12,7 @@
 //! Marks are ECN's, which routers set as [`crate::queue::Priority`] does; a loss counts as a mark. Bytes: [`headwater_wire::sim`]. Departures
 //! from the paper: `docs/errata/sim.md`.
 //!
-//! What is heard is believed within bounds. A report counts as one receiver unless it comes from where an operator said that a router is; each writer is
+//! What is heard is believed within bounds. A report counts as one receiver unless it comes from where an operator said that a router is; each address is
 //! heard once per request and group; echoes must be of packets that were sent since the request, rates within what was sent. Whatever is reported, a
 //! rate changes by one additive step or one decrease per request. Senders and routers remember [`CHILDREN_MAX`] writers, sessions have at most
 //! [`GROUPS_MAX`] groups.
@@ -20,6 +20,7 @@
 mod clock;
 mod collector;
 mod config;
+mod measured;
 mod menu;
 mod rates;
 mod receiver;

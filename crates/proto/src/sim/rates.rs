@@ -6,8 +6,6 @@ use super::tally::Tally;
 
 /// Requests for which a group without reports keeps its rate.
 const SILENT_MAX: u16 = 3;
-/// Received rates count at most as so many times what is sent.
-const RECEIVED_MAX: f64 = 1.0;
 
 /// Cumulative rates in bit/s, by rank.
 #[derive(Clone, Debug)]
@@ -94,7 +92,7 @@ impl Rates {
     fn received(&self, tallies: &[Option<Tally>]) -> Option<(f64, f64)> {
         let rates = tallies.iter().zip(&self.groups).filter_map(|(tally, group)| {
             let tally = (*tally)?;
-            let believed = |rate: u32| (100.0 * f64::from(rate)).min(RECEIVED_MAX * group.rate);
+            let believed = |rate: u32| (100.0 * f64::from(rate)).min(group.rate);
             Some((believed(tally.min_rate), believed(tally.max_rate)))
         });
         rates.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
@@ -107,7 +105,8 @@ impl Rates {
         group.silent = group.silent.saturating_add(1);
         group.held = group.held.saturating_sub(1);
         if group.silent > SILENT_MAX {
-            *group = Group { rate: below, is_open: rank == 0, held: 0, silent: group.silent };
+            // Silence raises nothing: the bottom group may be below what it began with.
+            *group = Group { rate: below.min(group.rate), is_open: rank == 0, held: 0, silent: group.silent };
         }
     }
 

@@ -7,6 +7,7 @@ use rand::Rng;
 
 use super::clock::{duration, tenths};
 use super::config::Config;
+use super::measured::Measured;
 use super::selection::{Choice, Selection};
 use super::{ANEW, is_later};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
@@ -36,11 +37,7 @@ pub struct ReceiverCounters {
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     holes: Holes,
-    /// Number and time of the last packet of the request before, and of the latest one.
-    before: Option<(u32, u32)>,
-    latest: Option<(u32, u32)>,
-    /// Packets per second that the sender sends on it, once two were heard.
-    rate: Option<f64>,
+    sent: Measured,
 }
 
 /// What is under way since the last request.
@@ -118,7 +115,7 @@ impl Receiver {
         let group = &mut self.groups[usize::from(data.rank)];
         #[expect(clippy::cast_possible_truncation, reason = "holes are told by 16 bits")]
         let found = group.holes.record(data.sequence as u16);
-        group.latest = Some((data.sequence, data.timestamp));
+        group.sent.record(data.sequence, data.timestamp);
         let is_marked = arrival.ecn == Ecn::CongestionExperienced;
         self.reception.packets += 1;
         self.reception.lost += found.lost;
@@ -135,16 +132,17 @@ impl Receiver {
     fn answer(&mut self, now: Instant, arrival: &Arrival<'_>, data: &Data) {
         let begun =
             Asked { request: data.request, began: now, stamp: data.timestamp, bytes: 0, is_congested: false };
-        let Some(asked) = self.asked.replace(begun) else { return self.settle() };
+        let Some(asked) = self.asked.replace(begun) else { return self.settle(data.timestamp) };
         let seconds = now.since(asked.began).as_secs_f64();
         let received = 8.0 * asked.bytes as f64 / seconds.max(1e-4);
         let rate = self.rate.map_or(received, |rate| rate + GAIN * (received - rate));
         self.rate = Some(rate);
-        let sent = self.sent_rate();
+        let sent = self.sent_rate(data.timestamp);
         self.prepare(now, arrival.source, data, asked.is_congested, rate);
         let requests = data.request.wrapping_sub(asked.request).max(1);
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
-        let step = 8.0 * self.packet_bytes / interval.max(1e-3);
+        let packet = 8.0 * self.packet_bytes / interval.max(1e-3);
+        let step = self.config.step.map_or(packet, |step| step.as_bits() as f64);
         match self.selection.report(asked.is_congested, sent, step) {
             Choice::Join if self.held < self.config.groups => self.hold(self.held + 1),
             Choice::Leave if self.held > 1 => self.hold(self.held - 1),
@@ -176,23 +174,17 @@ impl Receiver {
     }
 
     /// What the sender sends on the groups held, by numbers and times of packets since the last request, in bit/s; `None` until all of
-    /// them were heard.
-    fn sent_rate(&mut self) -> Option<f64> {
-        self.settle();
-        let rates = self.groups.iter().take(self.held.into()).map(|group| group.rate);
+    /// them were heard. `stamp` is of the packet that brings a request.
+    fn sent_rate(&mut self, stamp: u32) -> Option<f64> {
+        self.settle(stamp);
+        let rates = self.groups.iter().take(self.held.into()).map(|group| group.sent.rate());
         let packets: f64 = rates.sum::<Option<f64>>()?;
         Some(8.0 * self.packet_bytes * packets)
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, stamp: u32) {
         for group in self.groups.iter_mut().take(self.held.into()) {
-            if let (Some((first, from)), Some((last, to))) = (group.before, group.latest) {
-                let (packets, time) = (last.wrapping_sub(first), to.wrapping_sub(from));
-                if packets > 0 && time > 0 && packets < 1 << 31 && time < 1 << 31 {
-                    group.rate = Some(f64::from(packets) / duration(time).as_secs_f64());
-                }
-            }
-            group.before = group.latest;
+            group.sent.settle(stamp);
         }
     }
 
@@ -221,7 +213,9 @@ impl ReceiverControl for Receiver {
     }
 
     fn stop(&mut self, _now: Instant) {
-        self.hold(0);
+        if self.held > 0 {
+            self.hold(0);
+        }
         (self.asked, self.rate, self.report) = (None, None, None);
     }
 

@@ -13,8 +13,10 @@ use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, Rou
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
-/// Round-trip times of the subtree that its reports are waited for.
+/// Round-trip times of the subtree that its reports are waited for, at most.
 const WAIT: f64 = 2.0;
+/// Part of the time between two requests that is waited at most.
+const WAIT_OF_GAP: f64 = 0.75;
 /// Weight of a shorter round-trip time; a longer one holds at once.
 const GAIN: f64 = 0.25;
 
@@ -75,7 +77,7 @@ pub struct RouterCounters {
     pub late: u64,
 }
 
-/// Merges the reports of one session from below it. Data, and whatever is no report, passes.
+/// Merges the reports of one session from below it. Data, and whatever is no report of that session, passes.
 #[derive(Clone, Debug)]
 pub struct AggregationRouter {
     config: RouterConfig,
@@ -137,7 +139,10 @@ impl AggregationRouter {
         }
         match Report::parse(datagram.payload) {
             // What comes from where the sender is, is not from below.
-            Ok(report) if self.upstream.is_some_and(|(upstream, _)| upstream != ingress) => {
+            Ok(report)
+                if report.group.session == self.config.session
+                    && self.upstream.is_some_and(|(upstream, _)| upstream != ingress) =>
+            {
                 self.report(now, (ingress, datagram.source), &report);
             }
             _ => self.passing = Some(datagram.ecn),
@@ -151,12 +156,22 @@ impl AggregationRouter {
         if is_new {
             self.upstream = Some(from);
             self.smooth();
+            self.timer = Some(now + self.wait(now, data.request));
             self.collector.begin(now, data.request, data.timestamp);
-            self.timer = Some(now + Duration::from_secs_f64(WAIT * self.rtt));
             self.leaving.clear();
             self.counters.requests += 1;
         }
         self.collector.passes(data.request, data.timestamp);
+    }
+
+    /// How long a request waits. What is not sent before the next one is lost, whatever reports say of round-trip times.
+    fn wait(&self, now: Instant, request: u16) -> Duration {
+        let gap =
+            self.collector.request().filter(|(before, _)| is_later(request, *before)).map(
+                |(before, began)| now.since(began).as_secs_f64() / f64::from(request.wrapping_sub(before)),
+            );
+        let most = gap.map_or(f64::INFINITY, |gap| WAIT_OF_GAP * gap);
+        Duration::from_secs_f64(most.min(WAIT * self.rtt))
     }
 
     fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &Report) {

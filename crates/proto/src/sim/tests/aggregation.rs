@@ -73,11 +73,20 @@ impl Bed {
     }
 
     fn report(&mut self, ms: u64, ingress: InterfaceId, from: u8, report: Report) -> Vec<Report> {
+        self.report_of(ms, ingress, host(from), report)
+    }
+
+    fn report_of(
+        &mut self,
+        ms: u64,
+        ingress: InterfaceId,
+        source: SocketAddr,
+        report: Report,
+    ) -> Vec<Report> {
         let payload = report.emit();
-        let datagram =
-            Datagram { source: host(from), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+        let datagram = Datagram { source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
         let (passed, reports) = self.give(at(ms), ingress, datagram);
-        assert!(!passed, "reports are taken in");
+        assert_eq!(passed, report.group.session != 0, "reports of the session are taken in");
         reports
     }
 
@@ -151,6 +160,44 @@ fn who_falls_silent_is_waited_for_a_few_times_only() {
     assert!(waited[8..].iter().all(|waited| !waited), "forgotten: {waited:?}");
 }
 
+/// Whoever answers each request after the next one has come makes nobody else wait past it.
+#[test]
+fn late_writers_mute_nobody() {
+    let mut bed = Bed::new(Vec::new());
+    bed.data(0, 0);
+    bed.wait(79);
+    for request in 1..30_u16 {
+        let ms = 80 * u64::from(request);
+        let stamp = u32::try_from(10 * ms).unwrap();
+        bed.data(ms, request);
+        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        sent.extend(bed.report(ms + 15, RIGHT, 2, report(request - 1, 0, false, 1, stamp - 800)));
+        // And keeps being known.
+        if request % 3 == 0 {
+            sent.extend(bed.report(ms + 20, RIGHT, 2, report(request, 0, false, 1, stamp)));
+        }
+        sent.extend(bed.wait(ms + 79));
+        assert_eq!(sent.len(), 1, "request {request}, {} s are waited for", bed.router.rtt());
+    }
+    assert!(bed.router.rtt() > 0.08, "it thinks that they take longer than requests are apart");
+}
+
+/// A group of few packets brings a request late, which is no part of the way there and back.
+#[test]
+fn round_trip_times_count_from_the_packet_that_is_echoed() {
+    let mut collector = Collector::new(0, 5);
+    collector.begin(at(0), 1, 0);
+    collector.passes(1, 600);
+    let early = report(1, 1, false, 1, 0);
+    let late = Report { hold: 20, ..report(1, 0, false, 1, 600) };
+    assert_eq!(collector.took(at(100), &early), Some(Duration::from_millis(100)));
+    assert_eq!(collector.took(at(100), &late), Some(Duration::from_millis(38)));
+    collector.begin(at(110), 2, 1_100);
+    assert_eq!(collector.took(at(120), &late), Some(Duration::from_millis(58)), "of the request before");
+    assert_eq!(collector.took(at(120), &Report { echo: 5_000, ..late }), None, "nothing was sent then");
+    assert_eq!(collector.took(at(120), &Report { hold: u32::MAX, ..late }), None);
+}
+
 #[test]
 fn request_numbers_wrap_and_a_sender_that_begins_anew_is_followed_after_silence() {
     let mut bed = Bed::new(Vec::new());
@@ -184,6 +231,11 @@ fn what_is_no_report_from_below_passes() {
     bed.data(1, 1);
     let other = Datagram { payload: b"else", ..datagram };
     assert!(bed.give(at(2), LEFT, other).0);
+    let mut foreign = report(1, 0, true, 1, 0);
+    foreign.group.session = 9;
+    let foreign = foreign.emit();
+    assert!(bed.give(at(3), LEFT, Datagram { payload: &foreign, ..datagram }).0, "of another session");
+    assert_eq!(bed.router.children(), 0);
 }
 
 #[test]
@@ -280,7 +332,11 @@ proptest! {
             storm.sort_by_key(|(ms, _)| *ms);
             for (ms, hostile) in storm {
                 match hostile {
-                    Some(hostile) => sent.extend(bed.report(start + ms, LEFT, 66, hostile)),
+                    Some(hostile) => {
+                        // From another port each time.
+                        let port = 5_000 + u16::try_from(ms).unwrap();
+                        sent.extend(bed.report_of(start + ms, LEFT, (host(66).ip(), port).into(), hostile));
+                    }
                     None => {
                         sent.extend(bed.report(start + ms, LEFT, 1, report(request, 1, is_congested, 40, echo)));
                         let router = Report { reports: 9, congested: 3, population: 9, ..report(request, 1, false, 40, echo) };

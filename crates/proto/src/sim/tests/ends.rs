@@ -10,6 +10,7 @@ use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn};
 use crate::rng::Seed;
 use crate::sim::clock::clock;
+use crate::sim::measured::Measured;
 use crate::sim::{Config, Receiver, Sender};
 use crate::time::{Duration, Instant};
 
@@ -149,6 +150,70 @@ fn without_any_report_it_falls_back_to_the_least() {
     assert!((sender.cumulative(4) - 100e3).abs() < 1.0, "{}", sender.cumulative(4));
 }
 
+/// The floor is a packet per request, below what it began with: silence is no reason to send more.
+#[test]
+fn silence_raises_no_rate() {
+    let config =
+        Config::new(1, 1_000).with_rtt_bounds(Duration::from_millis(400), Duration::from_millis(400));
+    let mut rates = Vec::new();
+    answered(config, at(30_000), |sender, request| {
+        rates.push(sender.cumulative(0));
+        if request < 20 { vec![(1, 0, true)] } else { Vec::new() }
+    });
+    let rate = rates[21];
+    assert!(rate < 50e3, "{rates:?}");
+    assert!(rates[22..].iter().all(|later| *later <= rate), "{rates:?}");
+}
+
+#[test]
+fn without_answers_the_round_trip_time_doubles_and_the_first_answer_takes_its_place() {
+    let ms = Duration::from_millis;
+    let config = Config::new(5, 1_000).with_rtt(ms(100)).with_rtt_bounds(ms(50), ms(1_000));
+    let mut times = Vec::new();
+    answered(config, at(14_000), |sender, request| {
+        times.push(sender.rtt_max());
+        // Answers that take no time at all.
+        if request < 8 { Vec::new() } else { vec![(1, 0, false)] }
+    });
+    let expected = [0.1, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 0.05];
+    for (request, (time, expected)) in times.iter().zip(expected).enumerate() {
+        assert!((time - expected).abs() < 1e-9, "request {request}: {times:?}");
+    }
+    assert!(times.len() > 12);
+}
+
+#[test]
+fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_anew() {
+    let mut group = Measured::default();
+    let (mut sequence, mut stamp) = (0, 0);
+    let mut interval = |group: &mut Measured, packets: u32| {
+        for packet in 0..packets {
+            group.record(sequence, stamp + packet * 800 / packets);
+            sequence += 1;
+        }
+        stamp += 800;
+        group.settle(stamp);
+        group.rate()
+    };
+    assert_eq!(interval(&mut group, 10), None, "one request tells nothing");
+    let near = |rate: Option<f64>, expected: f64| rate.is_some_and(|rate| (rate - expected).abs() < 1e-6);
+    assert!(near(interval(&mut group, 10), 125.0));
+    assert!(near(interval(&mut group, 0), 0.0), "ten packets were due");
+    assert!(near(interval(&mut group, 0), 0.0));
+    assert_eq!(interval(&mut group, 10), None, "it is not measured over the silence");
+    assert!(near(interval(&mut group, 10), 125.0));
+    // Of a packet a request one may be late, or lost.
+    let mut slow = Measured::default();
+    interval(&mut slow, 1);
+    assert!(near(interval(&mut slow, 1), 12.5));
+    assert_eq!(interval(&mut slow, 0), None);
+    assert!(near(interval(&mut slow, 1), 6.25));
+    for _ in 0..7 {
+        interval(&mut slow, 0);
+    }
+    assert!(near(slow.rate(), 0.0), "{:?}", slow.rate());
+}
+
 /// A receiver fed by a sender that it alone answers, with nothing lost.
 fn feed(
     receiver: &mut Receiver,
@@ -196,6 +261,10 @@ fn each_request_is_answered_once_and_marks_are_told() {
     assert_eq!(congested, [4], "what was marked since request 3 is told in answer to request 4");
     assert_eq!(receiver.reception().lost, 0);
     assert!(receiver.rate().is_some_and(|rate| (80e3..120e3).contains(&rate)), "{:?}", receiver.rate());
+    receiver.stop(at(3_000));
+    let changes = receiver.counters().changes;
+    receiver.stop(at(3_001));
+    assert_eq!(receiver.counters().changes, changes, "it holds nothing any more");
 }
 
 proptest! {
