@@ -184,15 +184,24 @@ impl Builder {
     }
 
     /// As [`Self::session`], of groups whose addresses agree but for their last `bits` bits, which are the channel's number: the naming
-    /// convention that routers know a session's layers by. Groups in front of them are left unused.
+    /// convention that routers know a session's layers by. Groups in front of them and behind, up to whole
+    /// blocks of such addresses, are left unused.
     pub fn aligned_session(&mut self, name: &str, node: NodeId, channels: u16, bits: u8) -> Session {
         let next = GroupId(index(self.names.groups.len() + 1)).address().to_bits();
-        let unused = next.wrapping_neg() % (1 << bits);
-        for number in 0..unused {
+        let before = next.wrapping_neg() % (1 << bits);
+        self.leave_unused(name, node, 0..before);
+        let session = self.session(name, node, channels);
+        // Nor has any other session a rank in its last block.
+        let behind = u32::from(channels).wrapping_neg() % (1 << bits);
+        self.leave_unused(name, node, before..before + behind);
+        session
+    }
+
+    fn leave_unused(&mut self, name: &str, node: NodeId, numbers: core::ops::Range<u32>) {
+        for number in numbers {
             self.names.groups.push(format!("{name}/unused-{number}").into());
             self.group_sources.push(node);
         }
-        self.session(name, node, channels)
     }
 
     /// Puts an agent at a node. It starts at time zero; agents that start at the same instant do so in the order of

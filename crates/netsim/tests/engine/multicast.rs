@@ -1,7 +1,7 @@
 //! Trees that grow and shrink in time.
 
 use headwater_netsim::engine::{Destination, Run};
-use headwater_netsim::network::{AgentId, Builder, LinkConfig, LinkId, NodeId};
+use headwater_netsim::network::{AgentId, Builder, LinkConfig, LinkId, NodeId, Session};
 use headwater_proto::queue::QueueConfig;
 use headwater_proto::{ChannelId, Duration, Rate, Seed};
 
@@ -134,4 +134,32 @@ fn a_branch_that_others_need_is_not_pruned() {
     let run = tree.run();
     assert_eq!(first_and_last(&run, y), (33, 999));
     assert_eq!(first_and_last(&run, also_y).1, 370);
+}
+
+/// Routers know a session's layers by the last bits of its groups' addresses: no other session's may share their block.
+#[test]
+fn aligned_sessions_share_no_block_of_addresses() {
+    let mut network = Builder::new();
+    let node = network.node("source");
+    let plain = network.session("plain", node, 3);
+    let aligned = network.aligned_session("aligned", node, 5, 3);
+    let after = network.session("after", node, 4);
+    let full = network.aligned_session("full", node, 8, 3);
+    let next = network.session("next", node, 1);
+    let blocks = |session: Session| -> Vec<u32> {
+        session.groups().map(|group| group.address().to_bits() >> 3).collect()
+    };
+    assert_eq!(
+        aligned.groups().map(|group| group.address().to_bits() & 7).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4]
+    );
+    for (session, others) in [(aligned, [plain, after, full, next]), (full, [plain, aligned, after, next])] {
+        let block = blocks(session)[0];
+        assert!(blocks(session).iter().all(|one| *one == block));
+        assert!(others.into_iter().flat_map(blocks).all(|other| other != block));
+    }
+    // What follows keeps its names.
+    let first = after.group(ChannelId(0)).unwrap();
+    let run = network.build(Seed(1), 0).unwrap();
+    assert_eq!(&*run.names().groups[first.index()], "after/0");
 }
