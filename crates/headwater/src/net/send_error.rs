@@ -104,6 +104,25 @@ pub(super) fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }
 
+/// What ICMP, or a neighbour that does not answer, makes of a datagram sent before: the next call fails with it, whatever that is for.
+pub(super) fn is_report(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::CONNREFUSED
+                | Errno::HOSTUNREACH
+                | Errno::NETUNREACH
+                | Errno::HOSTDOWN
+                | Errno::NONET
+                | Errno::NOPROTOOPT
+                | Errno::OPNOTSUPP
+                | Errno::PROTO
+                | Errno::ACCESS
+                | Errno::MSGSIZE
+        )
+    )
+}
+
 /// What Linux answers when the route, the device or the length does not go with segmentation offload.
 pub(super) fn is_segmentation_refusal(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::MSGSIZE))
@@ -143,5 +162,6 @@ mod tests {
         assert!(is_shortage(&Errno::NOBUFS.into()) && !is_shortage(&Errno::NETDOWN.into()));
         assert!(matches!(error(Errno::MSGSIZE), SendError::TooLarge { bytes: 1500, .. }));
         assert!(matches!(error(Errno::BADF), SendError::Other { .. }));
+        assert!(is_report(&Errno::HOSTUNREACH.into()) && !is_report(&Errno::BADF.into()));
     }
 }

@@ -19,7 +19,7 @@ use super::interface::Interface;
 use super::link::{LinkChange, LinkState, LinkWatch};
 use super::outage::Outage;
 use super::pieces::{Piece, Pieces};
-use super::send_error::{SendError, is_segmentation_refusal, is_shortage};
+use super::send_error::{SendError, is_report, is_segmentation_refusal, is_shortage};
 use super::sender_options::{SenderOptions, set_options, traffic_class};
 use super::sys::{Outgoing, send_messages};
 
@@ -180,9 +180,17 @@ impl SenderSocket {
         // What is told by ICMP would wake every wait until it is taken.
         super::sys::discard_reports(self.endpoint.as_fd());
         let channels = self.channels;
-        batch.read(&self.endpoint, |heard| {
-            Some(heard.destination.and_then(|group| channels.channel_of(group)))
-        })?;
+        // One that was left, or came since, fails one read.
+        for _ in 0..=REPORTS_MAX {
+            let read = batch.read(&self.endpoint, |heard| {
+                Some(heard.destination.and_then(|group| channels.channel_of(group)))
+            });
+            match read {
+                Ok(()) => break,
+                Err(error) if is_report(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(batch.len())
     }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::Ecn;
+use nix::sys::socket::{setsockopt, sockopt};
 use tracing::debug;
 
 use super::batch::RecvBatch;
@@ -14,7 +15,7 @@ use super::interface::Interface;
 use super::pieces::{Piece, Pieces};
 use super::sender::Run;
 use super::sender_options::{SenderOptions, set_options, traffic_class};
-use super::sys::{Outgoing, discard_reports, send_messages};
+use super::sys::{Outgoing, send_messages};
 
 /// How often a call that failed is made again, in case that it told of something else.
 const REPORTS_MAX: u32 = 3;
@@ -54,6 +55,12 @@ impl UnicastSocket {
         if let Some((interface, ttl)) = &options.multicast {
             let sender = SenderOptions { ttl: *ttl, dscp: options.dscp, ..SenderOptions::default() };
             set_options(&endpoint, address.is_ipv4(), interface, &sender)?;
+            // What ICMP tells of one peer must not fail what is read from all. A full queue of the interface is not told of then, as it is not without groups.
+            let untold = match address {
+                SocketAddr::V4(_) => setsockopt(&endpoint.socket, sockopt::Ipv4RecvErr, &false),
+                SocketAddr::V6(_) => setsockopt(&endpoint.socket, sockopt::Ipv6RecvErr, &false),
+            };
+            trying("clear IP_RECVERR", untold.map_err(io::Error::from))?;
         }
         let octet = traffic_class(options.dscp, Ecn::NotCapable);
         let marked = match address.ip() {
@@ -79,14 +86,8 @@ impl UnicastSocket {
     /// What the kernel says.
     pub fn recv(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.clear();
-        self.recv_more(batch)?;
+        batch.read(&self.endpoint, |_| Some(None))?;
         Ok(batch.len())
-    }
-
-    /// Adds what is waiting to what is in `batch`.
-    pub(crate) fn recv_more(&mut self, batch: &mut RecvBatch) -> io::Result<()> {
-        discard_reports(self.endpoint.as_fd());
-        batch.read(&self.endpoint, |_| Some(None))
     }
 
     /// Sends runs in order, up to 32 datagrams in a call, and says how many the kernel did not take.

@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Instant;
 
-use headwater::net::{Interface, Poller, RecvBatch, Run, SenderOptions, SenderSocket};
+use headwater::net::{
+    Interface, Poller, RecvBatch, Run, SenderOptions, SenderSocket, UnicastOptions, UnicastSocket,
+};
 use headwater_proto::{ChannelId, Ecn};
 
 use crate::bed::{
@@ -217,4 +219,33 @@ fn datagrams_to_no_group_of_ours_are_counted_not_delivered() {
     assert_eq!(receive(&mut receiver, 0), []);
     assert_eq!(receiver.counters().foreign_group, 1);
     assert_eq!(receiver.counters().datagrams, 0);
+}
+
+/// Runs to 40 ports at which nobody listens: each is answered by ICMP at once.
+fn to_nobody() -> Vec<Run<'static>> {
+    let free: Vec<_> = (0..40).map(|_| UdpSocket::bind((LOCALHOST, 0)).unwrap()).collect();
+    let to = free.iter().map(|socket| socket.local_addr().unwrap());
+    to.map(|destination| Run { destination, contents: b"!", segment_bytes: 0, ecn: Ecn::NotCapable })
+        .collect()
+}
+
+#[test]
+fn what_icmp_tells_fails_no_read_of_a_sender() {
+    let mut sender = sender(&channels(Family::V4, 1));
+    sender.send(&to_nobody()).unwrap();
+    let mut batch = RecvBatch::new();
+    for _ in 0..4 {
+        assert_eq!(sender.recv(&mut batch).unwrap(), 0);
+    }
+}
+
+#[test]
+fn what_icmp_tells_fails_no_read_of_a_socket_that_sends_to_groups_too() {
+    let options = UnicastOptions { multicast: Some((loopback(), 1)), ..UnicastOptions::default() };
+    let mut socket = UnicastSocket::open((LOCALHOST, 0).into(), &options).unwrap();
+    assert_eq!(socket.send(&to_nobody()), 0);
+    let mut batch = RecvBatch::new();
+    for _ in 0..4 {
+        assert_eq!(socket.recv(&mut batch).unwrap(), 0);
+    }
 }
