@@ -21,6 +21,9 @@ use crate::shutdown::Shutdown;
 
 /// Relays until interrupted.
 pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
+    if args.ecn && args.queue != QueueName::Red {
+        return Err(Failure::new(Exit::Usage, "--ecn needs --queue red: a drop-tail queue marks nothing"));
+    }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let session =
@@ -131,7 +134,11 @@ fn last_line_of(progress: &RelayProgress) -> String {
 
 fn failed(tried: &str, error: RelayError) -> Failure {
     let exit = match error {
-        RelayError::NoAddress | RelayError::GroupFamily(_) | RelayError::Queue(_) => Exit::Usage,
+        RelayError::NoAddress
+        | RelayError::ListenTwice(..)
+        | RelayError::GroupFamily(_)
+        | RelayError::NetworkFamily(..)
+        | RelayError::Queue(_) => Exit::Usage,
         RelayError::Open(_) | RelayError::Driver(_) => Exit::Network,
         RelayError::Poller(_) => Exit::Other,
     };

@@ -21,7 +21,7 @@ Examples:
 /// `headwater relay`.
 #[derive(Debug, Args)]
 pub struct RelayArgs {
-    /// Address to listen at, with or without a port; may be given more than once [default: all, port 7289]
+    /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
     pub listen: Vec<SocketAddr>,
     /// Relay to send requests to, for all sources or for one; may be given more than once [default: the sources themselves]

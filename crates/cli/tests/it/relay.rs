@@ -66,6 +66,19 @@ fn what_is_wrong_is_said_before_it_starts() {
     refused(&["--multicast", "239.1.2.3"], 2, "--network");
     refused(&["--queue", "red"], 2, "--egress-rate");
     refused(&["--entries", "2000000"], 2, "1000000");
+    refused(&["--egress-rate", "1M", "--ecn"], 2, "--queue red");
+    refused(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"], 2, "one IP version");
+    let network = [
+        "--multicast",
+        "239.1.2.3",
+        "--interface",
+        "lo",
+        "--network",
+        "fd00::/64",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    refused(&network, 2, "one IP version");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _holder = UdpSocket::bind(taken).unwrap();
     refused(&["--listen", &taken.to_string()], 3, "another program may hold the port");

@@ -4,7 +4,7 @@
 mod options;
 mod port;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use headwater_proto::bcfs::relay::{Relay, RelayCounters};
@@ -31,6 +31,12 @@ pub enum RelayError {
     /// The group is of an IP version that it does not listen at.
     #[error("the group {0} is of another IP version than every address that the relay listens at")]
     GroupFamily(SocketAddr),
+    /// Two addresses of one IP version.
+    #[error("{0} and {1} are of one IP version; a relay listens at one address of each, or at all")]
+    ListenTwice(SocketAddr, SocketAddr),
+    /// The network is of another IP version than the group.
+    #[error("the network of {0} and the group {1} are not of one IP version")]
+    NetworkFamily(IpAddr, SocketAddr),
     /// A socket could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -72,15 +78,12 @@ impl RelaySession {
     /// # Errors
     /// When an address is not ours or its port is taken, or an option makes no sense.
     pub fn open(options: RelayOptions) -> Result<Self, RelayError> {
+        check(&options)?;
         let group = options.group.as_ref();
         let multicast = match group {
             Some(group) => Some((interface(&group.interface)?, group.ttl)),
             None => None,
         };
-        let is_heard = |group: SocketAddr| options.listen.iter().any(|at| at.is_ipv4() == group.is_ipv4());
-        if let Some(group) = group.map(|group| group.group).filter(|group| !is_heard(*group)) {
-            return Err(RelayError::GroupFamily(group));
-        }
         let open = |at: &SocketAddr| {
             let is_groups = group.is_some_and(|group| group.group.is_ipv4() == at.is_ipv4());
             let multicast = multicast.clone().filter(|_| is_groups);
@@ -88,9 +91,6 @@ impl RelaySession {
             UnicastSocket::open(*at, &unicast)
         };
         let sockets = options.listen.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        if sockets.is_empty() {
-            return Err(RelayError::NoAddress);
-        }
         let relay = Relay::new(options.config([chance::number(), chance::number()], chance::number()))?;
         let poller = Poller::new().map_err(RelayError::Poller)?;
         let port = RelayPort::new(sockets, group.map(|group| group.group));
@@ -159,6 +159,25 @@ impl Application<Relay, RelayPort> for Watch<'_> {
         }
         Some(self.next)
     }
+}
+
+/// That one address of an IP version is listened at, and a group's receivers can hear it.
+fn check(options: &RelayOptions) -> Result<(), RelayError> {
+    let (ipv4, ipv6): (Vec<SocketAddr>, Vec<_>) = options.listen.iter().partition(|at| at.is_ipv4());
+    if ipv4.is_empty() && ipv6.is_empty() {
+        return Err(RelayError::NoAddress);
+    }
+    if let ([one, other, ..], _) | (_, [one, other, ..]) = (&ipv4[..], &ipv6[..]) {
+        return Err(RelayError::ListenTwice(*one, *other));
+    }
+    let Some(RelayGroup { group, network: (network, _), .. }) = &options.group else { return Ok(()) };
+    if !options.listen.iter().any(|at| at.is_ipv4() == group.is_ipv4()) {
+        return Err(RelayError::GroupFamily(*group));
+    }
+    if network.is_ipv4() != group.is_ipv4() {
+        return Err(RelayError::NetworkFamily(*network, *group));
+    }
+    Ok(())
 }
 
 fn interface(wanted: &str) -> Result<Interface, OpenError> {

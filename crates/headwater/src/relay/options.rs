@@ -55,7 +55,7 @@ impl RelayOptions {
         }
     }
 
-    /// Addresses to listen at, at least one; what goes to an address leaves by the first of its IP version. A host of several addresses on one link should
+    /// Addresses to listen at, at least one, and at most one of each IP version. A host of several addresses on one link should
     /// name the one that receivers use: they take replies from no other. Default: port [`RELAY_PORT`] of all addresses.
     #[must_use]
     pub fn with_listen(mut self, listen: Vec<SocketAddr>) -> Self {

@@ -2,6 +2,7 @@
 //! the repair is the reply. Routers hold equal NAKs back and bring the repair to those alone who miss it, without knowing what either is.
 //!
 //! A message's body is its number, 8 bytes, big-endian, and the content. Where a repair is lost, the next NAK has the next higher level, and so has its repair.
+//! A receiver misses a message when a later one comes: whoever loses the last asks for it only if something follows.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,7 +73,7 @@ impl RepairSource {
         }
     }
 
-    /// Takes a message; false where too many wait to be sent, and it is not taken.
+    /// Takes a message. False where too many wait: it is then not sent at first, but as a repair to those who ask, and is not to be given again.
     pub fn send(&mut self, content: &[u8]) -> bool {
         let is_full = self.kept.len() as u64 == self.window.messages;
         let mut message = if is_full { self.kept.pop_front() } else { None }.unwrap_or_default();

@@ -2,7 +2,9 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use super::unmapped;
 use crate::bcfs::RouterConfig;
+use crate::bcfs::client::canonical;
 use crate::machine::ChannelId;
 use crate::queue::QueueConfig;
 use crate::rate::Rate;
@@ -36,7 +38,7 @@ pub struct MulticastLink {
 /// What a link below is given: a rate, and a queue for what comes faster.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
-    /// In bit/s with the headers of IP and UDP.
+    /// In bit/s with the headers of UDP and IPv4; those of IPv6 are 20 bytes more, which do not count.
     pub rate: Rate,
     /// Its discipline; at most [`WAITING_MAX`](super::WAITING_MAX) packets wait at all links together.
     pub queue: QueueConfig,
@@ -80,7 +82,11 @@ impl RelayConfig {
 
     /// Relays above. The first that fits a source counts, those for one source before those for all.
     #[must_use]
-    pub fn with_upstreams(mut self, upstreams: Vec<Upstream>) -> Self {
+    pub fn with_upstreams(mut self, mut upstreams: Vec<Upstream>) -> Self {
+        for Upstream { source, via } in &mut upstreams {
+            *source = source.map(canonical);
+            *via = unmapped(*via);
+        }
         self.upstreams = upstreams;
         self
     }
@@ -88,7 +94,7 @@ impl RelayConfig {
     /// Sources that may be asked; all where there is none. Default: none.
     #[must_use]
     pub fn with_sources(mut self, sources: Vec<SocketAddr>) -> Self {
-        self.sources = sources;
+        self.sources = sources.into_iter().map(canonical).collect();
         self
     }
 
@@ -107,7 +113,7 @@ impl RelayConfig {
         self
     }
 
-    /// Requests and nulls a second from one address, at least 1, with bursts of a tenth of a second. Default [`REQUESTS_PER_SECOND`].
+    /// Requests and nulls a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default [`REQUESTS_PER_SECOND`].
     #[must_use]
     pub fn with_requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests.max(1);

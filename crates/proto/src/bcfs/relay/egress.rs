@@ -12,7 +12,7 @@ use crate::queue::{Discipline, Occupancy, Offered, ParameterError, Verdict};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
-/// Packets that wait in a relay at the most, at all links together.
+/// Replies that wait in a relay at the most, at all links together; at one link, at most as many as there is room for still.
 pub const WAITING_MAX: usize = 8_192;
 /// Headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 28;
@@ -28,7 +28,7 @@ pub struct EgressCounters {
     pub queue_drops: u64,
     /// Packets that a queue marked.
     pub marked: u64,
-    /// Packets dropped because [`WAITING_MAX`] waited.
+    /// Packets dropped for want of room: see [`WAITING_MAX`].
     pub no_room: u64,
 }
 
@@ -93,19 +93,16 @@ impl Egress {
         &self.counters
     }
 
-    /// Takes a packet in, to be sent by links with [`Egress::send`] and let go with [`Egress::release`].
-    pub(super) fn hold(&mut self, payload: &[u8]) -> Option<usize> {
-        let packet = match self.free.pop() {
-            Some(packet) => packet,
-            None if self.packets.len() == WAITING_MAX => {
-                self.counters.no_room += 1;
-                return None;
-            }
-            None => {
-                self.packets.push(Packet::default());
-                self.packets.len() - 1
-            }
-        };
+    /// Takes a packet in, to be sent by links with [`Egress::send`] and let go with [`Egress::release`]; `None` where so many are held already.
+    pub(super) fn hold(&mut self, payload: &[u8], packets_max: usize) -> Option<usize> {
+        if self.held() >= packets_max {
+            self.counters.no_room += 1;
+            return None;
+        }
+        let packet = self.free.pop().unwrap_or_else(|| {
+            self.packets.push(Packet::default());
+            self.packets.len() - 1
+        });
         let Packet { bytes, copies } = &mut self.packets[packet];
         bytes.clear();
         bytes.extend_from_slice(payload);
@@ -135,7 +132,13 @@ impl Egress {
         }
         let wire_bytes = self.packets[packet].bytes.len() + HEADER_BYTES;
         let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn, group: None };
+        let room = WAITING_MAX.saturating_sub(self.held());
         let Some(link) = self.link(now, egress) else { return };
+        // A few slow links leave some of it to the others.
+        if link.queue.len() > room {
+            self.counters.no_room += 1;
+            return;
+        }
         let is_idle = link.queue.is_empty() && link.pacer.is_due(now);
         let occupancy = Occupancy {
             packets: u32::try_from(link.queue.len()).unwrap_or(u32::MAX),
@@ -191,6 +194,10 @@ impl Egress {
         self.counters.sent_bytes += bytes as u64;
         self.release(copy.packet);
         bytes
+    }
+
+    const fn held(&self) -> usize {
+        self.packets.len() - self.free.len()
     }
 
     fn enqueue(&mut self, packet: usize, copy: Copy, wire_bytes: usize) {

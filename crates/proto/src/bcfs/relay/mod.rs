@@ -9,7 +9,8 @@
 //! |---|---|
 //! | floods of requests from an address | at most [`RelayConfig::with_requests_per_second`]; all else about labels: see [`BreadcrumbRouter`] |
 //! | floods from made-up addresses | [`RelayConfig::with_neighbours`] of them for 10 s; those known stay, new ones wait |
-//! | requests for a source that is none, to trouble whoever has the address | 20 a second, as long as it has not replied; [`RelayConfig::with_sources`] names those that may be asked |
+//! | requests for sources at random, to take all places | once half of them were taken, 1 a second from an address; only who replies keeps its place |
+//! | requests for a source that is none, to trouble whoever has the address | 20 a second to a host, as long as it has not replied from that port; none to loopback and groups; [`RelayConfig::with_sources`] names those that may be asked |
 //! | forged replies | taken only from whom the source is asked by; who can forge that address can forge replies |
 //! | relays in a circle | the hops of messages: see [`BreadcrumbRouter`] |
 
@@ -19,6 +20,7 @@ mod limit;
 mod neighbours;
 
 use core::convert::Infallible;
+use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Header, Kind};
 use serde::Serialize;
@@ -26,7 +28,6 @@ use serde::Serialize;
 pub use config::{MulticastLink, NEIGHBOURS, REQUESTS_PER_SECOND, RelayConfig, Shape, Upstream};
 pub use egress::{EgressCounters, WAITING_MAX};
 
-use super::client::canonical;
 use super::{BreadcrumbRouter, Counters};
 use crate::machine::{
     DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, Router, RouterOutput, Transmit,
@@ -115,11 +116,11 @@ impl Relay {
     fn ingress(&mut self, now: Instant, datagram: &Datagram<'_>) -> Result<InterfaceId, &mut u64> {
         let refused = &mut self.refused;
         let Ok((header, _)) = Header::parse(datagram.payload) else { return Err(&mut refused.malformed) };
-        let (from, neighbours) = (canonical(datagram.source), self.router.routes_mut());
+        let (from, neighbours) = (unmapped(datagram.source), self.router.routes_mut());
         if header.kind == Kind::Reply {
             return neighbours.replies(now, from).ok_or(&mut refused.stranger);
         }
-        if !neighbours.allows(header.source) {
+        if !neighbours.allows(from, header.source) {
             return Err(&mut refused.source);
         }
         let Some(place) = neighbours.place(now, from) else { return Err(&mut refused.no_neighbour) };
@@ -127,7 +128,7 @@ impl Relay {
             return Err(&mut refused.too_fast);
         }
         let above = neighbours.above(header.source);
-        if neighbours.place(now, above).is_none() {
+        if !neighbours.has_above(now, place, above) {
             return Err(&mut refused.no_neighbour);
         }
         Ok(neighbours.asks_by(place))
@@ -140,7 +141,7 @@ impl Relay {
             match output {
                 RouterOutput::Forward { egress, ecn } => {
                     if held.is_none() {
-                        held = self.egress.hold(datagram.payload);
+                        held = self.egress.hold(datagram.payload, WAITING_MAX);
                     }
                     let Some(packet) = held else { continue };
                     self.egress.send(now, packet, egress, ecn);
@@ -157,16 +158,22 @@ impl Relay {
         }
     }
 
-    /// Requests are small, and wait for nothing.
+    /// Requests are small, and wait for nothing: there is room for them however many replies wait.
     fn send_up(&mut self, now: Instant, egress: InterfaceId, transmit: Transmit) {
         if !self.router.routes_mut().may_be_asked(now, egress) {
             self.refused.unproven += 1;
             return;
         }
-        let Some(packet) = self.egress.hold(&self.room[..transmit.bytes]) else { return };
+        let Some(packet) = self.egress.hold(&self.room[..transmit.bytes], 2 * WAITING_MAX) else { return };
         self.egress.send_at_once(packet, egress, transmit.ecn);
         self.egress.release(packet);
     }
+}
+
+/// A mapped address as IPv4. One of a link keeps its scope, without which it cannot be answered.
+fn unmapped(mut address: SocketAddr) -> SocketAddr {
+    address.set_ip(address.ip().to_canonical());
+    address
 }
 
 impl Machine for Relay {

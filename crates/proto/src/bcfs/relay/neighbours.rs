@@ -14,6 +14,8 @@ const LOOK_AT: usize = 8;
 /// Who has never replied, or not for so long, is asked slowly: the address may be anyone's.
 const PROVEN: Duration = Duration::from_secs(30);
 const UNPROVEN: Limit = Limit::new(20, 40);
+/// Once half of the places were taken: addresses not known yet that one neighbour may have asked, so that who names sources at random does not take the others.
+const NAMES: Limit = Limit::new(1, 16);
 
 #[derive(Debug)]
 struct Neighbour {
@@ -22,9 +24,9 @@ struct Neighbour {
     used: Instant,
     /// When it last replied.
     replied: Option<Instant>,
-    /// For the limits of what it sends, and of what it is sent while it has not replied.
+    /// For the limits of what it sends, and of whom it names.
     sends_due: Instant,
-    asked_due: Instant,
+    names_due: Instant,
 }
 
 /// The table. Its interfaces: first the links with many receivers, then a place for each neighbour.
@@ -37,6 +39,8 @@ pub(super) struct Neighbours {
     bound: usize,
     places: Vec<Neighbour>,
     by_address: BTreeMap<SocketAddr, usize>,
+    /// Hosts that were asked and had not replied, and when each may be asked next; at most as many as neighbours.
+    unproven: BTreeMap<IpAddr, Instant>,
     /// Where to look for a silent one next.
     hand: usize,
 }
@@ -52,6 +56,7 @@ impl Neighbours {
             bound: config.neighbours,
             places: Vec::new(),
             by_address: BTreeMap::new(),
+            unproven: BTreeMap::new(),
             hand: 0,
         }
     }
@@ -60,9 +65,17 @@ impl Neighbours {
         self.places.len()
     }
 
-    /// Whether requests for a source are taken at all.
-    pub(super) fn allows(&self, source: SocketAddr) -> bool {
-        self.sources.is_empty() || self.sources.contains(&source)
+    /// Whether requests for a source are taken at all. From elsewhere nobody reaches what listens on this machine alone, and nobody reaches groups,
+    /// unless they are named to the relay.
+    pub(super) fn allows(&self, from: SocketAddr, source: SocketAddr) -> bool {
+        if !self.sources.is_empty() {
+            return self.sources.contains(&source);
+        }
+        let above = self.above(source);
+        let ip = above.ip();
+        // Linux takes the unspecified address for loopback.
+        let is_inside = ip.is_loopback() || ip.is_unspecified();
+        self.is_upstream(above) || !ip.is_multicast() && (!is_inside || from.ip().is_loopback())
     }
 
     /// The place of an address, made if there is none; `None` where all are busy.
@@ -80,12 +93,35 @@ impl Neighbours {
         self.limit.admits(now, &mut self.places[place].sends_due)
     }
 
-    /// Whether the neighbour of an interface may be asked once more.
+    /// Whether there is a place for whom `asker` wants asked, made if need be. To be asked keeps a place for relays that are configured alone; the others reply.
+    pub(super) fn has_above(&mut self, now: Instant, asker: usize, above: SocketAddr) -> bool {
+        let is_upstream = self.is_upstream(above);
+        if let Some(place) = self.by_address.get(&above) {
+            if is_upstream {
+                self.places[*place].used = now;
+            }
+            return true;
+        }
+        let has_room = is_upstream || self.places.len() <= self.bound / 2;
+        let may_be_named = has_room || NAMES.admits(now, &mut self.places[asker].names_due);
+        may_be_named && self.make(now, above).is_some()
+    }
+
+    /// Whether the neighbour of an interface may be asked once more. By host: who names a source chooses its port, too.
     pub(super) fn may_be_asked(&mut self, now: Instant, id: InterfaceId) -> bool {
         let place = (id.0 as usize).wrapping_sub(self.links.len());
-        let Some(neighbour) = self.places.get_mut(place) else { return false };
-        let is_proven = neighbour.replied.is_some_and(|at| now.since(at) < PROVEN);
-        is_proven || UNPROVEN.admits(now, &mut neighbour.asked_due)
+        let Some(Neighbour { address, replied, .. }) = self.places.get(place) else { return false };
+        if replied.is_some_and(|at| now.since(at) < PROVEN) || self.is_upstream(*address) {
+            return true;
+        }
+        let host = address.ip();
+        if !self.unproven.contains_key(&host) && self.unproven.len() >= self.bound {
+            self.unproven.retain(|_, due| *due > now);
+            if self.unproven.len() >= self.bound {
+                return false;
+            }
+        }
+        UNPROVEN.admits(now, self.unproven.entry(host).or_insert(now))
     }
 
     /// The interface that replies come by from an address, if it has one; it has replied.
@@ -99,7 +135,7 @@ impl Neighbours {
     /// The interface that a neighbour's requests come by.
     pub(super) fn asks_by(&self, place: usize) -> InterfaceId {
         let address = self.places[place].address;
-        let is_above = self.upstreams.iter().any(|upstream| upstream.via == address);
+        let is_above = self.is_upstream(address);
         let link = self.links.iter().position(|link| !is_above && link.has(address.ip()));
         link.map_or_else(|| self.interface(place), interface)
     }
@@ -108,6 +144,11 @@ impl Neighbours {
     pub(super) fn above(&self, source: SocketAddr) -> SocketAddr {
         let of = |wanted| self.upstreams.iter().find(|upstream| upstream.source == wanted);
         of(Some(source)).or_else(|| of(None)).map_or(source, |upstream| upstream.via)
+    }
+
+    /// Whether it is a relay above that is configured.
+    fn is_upstream(&self, address: SocketAddr) -> bool {
+        self.upstreams.iter().any(|upstream| upstream.via == address)
     }
 
     /// Where what leaves by an interface goes.
@@ -125,7 +166,7 @@ impl Neighbours {
     }
 
     fn make(&mut self, now: Instant, address: SocketAddr) -> Option<usize> {
-        let neighbour = Neighbour { address, used: now, replied: None, sends_due: now, asked_due: now };
+        let neighbour = Neighbour { address, used: now, replied: None, sends_due: now, names_due: now };
         let place = if self.places.len() < self.bound {
             self.places.push(neighbour);
             self.places.len() - 1

@@ -32,8 +32,13 @@ fn relay(config: RelayConfig) -> Relay {
 
 /// A message about the source with this last octet.
 fn message(kind: Kind, source: u8, label: u32, body: usize) -> Vec<u8> {
-    let mut bytes = vec![0; 20 + body];
-    Header::new(kind, address(source), Label(label), Level::ONE).emit(&mut bytes).expect("room");
+    about(kind, address(source), label, body)
+}
+
+fn about(kind: Kind, source: SocketAddr, label: u32, body: usize) -> Vec<u8> {
+    // Addresses of IPv6 are 12 bytes longer.
+    let mut bytes = vec![0; if source.is_ipv4() { 20 } else { 32 } + body];
+    Header::new(kind, source, Label(label), Level::ONE).emit(&mut bytes).expect("room");
     bytes
 }
 
@@ -48,7 +53,11 @@ fn sent(relay: &mut Relay, now: Instant) -> Vec<(Destination, Vec<u8>)> {
 }
 
 fn give(relay: &mut Relay, now: Instant, from: u8, payload: &[u8]) {
-    let datagram = Datagram { source: address(from), channel: None, ecn: Ecn::Capable0, payload };
+    give_from(relay, now, address(from), payload);
+}
+
+fn give_from(relay: &mut Relay, now: Instant, source: SocketAddr, payload: &[u8]) {
+    let datagram = Datagram { source, channel: None, ecn: Ecn::Capable0, payload };
     relay.handle(now, Input::Datagram(datagram));
 }
 
@@ -150,6 +159,79 @@ fn who_never_replies_is_asked_slowly_and_who_does_is_not() {
 }
 
 #[test]
+fn who_names_sources_at_random_takes_no_places_of_others() {
+    let mut relay = relay(config());
+    let named = |i: u16| {
+        let [high, low] = i.to_be_bytes();
+        SocketAddr::from(([198, 51, high, low], 7_000))
+    };
+    for step in 0..20 {
+        let now = START + Duration::from_secs(step);
+        for i in 0..2_000 {
+            give(&mut relay, now, 10, &about(Kind::Request, named(i), u32::from(i), 4));
+        }
+        sent(&mut relay, now);
+        let other = u8::try_from(20 + step).unwrap();
+        assert_eq!(
+            play(&mut relay, now, other, &message(Kind::Request, other + 100, 7, 4)),
+            [unicast(other + 100)]
+        );
+    }
+    assert!(relay.counters().neighbours < 700, "{:?}", relay.counters());
+}
+
+#[test]
+fn a_host_is_not_asked_faster_by_many_of_its_ports() {
+    let mut relay = relay(config());
+    for port in 1..400 {
+        give(&mut relay, START, 10, &about(Kind::Request, (address(1).ip(), port).into(), port.into(), 4));
+    }
+    assert_eq!(sent(&mut relay, START).len(), 41);
+}
+
+#[test]
+fn a_relay_above_is_asked_as_fast_as_need_be() {
+    let above = Upstream { source: None, via: address(5) };
+    let mut relay = relay(config().with_upstreams(vec![above]));
+    for label in 0..400 {
+        assert_eq!(play(&mut relay, START, 10, &message(Kind::Request, 1, label, 4)), [unicast(5)]);
+    }
+}
+
+#[test]
+fn from_elsewhere_nobody_reaches_loopback_and_groups() {
+    let inside = SocketAddr::from(([127, 0, 0, 1], 53));
+    let mut relay = relay(config());
+    for source in ["127.0.0.1:53", "0.0.0.0:53", "239.1.2.3:53", "[::1]:53", "[ff02::1]:53"] {
+        let source = source.parse().expect("an address");
+        assert_eq!(play(&mut relay, START, 10, &about(Kind::Request, source, 7, 4)), [], "{source}");
+    }
+    assert_eq!(relay.counters().refused.source, 5);
+    give_from(&mut relay, START, (inside.ip(), 7_000).into(), &about(Kind::Request, inside, 7, 4));
+    assert_eq!(sent(&mut relay, START)[0].0, Destination::Unicast(inside), "from inside");
+}
+
+#[test]
+fn addresses_of_a_link_keep_their_scope_and_mapped_ones_are_known() {
+    let parsed = |text: &str| text.parse::<SocketAddr>().expect("an address");
+    let (via, source) = (parsed("[fe80::1%2]:7289"), parsed("[::ffff:192.0.2.1]:7000"));
+    let upstreams = vec![Upstream { source: Some(source), via }];
+    let mut relay = relay(config().with_upstreams(upstreams).with_sources(vec![source]));
+    let askers = [parsed("[fe80::2%2]:9"), parsed("[fe80::2%3]:9")];
+    for asker in askers {
+        give_from(&mut relay, START, asker, &message(Kind::Request, 1, 7, 4));
+    }
+    let up: Vec<_> = sent(&mut relay, START).into_iter().map(|(to, _)| to).collect();
+    assert_eq!(up, [Destination::Unicast(via)]);
+    give_from(&mut relay, START, via, &message(Kind::Reply, 1, 7, 4));
+    let down: Vec<_> = sent(&mut relay, START).into_iter().map(|(to, _)| to).collect();
+    assert!(
+        down.len() == 2 && askers.iter().all(|asker| down.contains(&Destination::Unicast(*asker))),
+        "{down:?}"
+    );
+}
+
+#[test]
 fn neighbours_are_bounded_and_silent_ones_give_way() {
     let mut relay = relay(config().with_neighbours(4));
     for from in 10..20 {
@@ -206,6 +288,25 @@ fn a_link_with_a_rate_queues_and_drops() {
     }
     assert_eq!(times, [0, 0, 10, 10, 20, 20, 30, 30, 40, 40], "each link by itself");
     assert_eq!(relay.counters().egress.queue_drops, 10, "of each, what found five waiting");
+}
+
+#[test]
+fn what_waits_at_slow_links_stops_no_others() {
+    let shape =
+        Shape { rate: Rate::from_bits(8_000).expect("above 0"), queue: QueueConfig::drop_tail(20_000) };
+    let mut relay = relay(config().with_shape(Some(shape)));
+    play(&mut relay, START, 10, &message(Kind::Request, 1, 0, 4));
+    let mut now = START;
+    for label in 0..20_000 {
+        now += Duration::from_micros(200);
+        let from = if label % 2 == 0 { 10 } else { 11 };
+        give(&mut relay, now, from, &message(Kind::Request, 1, label, 4));
+        sent(&mut relay, now);
+        give(&mut relay, now, 1, &message(Kind::Reply, 1, label, 0));
+    }
+    assert!(relay.counters().egress.no_room > 10_000, "{:?}", relay.counters());
+    assert_eq!(play(&mut relay, now, 12, &message(Kind::Request, 1, 30_000, 4)), [unicast(1)]);
+    assert_eq!(play(&mut relay, now, 1, &message(Kind::Reply, 1, 30_000, 0)), [unicast(12)]);
 }
 
 #[test]
