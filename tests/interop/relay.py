@@ -3,13 +3,15 @@
     relay.py HEADWATER FOLDER            runs it
     relay.py source ADDRESS              answers requests, a new number in each reply
     relay.py receive ADDRESS RELAY N W   asks, W requests at a time, until N different numbers have come
+    relay.py strange ADDRESS RELAY       sends forged replies, and bytes at random
 
-What must hold: all receivers are served, at different rates, while the relay between is killed and started again; links carry a reply once for those who asked
-for the same; forged and strange packets change nothing.
+What must hold: all receivers are served while the relay between is killed and started again, and the source sends fewer replies than they take; of a stranger's forged replies
+and random packets the relay takes none, and counts all. Rates are printed.
 """
 
 import ipaddress
 import json
+import random
 import signal
 import socket
 import struct
@@ -23,6 +25,7 @@ PORT = 7290
 BODY_BYTES = 1300
 SYMBOLS = 1500
 TIMEOUT_SECONDS = 0.5
+STRANGE = 100
 
 
 def message(kind, source, label, level, body=b""):
@@ -80,6 +83,18 @@ def receive(address, relay, wanted, window):
     print(json.dumps({"symbols": len(held), "replies": replies, "seconds": seconds}))
 
 
+def strange(address, relay):
+    end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    chance = random.Random(1)
+    for label in range(STRANGE):
+        end.sendto(message(REPLY, address, label % 40 + 1, 65535, b"\xff" * BODY_BYTES), (relay, 7289))
+        end.sendto(chance.randbytes(chance.randrange(100)), (relay, 7289))
+        time.sleep(0.01)
+
+
+if __name__ == "__main__" and sys.argv[1] == "strange":
+    strange(sys.argv[2], sys.argv[3])
+    sys.exit()
 if __name__ == "__main__" and sys.argv[1] == "source":
     source(sys.argv[2])
 if __name__ == "__main__" and sys.argv[1] == "receive":
@@ -149,7 +164,11 @@ def tree(bed):
         (host, bed.python(host, "receiver", "receive", bed.origin, near, str(SYMBOLS), str(window)))
         for host, near, window in bed.receivers
     ]
+    # At the relay on the right, from a host that a receiver is on.
+    host, near, _ = bed.receivers[-3]
+    stranger = bed.python(host, "stranger", "strange", bed.origin, near)
     time.sleep(2)
+    check(stranger.end(20) == 0, f"the stranger: {stranger.complaint()}")
     relays["left"].kill()
     time.sleep(1)
     relays["left"] = bed.relay("left")
@@ -167,7 +186,8 @@ def tree(bed):
     check(told["right"]["router"]["suppressed"] > 0, f"no request was held back: {told['right']}")
     for host, event in told.items():
         refused = {name: count for name, count in event["refused"].items() if count and name != "unproven"}
-        check(not refused or host == "left", f"{host} refused {refused}")
+        known = {"stranger": STRANGE, "malformed": STRANGE} if host == "right" else {}
+        check(refused == known or host == "left", f"{host} refused {refused}")
     print(f"relay.sh: {top['replies']} replies of the source served {served} symbols; the relay on the left was killed and came back")
 
 
