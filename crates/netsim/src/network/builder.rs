@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use headwater_proto::queue::{LossConfig, ParameterError};
+use headwater_proto::queue::ParameterError;
 use headwater_proto::{Duration, Instant, InterfaceId, Seed};
 
 use super::config::{Change, Event, LinkConfig, Session};
 use super::groups::Groups;
 use super::link::Link;
-use super::policy::Policy;
 use super::routing::{Routing, Topology};
-use super::wire::Wire;
-use super::{AgentCounters, AgentId, FlowCounters, FlowId, GroupId, Impairments, LinkId, NodeId};
+use super::{AgentCounters, AgentId, FlowCounters, FlowId, GroupId, LinkId, NodeId};
 use crate::agent::Agent;
 use crate::engine::core::{Core, Home};
 use crate::engine::events::{Class, EventQueue, Target};
@@ -375,19 +373,8 @@ impl Builder {
             let name = &self.names.links[link.index()];
             let stream = |purpose: &str| seed.stream(&format!("link/{name}/{purpose}"), run);
             let wrong = |source| BuildError::Parameter { link: name.to_string(), source };
-            let discipline = config.queue.discipline(config.rate, config.delay).map_err(wrong)?;
-            let mut wire = Wire::default();
-            if config.loss != LossConfig::None {
-                let model = config.loss.model().map_err(wrong)?;
-                wire = wire.with_loss(model, config.loss_filter, stream("loss"));
-            }
-            if config.impairments != Impairments::NONE {
-                config.impairments.check().map_err(wrong)?;
-                wire = wire.with_faults(config.impairments, stream("impairments"));
-            }
-            let policy = Policy::new(discipline, || stream("queue"));
             let (_, to) = self.ends[link.index()];
-            let mut link = Link::new(config.rate, config.delay, to, policy, wire);
+            let mut link = Link::of(config, to, stream).map_err(wrong)?;
             link.graft_delay = config.graft_delay;
             Ok(link)
         };

@@ -7,12 +7,16 @@
 
 use std::collections::VecDeque;
 
-use headwater_proto::queue::{DropReason, GroupAddress, Occupancy, Offered, Verdict};
+use headwater_proto::queue::{
+    DropReason, GroupAddress, LossConfig, Occupancy, Offered, ParameterError, Verdict,
+};
+use headwater_proto::rng::Stream;
 use headwater_proto::{Duration, Ecn, Instant, Rate};
 
+use super::config::LinkConfig;
 use super::counters::LinkCounters;
 use super::policy::Policy;
-use super::wire::Wire;
+use super::wire::{Impairments, Wire};
 use crate::engine::packets::PacketIndex;
 use crate::network::NodeId;
 
@@ -79,7 +83,26 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(rate: Rate, delay: Duration, to: NodeId, policy: Policy, wire: Wire) -> Self {
+    /// One direction as it is configured; `stream` makes random streams by their purpose.
+    pub(crate) fn of(
+        config: &LinkConfig,
+        to: NodeId,
+        stream: impl Fn(&str) -> Stream,
+    ) -> Result<Self, ParameterError> {
+        let discipline = config.queue.discipline(config.rate, config.delay)?;
+        let mut wire = Wire::default();
+        if config.loss != LossConfig::None {
+            wire = wire.with_loss(config.loss.model()?, config.loss_filter, stream("loss"));
+        }
+        if config.impairments != Impairments::NONE {
+            config.impairments.check()?;
+            wire = wire.with_faults(config.impairments, stream("impairments"));
+        }
+        let policy = Policy::new(discipline, || stream("queue"));
+        Ok(Self::new(config.rate, config.delay, to, policy, wire))
+    }
+
+    fn new(rate: Rate, delay: Duration, to: NodeId, policy: Policy, wire: Wire) -> Self {
         Self {
             ring: VecDeque::new(),
             begun: 0,

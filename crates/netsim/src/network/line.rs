@@ -1,0 +1,96 @@
+//! One direction of a link by itself, for packets that are real: what a wire between two machines' ports runs.
+
+use std::collections::VecDeque;
+
+use headwater_proto::queue::ParameterError;
+use headwater_proto::rng::Seed;
+use headwater_proto::{Ecn, Instant};
+
+use super::link::{Admission, Link};
+use super::{Drop, LinkConfig, LinkCounters, NodeId};
+use crate::engine::packets::PacketIndex;
+
+/// The queue, the transmitter and the delay of simulated links, and the packets on it. First in, first out; it holds what the queue's
+/// limit and the delay admit. Faults beyond loss do not happen, and who marks packets is to rewrite them itself.
+#[derive(Debug)]
+pub struct Line<T> {
+    link: Link,
+    packets: VecDeque<T>,
+    next: Option<Instant>,
+}
+
+impl<T> Line<T> {
+    /// An idle line. `name` tells its random streams from those of others of one seed.
+    ///
+    /// # Errors
+    /// When a parameter makes no sense.
+    pub fn new(config: &LinkConfig, seed: Seed, name: &str) -> Result<Self, ParameterError> {
+        let stream = |purpose: &str| seed.stream(&format!("line/{name}/{purpose}"), 0);
+        let link = Link::of(config, NodeId(0), stream)?;
+        Ok(Self { link, packets: VecDeque::new(), next: None })
+    }
+
+    /// Offers a packet of `bytes` on the wire at `now`, which never goes back; whether the queue marks it.
+    ///
+    /// # Errors
+    /// When the queue drops it.
+    pub fn offer(&mut self, now: Instant, packet: T, bytes: u32, ecn: Ecn) -> Result<bool, Drop> {
+        match self.link.offer(now, PacketIndex(0), bytes, true, (None, ecn)) {
+            Admission::Dropped(why) => Err(why),
+            Admission::Taken { arrival, marked } => {
+                self.packets.push_back(packet);
+                self.next = arrival.or(self.next);
+                Ok(marked)
+            }
+        }
+    }
+
+    /// When the first packet reaches the far end.
+    pub const fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Takes the first packet if it is at the far end by `now`: when it came there, and the packet, or why it did not come.
+    pub fn arrive(&mut self, now: Instant) -> Option<(Instant, Result<T, Drop>)> {
+        let due = self.next.filter(|due| *due <= now)?;
+        let (queued, next) = self.link.arrive(now)?;
+        self.next = next;
+        let packet = self.packets.pop_front()?;
+        Some((due, queued.fate.map_or(Ok(packet), Err)))
+    }
+
+    /// What was counted until `now`.
+    pub fn counters(&mut self, now: Instant) -> &LinkCounters {
+        self.link.counters(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_proto::queue::{LossConfig, QueueConfig};
+    use headwater_proto::{Duration, Rate};
+
+    use super::*;
+
+    #[test]
+    fn packets_wait_are_sent_and_travel_in_order() {
+        // A kilobyte takes 8 ms; one is sent, two wait.
+        let config = LinkConfig::new(Rate::from_kilobits(1_000), Duration::from_millis(100))
+            .with_queue(QueueConfig::drop_tail(2));
+        let mut line = Line::new(&config, Seed(1), "there").unwrap();
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let offers = [0, 0, 0, 0, 9].map(|ms| line.offer(at(ms), ms, 1_000, Ecn::NotCapable).is_ok());
+        assert_eq!(offers, [true, true, true, false, true]);
+        assert_eq!(line.next(), Some(at(108)));
+        assert!(line.arrive(at(107)).is_none());
+        // Whoever comes late is told when it came.
+        let arrivals: Vec<_> = std::iter::from_fn(|| line.arrive(at(500))).collect();
+        assert_eq!(arrivals, [(at(108), Ok(0)), (at(116), Ok(0)), (at(124), Ok(0)), (at(132), Ok(9))]);
+        assert_eq!(line.next(), None);
+        assert_eq!(line.counters(at(500)).dropped_full, 1);
+        let lossy = LinkConfig { loss: LossConfig::Bernoulli(1.0), ..config };
+        let mut line = Line::new(&lossy, Seed(1), "there").unwrap();
+        line.offer(at(0), (), 1_000, Ecn::NotCapable).unwrap();
+        assert_eq!(line.arrive(at(108)), Some((at(108), Err(Drop::Lost))));
+    }
+}
