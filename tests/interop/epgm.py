@@ -158,11 +158,11 @@ def slow(make, control, full):
 
 
 def publisher(make, control, full):
-    """A ZeroMQ publisher at 1 Mbit/s, and `headwater pgm receive` that loses 2 %."""
+    """A ZeroMQ publisher at 1 Mbit/s, and `headwater pgm receive` that loses 5 %."""
     count = 10_000 if full else 2_000
     with make(None, {"receiver": None}) as bed:
         bed.build()
-        bed.set_loss("receiver", 2)
+        bed.set_loss("receiver", 5)
         out = bed.folder / "received"
         options = ["--json", "--quiet", "--framing", "zmq", "--form", "lengths", "--interface", "eth0", "--timeout", "4s"]
         command = [bed.binary, "pgm", "receive", *options, "--group", f"{GROUP}:{PORT}", "--out", out]
