@@ -99,7 +99,11 @@ def one(folder, arguments, program, out):
     if "table" in wanted:
         rows += published_rows(folder, wanted["table"], cells)
     for claim in wanted.get("claims", []):
-        rows += claim_rows({**claim, "published": quantity(folder, claim.get("published"))}, cells)
+        judged_rows = claim_rows({**claim, "published": quantity(folder, claim.get("published"))}, cells)
+        # The short form has but some of the cells.
+        if not judged_rows and "holds" in claim and arguments.form == "full":
+            judged_rows = [as_row(claim["name"], Estimate([]), None, "", "a cell to judge", "missed")]
+        rows += judged_rows
     with (out / f"{folder.name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
