@@ -207,6 +207,16 @@ pub struct Reception {
     pub marked: u64,
 }
 
+impl Reception {
+    /// A packet came; whether it is marked.
+    pub(crate) fn count(&mut self, ecn: Ecn) -> bool {
+        let is_marked = ecn == Ecn::CongestionExperienced;
+        self.packets += 1;
+        self.marked += u64::from(is_marked);
+        is_marked
+    }
+}
+
 /// What a receiving control shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {

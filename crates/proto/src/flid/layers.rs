@@ -3,7 +3,7 @@
 use super::INDICES;
 use super::config::{Config, ConfigError, Kind};
 use crate::layering::turns::Schedule;
-use crate::layering::{Layering, StaticLayers};
+use crate::layering::{Layering, StaticLayers, Unchanging};
 use crate::machine::ChannelId;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
@@ -54,18 +54,18 @@ impl Layers {
             .filter_map(|bits| Rate::from_bits(bits - core::mem::replace(&mut below, *bits)))
             .collect();
         let levels = StaticLayers::new(&rates, config.packet_bytes, start);
-        let rates = (0..levels.levels()).map(|level| levels.cumulative_rate(level, start)).collect();
+        let rates = (0..levels.level_count()).map(|level| levels.rate(level)).collect();
         Ok(Self { levels, rates, slot: config.slot, start, cycle })
     }
 
     /// Channels of the session, the base included.
     pub fn channels(&self) -> u16 {
-        if self.is_dynamic() { narrow(self.cycle) + 1 } else { self.levels.levels() }
+        if self.is_dynamic() { narrow(self.cycle) + 1 } else { self.levels.level_count() }
     }
 
     /// Packets per second of all levels.
     pub fn rate_max(&self) -> f64 {
-        self.rate(self.levels.levels() - 1)
+        self.rate(self.levels.level_count() - 1)
     }
 
     /// Packets per second of levels 0..=`level`.
@@ -86,7 +86,7 @@ impl Layers {
     /// Whether a level's packets carry the trigger in a slot: those who hold it as their highest may rise. What is set on a level
     /// is set on all below it.
     pub fn is_trigger(&self, level: u16, slot: u64) -> bool {
-        if level + 1 >= self.levels.levels() {
+        if level + 1 >= self.levels.level_count() {
             return false;
         }
         // The bits of the slot's number in reverse, as a fraction: of any 2^k slots in a row one is below 2^-k.
@@ -110,8 +110,8 @@ impl Layers {
 }
 
 impl Schedule for Layers {
-    fn levels(&self) -> u16 {
-        self.levels.levels()
+    fn level_count(&self) -> u16 {
+        self.levels.level_count()
     }
 
     fn nth(&self, level: u16, number: u64) -> Instant {
@@ -129,7 +129,7 @@ impl Schedule for Layers {
 
 impl Layering for Layers {
     fn levels(&self) -> u16 {
-        self.levels.levels()
+        self.levels.level_count()
     }
 
     fn next_boundary(&self, after: Instant) -> Option<Instant> {

@@ -9,7 +9,7 @@ use super::layers::Layers;
 use super::slots::{Slots, Told};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::Layering;
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::ChannelId;
 use crate::measure::{Holes, JoinLatency, RateMeter};
 use crate::time::{Duration, Instant};
 
@@ -342,9 +342,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.reception.packets += 1;
-        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
-        self.reception.marked += u64::from(is_marked);
+        let is_marked = self.reception.count(arrival.ecn);
         let Ok(cci) = arrival.cci.flid_sl() else { return };
         if !self.is_held {
             return;

@@ -24,6 +24,7 @@ pub use self::config::{DynamicConfig, DynamicConfigError};
 pub use self::sender::DynamicSender;
 pub use self::wave::Shape;
 
+use self::turns::Schedule;
 use crate::machine::ChannelId;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
@@ -65,6 +66,12 @@ pub trait Layering {
     fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
 }
 
+/// Levels that keep their channels and rates: channel n is level n. A [`Layering`] as they are.
+pub(crate) trait Unchanging: Schedule {
+    /// Packets per second of levels 0..=`level`.
+    fn rate(&self, level: u16) -> f64;
+}
+
 /// Layers of constant rate, one channel each: channel n is level n.
 #[derive(Clone, Debug)]
 pub struct StaticLayers {
@@ -102,9 +109,14 @@ impl StaticLayers {
             .collect();
         Self { periods, start }
     }
+}
 
-    /// When a level's packet leaves, counted from the start.
-    pub(crate) fn nth(&self, level: u16, number: u64) -> Instant {
+impl Schedule for StaticLayers {
+    fn level_count(&self) -> u16 {
+        narrow(self.periods.len())
+    }
+
+    fn nth(&self, level: u16, number: u64) -> Instant {
         let Period { bits, rate, .. } = self.periods[usize::from(level)];
         let levels = self.periods.len() as u128;
         let position = (u128::from(number) * levels + u128::from(level)) * u128::from(bits) * 1_000_000_000;
@@ -113,8 +125,8 @@ impl StaticLayers {
         self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Packets of a level that leave before an instant. Packet k leaves at `(k + level/levels) * bits / rate`.
-    pub(crate) fn before(&self, level: u16, at: Instant) -> u64 {
+    /// Packet k leaves at `(k + level/levels) * bits / rate`.
+    fn before(&self, level: u16, at: Instant) -> u64 {
         let Period { bits, rate, .. } = self.periods[usize::from(level)];
         let elapsed = u128::from(at.since(self.start).as_nanos());
         // The number of k with (k + level/levels) * bits * 10^9 / rate < elapsed.
@@ -124,11 +136,23 @@ impl StaticLayers {
         let phase = u128::from(level) * unit;
         u64::try_from(position.saturating_sub(phase).div_ceil(unit * levels)).unwrap_or(u64::MAX)
     }
+    fn rate_max(&self) -> f64 {
+        self.rate(narrow(self.periods.len()) - 1)
+    }
 }
 
-impl Layering for StaticLayers {
+impl Unchanging for StaticLayers {
+    fn rate(&self, level: u16) -> f64 {
+        let Period { bits, cumulative, .. } = self.periods[usize::from(level)];
+        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+        let rate = cumulative as f64 / bits as f64;
+        rate
+    }
+}
+
+impl<L: Unchanging> Layering for L {
     fn levels(&self) -> u16 {
-        u16::try_from(self.periods.len()).unwrap_or(u16::MAX)
+        self.level_count()
     }
 
     fn next_boundary(&self, _after: Instant) -> Option<Instant> {
@@ -148,13 +172,15 @@ impl Layering for StaticLayers {
     }
 
     fn cumulative_rate(&self, level: u16, _at: Instant) -> f64 {
-        let Period { bits, cumulative, .. } = self.periods[usize::from(level)];
-        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
-        let rate = cumulative as f64 / bits as f64;
-        rate
+        self.rate(level)
     }
 
-    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64 {
-        self.cumulative_rate(level, at)
+    fn cumulative_rate_before(&self, level: u16, _at: Instant) -> f64 {
+        self.rate(level)
     }
+}
+
+/// A session has at most 65 535 levels.
+fn narrow(levels: usize) -> u16 {
+    u16::try_from(levels).unwrap_or(u16::MAX)
 }

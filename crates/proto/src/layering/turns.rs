@@ -6,7 +6,7 @@ use crate::time::Instant;
 /// When the packets of levels leave, each level's counted from 0 and in order.
 pub(crate) trait Schedule {
     /// Levels, at least one.
-    fn levels(&self) -> u16;
+    fn level_count(&self) -> u16;
 
     /// When a level's packet leaves.
     fn nth(&self, level: u16, number: u64) -> Instant;
@@ -38,7 +38,7 @@ struct Next {
 impl<S: Schedule> Turns<S> {
     pub(crate) fn new(schedule: S) -> Self {
         let next =
-            (0..schedule.levels()).map(|level| Next { number: 0, at: schedule.nth(level, 0) }).collect();
+            (0..schedule.level_count()).map(|level| Next { number: 0, at: schedule.nth(level, 0) }).collect();
         let mut turns = Self { schedule, next, level: 0, spacing: Spacing::default() };
         turns.choose();
         turns
@@ -83,7 +83,7 @@ impl<S: Schedule> Turns<S> {
         if self.at() >= before {
             return;
         }
-        for level in 0..self.schedule.levels() {
+        for level in 0..self.schedule.level_count() {
             if self.next[usize::from(level)].at < before {
                 self.advance(level, self.schedule.before(level, before));
             }

@@ -134,7 +134,8 @@ impl JoinLatency {
     }
 }
 
-fn seconds(nanos: i64) -> f64 {
+/// A difference of times, in seconds.
+pub(crate) fn seconds(nanos: i64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "below 2^53 ns")]
     let nanos = nanos as f64;
     nanos / 1e9

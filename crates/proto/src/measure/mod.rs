@@ -7,6 +7,7 @@ mod round_trip;
 mod sequence;
 mod tfrc;
 
+pub(crate) use delay::seconds;
 pub use delay::{JoinLatency, OneWayDelay};
 pub use holes::{Found, Holes};
 pub use meter::RateMeter;

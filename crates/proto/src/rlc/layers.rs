@@ -2,8 +2,7 @@
 
 use super::config::{Config, ConfigError};
 use crate::layering::turns::Schedule;
-use crate::layering::{Layering, StaticLayers};
-use crate::machine::ChannelId;
+use crate::layering::{StaticLayers, Unchanging};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -43,13 +42,8 @@ impl Layers {
             *highest = Duration::ZERO;
         }
         let levels = StaticLayers::new(&rates, config.packet_bytes, start);
-        let rates = (0..levels.levels()).map(|level| levels.cumulative_rate(level, start)).collect();
+        let rates = (0..levels.level_count()).map(|level| levels.rate(level)).collect();
         Ok(Self { levels, rates, bursts, spacing: config.spacing, start })
-    }
-
-    /// Packets per second of layers 0..=`level`.
-    pub fn rate(&self, level: u16) -> f64 {
-        self.rates[usize::from(level)]
     }
 
     /// Whether a layer's packet is a synchronisation point.
@@ -99,8 +93,8 @@ fn within(planned: u64, (burst, spacing): (u64, u64)) -> Option<(u64, u64)> {
 }
 
 impl Schedule for Layers {
-    fn levels(&self) -> u16 {
-        self.levels.levels()
+    fn level_count(&self) -> u16 {
+        self.levels.level_count()
     }
 
     fn nth(&self, level: u16, number: u64) -> Instant {
@@ -123,32 +117,8 @@ impl Schedule for Layers {
     }
 }
 
-impl Layering for Layers {
-    fn levels(&self) -> u16 {
-        self.levels.levels()
-    }
-
-    fn next_boundary(&self, _after: Instant) -> Option<Instant> {
-        None
-    }
-
-    fn channel(&self, level: u16, _at: Instant) -> ChannelId {
-        ChannelId(level)
-    }
-
-    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64 {
-        self.before(level, to).saturating_sub(self.before(level, from))
-    }
-
-    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant {
-        self.nth(level, self.before(level, from).saturating_add(n))
-    }
-
-    fn cumulative_rate(&self, level: u16, _at: Instant) -> f64 {
-        self.rate(level)
-    }
-
-    fn cumulative_rate_before(&self, level: u16, _at: Instant) -> f64 {
-        self.rate(level)
+impl Unchanging for Layers {
+    fn rate(&self, level: u16) -> f64 {
+        self.rates[usize::from(level)]
     }
 }

@@ -5,9 +5,9 @@ use headwater_wire::cci::RlcCci;
 use super::config::{Config, ConfigError, ReceiverConfig};
 use super::layers::{Layers, near};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
-use crate::layering::Layering;
+use crate::layering::Unchanging;
 use crate::layering::turns::Schedule;
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::ChannelId;
 use crate::measure::Holes;
 use crate::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ impl Receiver {
         let numbers = Layers::new(&layers, Instant::ZERO)?;
         let most =
             config.max_rate.map_or(f64::INFINITY, |rate| rate.packets_per_second(layers.packet_bytes.into()));
-        let within = (1..Layering::levels(&numbers)).take_while(|level| numbers.rate(*level) <= most).count();
+        let within = (1..numbers.level_count()).take_while(|level| numbers.rate(*level) <= most).count();
         Ok(Self {
             highest: u16::try_from(within).unwrap_or(u16::MAX),
             layers: numbers,
@@ -199,9 +199,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.reception.packets += 1;
-        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
-        self.reception.marked += u64::from(is_marked);
+        let is_marked = self.reception.count(arrival.ecn);
         if let Ok(cci) = arrival.cci.rlc()
             && ChannelId(cci.layer.into()) == arrival.channel
         {

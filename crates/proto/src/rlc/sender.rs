@@ -32,7 +32,7 @@ impl SenderControl for Sender {
     }
 
     fn levels(&self) -> u16 {
-        Schedule::levels(self.layers())
+        self.layers().level_count()
     }
 
     fn layering(&self) -> Option<&dyn Layering> {

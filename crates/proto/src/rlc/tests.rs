@@ -4,7 +4,7 @@ use headwater_wire::cci::RlcCci;
 
 use super::*;
 use crate::control::{Arrival, ReceiverControl};
-use crate::layering::Layering;
+use crate::layering::{Layering, Unchanging};
 use crate::layering::path::{BYTES, Run, SENDER, apply, at};
 use crate::layering::turns::Schedule;
 use crate::machine::{ChannelId, Ecn};

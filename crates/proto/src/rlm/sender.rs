@@ -5,7 +5,7 @@ use headwater_wire::cci::FlidSlCci;
 
 use super::{ANNOUNCEMENT, Config};
 use crate::control::{Departure, SenderControl};
-use crate::layering::spacing::Spacing;
+use crate::layering::turns::Turns;
 use crate::layering::{Layering, StaticLayers};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::rate::Rate;
@@ -16,42 +16,17 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
-    layers: StaticLayers,
-    /// The next packet of each layer.
-    next: Vec<u64>,
+    turns: Turns<StaticLayers>,
     sequences: Vec<u16>,
-    spacing: Spacing,
     /// The layer that somebody joins. One is enough: who hears of the highest hears enough.
     announced: Option<u8>,
-    rate: f64,
 }
 
 impl Sender {
     /// Begins at `now`.
     pub fn new(config: Config, now: Instant) -> Self {
-        let count = config.rates.len();
-        let packets = config.rates.iter().map(|rate| rate.packets_per_second(config.packet_bytes.into()));
-        Self {
-            rate: packets.sum(),
-            layers: StaticLayers::new(&config.rates, config.packet_bytes, now),
-            next: vec![0; count],
-            sequences: vec![0; count],
-            spacing: Spacing::default(),
-            announced: None,
-            config,
-        }
-    }
-
-    fn first(&self) -> Option<(u16, Instant)> {
-        let due = (0..).zip(&self.next).map(|(layer, number)| (self.layers.nth(layer, *number), layer));
-        due.min().map(|(at, layer)| (layer, at))
-    }
-
-    fn give_up(&mut self, now: Instant) {
-        let before = Spacing::given_up_before(now);
-        for (layer, number) in (0..).zip(&mut self.next) {
-            *number = (*number).max(self.layers.before(layer, before));
-        }
+        let turns = Turns::new(StaticLayers::new(&config.rates, config.packet_bytes, now));
+        Self { turns, sequences: vec![0; config.rates.len()], announced: None, config }
     }
 
     /// The rates of its layers.
@@ -78,31 +53,28 @@ impl SenderControl for Sender {
     }
 
     fn layering(&self) -> Option<&dyn Layering> {
-        Some(&self.layers)
+        Some(self.turns.schedule())
     }
 
     fn next_departure(&self) -> Option<Instant> {
-        self.first().map(|(_, at)| self.spacing.due(at))
+        Some(self.turns.due())
     }
 
     fn departure(&self, now: Instant) -> Option<Departure> {
-        let (level, at) = self.first()?;
-        (self.spacing.due(at) <= now).then(|| Departure {
+        let level = self.turns.level();
+        (self.turns.due() <= now).then(|| Departure {
             channel: ChannelId(level),
             level,
-            at,
+            at: self.turns.at(),
             cci: cci(level, self.sequences[usize::from(level)], None),
             ecn: Ecn::NotCapable,
         })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {
-        let Some((level, at)) = self.first() else { return };
-        self.spacing.sent(now, at, self.rate);
-        let index = usize::from(level);
-        self.next[index] += 1;
-        self.sequences[index] = self.sequences[index].wrapping_add(1);
-        self.give_up(now);
+        let sequence = &mut self.sequences[usize::from(self.turns.level())];
+        *sequence = sequence.wrapping_add(1);
+        self.turns.departed(now);
     }
 
     fn feedback(&mut self, _now: Instant, datagram: &Datagram<'_>) {
@@ -123,6 +95,6 @@ impl SenderControl for Sender {
     }
 
     fn timeout(&mut self, now: Instant) {
-        self.give_up(now);
+        self.turns.give_up(now);
     }
 }

@@ -7,7 +7,7 @@ use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Shape, Slot};
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::ChannelId;
 use crate::measure::Holes;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
@@ -484,8 +484,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.reception.packets += 1;
-        self.reception.marked += u64::from(arrival.ecn == Ecn::CongestionExperienced);
+        self.reception.count(arrival.ecn);
         let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
         let at = shifted(now);
         if self.session.is_none() {

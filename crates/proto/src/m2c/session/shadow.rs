@@ -8,6 +8,7 @@
 //! receiver's own as well that is never empty, they lose all trace of what came between before; where it is empty now and then, a part stays.
 
 use crate::layering::{DynamicChannels, Layering, Wave};
+use crate::measure::seconds;
 use crate::time::Instant;
 
 /// Levels above those held that are looked for: a tenth of the rate and more is found.
@@ -192,12 +193,6 @@ impl Shadow {
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
-}
-
-fn seconds(nanos: i64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53 ns")]
-    let nanos = nanos as f64;
-    nanos / 1e9
 }
 
 #[cfg(test)]
