@@ -23,6 +23,11 @@ verdict.toml:
                        that differs in that; holds = [low, high], with each = true in every run; show = [path] names the cell;
                        let = {name = path}: value is then an expression of these names; level = 99: the interval's, in place of 95;
                        published = a number, or the name of a quantity in published.csv
+  [receivers]          of a group: flow; capacity = {node = bit/s, or a path of the cell}; a claim may have others. In place of value,
+                       receivers = "efficiency": mean of what each gets over its capacity, at most 1; "deviation": its standard
+                       deviation from bin to bin of the series; "changes": joins and leaves; "instability" and "instability
+                       deviation": changes of a receiver in a bin, and their standard deviation from bin to bin;
+                       only = [node], but = [node]: of whom
 Values are paths in a line of results: flows.GROUP.throughput, flows.GROUP.criteria.time, members.GROUP.NODE.goodput,
 links.NAME.throughput, settled.GROUP.KEY (seconds until the mean over 10 s of what a series has stays within 20 % of its mean over the
 second half); {path} in them stands for a value of the cell.
@@ -35,6 +40,7 @@ import json
 import math
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -99,7 +105,10 @@ def one(folder, arguments, program, out):
     if "table" in wanted:
         rows += published_rows(folder, wanted["table"], cells)
     for claim in wanted.get("claims", []):
-        judged_rows = claim_rows({**claim, "published": quantity(folder, claim.get("published"))}, cells)
+        claim = {**claim, "published": quantity(folder, claim.get("published"))}
+        if "receivers" in claim:
+            claim["of"] = {**wanted["receivers"], **{key: claim[key] for key in ("flow", "capacity") if key in claim}}
+        judged_rows = claim_rows(claim, cells)
         # The short form has but some of the cells.
         if not judged_rows and "holds" in claim and arguments.form == "full":
             judged_rows = [as_row(claim["name"], Estimate([]), None, "", "a cell to judge", "missed")]
@@ -216,7 +225,9 @@ def claim_rows(claim, cells):
         if not values:
             continue
         if "base" in claim:
-            other = {**cell, **claim["base"]}
+            # A table of the base stands in place of the whole table of the cell.
+            other = {path: value for path, value in cell.items() if not any((path + ".").startswith(key + ".") for key in claim["base"])}
+            flatten("", claim["base"], other)
             base = next((base for base in cells if base[0] == other), None)
             mean = Estimate(claim_values(claim, *base)).mean if base else math.nan
             values = [value / mean for value in values]
@@ -237,6 +248,11 @@ def claim_values(claim, cell, lines):
     """The value of a claim in each run of a cell."""
     values = []
     for line in lines:
+        if "receivers" in claim:
+            value = of_receivers(claim, cell, line)
+            if value is not None:
+                values.append(value)
+            continue
         if "jain" in claim:
             shares = [look(line, path) for path in claim["jain"]]
             values.append(sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares)))
@@ -252,6 +268,36 @@ def claim_values(claim, cell, lines):
             continue
         values.append(value / (sum(parts) if parts else claim.get("unit", 1)))
     return values
+
+
+def of_receivers(claim, cell, line):
+    """What a claim says of the receivers of a group; nothing without the series that it takes."""
+    of, what = claim["of"], claim["receivers"]
+    place, flow = next((place, flow) for place, flow in enumerate(line["flows"]) if flow["group"] == of["flow"])
+    nodes = [node for node in claim.get("only", of["capacity"]) if node not in claim.get("but", [])]
+    members = {member["node"]: member for member in flow["members"]}
+    capacity = {node: bits(cell.get(of["capacity"][node], of["capacity"][node])) for node in nodes}
+    if what == "efficiency":
+        return statistics.fmean(min(1, members[node]["throughput"] / capacity[node]) for node in nodes)
+    if what == "changes":
+        return sum(members[node]["joins"] + members[node]["leaves"] for node in nodes)
+    if "series" not in line:
+        return None
+    series = line["series"]["flows"][place]
+    first = math.ceil(line["window"]["from"] / line["series"]["bin"])
+    if what == "deviation":
+        rates = {member["node"]: member["throughput"] for member in series["members"]}
+        shares = [[min(1, rate / capacity[node]) for rate in rates[node][first:]] for node in nodes]
+        return statistics.pstdev(map(statistics.fmean, zip(*shares)))
+    changes = [(joins + leaves) / len(members) for joins, leaves in zip(series["joins"][first:], series["leaves"][first:])]
+    return {"instability": statistics.fmean, "instability deviation": statistics.pstdev}[what](changes)
+
+
+def bits(rate):
+    """bit/s of a rate as plans write it."""
+    if not isinstance(rate, str):
+        return rate
+    return float(rate.rstrip("kMG")) * {"k": 1e3, "M": 1e6, "G": 1e9}.get(rate[-1], 1)
 
 
 def filled(path, cell):
@@ -282,7 +328,7 @@ def look(line, path):
         values = [line.get("jain", {}).get(rest)] if rest in line.get("jain", {}) else []
     else:
         # A rate of the cell.
-        values = [float(path.rstrip("kMG")) * {"k": 1e3, "M": 1e6, "G": 1e9}.get(path[-1], 1)]
+        values = [bits(path)]
     return sum(values) / len(values) if values else None
 
 

@@ -1,13 +1,13 @@
 //! Sessions of SIM in plans: marking links, routers that merge reports.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_netsim::engine::Run;
 use headwater_netsim::network::{AgentId, LinkId};
 use headwater_netsim::plan::run::{Outcome, Watch};
 use headwater_netsim::trace::{AgentEvent, LinkEvent, Observer, OnLink};
-use headwater_proto::Instant;
+use headwater_proto::{Instant, Seed};
 use headwater_wire::sim::Report;
 
 use crate::{parse, spoilt};
@@ -113,6 +113,8 @@ struct Wire {
     above: BTreeSet<u32>,
     /// Routers, requests and ranks of reports that left routers.
     seen: BTreeSet<(u32, u16, u8)>,
+    /// Receivers that what left a router spoke for, by router and request.
+    heard: BTreeMap<(u32, u16), u32>,
     reports: usize,
     named: Vec<String>,
 }
@@ -130,6 +132,7 @@ impl Observer for Wire {
         }
         self.above.insert(report.source);
         self.seen.insert((report.source, report.request, report.group.rank));
+        *self.heard.entry((report.source, report.request)).or_default() += report.population;
         self.reports += 1;
     }
 
@@ -164,4 +167,32 @@ fn no_receiver_is_named_beyond_its_router_and_groups_are_reported_once() {
     assert_eq!(wire.named, Vec::<String>::new(), "datagrams come from routers alone");
     assert!(wire.reports > 200);
     assert_eq!(wire.seen.len(), wire.reports, "one report for each router, request and group");
+}
+
+/// Routers above a queue that fills and empties: the way down changes from request to request.
+#[test]
+fn everybody_is_heard_while_queues_fill() {
+    let deep = spoilt(TREE, "depth = 2", "depth = 3");
+    let deep = spoilt(&deep, "[link.n1]", "[link.n3]");
+    let deep = spoilt(&deep, "[link.n5]", "[link.n4]");
+    let deep = spoilt(
+        &deep,
+        r#"["n3", "n4", "n5", "n6"]"#,
+        r#"["n7", "n8", "n9", "n10", "n11", "n12", "n13", "n14"]"#,
+    );
+    let deep = spoilt(&deep, r#"["n1", "n2"]"#, r#"["n1", "n2", "n3", "n4", "n5", "n6"]"#);
+    let deep = spoilt(&deep, "max-rate", "start = { uniform = [\"0s\", \"1s\"] }\nmax-rate");
+    let deep = spoilt(&spoilt(&deep, "90s", "50s"), "60s", "30s");
+    for seed in 1..=2 {
+        let plan = parse(&deep).unwrap().with_seed(Seed(seed));
+        let mut look = Look::default();
+        let outcome = plan.run(&plan.cell(0), 1, &mut look).unwrap();
+        let wire = look.0.unwrap();
+        let missed = wire.heard.values().filter(|heard| **heard < 4).count();
+        assert!(100 * missed < wire.heard.len(), "{missed} of {} requests", wire.heard.len());
+        let rates = rates(&outcome);
+        for (rate, path) in rates.iter().zip([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0]) {
+            assert!((0.85..1.01).contains(&(rate / path)), "{rates:?}");
+        }
+    }
 }

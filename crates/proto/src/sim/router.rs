@@ -15,7 +15,7 @@ use crate::time::{Duration, Instant};
 
 /// Round-trip times of the subtree that its reports are waited for, at most.
 const WAIT: f64 = 2.0;
-/// Part of the time between two requests that is waited at most.
+/// Part of the time between two requests that late reports can make it wait.
 const WAIT_OF_GAP: f64 = 0.75;
 /// Weight of a shorter round-trip time; a longer one holds at once.
 const GAIN: f64 = 0.25;
@@ -87,8 +87,9 @@ pub struct AggregationRouter {
     upstream: Option<(InterfaceId, SocketAddr)>,
     /// Of the subtree, smoothed, in seconds.
     rtt: f64,
-    /// Longest since the request.
+    /// Longest since the request, and longest of reports that came in time, in seconds.
     peak: Option<f64>,
+    in_time: Option<f64>,
     timer: Option<Instant>,
     /// The datagram just handed in goes on.
     passing: Option<Ecn>,
@@ -106,6 +107,7 @@ impl AggregationRouter {
             upstream: None,
             rtt: config.rtt.as_secs_f64(),
             peak: None,
+            in_time: None,
             timer: None,
             passing: None,
             leaving: Vec::with_capacity(config.groups.into()),
@@ -156,7 +158,8 @@ impl AggregationRouter {
         if is_new {
             self.upstream = Some(from);
             self.smooth();
-            self.timer = Some(now + self.wait(now, data.request));
+            let wait = self.wait(now, data.request);
+            self.timer = Some(now + wait);
             self.collector.begin(now, data.request, data.timestamp);
             self.leaving.clear();
             self.counters.requests += 1;
@@ -164,13 +167,15 @@ impl AggregationRouter {
         self.collector.passes(data.request, data.timestamp);
     }
 
-    /// How long a request waits. What is not sent before the next one is lost, whatever reports say of round-trip times.
-    fn wait(&self, now: Instant, request: u16) -> Duration {
+    /// How long a request waits. What is not sent before the next one is lost, whatever late reports say of round-trip times. What came in time, and went
+    /// on, the sender knows of: its next request follows twice that later at the earliest, so that a queue that grows may double the way.
+    fn wait(&mut self, now: Instant, request: u16) -> Duration {
+        let in_time = self.in_time.take().filter(|_| self.timer.is_none()).unwrap_or(0.0);
         let gap =
             self.collector.request().filter(|(before, _)| is_later(request, *before)).map(
                 |(before, began)| now.since(began).as_secs_f64() / f64::from(request.wrapping_sub(before)),
             );
-        let most = gap.map_or(f64::INFINITY, |gap| WAIT_OF_GAP * gap);
+        let most = gap.map_or(f64::INFINITY, |gap| (WAIT_OF_GAP * gap).max(WAIT * in_time));
         Duration::from_secs_f64(most.min(WAIT * self.rtt))
     }
 
@@ -179,14 +184,15 @@ impl AggregationRouter {
         match self.collector.take(now, writer, is_router, report) {
             Ok(()) => {
                 self.counters.taken += 1;
-                self.measure(now, report);
+                let took = self.measure(now, report);
+                self.in_time = longer(self.in_time, took);
             }
             Err(refused) => {
                 self.counters.refused += 1;
                 // What comes late tells to wait for longer.
                 if matches!(refused, Refused::Late | Refused::Stale) {
                     self.counters.late += 1;
-                    self.measure(now, report);
+                    _ = self.measure(now, report);
                 }
             }
         }
@@ -196,11 +202,11 @@ impl AggregationRouter {
         }
     }
 
-    fn measure(&mut self, now: Instant, report: &Report) {
-        if let Some(took) = self.collector.took(now, report) {
-            let took = took.as_secs_f64().min(self.config.rtt_cap.as_secs_f64());
-            self.peak = Some(self.peak.map_or(took, |peak| peak.max(took)));
-        }
+    /// How long a report took, in seconds.
+    fn measure(&mut self, now: Instant, report: &Report) -> Option<f64> {
+        let took = self.collector.took(now, report)?.as_secs_f64().min(self.config.rtt_cap.as_secs_f64());
+        self.peak = longer(self.peak, Some(took));
+        Some(took)
     }
 
     fn smooth(&mut self) {
@@ -238,6 +244,11 @@ impl AggregationRouter {
         }
         self.leaving.reverse();
     }
+}
+
+/// The longer one of two times, as far as there are any.
+fn longer(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(f64::max)
 }
 
 impl Router for AggregationRouter {

@@ -182,6 +182,30 @@ fn late_writers_mute_nobody() {
     assert!(bed.router.rtt() > 0.08, "it thinks that they take longer than requests are apart");
 }
 
+/// A queue that fills makes the way longer from request to request, each of which follows twice the way before.
+#[test]
+fn a_way_that_grows_is_waited_for() {
+    let mut bed = Bed::new(Vec::new());
+    let (mut ms, mut way) = (0, 40);
+    for request in 0..20_u16 {
+        bed.data(ms, request);
+        let stamp = u32::try_from(10 * ms).unwrap();
+        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        sent.extend(bed.wait(ms + way - 1));
+        sent.extend(bed.report(ms + way, RIGHT, 2, report(request, 0, true, 1, stamp)));
+        // Who there is, is not known at first.
+        if request == 0 {
+            ms += 160;
+            sent.extend(bed.wait(ms + way));
+        }
+        let congested: Vec<u32> = sent.iter().map(|report| report.congested).collect();
+        assert_eq!(congested, [1], "request {request}, after {way} ms");
+        ms += 2 * way;
+        // It grows by a half, and empties now and then.
+        way = if way > 150 { 40 } else { way * 3 / 2 };
+    }
+}
+
 /// A group of few packets brings a request late, which is no part of the way there and back.
 #[test]
 fn round_trip_times_count_from_the_packet_that_is_echoed() {
