@@ -5,8 +5,8 @@
 
 An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
 folders below experiments with a verdict.toml are taken. The short form runs a few small cells to see that everything works, in minutes; the
-full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT/ (PROGRAM is a digest of the program, so that a new
-build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md.
+full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT-PLAN/ (digests of the program and of the plan, so that a
+new build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md.
 
 With --page the tables of a Markdown page are made anew: between a line <!-- verdict EXPERIMENT: WORDS --> and a line
 <!-- end --> stand the rows of an experiment that was run in whose name all WORDS are (none: all rows), without columns that
@@ -64,8 +64,7 @@ def main():
     program = arguments.headwater.resolve()
     if not program.exists():
         sys.exit(f"verdict.py: there is no program '{program}'; build it with cargo build --release -p headwater-cli")
-    digest = hashlib.sha256(program.read_bytes()).hexdigest()[:8]
-    out = arguments.out / f"{arguments.form}-{digest}"
+    out = arguments.out / f"{arguments.form}-{digest(program)}"
     out.mkdir(parents=True, exist_ok=True)
     folders = arguments.experiments or sorted(path.parent for path in HERE.glob("*/*/verdict.toml"))
     texts, tables = [], {}
@@ -81,6 +80,10 @@ def main():
     print(f"{missed} missed; tables and results are in {out}")
     if arguments.strict and missed:
         sys.exit(1)
+
+
+def digest(file):
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:8]
 
 
 def parse_arguments():
@@ -135,7 +138,8 @@ def simulate(folder, wanted, arguments, program, out):
                 values[:] = [values[index] for index in keep]
         path = out / f"{folder.name}.toml"
         path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in plan.items()))
-    results = out / folder.name
+    # A plan that was changed runs anew.
+    results = out / f"{folder.name}-{digest(path)}"
     command = [str(program), "simulate", str(path), "--out", str(results)]
     if arguments.jobs:
         command += ["--jobs", str(arguments.jobs)]
