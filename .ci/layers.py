@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the direction of dependencies and the purity of the protocol crates.
 
-    wire, fec <- proto <- {netsim, headwater} <- {cli, python}
+    wire, fec <- proto <- {netsim, headwater} <- {cli, python}, netsim <- testbed <- cli
 
 Direction is read from what each Cargo.toml declares, of every kind (normal, dev, build), so that a test
 cannot turn an arrow round either. Purity is read from what Cargo resolves for one pure crate alone:
@@ -19,6 +19,7 @@ MAY_USE = {
     "headwater-proto": {"headwater-wire", "headwater-fec"},
     "headwater-netsim": {"headwater-wire", "headwater-fec", "headwater-proto"},
     "headwater": {"headwater-wire", "headwater-fec", "headwater-proto"},
+    "headwater-testbed": {"headwater-proto", "headwater-netsim"},
 }
 ENDS = {"headwater-cli", "headwater-python"}
 for end in ENDS:

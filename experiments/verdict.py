@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs experiments, sets what comes out beside what was published, and says what holds.
 
-    verdict.py [--headwater PROGRAM] [--form short|full] [--runs N] [--jobs N] [--out DIR] [--page FILE] [EXPERIMENT ...]
+    verdict.py [--headwater PROGRAM] [--on simulator|testbed] [--form short|full] [--runs N] [--jobs N] [--out DIR] [--page FILE]
+               [EXPERIMENT ...]
 
+With --on testbed the experiments of experiments/testbed run on this machine's kernel (Linux, root), by `headwater bench testbed`.
 An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
-folders below experiments with a verdict.toml are taken. The short form runs a few small cells to see that everything works, in minutes; the
-full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT-PLAN/ (digests of the program and of the plan, so that a
+folders below experiments with a verdict.toml are taken, those of the testbed only with --on testbed. The short form runs a few small cells to
+see that everything works, in minutes; the full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT-PLAN/ (digests of the program and of the plan, so that a
 new build runs anew and the same one goes on), tables to DIR/FORM-PROGRAM/EXPERIMENT.md and .csv, what was judged to verdict.md.
 
 With --page the tables of a Markdown page are made anew: between a line <!-- verdict EXPERIMENT: WORDS --> and a line
@@ -14,13 +16,15 @@ say nothing. Tables of other experiments stay as they are.
 
 verdict.toml:
   title, about         what stands above the table
+  plan, published      other files than plan.toml and published.csv beside it, relative to it
   [short]              runs = N; keep = [[0, 1], [0]]: the values kept of each [[sweep]], by number; set = {key = value}: keys of the plan
   [table]              rows from published.csv: flow = the group whose criteria are compared
   [table.labels.COL.VALUE]  a list of tables {path = value}: the cells that a value of a column stands for
   [table.holds.CRITERION]   what must hold: ratio = [low, high] to the published mean, or within = [low, high] in its own unit
   [[claims]]           a row for each cell (where = {path = value}, without = [path] choose): name; value, or jain = [values];
                        over = [values] divides by their sum, unit by a number, base = {path = value} by the mean of the cell
-                       that differs in that; holds = [low, high], with each = true in every run; show = [path] names the cell;
+                       that differs in that; against = {path = value} by the mean of the cells that are so;
+                       holds = [low, high], with each = true in every run; show = [path] names the cell;
                        let = {name = path}: value is then an expression of these names; level = 99: the interval's, in place of 95;
                        published = a number, or the name of a quantity in published.csv
   [receivers]          of a group: flow; capacity = {node = bit/s, or a path of the cell}; a claim may have others. In place of value,
@@ -53,9 +57,9 @@ T99 = [63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.
        2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750]
 # With that of a normal distribution behind it.
 T = {95: (T95, 1.960), 99: (T99, 2.576)}
-# Published units of the criteria. `comp` is missing: decoding takes no simulated time.
+# Published units of the criteria. Of `comp` a testbed knows: decoding takes no simulated time.
 UNITS = {"time_s": ("time", 1.0), "gput_kbps": ("gput", 1e3), "tput_kbps": ("tput", 1e3), "loss_pct": ("loss", 0.01),
-         "net_pct": ("net", 0.01), "dup_pct": ("dup", 0.01), "sym_pct": ("sym", 0.01)}
+         "net_pct": ("net", 0.01), "dup_pct": ("dup", 0.01), "sym_pct": ("sym", 0.01), "comp_pct": ("comp", 0.01)}
 COLUMNS = ["row", "runs", "mean", "ci95", "least", "most", "published", "published_ci95", "ratio", "criterion", "verdict"]
 
 
@@ -66,7 +70,8 @@ def main():
         sys.exit(f"verdict.py: there is no program '{program}'; build it with cargo build --release -p headwater-cli")
     out = arguments.out / f"{arguments.form}-{digest(program)}"
     out.mkdir(parents=True, exist_ok=True)
-    folders = arguments.experiments or sorted(path.parent for path in HERE.glob("*/*/verdict.toml"))
+    is_wanted = lambda path: (path.parent.parent.name == "testbed") == (arguments.on == "testbed")
+    folders = arguments.experiments or sorted(path.parent for path in HERE.glob("*/*/verdict.toml") if is_wanted(path))
     texts, tables = [], {}
     for folder in folders:
         head, rows = one(folder.resolve(), arguments, program, out)
@@ -90,6 +95,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiments", nargs="*", type=pathlib.Path, metavar="EXPERIMENT")
     parser.add_argument("--headwater", type=pathlib.Path, default=pathlib.Path("target/release/headwater"))
+    parser.add_argument("--on", choices=["simulator", "testbed"], default="simulator", help="what runs the plans")
+    parser.add_argument("--routing", help="who forwards multicast on a testbed: bridge, frr or static")
     parser.add_argument("--form", choices=["short", "full"], default="full")
     parser.add_argument("--runs", type=int, help="runs of each cell, in place of the plan's")
     parser.add_argument("--jobs", type=int, help="processor cores to use (default: all)")
@@ -106,7 +113,7 @@ def one(folder, arguments, program, out):
     cells = gather(lines)
     rows = []
     if "table" in wanted:
-        rows += published_rows(folder, wanted["table"], cells)
+        rows += published_rows(folder / wanted.get("published", "published.csv"), wanted["table"], cells)
     for claim in wanted.get("claims", []):
         claim = {**claim, "published": quantity(folder, claim.get("published"))}
         if "receivers" in claim:
@@ -127,7 +134,7 @@ def one(folder, arguments, program, out):
 
 def simulate(folder, wanted, arguments, program, out):
     """Lines of results, as far as they are not there yet run for."""
-    path = folder / "plan.toml"
+    path = folder / wanted.get("plan", "plan.toml")
     short = wanted.get("short", {}) if arguments.form == "short" else {}
     runs = arguments.runs or short.get("runs")
     if runs or short:
@@ -141,6 +148,9 @@ def simulate(folder, wanted, arguments, program, out):
     # A plan that was changed runs anew.
     results = out / f"{folder.name}-{digest(path)}"
     command = [str(program), "simulate", str(path), "--out", str(results)]
+    if arguments.on == "testbed":
+        command = [str(program), "bench", "testbed", "--plan", str(path), "--out", str(results)]
+        command += ["--routing", arguments.routing] if arguments.routing else []
     if arguments.jobs:
         command += ["--jobs", str(arguments.jobs)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -178,8 +188,8 @@ def matches(cell, where):
     return all(cell.get(path) == value for path, value in where.items())
 
 
-def published_rows(folder, table, cells):
-    with (folder / "published.csv").open() as file:
+def published_rows(path, table, cells):
+    with path.open() as file:
         published = [row for row in csv.DictReader(file) if row["mean"] and row["criterion"] in UNITS]
     rows = []
     for row in published:
@@ -190,6 +200,8 @@ def published_rows(folder, table, cells):
             continue
         key, unit = UNITS[row["criterion"]]
         values = [value / unit for line in found[0] if (value := look(line, f"flows.{table['flow']}.criteria.{key}")) is not None]
+        if not values and row["criterion"] == "comp_pct":
+            continue
         name = ", ".join([*(f"{column} {row[column]}" for column in places), row["criterion"]])
         ours = Estimate(values)
         theirs, interval = float(row["mean"]), row.get("ci95", "")
@@ -234,6 +246,10 @@ def claim_rows(claim, cells):
             flatten("", claim["base"], other)
             base = next((base for base in cells if base[0] == other), None)
             mean = Estimate(claim_values(claim, *base)).mean if base else math.nan
+            values = [value / mean for value in values]
+        if "against" in claim:
+            others = [value for other, lines in cells if matches(other, claim["against"]) for value in claim_values(claim, other, lines)]
+            mean = Estimate(others).mean
             values = [value / mean for value in values]
         ours = Estimate(values, claim.get("level", 95))
         name = ", ".join([claim["name"], *(f"{' '.join(path.split('.')[-2:])} {value}" for path, value in cell.items()

@@ -1,8 +1,10 @@
 //! What the command line says. One definition feeds parsing, help, completions and the man pages.
 
+mod bench;
 mod pgm;
 mod relay;
 mod simulate;
+mod testbed;
 mod values;
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,9 +16,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater::Loss;
 use headwater_proto::{Rate, Size};
 
+pub use bench::{BenchArgs, BenchPart, BenchTestbedArgs, MeasureArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use simulate::{Shard, SimulateArgs};
+pub use testbed::{RoutingName, TestbedArgs, TestbedCommand};
 
 /// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
 /// ASCII.
@@ -65,12 +69,6 @@ Examples:
   headwater inspect --json session.pcapng | jq 'select(.lct.toi == \"0\")'
   headwater inspect --fields tsv --port 7287 session.pcap     columns by the names of tshark";
 
-const BENCH_EXAMPLES: &str = "\
-Examples:
-  headwater bench net                   a sender and a receiver over loopback, beside bare loops of system calls
-  headwater bench disk --dir incoming   a receiver's writes, beside a plain sequential write to the same folder
-  headwater bench fec --json            the codes, beside BLAKE3 in the same run";
-
 /// Sends files to any number of receivers at once, by multicast.
 ///
 /// Content travels as ALC/LCT packets with FLUTE's file delivery table and an erasure code, so that receivers may join
@@ -110,8 +108,11 @@ pub enum Command {
     #[command(after_help = simulate::EXAMPLES, after_long_help = long(simulate::EXAMPLES))]
     Simulate(Box<SimulateArgs>),
     /// Measure what this machine can do, beside the bare limit in the same run
-    #[command(after_help = BENCH_EXAMPLES, after_long_help = long(BENCH_EXAMPLES))]
+    #[command(after_help = bench::EXAMPLES, after_long_help = long(bench::EXAMPLES))]
     Bench(BenchArgs),
+    /// Make the network of a plan real on this machine, in namespaces; needs Linux and root
+    #[command(after_help = testbed::EXAMPLES, after_long_help = long(testbed::EXAMPLES))]
+    Testbed(TestbedArgs),
     /// Write shell completions and man pages into a folder
     #[command(hide = true)]
     Generate(GenerateArgs),
@@ -260,45 +261,6 @@ pub struct InspectArgs {
     /// Columns, named and written as `tshark -T fields` does; one row for every frame
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub fields: Option<FieldsFormat>,
-}
-
-/// `headwater bench`.
-#[derive(Debug, Args)]
-pub struct BenchArgs {
-    /// What to measure
-    #[arg(value_name = "PART", value_enum)]
-    pub part: BenchPart,
-    /// One JSON object per row
-    #[arg(long)]
-    pub json: bool,
-    /// How long each row is measured, all rounds together: 500ms, 3s
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::duration)]
-    pub time: Duration,
-    /// Length of the content of `net` and `disk`: 64MB, 1GiB
-    #[arg(long, value_name = "BYTES", default_value = "256MB", value_parser = values::size)]
-    pub size: Size,
-    /// Network interface of `net`, by name or address
-    #[arg(long, value_name = "IF", default_value = "lo", value_parser = NonEmptyStringValueParser::new())]
-    pub interface: String,
-    /// Folder to write in; default: for `net` in memory (/dev/shm), for `disk` the current one
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub dir: Option<PathBuf>,
-    /// Sessions of `net` send datagrams one by one, not in runs that the kernel cuts
-    #[arg(long)]
-    pub no_offload: bool,
-}
-
-/// A part of Headwater to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BenchPart {
-    /// Sender and receiver on one interface, beside bare loops of sendmmsg, recvmmsg, UDP_SEGMENT and UDP_GRO
-    Net,
-    /// Encoding, repair symbols and decoding, beside BLAKE3
-    Fec,
-    /// A receiver's writes, beside a plain sequential write
-    Disk,
-    /// The simulator's packet-hops, beside a bare loop of heap, links and queues
-    Netsim,
 }
 
 /// `headwater generate`.

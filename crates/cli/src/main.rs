@@ -17,6 +17,7 @@ mod screen;
 mod send;
 mod shutdown;
 mod simulate;
+mod testbed;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Inspect(args) => inspect::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Testbed(args) => testbed::run(args),
         Command::Generate(args) => generate::run(args),
     }
 }

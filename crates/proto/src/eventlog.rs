@@ -341,6 +341,8 @@ pub struct Progress {
     pub resumed: u64,
     /// Symbols that a receiver held already when they came.
     pub duplicates: u64,
+    /// Symbols that came after a receiver had enough to decode, and before it had done so.
+    pub surplus: u64,
     /// Datagrams that a sender could not send: no room in its queue, or no interface. Always 0 at a receiver.
     pub unsent: u64,
     /// Datagrams that an end dropped for a fault of their own.

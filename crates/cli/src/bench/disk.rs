@@ -15,7 +15,7 @@ use headwater_proto::delivery::{
 
 use super::report::{Report, size, speed};
 use super::{ROUNDS, median_by};
-use crate::args::BenchArgs;
+use crate::args::MeasureArgs;
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Bytes of one call of the plain write.
@@ -35,7 +35,7 @@ struct Round {
 }
 
 /// Measures the store and the plain write in turns. Neither waits for the device: both end in the page cache.
-pub fn run(args: &BenchArgs, report: &Report) -> Result<(), Failure> {
+pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
     let parent = args.dir.clone().unwrap_or_else(|| ".".into());
     let folder = tempfile::Builder::new().prefix("headwater-bench-").tempdir_in(&parent);
     let folder =

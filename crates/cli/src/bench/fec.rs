@@ -10,7 +10,7 @@ use headwater_fec::{
 
 use super::report::{Report, speed};
 use super::{take_turns, timed};
-use crate::args::BenchArgs;
+use crate::args::MeasureArgs;
 use crate::exit::{Exit, Failure, OrExit};
 
 /// The codes and lengths of blocks: a small file, window order, spread order; of LDPC a file that is one block.
@@ -35,7 +35,7 @@ const RS_SYMBOLS_MAX: u32 = 255;
 const EXTRA_SYMBOLS: u32 = 1;
 
 /// Measures every code, beside the hash of the same block.
-pub fn run(args: &BenchArgs, report: &Report) -> Result<(), Failure> {
+pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
     report.title(&format!(
         "symbols of {SYMBOL_SIZE_DEFAULT} bytes, one core, kernel {}",
         Kernel::chosen().name()

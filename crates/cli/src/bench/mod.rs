@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use self::report::Report;
-use crate::args::{BenchArgs, BenchPart};
+use crate::args::{BenchArgs, BenchPart, MeasureArgs};
 use crate::exit::{Exit, Failure};
 
 /// Fewest rounds of which a median is taken.
@@ -23,19 +23,20 @@ const ROUNDS: usize = 3;
 
 /// Measures a part and prints a row for each thing.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
+    let (measure, args): (fn(&MeasureArgs, &Report) -> Result<(), Failure>, _) = match &args.part {
+        BenchPart::Net(args) => (net::run, args),
+        BenchPart::Fec(args) => (fec::run, args),
+        BenchPart::Disk(args) => (disk::run, args),
+        BenchPart::Netsim(args) => (netsim::run, args),
+        BenchPart::Testbed(args) => return crate::testbed::bench(args),
+    };
     if args.size.0 == 0 {
         return Err(Failure::new(
             Exit::Usage,
             "there is nothing to measure with no content; give --size a byte or more",
         ));
     }
-    let report = Report::new(args.json);
-    match args.part {
-        BenchPart::Net => net::run(args, &report)?,
-        BenchPart::Fec => fec::run(args, &report)?,
-        BenchPart::Disk => disk::run(args, &report)?,
-        BenchPart::Netsim => netsim::run(args, &report),
-    }
+    measure(args, &Report::new(args.json))?;
     Ok(Exit::Ok)
 }
 

@@ -10,7 +10,7 @@ use super::bare::{self, Calls};
 use super::report::{Report, Speed, size};
 use super::session::{Bed, PACKET_BYTES, Transfer};
 use super::{ROUNDS, median_by};
-use crate::args::BenchArgs;
+use crate::args::MeasureArgs;
 use crate::demo::content;
 use crate::exit::{Exit, Failure, OrExit};
 
@@ -32,7 +32,7 @@ const SENDERS: [(&str, Scheme); 2] =
     [("sender alone, no code", Scheme::NoCode), ("sender alone, RaptorQ", Scheme::RaptorQ)];
 
 /// Measures pairs of a sender and a receiver, then lone senders.
-pub fn run(args: &BenchArgs, report: &Report) -> Result<(), Failure> {
+pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
     let parent = args.dir.clone().unwrap_or_else(default_folder);
     let folder = tempfile::Builder::new().prefix("headwater-bench-").tempdir_in(&parent);
     let folder =

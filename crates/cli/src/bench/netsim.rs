@@ -9,7 +9,8 @@ use headwater_proto::{Duration, Instant};
 
 use super::report::Report;
 use super::{take_turns, thread_cpu};
-use crate::args::BenchArgs;
+use crate::args::MeasureArgs;
+use crate::exit::Failure;
 
 const LEAVES: u32 = 10_000;
 /// Packets of a star in one turn, one each 8 ms.
@@ -22,7 +23,7 @@ const BEGUN: Duration = Duration::from_secs(1);
 const BARE: &str = "bare loop";
 
 /// Measures each load beside its bare loop.
-pub fn run(args: &BenchArgs, report: &Report) {
+pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
     report.hops_title("packet-hops per second on one core");
     let bare = || bare_dumbbell(DUMBBELL_TIME);
     measure("17 TCPs over one bottleneck", dumbbell(), DUMBBELL_TIME, &bare, args.time, report);
@@ -32,6 +33,7 @@ pub fn run(args: &BenchArgs, report: &Report) {
         let bare = || bare_star(LEAVES, PACKETS, kind);
         measure(what, star(LEAVES, kind), STAR_TIME, &bare, args.time, report);
     }
+    Ok(())
 }
 
 fn measure(what: &str, mut run: Run, step: Duration, bare: &dyn Fn() -> u64, time: Time, report: &Report) {

@@ -161,6 +161,7 @@ pub fn progress(received: &ReceiveProgress) -> Progress {
         useful: received.stats.useful,
         resumed: received.stats.resumed,
         duplicates: received.stats.duplicates,
+        surplus: received.stats.surplus,
         dropped: received.stats.dropped.by_reason().iter().map(|(_, count)| count).sum(),
         dropped_for: Reasons(received.stats.dropped.by_reason()),
         kernel_drops: received.kernel_drops,

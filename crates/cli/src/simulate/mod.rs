@@ -9,19 +9,20 @@ mod work;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use headwater_netsim::plan::{Plan, TEXT_BYTES_MAX};
 use headwater_proto::Seed;
 
-use crate::args::SimulateArgs;
+use crate::args::{Shard, SimulateArgs};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::screen::{self, Screen};
 use crate::shutdown::Shutdown;
 
 use results::Results;
 use summary::Summary;
-use work::{Done, Job};
+pub use work::{Done, Job};
 
 pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
@@ -42,7 +43,7 @@ pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
 }
 
 /// Reads and checks a plan.
-fn read(path: &Path, seed: Option<u64>) -> Result<Plan, Failure> {
+pub fn read(path: &Path, seed: Option<u64>) -> Result<Plan, Failure> {
     let shown = path.display();
     let tried = || format!("cannot read the plan '{shown}'");
     let file = File::open(path).or_exit(Exit::Usage, tried())?;
@@ -57,7 +58,7 @@ fn read(path: &Path, seed: Option<u64>) -> Result<Plan, Failure> {
 }
 
 /// All runs of a plan, those of a cell one after another.
-fn jobs(plan: &Plan) -> Vec<Job> {
+pub fn jobs(plan: &Plan) -> Vec<Job> {
     let mut jobs = Vec::new();
     for index in 0..plan.cells() {
         let cell = plan.cell(index);
@@ -115,56 +116,90 @@ fn print(text: &str) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Every run of the plan, or of a shard, that has no result yet.
-fn all(plan: &Plan, args: &SimulateArgs, screen: &Screen) -> Result<Exit, Failure> {
-    let all = jobs(plan);
-    let mut results = match &args.out {
-        Some(folder) => Some(Results::open(folder, args.shard, &all)?),
-        None => None,
-    };
-    let is_ours = |index: usize| args.shard.is_none_or(|shard| index % shard.count == shard.index);
-    let chosen: Vec<Job> =
-        all.into_iter().enumerate().filter(|(index, _)| is_ours(*index)).map(|(_, job)| job).collect();
-    let is_done = |job: &Job| results.as_ref().is_some_and(|results| results.has(&job.key));
-    let (there, pending): (Vec<&Job>, Vec<&Job>) = chosen.iter().partition(|job| is_done(job));
-    if !there.is_empty() {
-        screen.say(&format!(
-            "{} of {} have results already",
-            there.len(),
-            screen::count(chosen.len(), "run")
-        ));
-    }
-    let shutdown = Shutdown::install(None)?;
-    let mut in_order = InOrder::new(args.output.json);
-    let bar = screen.bar("runs", pending.len() as u64);
-    let mut failed = 0_usize;
-    work::run(plan, &pending, args.jobs, &shutdown, &mut |index, done| {
-        bar.inc(1);
-        match done {
-            Done::Result(line) => match &mut results {
-                Some(results) => results.add(&pending[index].key, &line),
-                None => in_order.add(index, Some(line)),
-            },
-            Done::Failed(reason) => {
-                failed += 1;
-                screen.say(&one::failure(plan, args, pending[index], &reason));
-                in_order.add(index, None)
-            }
-        }
-    })?;
-    screen.clear();
-    let is_interrupted = shutdown.is_asked();
-    if let Some(results) = results {
-        let keys: Vec<&str> = chosen.iter().map(|job| job.key.as_str()).collect();
-        results.finish(plan, &keys, &mut |line| in_order.put(line))?;
-    }
-    if !args.output.json {
-        print(&in_order.summary.table())?;
-    }
-    finish(failed, is_interrupted, args)
+/// How the runs of a plan are done.
+pub struct Campaign<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Its runs, or those that are wanted.
+    pub jobs: Vec<Job>,
+    /// Where results go.
+    pub out: Option<&'a Path>,
+    /// Which part of the runs.
+    pub shard: Option<Shard>,
+    /// Runs at the same time.
+    pub at_once: Option<NonZeroUsize>,
+    /// Whether results are printed as they are.
+    pub json: bool,
+    /// What does a run.
+    pub doing: &'a work::Doing<'a>,
+    /// What is said of one that failed: its job, and why.
+    pub failure: &'a dyn Fn(&Job, &str) -> String,
 }
 
-fn finish(failed: usize, is_interrupted: bool, args: &SimulateArgs) -> Result<Exit, Failure> {
+/// Every run of the plan, or of a shard, that has no result yet.
+fn all(plan: &Plan, args: &SimulateArgs, screen: &Screen) -> Result<Exit, Failure> {
+    let campaign = Campaign {
+        plan,
+        jobs: jobs(plan),
+        out: args.out.as_deref(),
+        shard: args.shard,
+        at_once: args.jobs,
+        json: args.output.json,
+        doing: &|job, shutdown| work::simulate(plan, job, shutdown),
+        failure: &|job, reason| one::failure(plan, args, job, reason),
+    };
+    campaign.run(screen)
+}
+
+impl Campaign<'_> {
+    /// Does them, keeps and prints what they came to.
+    pub fn run(self, screen: &Screen) -> Result<Exit, Failure> {
+        let Self { plan, jobs: all, out, shard, at_once, json, doing, failure } = self;
+        let mut results = match out {
+            Some(folder) => Some(Results::open(folder, shard, &all)?),
+            None => None,
+        };
+        let is_ours = |index: usize| shard.is_none_or(|shard| index % shard.count == shard.index);
+        let chosen: Vec<Job> =
+            all.into_iter().enumerate().filter(|(index, _)| is_ours(*index)).map(|(_, job)| job).collect();
+        let is_done = |job: &Job| results.as_ref().is_some_and(|results| results.has(&job.key));
+        let (there, pending): (Vec<&Job>, Vec<&Job>) = chosen.iter().partition(|job| is_done(job));
+        if !there.is_empty() {
+            let runs = screen::count(chosen.len(), "run");
+            screen.say(&format!("{} of {runs} have results already", there.len()));
+        }
+        let shutdown = Shutdown::install(None)?;
+        let mut in_order = InOrder::new(json);
+        let bar = screen.bar("runs", pending.len() as u64);
+        let mut failed = 0_usize;
+        work::run(doing, &pending, at_once, &shutdown, &mut |index, done| {
+            bar.inc(1);
+            match done {
+                Done::Result(line) => match &mut results {
+                    Some(results) => results.add(&pending[index].key, &line),
+                    None => in_order.add(index, Some(line)),
+                },
+                Done::Failed(reason) => {
+                    failed += 1;
+                    screen.say(&failure(pending[index], &reason));
+                    in_order.add(index, None)
+                }
+            }
+        })?;
+        screen.clear();
+        let is_interrupted = shutdown.is_asked();
+        if let Some(results) = results {
+            let keys: Vec<&str> = chosen.iter().map(|job| job.key.as_str()).collect();
+            results.finish(plan, &keys, &mut |line| in_order.put(line))?;
+        }
+        if !json {
+            print(&in_order.summary.table())?;
+        }
+        finish(failed, is_interrupted, out.is_some())
+    }
+}
+
+fn finish(failed: usize, is_interrupted: bool, is_kept: bool) -> Result<Exit, Failure> {
     if failed > 0 {
         let message = format!(
             "{} failed; each is named above with the command that repeats it",
@@ -173,11 +208,7 @@ fn finish(failed: usize, is_interrupted: bool, args: &SimulateArgs) -> Result<Ex
         return Err(Failure::new(Exit::Other, message));
     }
     if is_interrupted {
-        let kept = if args.out.is_some() {
-            "the same command goes on from here"
-        } else {
-            "nothing was kept: see --out"
-        };
+        let kept = if is_kept { "the same command goes on from here" } else { "nothing was kept: see --out" };
         return Err(Failure::new(
             Exit::Interrupted,
             format!("interrupted before all runs were done; {kept}"),

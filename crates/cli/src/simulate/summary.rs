@@ -30,7 +30,8 @@ struct Flow {
 struct Link {
     name: String,
     loss: Option<f64>,
-    mean_queue: f64,
+    /// A testbed's queues are not looked into.
+    mean_queue: Option<f64>,
     throughput: f64,
 }
 
@@ -107,7 +108,7 @@ impl Cell {
         for link in &line.links {
             self.put(&link.name, "throughput Mbit/s", Some(link.throughput));
             self.put(&link.name, "loss %", link.loss);
-            self.put(&link.name, "mean queue", Some(link.mean_queue));
+            self.put(&link.name, "mean queue", link.mean_queue);
         }
     }
 

@@ -32,10 +32,13 @@ pub enum Done {
     Failed(String),
 }
 
-/// Does `pending`, `jobs` at a time, and hands each end to `take` with its index, in whatever order they come. Stops at
+/// What does a run; `None` if it was given up because of a signal.
+pub type Doing<'a> = dyn Fn(&Job, &Shutdown) -> Option<Done> + Sync + 'a;
+
+/// Does `pending` by `doing`, `jobs` at a time, and hands each end to `take` with its index, in whatever order they come. Stops at
 /// the first signal, or when `take` fails; runs under way are given up then.
 pub fn run(
-    plan: &Plan,
+    doing: &Doing<'_>,
     pending: &[&Job],
     jobs: Option<NonZeroUsize>,
     shutdown: &Shutdown,
@@ -51,7 +54,7 @@ pub fn run(
                 while !shutdown.is_asked() {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = pending.get(index) else { return };
-                    let Some(done) = do_job(plan, job, &mut UntilAsked(shutdown)) else { return };
+                    let Some(done) = doing(job, shutdown) else { return };
                     if send.send((index, done)).is_err() {
                         return;
                     }
@@ -62,6 +65,11 @@ pub fn run(
         // Dropping the receiver, on an error, ends the workers at their next result.
         receive.into_iter().try_for_each(|(index, done)| take(index, done))
     })
+}
+
+/// A run in the simulator, until a signal comes.
+pub fn simulate(plan: &Plan, job: &Job, shutdown: &Shutdown) -> Option<Done> {
+    do_job(plan, job, &mut UntilAsked(shutdown))
 }
 
 /// `None` if it was given up.

@@ -6,9 +6,18 @@ use crate::command::run;
 fn help_lists_the_commands_and_the_exit_codes() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in
-        ["send ", "receive ", "pgm ", "relay ", "demo ", "doctor ", "inspect ", "simulate ", "bench "]
-    {
+    for command in [
+        "send ",
+        "receive ",
+        "pgm ",
+        "relay ",
+        "demo ",
+        "doctor ",
+        "inspect ",
+        "simulate ",
+        "bench ",
+        "testbed ",
+    ] {
         assert!(help.stdout.contains(command), "{command} is missing");
     }
     assert!(!help.stdout.contains("generate"), "it is for packagers");

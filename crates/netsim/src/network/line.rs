@@ -45,6 +45,11 @@ impl<T> Line<T> {
         }
     }
 
+    /// The packet that was taken last, so that who marks it can.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.packets.back_mut()
+    }
+
     /// When the first packet reaches the far end.
     pub const fn next(&self) -> Option<Instant> {
         self.next

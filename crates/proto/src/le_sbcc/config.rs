@@ -204,6 +204,16 @@ impl Config {
         self.rtt_max.saturating_mul(5).max(Duration::from_secs(1))
     }
 
+    /// The rate to begin with, where it is not a packet each initial round-trip time.
+    pub const fn initial_rate(&self) -> Option<Rate> {
+        self.initial_rate
+    }
+
+    /// What makes the rate.
+    pub const fn module(&self) -> Module {
+        self.module
+    }
+
     /// Receivers that are told apart.
     pub const fn receivers_max(&self) -> u32 {
         self.receivers_max

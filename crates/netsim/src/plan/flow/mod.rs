@@ -8,6 +8,7 @@ mod rainbow;
 mod room;
 mod session;
 mod tcp;
+mod transfer;
 mod udp;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ pub use rainbow::Rainbow;
 pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
+pub use transfer::Transfer;
 pub use udp::{Cbr, OnOff, Period};
 
 use room::Room;
@@ -62,6 +64,7 @@ const KINDS: &[Kind] = &[
     ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
     ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),
     ("rainbow", &[rainbow::KEYS], rainbow::read),
+    ("transfer", &[transfer::KEYS], transfer::read),
 ];
 
 /// One flow.
@@ -116,6 +119,8 @@ pub enum FlowKind {
     Baseline(Baseline),
     /// Rainbow.
     Rainbow(Rainbow),
+    /// A file by a program of a testbed.
+    Transfer(Transfer),
 }
 
 impl FlowKind {
@@ -130,6 +135,7 @@ impl FlowKind {
             Self::LeSbcc(_) => "le-sbcc",
             Self::Baseline(flow) => flow.control.name(),
             Self::Rainbow(_) => "rainbow",
+            Self::Transfer(transfer) => transfer.by,
         }
     }
 
@@ -140,6 +146,7 @@ impl FlowKind {
             Self::Session(session) => session.file.is_some(),
             Self::LeSbcc(flow) => flow.packets.is_some(),
             Self::Rainbow(flow) => flow.packets.is_some(),
+            Self::Transfer(_) => true,
             Self::ShortTcp(_) | Self::Cbr(_) | Self::OnOff(_) | Self::Baseline(_) => false,
         }
     }
@@ -151,7 +158,7 @@ impl FlowKind {
             Self::Cbr(_) | Self::OnOff(_) | Self::LeSbcc(_) | Self::Baseline(_) | Self::Rainbow(_) => {
                 (true, false)
             }
-            Self::Session(_) => (true, true),
+            Self::Session(_) | Self::Transfer(_) => (true, true),
         }
     }
 }

@@ -38,7 +38,7 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// Longest content: unless it is zeros, it is held in memory, once at the sender and once at each receiver.
-const SIZE_MAX: u64 = 1 << 30;
+pub(super) const SIZE_MAX: u64 = 1 << 30;
 /// Bytes of a packet's ALC header, with short congestion control information, 16-bit identifiers and a FEC payload ID.
 const ALC_HEADER_BYTES: u16 = 16;
 /// Of those, congestion control information.
@@ -102,6 +102,11 @@ pub enum Code {
 }
 
 impl Code {
+    /// Its name in plans.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, code)| *code == self).map_or("raptorq", |(name, _)| name)
+    }
+
     /// Each with its name in plans.
     const ALL: [(&str, Self); 5] = [
         ("raptorq", Self::RaptorQ),

@@ -41,10 +41,13 @@ pub(crate) const SWITCHES: &[&str] = &[
 ];
 
 /// Keys of a connection beside the switches.
-pub(super) const KEYS: &[&str] = &["bytes", "segments"];
+pub(super) const KEYS: &[&str] = &["bytes", "segments", "kernel"];
 
 /// Keys of short connections beside the switches.
-pub(super) const SHORT_KEYS: &[&str] = &["interval", "mean-bytes", "shape"];
+pub(super) const SHORT_KEYS: &[&str] = &["interval", "mean-bytes", "shape", "kernel"];
+
+/// Congestion controls of kernels.
+const KERNELS: &[&str] = &["reno", "cubic", "bbr"];
 
 /// One TCP connection.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +56,8 @@ pub struct Tcp {
     pub config: Config,
     /// What it has to send.
     pub data: Data,
+    /// What a testbed's kernel is asked for; by default what the growth is called.
+    pub kernel: Option<&'static str>,
 }
 
 /// TCP connections that come at random: Poisson arrivals, sizes exponential or Pareto.
@@ -66,6 +71,13 @@ pub struct ShortTcp {
     pub mean_bytes: u64,
     /// Shape of a Pareto distribution of sizes, above 1; exponential without it.
     pub shape: Option<f64>,
+    /// What a testbed's kernel is asked for; by default what the growth is called.
+    pub kernel: Option<&'static str>,
+}
+
+/// What `kernel` says.
+fn kernel(flow: &Section<'_>) -> Option<&'static str> {
+    flow.node("kernel").and_then(|_| flow.word("kernel", KERNELS))
 }
 
 pub(super) fn read(plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
@@ -82,7 +94,7 @@ pub(super) fn read(plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
         (None, Some(segments)) => Data::Segments(u32::try_from(segments).ok()?),
         (None, None) => Data::Greedy,
     };
-    Some(FlowKind::Tcp(Tcp { config, data }))
+    Some(FlowKind::Tcp(Tcp { config, data, kernel: kernel(flow) }))
 }
 
 pub(super) fn read_short(plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> {
@@ -99,7 +111,8 @@ pub(super) fn read_short(plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowK
     if shape.is_some_and(|shape| shape <= 1.0) {
         flow.problem_at("shape", "a Pareto distribution has a mean only for a shape above 1");
     }
-    Some(FlowKind::ShortTcp(ShortTcp { config: config?, interval, mean_bytes, shape }))
+    let kernel = kernel(flow);
+    Some(FlowKind::ShortTcp(ShortTcp { config: config?, interval, mean_bytes, shape, kernel }))
 }
 
 /// The profile, then what `[tcp]` says, then what the flow says.

@@ -312,6 +312,10 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
             let session = matches!(flow.to, Receivers::Group(_)).then_some(ports.session);
             Ok(Deployed { flow: ports.flow, receivers, session, ends: Ends::Rainbow(ends) })
         }
+        FlowKind::Transfer(_) => Err(RunError::Flow {
+            flow: flow.name.clone(),
+            reason: "programs move it, which the simulator has not: run the plan by 'headwater bench testbed --plan'".into(),
+        }),
     }
 }
 

@@ -26,7 +26,7 @@ use series::Recorder;
 
 pub use outcome::{
     BaselineOutcome, Criteria, FlowOutcome, LeSbccOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome,
-    RainbowOutcome, SessionOutcome, Shared, TcpOutcome, Window,
+    RainbowOutcome, SessionOutcome, Shared, TcpOutcome, Window, fairness,
 };
 pub use series::Series;
 

@@ -234,7 +234,7 @@ pub struct SessionOutcome {
 }
 
 /// The criteria by which the sequencer's paper compares transfers, of one that is complete; of a session the means over the
-/// receivers that have all. Shares are parts of 1. `comp` is missing: decoding takes no simulated time.
+/// receivers that have all. Shares are parts of 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Criteria {
     /// Seconds from the coming of the receiver, of TCP from the start, until all had arrived.
@@ -256,12 +256,15 @@ pub struct Criteria {
     /// Bytes of a full packet on the wire over those of its symbol, less 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<f64>,
+    /// `time` over the time until the last symbol that was needed had arrived, less 1. Decoding takes no simulated time: of a testbed only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comp: Option<f64>,
 }
 
 impl Criteria {
     /// Of a transfer of `bytes` that took `time` seconds and `link_bytes` on the wire; `losses` are the packets lost and those
     /// that came.
-    pub(super) fn of_transfer(time: f64, bytes: u64, link_bytes: u64, losses: (u64, u64)) -> Self {
+    pub fn of_transfer(time: f64, bytes: u64, link_bytes: u64, losses: (u64, u64)) -> Self {
         Self {
             time,
             gput: 8.0 * bytes as f64 / time,
@@ -273,7 +276,7 @@ impl Criteria {
     }
 
     /// Means; of what only some have, over these.
-    pub(super) fn mean(each: &[Self]) -> Option<Self> {
+    pub fn mean(each: &[Self]) -> Option<Self> {
         let of = |value: fn(&Self) -> Option<f64>| {
             let values: Vec<f64> = each.iter().filter_map(value).collect();
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -287,6 +290,7 @@ impl Criteria {
             dup: of(|one| one.dup),
             sym: of(|one| one.sym),
             head: of(|one| one.head),
+            comp: of(|one| one.comp),
         })
     }
 }
@@ -462,7 +466,8 @@ fn direction(name: String, before: &LinkCounters, after: &LinkCounters, window: 
     }
 }
 
-fn fairness(flows: &[FlowOutcome]) -> BTreeMap<String, f64> {
+/// Jain's index of the goodputs in each group of several flows.
+pub fn fairness(flows: &[FlowOutcome]) -> BTreeMap<String, f64> {
     let mut groups: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for flow in flows {
         groups.entry(&flow.group).or_default().push(flow.goodput);

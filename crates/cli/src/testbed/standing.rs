@@ -1,0 +1,106 @@
+//! `headwater testbed`: networks that stand until they are taken down.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use headwater_testbed::{Bed, Standing, remove_abandoned, standing};
+
+use super::failure;
+use crate::args::{RoutingName, TestbedArgs, TestbedCommand};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::shutdown::Shutdown;
+use crate::simulate;
+
+pub fn run(args: &TestbedArgs) -> Result<Exit, Failure> {
+    match &args.command {
+        TestbedCommand::Up { plan, cell, routing } => up(plan, *cell, *routing),
+        TestbedCommand::Down { name } => down(name.as_deref()),
+        TestbedCommand::List => list(),
+        TestbedCommand::Exec { name, node, command } => exec(name.as_deref(), node, command),
+    }
+}
+
+fn up(path: &Path, cell: usize, routing: RoutingName) -> Result<Exit, Failure> {
+    let plan = simulate::read(path, None)?;
+    if cell == 0 || cell > plan.cells() {
+        let message = format!("there is no cell {cell}: the plan has cells 1 to {}", plan.cells());
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let scenario = plan.scenario(&plan.cell(cell - 1), 1).or_exit(Exit::Usage, "cannot read the cell")?;
+    let bed = Bed::up(&scenario, routing.into()).map_err(failure)?;
+    say(&format!("{}\n", bed.name()))?;
+    if !bed.is_wired() {
+        bed.leave().map_err(failure)?;
+        return Ok(Exit::Ok);
+    }
+    say("links of this plan delay, lose or mark, which this process does: until it is interrupted\n")?;
+    let shutdown = Shutdown::install(None)?;
+    let lateness = bed.hold(&mut || shutdown.is_asked()).map_err(failure)?;
+    if let Some(report) = lateness.map(|lateness| lateness.report()) {
+        let verdict = if report.is_valid { "valid" } else { "INVALID: p99 above 1 ms" };
+        say(&format!(
+            "the wire was late: p50 {:.2} ms, p99 {:.2} ms, at most {:.2} ms of {} packets: {verdict}\n",
+            report.p50_ms, report.p99_ms, report.most_ms, report.packets
+        ))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn down(name: Option<&str>) -> Result<Exit, Failure> {
+    let abandoned = remove_abandoned().map_err(failure)?;
+    if abandoned > 0 {
+        say(&format!("removed what {} left\n", crate::screen::count(abandoned, "killed run")))?;
+    }
+    let beds = match name {
+        Some(name) => vec![find(Some(name))?],
+        None => standing().map_err(failure)?.into_iter().filter(Standing::is_left).collect(),
+    };
+    for bed in beds {
+        bed.remove().map_err(failure)?;
+        say(&format!("{} is down\n", bed.name))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn list() -> Result<Exit, Failure> {
+    for bed in standing().map_err(failure)? {
+        let nodes = bed.nodes().map_err(failure)?;
+        let state = if bed.is_left() { "stands" } else { "of a run" };
+        say(&format!("{}  {state}  {}\n", bed.name, nodes.join(" ")))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn exec(name: Option<&str>, node: &str, command: &[String]) -> Result<Exit, Failure> {
+    let bed = find(name)?;
+    let nodes = bed.nodes().map_err(failure)?;
+    if !nodes.iter().any(|known| known == node) {
+        let message = format!("{} has no node '{node}'; it has {}", bed.name, nodes.join(", "));
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let error = Command::new("ip").args(["netns", "exec", &bed.namespace(node)]).args(command).exec();
+    Err(Failure::new(Exit::Other, format!("cannot run 'ip netns exec': {error}")))
+}
+
+/// The network of a name; without one the only one that stands.
+fn find(name: Option<&str>) -> Result<Standing, Failure> {
+    let mut beds = standing().map_err(failure)?;
+    let names: Vec<String> = beds.iter().map(|bed| bed.name.clone()).collect();
+    beds.retain(|bed| name.is_none_or(|name| bed.name == name));
+    match (beds.pop(), beds.is_empty()) {
+        (Some(bed), true) => Ok(bed),
+        (None, _) if names.is_empty() => {
+            Err(Failure::new(Exit::Usage, "no network stands; 'headwater testbed up PLAN' makes one"))
+        }
+        _ => Err(Failure::new(Exit::Usage, format!("say which network: {}", names.join(", ")))),
+    }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .or_exit(Exit::Other, "cannot write to standard output")
+}

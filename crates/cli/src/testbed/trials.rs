@@ -1,0 +1,81 @@
+//! `headwater bench testbed`: the runs of a plan, each on a bed of its own.
+
+use headwater_netsim::plan::Plan;
+use headwater_testbed::{Kind, Setting};
+
+use crate::args::BenchTestbedArgs;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::screen::Screen;
+use crate::shutdown::Shutdown;
+use crate::simulate::{self, Campaign, Done, Job};
+
+/// What the keys of runs on a testbed begin with, so that simulated results of the same plan are not taken for theirs.
+const KEY_PREFIX: &str = "bed-";
+
+pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let plan = simulate::read(&args.plan, args.seed)?;
+    let setting = setting(args)?;
+    let mut jobs = simulate::jobs(&plan);
+    if let Some(wanted) = &args.cell {
+        jobs.retain(|job| job.key.starts_with(wanted.trim_start_matches(KEY_PREFIX)));
+    }
+    for job in &mut jobs {
+        job.key.insert_str(0, KEY_PREFIX);
+    }
+    if jobs.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no run of the plan has such a key; 'headwater simulate PLAN --list' prints them",
+        ));
+    }
+    // What the machine lacks, or the plan asks too much, is said once, and not for each run.
+    let first = plan.scenario(&plan.cell(0), 1).or_exit(Exit::Usage, "cannot read the first cell")?;
+    headwater_testbed::check(&first, &setting).map_err(super::failure)?;
+    let campaign = Campaign {
+        plan: &plan,
+        jobs,
+        out: args.out.as_deref(),
+        shard: args.shard,
+        at_once: Some(args.jobs),
+        json: args.output.json,
+        doing: &|job, shutdown| one(&plan, job, &setting, shutdown),
+        failure: &|job, reason| {
+            format!(
+                "run {} of cell {} failed: {reason}\n  again: headwater bench testbed --plan {} --cell {}",
+                job.run,
+                job.cell + 1,
+                args.plan.display(),
+                job.key.trim_start_matches(KEY_PREFIX)
+            )
+        },
+    };
+    campaign.run(&screen)
+}
+
+fn setting(args: &BenchTestbedArgs) -> Result<Setting, Failure> {
+    let program = std::env::current_exe().or_exit(Exit::Other, "cannot find the program that runs")?;
+    Ok(Setting { program, routing: args.routing.into(), norm: args.norm.clone() })
+}
+
+/// One run, until a signal comes.
+fn one(plan: &Plan, job: &Job, setting: &Setting, shutdown: &Shutdown) -> Option<Done> {
+    let cell = plan.cell(job.cell);
+    let scenario = match plan.scenario(&cell, job.run) {
+        Ok(scenario) => scenario,
+        Err(error) => return Some(Done::Failed(error.to_string())),
+    };
+    match headwater_testbed::run(&scenario, setting, &|| shutdown.is_asked()) {
+        Ok(mut outcome) => {
+            outcome.key.clone_from(&job.key);
+            outcome.plan = plan.name().to_owned();
+            outcome.cell = cell.values;
+            Some(
+                serde_json::to_string(&outcome)
+                    .map_or_else(|error| Done::Failed(error.to_string()), Done::Result),
+            )
+        }
+        Err(error) if error.kind == Kind::GivenUp => None,
+        Err(error) => Some(Done::Failed(error.message)),
+    }
+}

@@ -1,0 +1,52 @@
+//! Plans on one Linux machine: the experiments of `headwater simulate`, run by this machine's kernel.
+//!
+//! A [`Bed`] is the topology of a plan as network namespaces joined by veth pairs: token buckets in front of queues counted in packets,
+//! multicast by bridges that snoop IGMPv3 or by FRR's PIM-SSM routers, and, where a link delays, loses or marks, a wire in user space
+//! that runs the simulator's own link. [`run`] does one run of a plan on a bed of its own: Headwater's sessions as processes, the
+//! kernel's TCP, other file tools. Results have the form of the simulator's, so that one program judges both.
+//!
+//! All that is made is named by the bed and stands in a folder of its own below [`ROOT`]; what a killed run left is told by its lock and
+//! removed by the next one ([`remove_abandoned`]).
+//!
+//! | module | what |
+//! |---|---|
+//! | `shape` | a plan's topology as hosts, routers, cables and addresses; no system calls |
+//! | `bed`, `network`, `routing` | the namespaces, their links, who forwards multicast |
+//! | `wire` | links that delay, lose and mark |
+//! | `traffic` | sessions, the kernel's TCP, other tools |
+//! | `trial`, `results` | one run, and what it came to |
+
+#[cfg(target_os = "linux")]
+mod bed;
+mod error;
+#[cfg(target_os = "linux")]
+mod network;
+#[cfg(target_os = "linux")]
+mod program;
+#[cfg(target_os = "linux")]
+mod results;
+#[cfg(target_os = "linux")]
+mod routing;
+mod samples;
+mod shape;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod traffic;
+#[cfg(target_os = "linux")]
+mod trial;
+#[cfg(target_os = "linux")]
+mod wire;
+
+#[cfg(target_os = "linux")]
+pub use bed::{Bed, ROOT, Standing, remove_abandoned, standing};
+pub use error::{Error, Kind};
+#[cfg(target_os = "linux")]
+pub use results::{BedReport, LinkOutcome, Outcome, ProgramReport};
+#[cfg(target_os = "linux")]
+pub use routing::Routing;
+pub use shape::Shape;
+#[cfg(target_os = "linux")]
+pub use trial::{Setting, check, run};
+#[cfg(target_os = "linux")]
+pub use wire::{LATENESS_MAX, Lateness, LatenessReport};

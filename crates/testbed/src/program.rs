@@ -1,0 +1,156 @@
+//! Programs in namespaces: started, watched, ended; what they printed, and what they took.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Tried};
+use crate::sys;
+
+/// How long a program that was asked to end may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(2);
+/// Of what a failed program said, so much is told.
+const COMPLAINT_BYTES: usize = 400;
+
+/// Runs a command that must succeed; what it printed.
+pub(crate) fn must(command: &mut Command) -> Result<String, Error> {
+    let said = |command: &Command| {
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        format!("{} {}", command.get_program().to_string_lossy(), words.join(" "))
+    };
+    let ended = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::missing(format!(
+            "'{}' is not installed; the testbed needs iproute2 (ip, tc) and ethtool",
+            command.get_program().to_string_lossy()
+        )),
+        _ => Error::failed(format!("cannot run `{}`: {error}", said(command))),
+    })?;
+    if !ended.status.success() {
+        let complaint = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        return Err(Error::failed(format!("`{}` failed: {complaint}", said(command))));
+    }
+    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
+/// The path of a program, if it is installed.
+pub(crate) fn which(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// A program at work in a namespace. It is killed with this.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// For people: who does what.
+    pub name: String,
+    /// When it was started.
+    pub began: Instant,
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+    ended: Option<sys::Ended>,
+    /// Most memory that it was seen to have, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Program {
+    /// Starts it; its output goes to files of `folder`. `input` is whether something is going to be written to it.
+    pub fn start(
+        namespace: &str,
+        name: &str,
+        folder: &Path,
+        words: &[String],
+        input: bool,
+    ) -> Result<Self, Error> {
+        let (out, err) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
+        let open = |path: &Path| File::create(path).tried(|| format!("write '{}'", path.display()));
+        // `ip netns exec` becomes the program: its process is ours to end.
+        let child = Command::new("ip")
+            .args(["netns", "exec", namespace])
+            .args(words)
+            .stdin(if input { Stdio::piped() } else { Stdio::null() })
+            .stdout(open(&out)?)
+            .stderr(open(&err)?)
+            .spawn()
+            .tried(|| format!("start {name}"))?;
+        let name = name.to_owned();
+        Ok(Self { name, began: Instant::now(), child, out, err, ended: None, memory_bytes: 0 })
+    }
+
+    /// What is written to it.
+    pub fn take_input(&mut self) -> Option<std::process::ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Whether it has ended. Looks at its memory meanwhile.
+    pub fn has_ended(&mut self) -> bool {
+        if self.ended.is_none() {
+            match sys::ended(self.child.id()) {
+                Ok(ended) => self.ended = ended,
+                // It is no child of ours any more: nothing is known of it.
+                Err(_) => self.ended = Some(sys::Ended { code: None, cpu: Duration::ZERO }),
+            }
+        }
+        self.ended.is_some()
+    }
+
+    /// Notes how much memory it has.
+    pub fn look(&mut self) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        self.memory_bytes = self.memory_bytes.max(kilobytes.unwrap_or(0) * 1_024);
+    }
+
+    /// Processor time that it took; known once it has ended.
+    pub fn cpu(&self) -> Duration {
+        self.ended.map_or(Duration::ZERO, |ended| ended.cpu)
+    }
+
+    /// Its exit code; `None` for a signal, or before its end.
+    pub fn code(&self) -> Option<i32> {
+        self.ended.and_then(|ended| ended.code)
+    }
+
+    pub fn signal(&mut self, signal: i32) {
+        if !self.has_ended() {
+            sys::signal(self.child.id(), signal);
+        }
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn end(&mut self, signal: i32) {
+        self.look();
+        self.signal(signal);
+        let until = Instant::now() + PATIENCE;
+        while !self.has_ended() {
+            if Instant::now() > until {
+                self.signal(libc::SIGKILL);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// All that it printed so far.
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
+    /// The last that it said on standard error.
+    pub fn complaint(&self) -> String {
+        let said = std::fs::read(&self.err).unwrap_or_default();
+        let last =
+            String::from_utf8_lossy(&said[said.len().saturating_sub(COMPLAINT_BYTES)..]).trim().to_owned();
+        if last.is_empty() { "it said nothing".into() } else { last }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.end(libc::SIGKILL);
+    }
+}

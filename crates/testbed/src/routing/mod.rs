@@ -1,0 +1,129 @@
+//! How packets get from host to host: bridges that snoop IGMPv3, routers that speak it and PIM-SSM, or bridges that flood.
+
+mod bridge;
+mod frr;
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::str::FromStr;
+
+use headwater_netsim::plan::Scenario;
+use headwater_netsim::plan::flow::Receivers;
+
+use crate::error::Error;
+use crate::network::Network;
+use crate::shape::Shape;
+
+/// Who forwards multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// Bridges of the kernel in one subnet: a leave takes a third of a second, or more where the queues are long.
+    Bridge,
+    /// FRR's zebra and pimd in each router, a subnet for each link: source-specific groups, leaves within 0.11 s.
+    Frr,
+    /// Bridges that know no members: every group goes everywhere.
+    Static,
+}
+
+impl Routing {
+    /// FRR where it is installed, else bridges.
+    pub fn best() -> Self {
+        if Self::Frr.missing().is_none() { Self::Frr } else { Self::Bridge }
+    }
+
+    /// What it needs and this machine does not have.
+    pub(crate) fn missing(self) -> Option<&'static str> {
+        match self {
+            Self::Frr => frr::PROGRAMS.into_iter().find(|program| !Path::new(program).exists()),
+            Self::Bridge | Self::Static => None,
+        }
+    }
+}
+
+impl fmt::Display for Routing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bridge => "bridge",
+            Self::Frr => "frr",
+            Self::Static => "static",
+        })
+    }
+}
+
+impl FromStr for Routing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "bridge" => Ok(Self::Bridge),
+            "frr" => Ok(Self::Frr),
+            "static" => Ok(Self::Static),
+            _ => Err(format!("'{text}' is no routing; there are bridge, frr and static")),
+        }
+    }
+}
+
+/// The routing of one bed.
+#[derive(Debug)]
+pub(crate) struct Router {
+    routing: Routing,
+    frr: Option<frr::Daemons>,
+}
+
+impl Router {
+    pub fn new(routing: Routing) -> Self {
+        Self { routing, frr: None }
+    }
+
+    /// Addresses for all hosts, and forwarding at all routers. Programs keep their files below `folder`.
+    pub fn make(
+        &mut self,
+        network: &Network,
+        shape: &Shape,
+        scenario: &Scenario,
+        folder: &Path,
+    ) -> Result<(), Error> {
+        match self.routing {
+            Routing::Bridge => {
+                bridge::make(network, shape, root(shape, scenario), Some(scenario.leave_latency))
+            }
+            Routing::Static => bridge::make(network, shape, root(shape, scenario), None),
+            Routing::Frr => {
+                self.frr = Some(frr::make(network, shape, folder)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until members are known where they must be.
+    pub fn settle(&self, network: &Network, shape: &Shape) -> Result<(), Error> {
+        match &self.frr {
+            Some(daemons) => daemons.settle(network, shape),
+            None => {
+                if self.routing == Routing::Bridge {
+                    bridge::settle();
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A host's address.
+pub(crate) fn address(routing: Routing, shape: &Shape, host: usize) -> Ipv4Addr {
+    match (routing, shape.neighbours(host).first()) {
+        (Routing::Frr, Some((link, _))) => {
+            let end = usize::from(shape.cables[*link].ends[1] == host);
+            Shape::link_address(*link, end)
+        }
+        _ => Shape::flat_address(host),
+    }
+}
+
+/// The router next to the first source of a group: it asks for members. The first router where nobody sends to a group.
+fn root(shape: &Shape, scenario: &Scenario) -> Option<usize> {
+    let casts = scenario.flows.iter().find(|flow| matches!(flow.to, Receivers::Group(_)));
+    let next = casts.and_then(|flow| shape.neighbours(flow.from).first()).map(|(_, next)| *next);
+    next.filter(|next| shape.routers().any(|router| router == *next)).or_else(|| shape.routers().next())
+}

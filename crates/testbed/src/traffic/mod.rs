@@ -1,0 +1,159 @@
+//! What moves over a bed: sessions of Headwater, the kernel's TCP, other tools.
+
+pub(crate) mod content;
+mod events;
+mod session;
+mod short;
+mod tcp;
+mod tools;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use headwater_netsim::plan::Scenario;
+use headwater_netsim::plan::flow::{Flow, FlowKind};
+use headwater_netsim::plan::run::FlowOutcome;
+
+use crate::bed::Bed;
+use crate::error::Error;
+use crate::program::Program;
+use crate::routing;
+
+/// Ethernet's and IPv4's headers of a frame; what TCP and UDP have comes on top.
+pub(crate) const FRAME_HEADER_BYTES: u64 = 14 + 20;
+/// Of UDP.
+pub(crate) const UDP_HEADER_BYTES: u64 = 8;
+
+/// Where flows run.
+pub(crate) struct Site<'a> {
+    pub bed: &'a Bed,
+    pub scenario: &'a Scenario,
+    /// The program `headwater`.
+    pub program: PathBuf,
+    /// The driver of NORM, if there is one.
+    pub norm: Option<PathBuf>,
+    /// When the run began.
+    pub began: Instant,
+    /// What stands before a program that is to be scheduled before others; nothing where that is refused.
+    pub urgent: Vec<String>,
+}
+
+impl Site<'_> {
+    /// Since the start of the run.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub fn node_name(&self, node: usize) -> &str {
+        &self.scenario.topology.nodes[node]
+    }
+
+    pub fn address(&self, host: usize) -> std::net::Ipv4Addr {
+        routing::address(self.bed.routing, &self.bed.shape, host)
+    }
+
+    /// Starts a program on a host, before others where that is allowed.
+    pub fn start(&self, host: usize, name: &str, words: Vec<String>, input: bool) -> Result<Program, Error> {
+        let words: Vec<String> = self.urgent.iter().cloned().chain(words).collect();
+        let name = format!("{name}@{}", self.node_name(host));
+        Program::start(&self.bed.network.namespace(host), &name, &self.bed.folder, &words, input)
+    }
+
+    /// A folder of the bed, made if there is none.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, Error> {
+        use crate::error::Tried;
+        let folder = self.bed.folder.join(name);
+        std::fs::create_dir_all(&folder).tried(|| format!("make the folder '{}'", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// The least rate of the links on a way, bit/s.
+    pub fn bottleneck(&self, from: usize, to: usize) -> u64 {
+        let rate = |link: &usize| {
+            let link = &self.scenario.topology.links[*link];
+            link.forward.rate.as_bits().min(link.back.rate.as_bits())
+        };
+        self.bed.shape.path(from, to).iter().map(rate).min().unwrap_or(u64::MAX)
+    }
+}
+
+/// The window of a run that is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub from: Duration,
+    pub to: Duration,
+}
+
+/// A flow at work.
+pub(crate) trait Traffic {
+    /// Does what is due now. Called each few milliseconds.
+    ///
+    /// # Errors
+    /// When the flow cannot go on.
+    fn tick(&mut self, site: &Site<'_>) -> Result<(), Error>;
+
+    /// Whether all that it has to transfer has come.
+    fn is_complete(&self) -> bool;
+
+    /// Ends it. What it did is told by [`Self::outcome`] afterwards.
+    fn stop(&mut self, site: &Site<'_>);
+
+    /// What it came to.
+    fn outcome(&mut self, site: &Site<'_>, window: Window) -> Result<FlowOutcome, Error>;
+
+    /// Its programs: what they took is reported.
+    fn programs(&mut self) -> Vec<&mut Program>;
+}
+
+/// A flow of a plan on a bed. `number` is its place in the plan.
+pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn Traffic>, Error> {
+    let cannot = |why: &str| Err(Error::plan(format!("flow '{}' cannot run on a testbed: {why}", flow.name)));
+    match &flow.kind {
+        FlowKind::Tcp(tcp) => Ok(Box::new(tcp::TcpFlow::new(site, number, flow, tcp)?)),
+        FlowKind::ShortTcp(short) => Ok(Box::new(short::ShortFlow::new(site, number, flow, short)?)),
+        FlowKind::Session(planned) => Ok(Box::new(session::SessionFlow::of_session(number, flow, planned)?)),
+        FlowKind::LeSbcc(planned) => Ok(Box::new(session::SessionFlow::of_messages(number, flow, planned))),
+        FlowKind::Transfer(transfer) => match transfer.by {
+            "uftp" | "udpcast" | "norm" => Ok(Box::new(tools::ToolFlow::new(site, number, flow, *transfer)?)),
+            "tcp" => Ok(Box::new(tcp::TcpFlow::to_each(site, number, flow, *transfer)?)),
+            _ => Ok(Box::new(session::SessionFlow::of_transfer(number, flow, *transfer))),
+        },
+        FlowKind::Cbr(_) | FlowKind::OnOff(_) => cannot("constant and on-off traffic is the simulator's"),
+        FlowKind::Baseline(_) => cannot("the baselines have no sockets"),
+        FlowKind::Rainbow(_) => cannot(
+            "numbered packets are the simulator's; a file by Rainbow is kind = \"transfer\", by = \"rainbow\"",
+        ),
+    }
+}
+
+/// A multicast group of its own for each flow; channels are the next addresses, up to a thousand of them. Source-specific.
+pub(crate) fn group(number: usize) -> std::net::Ipv4Addr {
+    let first = u32::from(std::net::Ipv4Addr::new(232, 72, 0, 1));
+    std::net::Ipv4Addr::from(first + u32::try_from(number).unwrap_or(0) * 1_024)
+}
+
+/// Ports of sessions.
+pub(crate) fn port(number: usize) -> u16 {
+    7_300 + u16::try_from(number * 4).unwrap_or(0)
+}
+
+/// A flow's outcome, with nothing in it but its name.
+pub(crate) fn blank(flow: &Flow) -> FlowOutcome {
+    FlowOutcome {
+        name: flow.name.clone(),
+        group: flow.group.clone(),
+        kind: flow.kind.name(),
+        send_rate: 0.0,
+        throughput: 0.0,
+        goodput: 0.0,
+        loss: None,
+        variation: None,
+        tcp: None,
+        le_sbcc: None,
+        baseline: None,
+        rainbow: None,
+        session: None,
+        criteria: None,
+        members: Vec::new(),
+    }
+}

@@ -1,0 +1,345 @@
+//! Sessions of Headwater: a sender and receivers as processes, each on its host.
+
+use std::io::Write;
+use std::time::Duration;
+
+use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
+use headwater_netsim::plan::run::{Criteria, FlowOutcome, LeSbccOutcome, MemberOutcome};
+use headwater_proto::le_sbcc::Module;
+
+use super::content;
+use super::events::{Story, within};
+use super::tcp::completion;
+use super::{FRAME_HEADER_BYTES, Site, Traffic, UDP_HEADER_BYTES, Window, blank, group, port};
+use crate::error::Error;
+use crate::program::Program;
+
+/// Routers that packets may cross.
+const TTL: &str = "32";
+/// A message of a session that carries messages, its newline not counted.
+const MESSAGE_BYTES: usize = 1_399;
+/// ALC's header and FEC payload ID of a packet of content.
+const ALC_HEADER_BYTES: u64 = 16;
+/// What a session carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// A file of so many bytes, at the end of which receivers leave.
+    File(u64),
+    /// A file that nobody gets to the end of.
+    Endless,
+    /// Messages, by `headwater pgm`.
+    Messages,
+}
+
+/// A receiver, once it has come.
+#[derive(Debug)]
+struct Receiver {
+    member: Member,
+    program: Option<Program>,
+    is_asked_to_leave: bool,
+}
+
+/// A session at work.
+#[derive(Debug)]
+pub(super) struct SessionFlow {
+    flow: Flow,
+    number: usize,
+    content: Content,
+    symbol_bytes: u16,
+    /// Options of the sender that say how.
+    options: Vec<String>,
+    sender: Option<Program>,
+    receivers: Vec<Receiver>,
+    is_stopped: bool,
+}
+
+impl SessionFlow {
+    /// Of a plan's session.
+    pub fn of_session(number: usize, flow: &Flow, planned: &Session) -> Result<Self, Error> {
+        let control = planned.control.name;
+        let parameters = &planned.parameters;
+        let cannot =
+            |why: String| Error::plan(format!("flow '{}' cannot run on a testbed: {why}", flow.name));
+        if matches!(control, "flid-sl" | "rlc" | "rlm") {
+            return Err(cannot(format!("{control} has no sockets")));
+        }
+        let unsaid = parameters.ratio.is_some()
+            || parameters.slot.is_some()
+            || parameters.channels_per_slot.is_some()
+            || parameters.quiescent_slots.is_some()
+            || parameters.shape.is_some()
+            || parameters.constant_rate;
+        if unsaid {
+            return Err(cannot(
+                "'headwater send' takes max-rate and base-rate; ratio, slot, channels, shape and constant-rate are the simulator's".into(),
+            ));
+        }
+        let content = planned.file.map_or(Content::Endless, |file| Content::File(file.size));
+        let mut options = vec!["--congestion-control".into(), control.into()];
+        if control == "fixed" {
+            options.extend(["--rate".into(), parameters.max_rate.as_bits().to_string()]);
+        } else {
+            options.extend(["--max-rate".into(), parameters.max_rate.as_bits().to_string()]);
+            let base = parameters.base_rate.map(|rate| rate.as_bits().to_string());
+            options.extend(base.into_iter().flat_map(|rate| ["--base-rate".into(), rate]));
+        }
+        // What has no end needs no code.
+        options.extend(["--fec".into(), planned.file.map_or("none", |file| file.code.name()).into()]);
+        options.extend(["--symbol-size".into(), planned.symbol_bytes.to_string()]);
+        Ok(Self::new(number, flow, content, planned.symbol_bytes, options))
+    }
+
+    /// A file by one of the sender's controls, all else by default.
+    pub fn of_transfer(number: usize, flow: &Flow, transfer: Transfer) -> Self {
+        let rate = if transfer.by == "fixed" { "--rate" } else { "--max-rate" };
+        let options = ["--congestion-control", transfer.by, rate].map(str::to_owned);
+        let options = [&options[..], &[transfer.max_rate.as_bits().to_string()]].concat();
+        Self::new(number, flow, Content::File(transfer.size), 1_408, options)
+    }
+
+    /// PGM under LE-SBCC, by `headwater pgm`.
+    pub fn of_messages(number: usize, flow: &Flow, planned: &LeSbcc) -> Self {
+        let control = if planned.chain.module() == Module::Tfrc { "le-sbcc-tfrc" } else { "le-sbcc" };
+        let mut options = vec!["--congestion-control".to_owned(), control.to_owned()];
+        if let Some(rate) = planned.chain.initial_rate() {
+            options.extend(["--start-rate".into(), rate.as_bits().to_string()]);
+        }
+        Self::new(number, flow, Content::Messages, planned.payload_bytes, options)
+    }
+
+    fn new(number: usize, flow: &Flow, content: Content, symbol_bytes: u16, options: Vec<String>) -> Self {
+        let members = match &flow.to {
+            Receivers::Group(members) => members.clone(),
+            Receivers::Node(node) => {
+                vec![Member { node: *node, join: flow.start, leave: None, limits: Default::default() }]
+            }
+        };
+        let receiver = |member| Receiver { member, program: None, is_asked_to_leave: false };
+        let receivers = members.into_iter().map(receiver).collect();
+        Self {
+            flow: flow.clone(),
+            number,
+            content,
+            symbol_bytes,
+            options,
+            sender: None,
+            receivers,
+            is_stopped: false,
+        }
+    }
+
+    fn where_to(&self) -> String {
+        format!("{}:{}", group(self.number), port(self.number))
+    }
+
+    fn start_sender(&mut self, site: &Site<'_>) -> Result<(), Error> {
+        let program = site.program.display().to_string();
+        let is_messages = self.content == Content::Messages;
+        let mut words = vec![program];
+        words.extend(if is_messages { vec!["pgm".to_owned()] } else { Vec::new() });
+        let always = ["send", "--json", "--quiet", "--interface", "eth0", "--ttl", TTL, "--group"];
+        words.extend(always.map(str::to_owned));
+        words.push(self.where_to());
+        words.extend(self.options.iter().cloned());
+        if !is_messages {
+            words.extend(["--temp-dir".into(), site.bed.folder.display().to_string()]);
+            words.push(content::file(site, self.number).display().to_string());
+        }
+        let name = format!("{}-send", self.flow.name);
+        let mut sender = site.start(self.flow.from, &name, words, is_messages)?;
+        if let Some(mut input) = sender.take_input() {
+            std::thread::spawn(move || {
+                let mut message = vec![b'x'; MESSAGE_BYTES];
+                message.push(b'\n');
+                // Until nobody reads any more.
+                while input.write_all(&message).is_ok() {}
+            });
+        }
+        self.sender = Some(sender);
+        Ok(())
+    }
+
+    fn start_receiver(&mut self, site: &Site<'_>, place: usize) -> Result<(), Error> {
+        let member = self.receivers[place].member;
+        let mut words = vec![site.program.display().to_string()];
+        let is_messages = self.content == Content::Messages;
+        words.extend(if is_messages { vec!["pgm".to_owned()] } else { Vec::new() });
+        let always = ["receive", "--json", "--quiet", "--interface", "eth0", "--group"];
+        words.extend(always.map(str::to_owned));
+        words.push(self.where_to());
+        words.extend(["--source".into(), site.address(self.flow.from).to_string(), "--out".into()]);
+        if is_messages {
+            words.push("/dev/null".into());
+        } else {
+            words.push(site.folder(&format!("out-{}-{place}", self.number))?.display().to_string());
+            let limit = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
+            let rate = limit("--max-rate", member.limits.max_rate.map(|rate| rate.as_bits().to_string()));
+            let rtt =
+                limit("--rtt", member.limits.rtt_hint.map(|rtt| format!("{}us", rtt.as_nanos() / 1_000)));
+            words.extend(rate.into_iter().chain(rtt).flatten());
+        }
+        let name = format!("{}-receive-{place}", self.flow.name);
+        self.receivers[place].program = Some(site.start(member.node, &name, words, false)?);
+        Ok(())
+    }
+
+    /// A receiver that ended by itself must have been whole.
+    fn check(&mut self, site: &Site<'_>) -> Result<(), Error> {
+        let is_stopped = self.is_stopped;
+        let programs = self.receivers.iter_mut().filter(|one| !one.is_asked_to_leave);
+        let ends = programs.filter_map(|one| one.program.as_mut()).chain(self.sender.as_mut());
+        for program in ends {
+            if program.has_ended() && program.code() != Some(0) && !is_stopped {
+                return Err(Error::failed(format!(
+                    "{} ended {:.1} s after the start of the run: {}",
+                    program.name,
+                    site.now().as_secs_f64(),
+                    program.complaint()
+                )));
+            }
+        }
+        let is_over = |one: &mut Receiver| one.program.as_mut().is_some_and(Program::has_ended);
+        if self.content == Content::Endless && !is_stopped && self.receivers.iter_mut().any(is_over) {
+            return Err(Error::failed(format!(
+                "flow '{}' has no end in the plan, and a receiver came to it: the run lasts too long for its links",
+                self.flow.name
+            )));
+        }
+        Ok(())
+    }
+
+    fn stories(&self, site: &Site<'_>) -> Vec<(Member, Option<Story>)> {
+        let story = |program: &Program| Story::read(&program.output(), program.began - site.began);
+        self.receivers.iter().map(|one| (one.member, one.program.as_ref().map(story))).collect()
+    }
+
+    /// Bytes on the wire of a packet's headers below UDP's payload.
+    fn header_bytes() -> u64 {
+        FRAME_HEADER_BYTES + UDP_HEADER_BYTES
+    }
+
+    fn criteria(&self, story: &Story) -> Option<Criteria> {
+        let Content::File(bytes) = self.content else { return None };
+        let (joined, whole) = (story.joined?, story.whole?);
+        let (last, symbol) = (story.last, f64::from(self.symbol_bytes));
+        let time = (whole - joined).as_secs_f64();
+        let link_bytes = last.bytes + last.packets * Self::header_bytes();
+        let fresh = (last.useful + last.surplus) as f64;
+        let network = story.left.map(|left| (left - joined).as_secs_f64());
+        Some(Criteria {
+            dup: (fresh > 0.0).then(|| last.duplicates as f64 / fresh),
+            sym: (last.symbols_total > 0).then(|| fresh / last.symbols_total as f64 - 1.0),
+            head: Some((ALC_HEADER_BYTES + Self::header_bytes()) as f64 / symbol),
+            comp: network.filter(|network| *network > 0.0).map(|network| (time / network - 1.0).max(0.0)),
+            ..Criteria::of_transfer(time, bytes, link_bytes, (last.lost, last.packets))
+        })
+    }
+
+    fn member(&self, site: &Site<'_>, member: Member, story: &Story, window: Window) -> MemberOutcome {
+        let Window { from, to } = window;
+        let payload = story.bytes.bits_per_second(from, to);
+        let headers = story.packets.bits_per_second(from, to) * Self::header_bytes() as f64;
+        let new = match self.content {
+            // A message is one packet of so many bytes.
+            Content::Messages => story.packets.bits_per_second(from, to),
+            _ => story.useful.bits_per_second(from, to),
+        };
+        let (lost, came) = (story.last.lost, story.last.packets);
+        MemberOutcome {
+            node: site.node_name(member.node).to_owned(),
+            throughput: payload + headers,
+            goodput: new * f64::from(self.symbol_bytes),
+            loss: (lost + came > 0).then(|| lost as f64 / (lost + came) as f64),
+            joins: within(&story.joins, from, to),
+            leaves: within(&story.leaves, from, to),
+            join_latency: story.last.join_latency_ms.map(|ms| ms / 1e3),
+            completion: story.joined.zip(story.whole).map(|(joined, whole)| (whole - joined).as_secs_f64()),
+            duplicates: story.last.duplicates,
+            rainbow: None,
+        }
+    }
+}
+
+impl Traffic for SessionFlow {
+    fn tick(&mut self, site: &Site<'_>) -> Result<(), Error> {
+        let now = site.now();
+        let is_due = |at: headwater_proto::Duration| Duration::from_nanos(at.as_nanos()) <= now;
+        for place in 0..self.receivers.len() {
+            let one = &mut self.receivers[place];
+            if one.program.is_none() && is_due(one.member.join) {
+                self.start_receiver(site, place)?;
+            } else if one.member.leave.is_some_and(is_due) && !one.is_asked_to_leave {
+                one.is_asked_to_leave = true;
+                one.program.iter_mut().for_each(|program| program.signal(libc::SIGINT));
+            }
+        }
+        if self.sender.is_none() && is_due(self.flow.start) {
+            self.start_sender(site)?;
+        } else if self.flow.stop.is_some_and(is_due) && !self.is_stopped {
+            self.is_stopped = true;
+            self.sender.iter_mut().for_each(|sender| sender.signal(libc::SIGINT));
+        }
+        self.check(site)
+    }
+
+    fn is_complete(&self) -> bool {
+        let is_whole = |one: &Receiver| one.program.as_ref().is_some_and(|program| program.code() == Some(0));
+        matches!(self.content, Content::File(_)) && self.receivers.iter().all(is_whole)
+    }
+
+    fn stop(&mut self, _: &Site<'_>) {
+        self.is_stopped = true;
+        let receivers = self.receivers.iter_mut().filter_map(|one| one.program.as_mut());
+        for program in receivers.chain(self.sender.as_mut()) {
+            program.end(libc::SIGINT);
+        }
+    }
+
+    fn outcome(&mut self, site: &Site<'_>, window: Window) -> Result<FlowOutcome, Error> {
+        let sent =
+            self.sender.as_ref().map(|sender| Story::read(&sender.output(), sender.began - site.began));
+        let stories = self.stories(site);
+        let came: Vec<(Member, &Story)> =
+            stories.iter().filter_map(|(member, story)| Some((*member, story.as_ref()?))).collect();
+        let members: Vec<MemberOutcome> =
+            came.iter().map(|(member, story)| self.member(site, *member, story, window)).collect();
+        let each: Vec<Criteria> = came.iter().filter_map(|(_, story)| self.criteria(story)).collect();
+        let mean =
+            |of: fn(&MemberOutcome) -> f64| members.iter().map(of).sum::<f64>() / members.len().max(1) as f64;
+        let losses: Vec<f64> = members.iter().filter_map(|member| member.loss).collect();
+        let completions: Vec<f64> = members.iter().filter_map(|member| member.completion).collect();
+        let mut session = completion(self.receivers.len(), &completions);
+        session.joins = members.iter().map(|member| member.joins).sum();
+        session.leaves = members.iter().map(|member| member.leaves).sum();
+        session.duplicates = Some(members.iter().map(|member| member.duplicates).sum());
+        if !matches!(self.content, Content::File(_)) {
+            session.complete = None;
+        }
+        let sending = |story: &Story| {
+            let packets = story.packets.bits_per_second(window.from, window.to);
+            story.bytes.bits_per_second(window.from, window.to) + packets * Self::header_bytes() as f64
+        };
+        let feedback =
+            sent.as_ref().filter(|_| self.content == Content::Messages).map(|story| LeSbccOutcome {
+                packets: story.last.packets,
+                repairs: story.last.repairs,
+                naks: came.iter().map(|(_, story)| story.last.naks).sum(),
+                ..LeSbccOutcome::default()
+            });
+        Ok(FlowOutcome {
+            send_rate: sent.as_ref().map_or(0.0, sending),
+            throughput: mean(|member| member.throughput),
+            goodput: mean(|member| member.goodput),
+            loss: (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64),
+            session: matches!(self.flow.to, Receivers::Group(_)).then_some(session),
+            criteria: Criteria::mean(&each),
+            le_sbcc: feedback,
+            members,
+            ..blank(&self.flow)
+        })
+    }
+
+    fn programs(&mut self) -> Vec<&mut Program> {
+        self.receivers.iter_mut().filter_map(|one| one.program.as_mut()).chain(self.sender.as_mut()).collect()
+    }
+}

@@ -1,0 +1,352 @@
+//! The kernel's TCP: greedy or of so many bytes, to one receiver or to each of several by itself.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_netsim::plan::flow::{Flow, Receivers, Tcp, Transfer};
+use headwater_netsim::plan::run::{Criteria, FlowOutcome, SessionOutcome, TcpOutcome};
+use headwater_netsim::tcp::{Data, Growth};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{FRAME_HEADER_BYTES, Site, Traffic, Window, blank};
+use crate::error::{Error, Tried};
+use crate::program::Program;
+use crate::samples::Samples;
+use crate::sys::{self, TcpInfo};
+
+/// First port of a sink; each flow has two hundred.
+const PORTS: u16 = 20_000;
+/// How long a read or a write waits before its end is looked for, and how far apart readings are.
+const LOOK: Duration = Duration::from_millis(50);
+/// TCP's header, and its timestamps where it has them.
+const TCP_HEADER_BYTES: u64 = 20;
+const TIMESTAMPS_BYTES: u64 = 12;
+
+/// What all connections of a flow are like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub control: &'static str,
+    pub segment_bytes: u32,
+}
+
+impl Manner {
+    /// Of a flow of the plan.
+    pub fn of(config: &headwater_netsim::tcp::Config, kernel: Option<&'static str>) -> Self {
+        let grown = match config.growth {
+            Growth::Reno => "reno",
+            Growth::Cubic => "cubic",
+        };
+        Self { control: kernel.unwrap_or(grown), segment_bytes: config.segment_bytes.into() }
+    }
+
+    /// Bytes of a frame beside its payload.
+    pub fn header_bytes(self) -> u64 {
+        let timestamps = if self.segment_bytes <= 1_448 { TIMESTAMPS_BYTES } else { 0 };
+        FRAME_HEADER_BYTES + TCP_HEADER_BYTES + timestamps
+    }
+
+    /// A connection from inside of the calling thread's namespace.
+    pub fn connect(self, to: SocketAddr) -> std::io::Result<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_tcp_congestion(self.control.as_bytes()).map_err(|error| {
+            let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+            let known = known.unwrap_or_default();
+            std::io::Error::other(format!(
+                "this kernel's TCP has no '{}' ({error}); it has {}",
+                self.control,
+                known.trim()
+            ))
+        })?;
+        if self.segment_bytes < 1_448 {
+            socket.set_tcp_mss(self.segment_bytes + 12)?;
+        }
+        socket.connect(&to.into())?;
+        Ok(socket.into())
+    }
+}
+
+/// A connection as its two threads tell of it.
+#[derive(Debug, Default)]
+struct Told {
+    /// Payload at the sink.
+    bytes: Samples,
+    /// Data segments at the sink.
+    segments: Samples,
+    /// When the sink had all.
+    whole: Option<Duration>,
+    source: TcpInfo,
+    failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    address: SocketAddr,
+    start: Duration,
+    told: Arc<Mutex<Told>>,
+    is_started: bool,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+/// Connections of one flow, one to each receiver.
+#[derive(Debug)]
+pub(super) struct TcpFlow {
+    flow: Flow,
+    manner: Manner,
+    bytes: Option<u64>,
+    stop: Arc<AtomicBool>,
+    connections: Vec<Connection>,
+}
+
+impl TcpFlow {
+    pub fn new(site: &Site<'_>, number: usize, flow: &Flow, tcp: &Tcp) -> Result<Self, Error> {
+        let Receivers::Node(to) = flow.to else { return Err(Error::plan("TCP has one receiver")) };
+        let bytes = match tcp.data {
+            Data::Greedy => None,
+            Data::Segments(count) => Some(u64::from(count) * u64::from(tcp.config.segment_bytes)),
+            Data::Bytes(bytes) => Some(bytes),
+        };
+        let manner = Manner::of(&tcp.config, tcp.kernel);
+        Self::listening(site, number, flow, manner, bytes, &[(to, flow.start)])
+    }
+
+    /// A file to each receiver by a connection of its own.
+    pub fn to_each(site: &Site<'_>, number: usize, flow: &Flow, transfer: Transfer) -> Result<Self, Error> {
+        let Receivers::Group(members) = &flow.to else { return Err(Error::plan("a transfer has receivers")) };
+        let to: Vec<_> = members.iter().map(|member| (member.node, flow.start.max(member.join))).collect();
+        let manner = Manner { control: "reno", segment_bytes: 1_448 };
+        Self::listening(site, number, flow, manner, Some(transfer.size), &to)
+    }
+
+    fn listening(
+        site: &Site<'_>,
+        number: usize,
+        flow: &Flow,
+        manner: Manner,
+        bytes: Option<u64>,
+        to: &[(usize, headwater_proto::Duration)],
+    ) -> Result<Self, Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut connections = Vec::new();
+        for (place, (node, start)) in to.iter().enumerate() {
+            let (address, listener) = listen(site, *node, number, place)?;
+            let told = Arc::new(Mutex::new(Told::default()));
+            let (into, is_over, began) = (Arc::clone(&told), Arc::clone(&stop), site.began);
+            let sink = thread::spawn(move || sink(&listener, &into, &is_over, began, bytes));
+            let start = Duration::from_nanos(start.as_nanos());
+            connections.push(Connection { address, start, told, is_started: false, threads: vec![sink] });
+        }
+        Ok(Self { flow: flow.clone(), manner, bytes, stop, connections })
+    }
+}
+
+/// A listener in a host's namespace.
+pub(super) fn listen(
+    site: &Site<'_>,
+    host: usize,
+    number: usize,
+    place: usize,
+) -> Result<(SocketAddr, TcpListener), Error> {
+    let port = PORTS + u16::try_from((number * 200 + place) % 20_000).unwrap_or(0);
+    let address = SocketAddr::from((site.address(host), port));
+    let file = site.bed.network.file(host);
+    let listener =
+        sys::inside(&file, || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))).and_then(|bound| bound);
+    let listener = listener.tried(|| format!("listen on '{}'", site.node_name(host)))?;
+    listener.set_nonblocking(true).tried(|| "listen without waiting".into())?;
+    Ok((address, listener))
+}
+
+/// Waits for somebody until it is over.
+pub(super) fn accept(listener: &TcpListener, is_over: &AtomicBool) -> Option<TcpStream> {
+    while !is_over.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).ok()?;
+                stream.set_read_timeout(Some(LOOK)).ok()?;
+                return Some(stream);
+            }
+            Err(_) => thread::sleep(Duration::from_millis(2)),
+        }
+    }
+    None
+}
+
+fn locked(told: &Mutex<Told>) -> std::sync::MutexGuard<'_, Told> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes all that comes, and tells how much there is.
+fn sink(
+    listener: &TcpListener,
+    told: &Mutex<Told>,
+    is_over: &AtomicBool,
+    began: Instant,
+    wanted: Option<u64>,
+) {
+    let Some(mut stream) = accept(listener, is_over) else { return };
+    let mut buffer = vec![0; 1 << 16];
+    let (mut total, mut last) = (0_u64, Instant::now());
+    let tell = |total: u64, stream: &TcpStream| {
+        let segments = sys::tcp_info(stream).map_or(0, |info| info.data_segments_in);
+        let mut told = locked(told);
+        told.bytes.push(began.elapsed(), total);
+        told.segments.push(began.elapsed(), segments.into());
+    };
+    tell(0, &stream);
+    while !is_over.load(Ordering::Relaxed) {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(bytes) => total += bytes as u64,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => break,
+        }
+        let is_whole = wanted == Some(total);
+        if is_whole || last.elapsed() >= LOOK {
+            last = Instant::now();
+            tell(total, &stream);
+        }
+        if is_whole {
+            locked(told).whole.get_or_insert(began.elapsed());
+        }
+    }
+    tell(total, &stream);
+}
+
+/// Sends so much, or until it is over.
+fn source(manner: Manner, to: SocketAddr, bytes: Option<u64>, told: &Mutex<Told>, is_over: &AtomicBool) {
+    let mut stream = match manner.connect(to) {
+        Ok(stream) => stream,
+        Err(error) => {
+            locked(told).failed = Some(error.to_string());
+            return;
+        }
+    };
+    let chunk = vec![0; 1 << 15];
+    let mut left = bytes.unwrap_or(u64::MAX);
+    // It cannot be 0, which is all that is refused.
+    stream.set_write_timeout(Some(LOOK)).ok();
+    stream.set_read_timeout(Some(LOOK)).ok();
+    while left > 0 && !is_over.load(Ordering::Relaxed) {
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+        match stream.write(&chunk[..part]) {
+            Ok(sent) => left -= sent as u64,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => break,
+        }
+    }
+    if left == 0 {
+        stream.shutdown(Shutdown::Write).ok();
+        // The far end closes once it has all.
+        let mut nothing = [0];
+        while !is_over.load(Ordering::Relaxed)
+            && stream
+                .read(&mut nothing)
+                .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+        {
+        }
+    }
+    if let Ok(info) = sys::tcp_info(&stream) {
+        locked(told).source = info;
+    }
+}
+
+impl Traffic for TcpFlow {
+    fn tick(&mut self, site: &Site<'_>) -> Result<(), Error> {
+        let (now, file) = (site.now(), site.bed.network.file(self.flow.from));
+        for connection in &mut self.connections {
+            if !connection.is_started && connection.start <= now {
+                connection.is_started = true;
+                let (told, is_over) = (Arc::clone(&connection.told), Arc::clone(&self.stop));
+                let (manner, to, bytes, file) = (self.manner, connection.address, self.bytes, file.clone());
+                connection.threads.push(thread::spawn(move || {
+                    if let Err(error) = sys::inside(&file, || source(manner, to, bytes, &told, &is_over)) {
+                        locked(&told).failed = Some(error.to_string());
+                    }
+                }));
+            }
+            if let Some(failed) = &locked(&connection.told).failed {
+                return Err(Error::failed(format!("flow '{}': {failed}", self.flow.name)));
+            }
+        }
+        if self.flow.stop.is_some_and(|stop| Duration::from_nanos(stop.as_nanos()) <= now) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.connections.iter().all(|connection| locked(&connection.told).whole.is_some())
+    }
+
+    fn stop(&mut self, _: &Site<'_>) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.connections.iter_mut().flat_map(|connection| connection.threads.drain(..)) {
+            // One that panicked has told nothing.
+            thread.join().ok();
+        }
+    }
+
+    fn outcome(&mut self, _: &Site<'_>, window: Window) -> Result<FlowOutcome, Error> {
+        let header = self.manner.header_bytes() as f64;
+        let mut outcome = blank(&self.flow);
+        let (mut each, mut tcp) = (Vec::new(), TcpOutcome::default());
+        let (mut completions, mut rtts) = (Vec::new(), Vec::new());
+        for connection in &self.connections {
+            let told = locked(&connection.told);
+            let goodput = told.bytes.bits_per_second(window.from, window.to);
+            let throughput = goodput + header * told.segments.bits_per_second(window.from, window.to);
+            outcome.goodput += goodput;
+            outcome.throughput += throughput;
+            tcp.segments += u64::from(told.source.data_segments_out);
+            tcp.retransmissions += u64::from(told.source.retransmitted);
+            rtts.push(f64::from(told.source.rtt_micros) / 1e6);
+            if let (Some(whole), Some(bytes)) = (told.whole, self.bytes) {
+                let time = whole.saturating_sub(connection.start).as_secs_f64();
+                completions.push(time);
+                let segments = told.segments.at(Duration::MAX);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a count of bytes"
+                )]
+                let link_bytes = bytes + (segments * header) as u64;
+                let (lost, sent) = (told.source.retransmitted, told.source.data_segments_out);
+                let losses = (u64::from(lost), u64::from(sent.saturating_sub(lost)));
+                each.push(Criteria::of_transfer(time, bytes, link_bytes, losses));
+            }
+        }
+        let count = self.connections.len();
+        outcome.loss = (tcp.segments > 0).then(|| tcp.retransmissions as f64 / tcp.segments as f64);
+        outcome.send_rate = outcome.throughput / (1.0 - outcome.loss.unwrap_or(0.0)).max(0.01);
+        tcp.mean_rtt = Some(rtts.iter().sum::<f64>() / count.max(1) as f64);
+        outcome.tcp = Some(tcp);
+        outcome.criteria = Criteria::mean(&each);
+        if matches!(self.flow.to, Receivers::Group(_)) {
+            // As of a group: means over the receivers.
+            outcome.goodput /= count as f64;
+            outcome.throughput /= count as f64;
+            outcome.session = Some(completion(count, &completions));
+        }
+        Ok(outcome)
+    }
+
+    fn programs(&mut self) -> Vec<&mut Program> {
+        Vec::new()
+    }
+}
+
+/// What is said of a group whose receivers had all after these seconds.
+pub(super) fn completion(receivers: usize, seconds: &[f64]) -> SessionOutcome {
+    let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
+    SessionOutcome {
+        receivers,
+        complete: Some(seconds.len()),
+        mean_completion: mean,
+        longest_completion: seconds.iter().copied().reduce(f64::max),
+        ..SessionOutcome::default()
+    }
+}

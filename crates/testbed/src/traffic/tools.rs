@@ -1,0 +1,246 @@
+//! Other file tools: UFTP, udpcast and NORM, with what makes each of them work beside other traffic where it can.
+//!
+//! A receiver is done when the file is there with its full length; the length is looked at each tick. What the file holds is compared
+//! at the end of the run. Bytes on the link are those of the receiver's host, so nothing else should receive there.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headwater_netsim::plan::flow::{Flow, Member, Receivers, Transfer};
+use headwater_netsim::plan::run::{Criteria, FlowOutcome, MemberOutcome};
+
+use super::content;
+use super::tcp::completion;
+use super::{Site, Traffic, Window, blank, port};
+use crate::error::{Error, Tried};
+use crate::program::{Program, which};
+use crate::routing::Routing;
+use crate::samples::Samples;
+
+/// Any-source groups: these tools know no others.
+const GROUPS: [&str; 3] = ["239.255.72.90", "239.255.72.91", "239.255.72.92"];
+const TTL: &str = "8";
+/// Bytes of content in a packet, for all.
+const BLOCK_BYTES: &str = "1400";
+/// How far apart a host's bytes are read.
+const READING: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+struct Receiver {
+    member: Member,
+    program: Option<Program>,
+    file: PathBuf,
+    /// Bytes that the host had received when it came.
+    before: u64,
+    bytes: Samples,
+    came: Duration,
+    /// When the file was whole, and the bytes that the host had received by then.
+    whole: Option<(Duration, u64)>,
+}
+
+/// A file on its way by a tool.
+#[derive(Debug)]
+pub(super) struct ToolFlow {
+    flow: Flow,
+    number: usize,
+    transfer: Transfer,
+    content: PathBuf,
+    sender: Option<Program>,
+    receivers: Vec<Receiver>,
+    read: Duration,
+}
+
+impl ToolFlow {
+    pub fn new(site: &Site<'_>, number: usize, flow: &Flow, transfer: Transfer) -> Result<Self, Error> {
+        if site.bed.routing == Routing::Frr {
+            return Err(Error::plan(format!(
+                "flow '{}': {} knows any-source groups only, and the testbed's FRR routers source-specific ones: choose --routing bridge",
+                flow.name, transfer.by
+            )));
+        }
+        let (program, package) = match transfer.by {
+            "uftp" => ("uftpd", "uftp"),
+            "udpcast" => ("udp-receiver", "udpcast"),
+            _ => ("", ""),
+        };
+        if !program.is_empty() && which(program).is_none() {
+            return Err(Error::missing(format!(
+                "'{program}' is not installed: install the package {package}, or leave {package} out"
+            )));
+        }
+        if transfer.by == "norm" && site.norm.is_none() {
+            return Err(Error::missing(
+                "NORM is a library: build tests/speed/norm.cc with libnorm-dev, and say --norm PROGRAM",
+            ));
+        }
+        let Receivers::Group(members) = &flow.to else { return Err(Error::plan("a transfer has receivers")) };
+        let content = content::file(site, number);
+        let receiver = |(place, member): (usize, &Member)| {
+            let folder = site.folder(&format!("out-{number}-{place}"))?;
+            Ok(Receiver {
+                member: *member,
+                program: None,
+                file: folder.join(format!("content-{number}")),
+                before: 0,
+                bytes: Samples::default(),
+                came: Duration::ZERO,
+                whole: None,
+            })
+        };
+        let receivers = members.iter().enumerate().map(receiver).collect::<Result<_, Error>>()?;
+        let flow = flow.clone();
+        Ok(Self { flow, number, transfer, content, sender: None, receivers, read: Duration::ZERO })
+    }
+
+    fn port(&self) -> String {
+        port(self.number).to_string()
+    }
+
+    fn receive(&self, site: &Site<'_>, place: usize) -> Result<Vec<String>, Error> {
+        let (one, port) = (&self.receivers[place], self.port());
+        let folder = one.file.parent().unwrap_or(&one.file).display().to_string();
+        let file = one.file.display().to_string();
+        let number = place + 1;
+        let words = match self.transfer.by {
+            "uftp" => format!("uftpd -d -t -I eth0 -M {} -p {port} -U 0x{number:08X} -D {folder}", GROUPS[0]),
+            "udpcast" => format!(
+                "udp-receiver --mcast-rdv-address {} --portbase {port} --interface eth0 --ttl {TTL} --nokbd --no-progress --exit-wait 0 \
+                 --file {file}",
+                GROUPS[0]
+            ),
+            _ => {
+                let cache = site.folder(&format!("cache-{}-{place}", self.number))?;
+                let norm = site.norm.as_deref().unwrap_or(&self.content).display();
+                format!("{norm} receive {} {port} eth0 {number} {}/ {file}", GROUPS[0], cache.display())
+            }
+        };
+        Ok(words.split(' ').map(str::to_owned).collect())
+    }
+
+    fn send(&self, site: &Site<'_>) -> Vec<String> {
+        let (port, file, count) = (self.port(), self.content.display(), self.receivers.len());
+        let rate = self.transfer.max_rate.as_bits();
+        let words = match self.transfer.by {
+            // TFMCC, bounded by the rate in kbit/s.
+            "uftp" => format!(
+                "uftp -M {} -P {} -p {port} -I eth0 -t {TTL} -b {BLOCK_BYTES} -C tfmcc:max={} -R {} {file}",
+                GROUPS[0],
+                GROUPS[1],
+                rate / 1_000,
+                rate / 1_000
+            ),
+            // Slices, each acknowledged by all; no rate.
+            "udpcast" => format!(
+                "udp-sender --mcast-rdv-address {} --mcast-data-address {} --portbase {port} --interface eth0 --ttl {TTL} --nopointopoint \
+                 --nokbd --no-progress --min-receivers {count} --blocksize {BLOCK_BYTES} --file {file}",
+                GROUPS[0], GROUPS[2]
+            ),
+            // Rate 0: NORM's own congestion control.
+            _ => {
+                let norm = site.norm.as_deref().unwrap_or(&self.content).display();
+                format!("{norm} send {} {port} eth0 0 {file} {count}", GROUPS[0])
+            }
+        };
+        words.split(' ').map(str::to_owned).collect()
+    }
+
+    fn look(&mut self, site: &Site<'_>) {
+        let now = site.now();
+        let reads = now.saturating_sub(self.read) >= READING;
+        if reads {
+            self.read = now;
+        }
+        for one in self.receivers.iter_mut().filter(|one| one.program.is_some() && one.whole.is_none()) {
+            let is_whole = fs::metadata(&one.file).is_ok_and(|data| data.len() == self.transfer.size);
+            if reads || is_whole {
+                let bytes = site.bed.network.received_bytes(one.member.node).saturating_sub(one.before);
+                one.bytes.push(now, bytes);
+                if is_whole {
+                    one.whole = Some((now, bytes));
+                }
+            }
+        }
+    }
+}
+
+impl Traffic for ToolFlow {
+    fn tick(&mut self, site: &Site<'_>) -> Result<(), Error> {
+        let now = site.now();
+        let is_due = |at: headwater_proto::Duration| Duration::from_nanos(at.as_nanos()) <= now;
+        for place in 0..self.receivers.len() {
+            if self.receivers[place].program.is_none() && is_due(self.receivers[place].member.join) {
+                let words = self.receive(site, place)?;
+                let node = self.receivers[place].member.node;
+                let name = format!("{}-receive-{place}", self.flow.name);
+                let before = site.bed.network.received_bytes(node);
+                let program = site.start(node, &name, words, false)?;
+                let one = &mut self.receivers[place];
+                (one.before, one.came, one.program) = (before, now, Some(program));
+            }
+        }
+        if self.sender.is_none() && is_due(self.flow.start) {
+            self.sender = Some(site.start(
+                self.flow.from,
+                &format!("{}-send", self.flow.name),
+                self.send(site),
+                false,
+            )?);
+        }
+        self.look(site);
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.receivers.iter().all(|one| one.whole.is_some())
+    }
+
+    fn stop(&mut self, _: &Site<'_>) {
+        let receivers = self.receivers.iter_mut().filter_map(|one| one.program.as_mut());
+        for program in receivers.chain(self.sender.as_mut()) {
+            program.end(libc::SIGTERM);
+        }
+    }
+
+    fn outcome(&mut self, site: &Site<'_>, window: Window) -> Result<FlowOutcome, Error> {
+        let content = fs::read(&self.content).tried(|| "read the content again".into())?;
+        let (mut each, mut members, mut completions) = (Vec::new(), Vec::new(), Vec::new());
+        for one in &self.receivers {
+            if one.whole.is_some() && fs::read(&one.file).is_ok_and(|copy| copy != content) {
+                return Err(Error::failed(format!("{} wrote another file than was sent", self.transfer.by)));
+            }
+            let completion = one.whole.map(|(at, _)| at.saturating_sub(one.came).as_secs_f64());
+            if let (Some(time), Some((_, bytes))) = (completion, one.whole) {
+                completions.push(time);
+                each.push(Criteria::of_transfer(time, self.transfer.size, bytes, (0, 0)));
+            }
+            let throughput = one.bytes.bits_per_second(window.from, window.to);
+            members.push(MemberOutcome {
+                node: site.node_name(one.member.node).to_owned(),
+                throughput,
+                goodput: completion.map_or(0.0, |time| 8.0 * self.transfer.size as f64 / time),
+                loss: None,
+                joins: 0,
+                leaves: 0,
+                join_latency: None,
+                completion,
+                duplicates: 0,
+                rainbow: None,
+            });
+        }
+        let mean =
+            |of: fn(&MemberOutcome) -> f64| members.iter().map(of).sum::<f64>() / members.len().max(1) as f64;
+        Ok(FlowOutcome {
+            throughput: mean(|member| member.throughput),
+            goodput: mean(|member| member.goodput),
+            session: Some(completion(self.receivers.len(), &completions)),
+            criteria: Criteria::mean(&each),
+            members,
+            ..blank(&self.flow)
+        })
+    }
+
+    fn programs(&mut self) -> Vec<&mut Program> {
+        self.receivers.iter_mut().filter_map(|one| one.program.as_mut()).chain(self.sender.as_mut()).collect()
+    }
+}

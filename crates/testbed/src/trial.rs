@@ -1,0 +1,263 @@
+//! One run of a plan on a bed of its own.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_netsim::network::LinkCounters;
+use headwater_netsim::plan::Scenario;
+use headwater_netsim::plan::run::{FlowOutcome, Window as Measured, fairness};
+
+use crate::bed::{Bed, require};
+use crate::error::{Error, Kind};
+use crate::network::QueueCounters;
+use crate::program::Program;
+use crate::results::{BedReport, LinkOutcome, Outcome, ProgramReport, share};
+use crate::routing::Routing;
+use crate::shape::{Bucket, Shape};
+use crate::traffic::{self, Site, Traffic, Window};
+use crate::wire::Report;
+
+/// How far apart flows are looked at, and programs' memory.
+const TICK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(250);
+/// Before anything else on the machine, which would otherwise measure its own scheduler. Their other threads take their turns as usual.
+const URGENT: [&str; 4] = ["chrt", "--reset-on-fork", "--rr", "10"];
+
+/// What is the same for all runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The program `headwater`, whose sessions run.
+    pub program: PathBuf,
+    /// Who forwards multicast; without it, FRR where it is installed, else bridges.
+    pub routing: Option<Routing>,
+    /// NORM's driver, where there is one.
+    pub norm: Option<PathBuf>,
+}
+
+/// Whether this machine can make a bed at all, and the topology of a scenario in particular. Nothing is made.
+///
+/// # Errors
+/// When it cannot, with what is missing.
+pub fn check(scenario: &Scenario, setting: &Setting) -> Result<(), Error> {
+    Shape::of(&scenario.topology, &scenario.flows, scenario.graft_delay)?;
+    require(setting.routing.unwrap_or_else(Routing::best))
+}
+
+/// Does one run, on a bed that is made for it and removed after it. `is_given_up` is asked each few milliseconds.
+///
+/// # Errors
+/// When the plan asks for what a testbed does not do, the machine lacks something, a flow failed, or it was given up.
+pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> bool) -> Result<Outcome, Error> {
+    let mut bed = Bed::up(scenario, setting.routing)?;
+    let Measurement { flows, window, queues, programs } = {
+        let site = Site {
+            bed: &bed,
+            scenario,
+            program: setting.program.clone(),
+            norm: setting.norm.clone(),
+            began: Instant::now(),
+            urgent: urgent(),
+        };
+        let mut trial = Trial::new(site, is_given_up)?;
+        trial.go()?
+    };
+    let wire = bed.end_wire()?;
+    let links = links_of(scenario, &bed, &queues, wire.as_ref(), window);
+    let lateness = wire.map(|wire| wire.lateness.report());
+    if let Some(lateness) = lateness.filter(|lateness| !lateness.is_valid) {
+        return Err(Error::failed(format!(
+            "INVALID: the wire was late, p50 {:.2} ms, p99 {:.2} ms, at most {:.2} ms, and p99 may be 1 ms: the machine is too busy for \
+             this plan",
+            lateness.p50_ms, lateness.p99_ms, lateness.most_ms
+        )));
+    }
+    Ok(Outcome {
+        key: String::new(),
+        plan: String::new(),
+        cell: BTreeMap::new(),
+        seed: scenario.seed.0,
+        run: scenario.run,
+        window: Measured { from: window.from.as_secs_f64(), to: window.to.as_secs_f64() },
+        jain: fairness(&flows),
+        flows,
+        links,
+        testbed: BedReport {
+            routing: bed.routing.to_string(),
+            load: load(),
+            processors: thread::available_parallelism().map_or(1, usize::from),
+            wire: lateness,
+            programs,
+        },
+    })
+}
+
+/// The words that put a program before others, where that is allowed.
+fn urgent() -> Vec<String> {
+    let is_allowed =
+        Command::new(URGENT[0]).args(&URGENT[1..]).arg("true").output().is_ok_and(|run| run.status.success());
+    if is_allowed { URGENT.map(str::to_owned).to_vec() } else { Vec::new() }
+}
+
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}
+
+/// Counters of the reported links' queues at the begin and the end of the window.
+type Queues = Vec<[Option<QueueCounters>; 2]>;
+
+/// What a run came to, before it is put together.
+struct Measurement {
+    flows: Vec<FlowOutcome>,
+    window: Window,
+    /// At its begin and its end.
+    queues: [Queues; 2],
+    programs: Vec<ProgramReport>,
+}
+
+struct Trial<'a> {
+    site: Site<'a>,
+    flows: Vec<Box<dyn Traffic>>,
+    is_given_up: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Trial<'a> {
+    fn new(mut site: Site<'a>, is_given_up: &'a dyn Fn() -> bool) -> Result<Self, Error> {
+        for (number, flow) in site.scenario.flows.iter().enumerate() {
+            traffic::content::write(&site, number, flow)?;
+        }
+        site.began = Instant::now();
+        let mut flows = Vec::new();
+        for (number, flow) in site.scenario.flows.iter().enumerate() {
+            flows.push(traffic::of(&site, number, flow)?);
+        }
+        Ok(Self { site, flows, is_given_up })
+    }
+
+    /// From the start to the end, and what was measured on the way.
+    fn go(&mut self) -> Result<Measurement, Error> {
+        let seconds = |time: headwater_proto::Duration| Duration::from_nanos(time.as_nanos());
+        let (end, warm_up) = (seconds(self.site.scenario.duration), seconds(self.site.scenario.warm_up));
+        let (mut before, mut looked) = (None, Duration::ZERO);
+        loop {
+            let now = self.site.now();
+            if (self.is_given_up)() {
+                return Err(Error { kind: Kind::GivenUp, message: "the run was given up".into() });
+            }
+            for flow in &mut self.flows {
+                flow.tick(&self.site)?;
+            }
+            if before.is_none() && now >= warm_up {
+                before = Some((now, self.queues()?));
+            }
+            if now >= looked + LOOK {
+                looked = now;
+                self.flows.iter_mut().flat_map(|flow| flow.programs()).for_each(Program::look);
+            }
+            if now >= end || before.is_some() && self.is_complete() {
+                break;
+            }
+            thread::sleep(TICK);
+        }
+        let window = Window { from: before.as_ref().map_or(warm_up, |(at, _)| *at), to: self.site.now() };
+        let after = self.queues()?;
+        for flow in &mut self.flows {
+            flow.stop(&self.site);
+        }
+        let mut outcomes = Vec::new();
+        for flow in &mut self.flows {
+            outcomes.push(flow.outcome(&self.site, window)?);
+        }
+        let programs = self.flows.iter_mut().flat_map(|flow| flow.programs());
+        let report = |program: &mut Program| ProgramReport {
+            name: program.name.clone(),
+            cpu: program.cpu().as_secs_f64(),
+            memory: program.memory_bytes,
+        };
+        let programs = programs.map(report).collect();
+        let before = before.map(|(_, queues)| queues).unwrap_or_default();
+        Ok(Measurement { flows: outcomes, window, queues: [before, after], programs })
+    }
+
+    /// Whether the plan ends with these flows, and they have all.
+    fn is_complete(&self) -> bool {
+        let until = &self.site.scenario.measure.until;
+        !until.is_empty() && until.iter().all(|flow| self.flows[*flow].is_complete())
+    }
+
+    fn queues(&self) -> Result<Queues, Error> {
+        let bed = self.site.bed;
+        let read = |link: &usize| {
+            let cable = &bed.shape.cables[*link];
+            let mut both = [None; 2];
+            for (end, counters) in both.iter_mut().enumerate() {
+                if cable.buckets[end].is_some() {
+                    *counters = Some(bed.network.queue(&bed.shape, cable.ends[end], *link)?);
+                }
+            }
+            Ok(both)
+        };
+        self.site.scenario.measure.links.iter().map(read).collect()
+    }
+}
+
+/// What became of packets at the reported links.
+fn links_of(
+    scenario: &Scenario,
+    bed: &Bed,
+    [before, after]: &[Queues; 2],
+    wire: Option<&Report>,
+    window: Window,
+) -> Vec<LinkOutcome> {
+    let seconds = window.to.saturating_sub(window.from).as_secs_f64().max(f64::MIN_POSITIVE);
+    let mut outcomes = Vec::new();
+    for (place, link) in scenario.measure.links.iter().enumerate() {
+        let name = &scenario.topology.links[*link].name;
+        let wired =
+            wire.and_then(|wire| wire.lines.iter().find(|(wired, _)| wired == link)).map(|(_, lines)| lines);
+        for (side, name) in [name.clone(), format!("{name}/back")].into_iter().enumerate() {
+            let on_wire = wired.map(|lines| &lines[side]);
+            let queue = before
+                .get(place)
+                .zip(after.get(place))
+                .and_then(|(before, after)| Some(after[side]?.since(before[side].unwrap_or_default())));
+            let bucket: Option<&Bucket> = bed.shape.cables[*link].buckets[side].as_ref();
+            match (queue.filter(|_| bucket.is_some()), on_wire) {
+                (Some(queue), wire) => outcomes.push(of_bucket(name, queue, wire, seconds)),
+                (None, Some(wire)) => outcomes.push(of_wire(name, wire, window.to.as_secs_f64())),
+                (None, None) => {}
+            }
+        }
+    }
+    outcomes
+}
+
+fn of_bucket(name: String, queue: QueueCounters, wire: Option<&LinkCounters>, seconds: f64) -> LinkOutcome {
+    let arrivals = queue.packets + queue.drops;
+    LinkOutcome {
+        name,
+        arrivals,
+        drops: queue.drops,
+        loss: share(queue.drops, arrivals),
+        lost: wire.map_or(0, |wire| wire.lost),
+        marks: 0,
+        throughput: 8.0 * queue.bytes as f64 / seconds,
+    }
+}
+
+/// Of a link that is all wire: over the whole run.
+fn of_wire(name: String, wire: &LinkCounters, seconds: f64) -> LinkOutcome {
+    let drops = wire.queue_drops();
+    LinkOutcome {
+        name,
+        arrivals: wire.offered_packets,
+        drops,
+        loss: share(drops, wire.offered_packets),
+        lost: wire.lost,
+        marks: wire.marked,
+        throughput: 8.0 * wire.sent_bytes as f64 / seconds,
+    }
+}

@@ -1,0 +1,101 @@
+//! What the wire looks at in a frame: its length as IP, whether it may be marked, whether it is a membership message.
+
+use headwater_proto::Ecn;
+
+/// `struct virtio_net_hdr` in front of each frame.
+pub(super) const OFFLOADS_BYTES: usize = 10;
+const ETHERNET_BYTES: usize = 14;
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IGMP: u8 = 2;
+
+/// The IPv4 header of a frame, if it is IPv4 and has a whole one.
+fn ipv4(frame: &[u8]) -> Option<&[u8]> {
+    let packet = frame.get(OFFLOADS_BYTES + ETHERNET_BYTES..)?;
+    let kind = frame.get(OFFLOADS_BYTES + 12..OFFLOADS_BYTES + 14)?;
+    (kind == IPV4 && packet.len() >= 20 && packet[0] >> 4 == 4).then_some(packet)
+}
+
+/// Bytes on the wire, Ethernet's header among them: what a token bucket counts, too.
+pub(super) fn wire_bytes(frame: &[u8]) -> u32 {
+    u32::try_from(frame.len().saturating_sub(OFFLOADS_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// What it says of congestion.
+pub(super) fn ecn(frame: &[u8]) -> Ecn {
+    ipv4(frame).map_or(Ecn::NotCapable, |packet| Ecn::from_bits(packet[1]))
+}
+
+/// Whether it is a membership report or query.
+pub(super) fn is_membership(frame: &[u8]) -> bool {
+    ipv4(frame).is_some_and(|packet| packet[9] == IGMP)
+}
+
+/// Sets congestion experienced, and the header's checksum right.
+pub(super) fn mark(frame: &mut [u8]) {
+    if ipv4(frame).is_none() {
+        return;
+    }
+    let packet = &mut frame[OFFLOADS_BYTES + ETHERNET_BYTES..];
+    let before = u16::from_be_bytes([packet[0], packet[1]]);
+    packet[1] |= Ecn::CongestionExperienced as u8;
+    let after = u16::from_be_bytes([packet[0], packet[1]]);
+    // RFC 1624, equation 3.
+    let checksum = u16::from_be_bytes([packet[10], packet[11]]);
+    let mut sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    let checksum = !u16::try_from(sum).unwrap_or(u16::MAX);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame with an IPv4 header of this traffic class and protocol, its checksum right.
+    fn frame(class: u8, protocol: u8) -> Vec<u8> {
+        let mut header = [0x45, class, 0, 40, 1, 2, 0x40, 0, 8, protocol, 0, 0, 10, 72, 0, 1, 232, 72, 0, 1];
+        let checksum = !sum(&header);
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        let mut frame = vec![0; OFFLOADS_BYTES + 12];
+        frame.extend(IPV4);
+        frame.extend(header);
+        frame.extend([0; 20]);
+        frame
+    }
+
+    fn sum(header: &[u8]) -> u16 {
+        let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let sum: u32 = words.sum();
+        u16::try_from((sum & 0xFFFF) + (sum >> 16)).unwrap()
+    }
+
+    #[test]
+    fn a_marked_header_is_whole() {
+        for class in [0b01, 0b10, 0xB9, 0xFE] {
+            let mut marked = frame(class, 17);
+            assert_eq!(ecn(&marked) as u8, class & 3);
+            mark(&mut marked);
+            assert_eq!(ecn(&marked), Ecn::CongestionExperienced);
+            let header = &marked[OFFLOADS_BYTES + ETHERNET_BYTES..][..20];
+            assert_eq!((sum(header), header[1] >> 2), (0xFFFF, class >> 2));
+        }
+    }
+
+    #[test]
+    fn frames_are_told_apart() {
+        assert!(is_membership(&frame(0xC0, 2)));
+        assert!(!is_membership(&frame(0, 17)));
+        assert_eq!(wire_bytes(&frame(0, 17)), 54);
+        // ARP, and what ends in the middle.
+        let mut other = frame(2, 2);
+        other[OFFLOADS_BYTES + 13] = 6;
+        mark(&mut other);
+        assert_eq!((ecn(&other), is_membership(&other)), (Ecn::NotCapable, false));
+        for length in 0..OFFLOADS_BYTES + ETHERNET_BYTES + 20 {
+            assert!(!is_membership(&frame(0, 2)[..length]));
+            mark(&mut frame(0, 2)[..length]);
+        }
+    }
+}

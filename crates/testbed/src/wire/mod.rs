@@ -1,0 +1,222 @@
+//! The wire: links in user space, for what the kernel's queues do not do.
+//!
+//! A thread in a namespace between the ends of its links takes frames from one port, lets each run through the simulator's own link
+//! ([`Line`]: drop-tail or RED with ECN, rate, delay, Bernoulli's and Gilbert's losses from named random streams), and hands it to the
+//! other port. A link with a token bucket in front keeps its rate and queue in the kernel and only its delay and losses here.
+//!
+//! It measures how late it is: the time from when a packet was due until it left ([`Lateness`]).
+
+mod frame;
+mod lateness;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration as StdDuration;
+
+use headwater_netsim::network::{Line, LinkConfig, LinkCounters};
+use headwater_netsim::plan::link::{Direction, Link};
+use headwater_proto::queue::QueueConfig;
+use headwater_proto::{Duration, Instant, Rate, Seed};
+
+pub use lateness::{LATENESS_MAX, Lateness, LatenessReport};
+
+use crate::error::{Error, Tried};
+use crate::shape::{Cable, bucket};
+use crate::sys;
+
+/// Frames read from a port before those that are due are sent.
+const READ_MAX: usize = 64;
+const FRAME_BYTES_MAX: usize = 65_536 + 256;
+/// Longest wait, so that the end is noticed.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+/// Packets that wait where the kernel's bucket is the queue: none, but for those of one instant.
+const OPEN_QUEUE: QueueConfig = QueueConfig::drop_tail(100_000);
+/// The rate there: 100 Gbit/s.
+const OPEN_RATE: u64 = 100_000_000_000;
+
+/// The two ports of a wired link, in the wire's namespace.
+pub(crate) fn ports(link: usize) -> [String; 2] {
+    ["a", "b"].map(|end| format!("w{link}{end}"))
+}
+
+/// A wire at work.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<Report>>,
+}
+
+/// What a wire did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub lateness: Lateness,
+    /// By link, of both directions.
+    pub lines: Vec<(usize, [LinkCounters; 2])>,
+}
+
+impl Wire {
+    /// Opens the ports of all wired links and begins.
+    pub fn start(namespace: &Path, links: &[Link], cables: &[Cable], seed: Seed) -> Result<Self, Error> {
+        let wired = (0..cables.len()).filter(|link| cables[*link].is_wired);
+        let mut sides = Vec::new();
+        for link in wired {
+            let [a, b] = ports(link);
+            let directions = [(&links[link].forward, a, "there"), (&links[link].back, b, "back")];
+            for (direction, port, name) in directions {
+                let socket = sys::inside(namespace, || sys::packet_socket(&port));
+                let socket =
+                    socket.and_then(|socket| socket).tried(|| format!("open port '{port}' of the wire"))?;
+                let name = format!("{link}/{name}");
+                let line = |config: &LinkConfig, name: &str| {
+                    Line::new(config, seed, name).map_err(|error| Error::plan(error.to_string()))
+                };
+                let config = config_of(direction);
+                // Membership messages take their time beside the queue.
+                let signals = LinkConfig::new(open_rate(), direction.delay).with_queue(OPEN_QUEUE);
+                let graft =
+                    Duration::from_nanos(direction.delay.as_nanos() + cables[link].graft_delay.as_nanos());
+                let signals = LinkConfig { delay: graft, ..signals };
+                sides.push(Side {
+                    link,
+                    socket,
+                    line: line(&config, &name)?,
+                    signals: line(&signals, &format!("{name}/signals"))?,
+                    spare: Vec::new(),
+                    last: Instant::ZERO,
+                });
+            }
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let work = move || run(sides, &told);
+        let thread =
+            thread::Builder::new().name("wire".into()).spawn(work).tried(|| "start the wire".into())?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends it.
+    pub fn end(self) -> Result<Report, Error> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        ended.tried(|| "go on with the wire".into())
+    }
+}
+
+fn open_rate() -> Rate {
+    Rate::from_bits(OPEN_RATE).unwrap_or(Rate::from_kilobits(1))
+}
+
+/// What is left for the wire to do of a direction.
+fn config_of(direction: &Direction) -> LinkConfig {
+    let (rate, queue) = match bucket(direction) {
+        Some(_) => (open_rate(), OPEN_QUEUE),
+        None => (direction.rate, direction.queue),
+    };
+    LinkConfig::new(rate, direction.delay).with_queue(queue).with_loss(direction.loss.model.clone())
+}
+
+/// A port, and the lines of what comes in by it.
+struct Side {
+    link: usize,
+    socket: OwnedFd,
+    line: Line<Vec<u8>>,
+    signals: Line<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+    /// When the last frame came: the wall's clock may be set back.
+    last: Instant,
+}
+
+fn run(mut sides: Vec<Side>, stop: &AtomicBool) -> io::Result<Report> {
+    sys::hurry();
+    let clock = Clock::new();
+    let mut lateness = Lateness::default();
+    let mut buffer = vec![0; FRAME_BYTES_MAX];
+    while !stop.load(Ordering::Relaxed) {
+        for pair in sides.chunks_exact_mut(2) {
+            let [one, other] = pair else { continue };
+            one.deliver(&clock, &other.socket, &mut lateness);
+            other.deliver(&clock, &one.socket, &mut lateness);
+        }
+        let due = sides.iter().flat_map(|side| [side.line.next(), side.signals.next()]).flatten().min();
+        let longest =
+            due.map_or(LOOK, |due| StdDuration::from_nanos(due.since(clock.now()).as_nanos()).min(LOOK));
+        let sockets: Vec<&OwnedFd> = sides.iter().map(|side| &side.socket).collect();
+        sys::wait(&sockets, longest)?;
+        for side in &mut sides {
+            side.read(&clock, &mut buffer)?;
+        }
+    }
+    let now = clock.now();
+    let counters = |pair: &mut [Side]| match pair {
+        [one, other] => Some((one.link, [one, other].map(|side| side.line.counters(now).clone()))),
+        _ => None,
+    };
+    let lines = sides.chunks_exact_mut(2).filter_map(counters).collect();
+    Ok(Report { lateness, lines })
+}
+
+impl Side {
+    /// Reads what waits, at the time at which the kernel had it.
+    fn read(&mut self, clock: &Clock, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..READ_MAX {
+            let Some(bytes) = sys::receive(&self.socket, buffer)? else { return Ok(()) };
+            self.last = self.last.max(clock.stamp(&self.socket));
+            let came = self.last;
+            let mut frame = self.spare.pop().unwrap_or_default();
+            frame.clear();
+            frame.extend_from_slice(&buffer[..bytes]);
+            let (wire, ecn) = (frame::wire_bytes(&frame), frame::ecn(&frame));
+            let line = if frame::is_membership(&frame) { &mut self.signals } else { &mut self.line };
+            // Dropped by the queue: counted there.
+            if line.offer(came, frame, wire, ecn).is_ok_and(|marked| marked)
+                && let Some(taken) = line.last_mut()
+            {
+                frame::mark(taken);
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, clock: &Clock, to: &OwnedFd, lateness: &mut Lateness) {
+        for line in [&mut self.line, &mut self.signals] {
+            loop {
+                let now = clock.now();
+                let Some((due, frame)) = line.arrive(now) else { break };
+                let Ok(frame) = frame else { continue };
+                // What the port does not take is lost, as on any wire whose far end is gone.
+                sys::send(to, &frame);
+                lateness.count(now.since(due).as_nanos());
+                self.spare.push(frame);
+            }
+        }
+    }
+}
+
+/// The monotonic clock, and what the wall's is ahead of it.
+struct Clock {
+    began: i128,
+    wall_ahead: i128,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let (wall, began) = sys::clocks();
+        Self { began, wall_ahead: wall - began }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(sys::clocks().1 - self.began).unwrap_or(0))
+    }
+
+    /// When the frame that was read last had come; now, where the kernel does not say, or says what cannot be.
+    fn stamp(&self, socket: &OwnedFd) -> Instant {
+        let now = self.now();
+        let came =
+            sys::stamp(socket).and_then(|wall| u64::try_from(wall - self.wall_ahead - self.began).ok());
+        came.map_or(now, |came| now.min(Instant::from_nanos(came)))
+    }
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# The testbed: a network that stands and goes, a plan beside the kernel's TCP over bridges, one over a wire that delays, and a run that is
+# killed, whose leftovers the next command removes. Needs root; a minute. How fast anything is, is nobody's test here.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+. tests/built.sh
+
+if [ "$(id -u)" != 0 ]; then
+    echo "testbed: network namespaces need root: run this as root" >&2
+    exit 1
+fi
+folder=$(mktemp -d)
+name=
+trap 'rm -rf "$folder"; [ -z "$name" ] || "$HEADWATER" testbed down "$name" >/dev/null 2>&1 || true' EXIT
+
+fail() {
+    echo "testbed: $*" >&2
+    exit 1
+}
+
+# plan NAME DELAY: a megabyte by M2C beside one TCP over 8 Mbit/s.
+plan() {
+    cat >"$folder/$1.toml" <<EOF
+name = "$1"
+duration = "40s"
+topology = { kind = "dumbbell", pairs = 2, bottleneck = { rate = "8M", delay = "$2", queue = { packets = 25 } }, access = { rate = "1G", delay = "0ms" } }
+measure = { links = ["bottleneck"], until = ["main"] }
+flow.main = { kind = "session", control = "m2c", from = "source-1", receivers = ["sink-1"], max-rate = "16M", size = "1MB", join = "1s" }
+flow.tcp = { kind = "tcp", from = "source-2", to = "sink-2" }
+EOF
+}
+
+# field FILE EXPRESSION: of the only line of results.
+field() { python3 -c "import json,sys; line = json.load(open(sys.argv[1])); flows = {f['name']: f for f in line['flows']}; print($2)" "$1"; }
+
+plan near 1ms
+plan far 30ms
+
+echo "testbed: up and down"
+name=$("$HEADWATER" testbed up --routing bridge "$folder/near.toml")
+"$HEADWATER" testbed list | grep -q "$name  stands" || fail "$name is not listed"
+"$HEADWATER" testbed exec --name "$name" sink-1 -- ip -4 -brief address show eth0 | grep -q "10\.72\." || fail "sink-1 has no address"
+"$HEADWATER" testbed down "$name" >/dev/null
+if ip netns list | grep -q "^$name-"; then fail "$name is down, and namespaces of it are there"; fi
+name=
+
+echo "testbed: a plan"
+"$HEADWATER" bench testbed --routing bridge --plan "$folder/near.toml" --json >"$folder/near.json"
+[ "$(field "$folder/near.json" 'flows["main"]["complete"]')" = 1 ] || fail "the file did not come whole"
+[ "$(field "$folder/near.json" 'flows["tcp"]["goodput"] > 1e5 and 0 < flows["main"]["criteria"]["net"] < 1')" = True ] || fail "no TCP, or no criteria"
+[ "$(field "$folder/near.json" 'line["links"][0]["throughput"] < 8.2e6')" = True ] || fail "the bottleneck let more through than its rate"
+
+# A busy machine makes the wire late, and a late run says so; that it does is what counts here.
+echo "testbed: a wire"
+if "$HEADWATER" bench testbed --routing bridge --plan "$folder/far.toml" --json >"$folder/far.json" 2>"$folder/far.err"; then
+    [ "$(field "$folder/far.json" 'flows["tcp"]["mean_rtt"] >= 0.06 and line["testbed"]["wire"]["p99_ms"] <= 1')" = True ] || fail "the wire does not delay"
+else
+    grep -q "INVALID: the wire was late" "$folder/far.err" || fail "a run over a wire failed: $(cat "$folder/far.err")"
+    echo "testbed: this machine is too busy for a wire: $(grep -o 'p99 [^,]*' "$folder/far.err")"
+fi
+
+echo "testbed: a run that is killed"
+"$HEADWATER" bench testbed --routing bridge --plan "$folder/near.toml" --quiet >/dev/null &
+killed=$!
+for _ in $(seq 200); do
+    sleep 0.1
+    if ip netns pids "hwtb${killed}x0-sink-1" 2>/dev/null | grep -q .; then break; fi
+done
+kill -KILL "$killed"
+wait "$killed" 2>/dev/null || true
+left=$(ip netns pids "hwtb${killed}x0-sink-1") || fail "there was no bed to kill"
+"$HEADWATER" testbed down hwtb-none 2>/dev/null && fail "a network that is not there was taken down"
+if ip netns list | grep -q "^hwtb${killed}x"; then fail "namespaces of the killed run stay"; fi
+for pid in $left; do
+    if [ -e "/proc/$pid" ] && ! grep -q "State:.*Z" "/proc/$pid/status" 2>/dev/null; then fail "process $pid of the killed run stays"; fi
+done
+
+echo "testbed: without root"
+if command -v setpriv >/dev/null; then
+    cp "$HEADWATER" "$folder/headwater" && chmod -R a+rX "$folder"
+    said=$(setpriv --reuid 65534 --regid 65534 --clear-groups "$folder/headwater" bench testbed --plan "$folder/near.toml" 2>&1 >/dev/null) && fail "it ran without root"
+    [[ "$said" == *"needs root"* ]] || fail "without root it says: $said"
+fi
+echo "testbed: ok"
