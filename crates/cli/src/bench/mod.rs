@@ -21,9 +21,12 @@ use crate::exit::{Exit, Failure};
 /// Fewest rounds of which a median is taken.
 const ROUNDS: usize = 3;
 
+/// What measures a part.
+type Measure = fn(&MeasureArgs, &Report) -> Result<(), Failure>;
+
 /// Measures a part and prints a row for each thing.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
-    let (measure, args): (fn(&MeasureArgs, &Report) -> Result<(), Failure>, _) = match &args.part {
+    let (measure, args): (Measure, _) = match &args.part {
         BenchPart::Net(args) => (net::run, args),
         BenchPart::Fec(args) => (fec::run, args),
         BenchPart::Disk(args) => (disk::run, args),
