@@ -123,6 +123,10 @@ class Network:
         return program
 
 
+# A shell starts what runs behind its back with SIGINT ignored, and programs inherit that; a handler they do not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Program:
     """A program on a host."""
 

@@ -94,9 +94,13 @@ impl LayerOptions {
         self
     }
 
-    /// Of M2C and WEBRC; slots, ratio and quiescence are those of RFC 3738.
+    /// Of M2C, and of WEBRC, whose slots, ratio and quiescence are those of RFC 3738.
     fn config(&self, packet_bytes: u16, shape: Shape) -> DynamicConfig {
-        DynamicConfig::new(packet_bytes, self.max_rate).with_base_rate(self.base_rate).with_shape(shape)
+        let config = match shape {
+            Shape::Geometric => DynamicConfig::fine(packet_bytes, self.max_rate),
+            Shape::Webrc => DynamicConfig::new(packet_bytes, self.max_rate).with_shape(shape),
+        };
+        config.with_base_rate(self.base_rate)
     }
 }
 

@@ -28,6 +28,7 @@ fn main() {
     for seed in 0..seeds {
         let values = match study {
             "pair" => pair(seed, place, seconds),
+            "rivals" => rivals(seed, place, seconds),
             "alone" => alone(seed, place, seconds),
             _ if study.starts_with("scale") => scale(study, seed, place, seconds),
             "start" | "start-pages" | "start-tcp" => start(study, seed, seeds, place, seconds),
@@ -54,6 +55,18 @@ fn shares(run: &mut Run, flows: &[FlowId], agent: AgentId, place: Place, seconds
     let after = reception(run, agent);
     let (packets, lost) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64);
     (rates.iter().map(|rate| rate / (place.kbps * 1_000) as f64).collect(), lost / (packets + lost))
+}
+
+/// A TCP with SACK beside one without: its part of both, their ratio, use of the link.
+fn rivals(seed: u64, place: Place, seconds: u64) -> Vec<f64> {
+    let mut bed = Bed::new(seed, place);
+    let (one, other) = (bed.moment("one"), bed.moment("other"));
+    let one = bed.tcp("one", one);
+    let other = bed.tcp_as("other", other, Data::Greedy, |config| config.variant = Variant::Reno);
+    let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+    let rates = rates(&mut run, &[one, other], seconds / 5, seconds);
+    let total = rates[0] + rates[1];
+    vec![rates[0] / total, rates[0] / rates[1], total / (place.kbps * 1_000) as f64]
 }
 
 /// Use of the link, loss.

@@ -308,14 +308,16 @@ fn fixed_receiver(_: &Parameters, _: &Limits, _: Seed) -> Result<ChosenReceiver,
 }
 
 fn dynamic(parameters: &Parameters) -> DynamicConfig {
-    let config = DynamicConfig::new(parameters.packet_bytes, parameters.max_rate);
+    let config = match parameters.shape {
+        None | Some(Shape::Geometric) => DynamicConfig::fine(parameters.packet_bytes, parameters.max_rate),
+        Some(shape) => DynamicConfig::new(parameters.packet_bytes, parameters.max_rate).with_shape(shape),
+    };
     let config = parameters.base_rate.map_or(config, |rate| config.with_base_rate(rate));
     let config = parameters.ratio.map_or(config, |ratio| config.with_ratio(ratio));
     let config = parameters.slot.map_or(config, |slot| config.with_slot(slot));
     let config =
         parameters.channels_per_slot.map_or(config, |channels| config.with_channels_per_slot(channels));
     let config = parameters.quiescent_slots.map_or(config, |slots| config.with_quiescent_slots(slots));
-    let config = parameters.shape.map_or(config, |shape| config.with_shape(shape));
     config.with_constant_rate(parameters.constant_rate)
 }
 
@@ -332,14 +334,19 @@ fn m2c_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<Cho
     Ok(Box::new(receiver))
 }
 
+fn of_webrc(parameters: &Parameters) -> Parameters {
+    Parameters { shape: Some(Shape::Webrc), ..*parameters }
+}
+
 fn webrc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    dynamic_sender(&Parameters { shape: Some(Shape::Webrc), ..*parameters }, start)
+    dynamic_sender(&of_webrc(parameters), start)
 }
 
 fn webrc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
     let config = webrc::ReceiverConfig::new();
     let config = limits.max_rate.map_or(config, |rate| config.with_max_rate(rate));
-    let receiver = webrc::Receiver::new(dynamic(parameters), config).map_err(|error| error.to_string())?;
+    let receiver =
+        webrc::Receiver::new(dynamic(&of_webrc(parameters)), config).map_err(|error| error.to_string())?;
     Ok(Box::new(receiver))
 }
 

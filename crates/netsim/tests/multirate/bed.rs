@@ -31,7 +31,7 @@ pub fn ms(ms: u64) -> Duration {
 /// Layers up to a rate, from ten packets a second.
 pub fn layers(max_kbps: u64) -> DynamicConfig {
     let base = Rate::from_bits(10 * 8 * u64::from(PAYLOAD)).expect("sound");
-    DynamicConfig::new(PAYLOAD, Rate::from_kilobits(max_kbps)).with_base_rate(base).with_quiescent_slots(10)
+    DynamicConfig::fine(PAYLOAD, Rate::from_kilobits(max_kbps)).with_base_rate(base).with_quiescent_slots(20)
 }
 
 /// What lies between two hosts.

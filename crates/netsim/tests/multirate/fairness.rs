@@ -1,6 +1,7 @@
 //! M2C beside TCP and beside itself, on one drop-tail bottleneck. `examples/multirate.rs` has the same by the numbers.
 
 use headwater_netsim::measure::jain;
+use headwater_netsim::tcp::{Data, Variant};
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Seed, m2c};
 
@@ -25,6 +26,26 @@ fn m2c_shares_with_one_tcp() {
             ratio / (1.0 + ratio)
         });
         assert!((0.40..=0.60).contains(&share), "M2C takes {share:.3} of {kbps} kbit/s");
+    }
+}
+
+/// The part that M2C, or a TCP with SACK, takes beside a TCP without SACK, whose timeouts leave room.
+fn share_beside_reno(seed: u64, kbps: u64, is_m2c: bool) -> f64 {
+    let mut bed = Bed::new(seed, Place::new(kbps));
+    let (start, other) = (bed.moment("tcp"), bed.moment("other"));
+    let ours =
+        if is_m2c { bed.m2c("m2c", 4 * kbps, m2c::ReceiverConfig::new()).0 } else { bed.tcp("other", other) };
+    let reno = bed.tcp_as("tcp", start, Data::Greedy, |config| config.variant = Variant::Reno);
+    let mut run = bed.network.build(Seed(seed), 0).expect("sound");
+    let found = rates(&mut run, &[ours, reno], 60, 200);
+    found[0] / (found[0] + found[1])
+}
+
+#[test]
+fn m2c_takes_from_a_weaker_tcp_what_a_tcp_would() {
+    for kbps in [1_000, 4_000] {
+        let [m2c, sack] = [true, false].map(|is_m2c| mean(3, |seed| share_beside_reno(seed, kbps, is_m2c)));
+        assert!((m2c - sack).abs() < 0.08, "M2C takes {m2c:.3} of {kbps} kbit/s, a TCP {sack:.3}");
     }
 }
 

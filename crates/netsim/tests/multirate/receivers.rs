@@ -39,8 +39,7 @@ fn each_receiver_gets_what_its_link_carries() {
         let loss = (after.1 - before.1) as f64 / packets;
         let share = packets * f64::from(PAYLOAD + 28) * 8.0 / 80.0 / (kbps * 1_000) as f64;
         assert!(share > 0.85, "{share:.3} of {kbps} kbit/s");
-        // 0.065 behind 500 kbit/s: a level is a third more at once.
-        assert!(loss < 0.07, "{loss:.3} lost at {kbps} kbit/s");
+        assert!(loss < 0.04, "{loss:.3} lost at {kbps} kbit/s");
     }
 }
 
@@ -180,9 +179,12 @@ fn starts_find_what_links_carry() {
     ];
     for (kbps, queue, round_trip, join, most) in places {
         let place = Place { kbps, queue, round_trip: ms(round_trip), join: ms(join) };
-        for start in [100, 3_700, 7_900] {
+        let starts = [100, 3_700, 7_900].map(|start| {
             let (time, loss) = beginning(place, start, 8);
-            assert!(time < most && loss < 0.2, "{place:?} from {start} ms: {time:.2}, loss {loss:.3}");
-        }
+            assert!(loss < 0.1, "{place:?} from {start} ms: loss {loss:.3}");
+            time
+        });
+        let mean = starts.iter().sum::<f64>() / 3.0;
+        assert!(mean < most, "{place:?}: {starts:.2?}");
     }
 }

@@ -60,9 +60,9 @@ pub struct Wave {
     after: f64,
 }
 
-/// An epoch is WEBRC's half second (RFC 3738, section 4.1), and a twentieth of a sub-slot where those are short.
+/// An epoch is WEBRC's half second (RFC 3738, section 4.1), and a tenth of a sub-slot where those are short.
 const EPOCH: Duration = Duration::from_millis(500);
-const EPOCHS: u64 = 20;
+const EPOCHS: u64 = 10;
 
 impl DynamicChannels {
     /// The channels of a session whose first slot begins at `start`.
@@ -165,7 +165,7 @@ impl DynamicChannels {
         at.since(self.start).as_nanos() / (self.epoch().as_nanos() / 2)
     }
 
-    /// Length of an epoch: half a second, or a twentieth of a sub-slot, where that is less.
+    /// Length of an epoch: half a second, or a tenth of a sub-slot, where that is less.
     pub fn epoch(&self) -> Duration {
         Duration::from_nanos((self.slot.as_nanos() / self.per_slot / EPOCHS).max(1)).min(EPOCH)
     }

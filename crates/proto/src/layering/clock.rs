@@ -12,6 +12,8 @@ const AHEAD: Duration = Duration::from_nanos(1 << 60);
 /// Nothing comes earlier than this before its time, which is what the packet that started the clock may have waited; a clock that drifts further
 /// starts anew.
 const EARLY: Duration = Duration::from_secs(1);
+/// Nothing comes later than this after its time, or than half a slot, where that is longer.
+const LATE: Duration = Duration::from_secs(5);
 
 /// The sender's schedule on a receiver's clock, from the first packet of the base channel on: as if that had taken no time.
 #[derive(Clone, Copy, Debug)]
@@ -67,10 +69,11 @@ impl Clock {
         Ok(Some(Self { channels: DynamicChannels::new(config, start)? }))
     }
 
-    /// Whether a packet came at `now` at most half a slot after the schedule has it leave, and at most a second before: nothing else is believed.
+    /// Whether a packet came at `now` at most five seconds or half a slot after the schedule has it leave, and at most a second or half a slot before:
+    /// nothing else is believed.
     pub(crate) fn is_timely(&self, now: Instant, place: &Place) -> bool {
         let half_slot = self.channels.half_slot();
-        now.since(place.left) <= half_slot && place.left.since(now) <= half_slot.min(EARLY)
+        now.since(place.left) <= half_slot.max(LATE) && place.left.since(now) <= half_slot.min(EARLY)
     }
 
     /// Where a packet belongs that came while `slot` was the newest seen. `None` when no such packet is ever sent.
@@ -156,5 +159,23 @@ mod tests {
             last = Some(cci);
         }
         assert_eq!(wraps, 1);
+    }
+
+    /// 25 packets wait three seconds before a link of 100 kbit/s, which is more than half of a short slot.
+    #[test]
+    fn what_waited_for_seconds_is_timely() {
+        for (slot, late) in [(2, 5), (5, 5), (10, 5), (20, 10)] {
+            let config =
+                DynamicConfig::fine(1_000, Rate::from_kilobits(400)).with_slot(Duration::from_secs(slot));
+            let sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
+            let now = sender.next_departure().unwrap();
+            let cci = sender.departure(now).unwrap().cci.webrc().unwrap();
+            let clock = Clock::start(config, now, cci).unwrap().unwrap();
+            let place = clock.place(clock.channels.slot_at(shifted(now)), cci).unwrap();
+            assert!(clock.is_timely(place.left + Duration::from_secs(late), &place), "slots of {slot} s");
+            assert!(!clock.is_timely(place.left + Duration::from_millis(1_000 * late + 1), &place));
+            assert!(clock.is_timely(place.left - Duration::from_millis(990), &place));
+            assert!(!clock.is_timely(place.left - Duration::from_millis(1_001), &place));
+        }
     }
 }

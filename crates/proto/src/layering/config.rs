@@ -4,6 +4,11 @@ use super::wave::Shape;
 use crate::rate::Rate;
 use crate::time::Duration;
 
+/// P, TSD and Q of [`DynamicConfig::fine`].
+const FINE_RATIO: f64 = 0.866;
+const FINE_SLOT: Duration = Duration::from_secs(5);
+const FINE_QUIESCENT_SLOTS: u16 = 60;
+
 /// Configuration of [`super::DynamicChannels`].
 ///
 /// Defaults are those of RFC 3738 where it has one: P = 0.75, slots of 10 s, 300 s of quiescence.
@@ -85,6 +90,15 @@ impl DynamicConfig {
             is_constant: false,
             is_staggered: true,
         }
+    }
+
+    /// The same for M2C: levels half as far apart, in slots half as long, so that rates fall as fast and channels rest as long. What a
+    /// receiver joins at a time is 1.15 of what it held, and the path loses half as much for it; it holds twice as many channels.
+    pub fn fine(packet_bytes: u16, max_rate: Rate) -> Self {
+        Self::new(packet_bytes, max_rate)
+            .with_ratio(FINE_RATIO)
+            .with_slot(FINE_SLOT)
+            .with_quiescent_slots(FINE_QUIESCENT_SLOTS)
     }
 
     /// The shape of the rates. Default: geometric.

@@ -10,9 +10,9 @@ use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 fn layers(max: u64) -> DynamicConfig {
-    DynamicConfig::new(BYTES, Rate::from_kilobits(max))
+    DynamicConfig::fine(BYTES, Rate::from_kilobits(max))
         .with_base_rate(Rate::from_kilobits(96))
-        .with_quiescent_slots(5)
+        .with_quiescent_slots(10)
 }
 
 /// A receiver that has been there for a minute, behind 1 Mbit/s.

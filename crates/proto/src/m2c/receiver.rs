@@ -48,7 +48,7 @@ pub struct Status {
 
 /// The receiving control of M2C: m2c-webrc.md 2.4 and 2.5.
 ///
-/// Memory: 80 bytes for each channel held, 5 KiB of measurements.
+/// Memory: 80 bytes for each channel held, 7 KiB of measurements.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: DynamicConfig,

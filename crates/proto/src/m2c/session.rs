@@ -22,8 +22,9 @@ use crate::time::{Duration, Instant};
 const DECREASE: f64 = 0.5;
 /// Over how many sub-slots the window, and what packets wait, are averaged.
 const AVERAGED: f64 = 0.5;
-/// A window grows no further than this beyond what the next level needs.
+/// A window grows no further than this beyond what the next level needs, or than the peak of a TCP's over its mean beyond what is held.
 const WINDOW_ROOM: f64 = 1.02;
+const WINDOW_PEAK: f64 = 4.0 / 3.0;
 /// Round-trip time before any was measured, in seconds.
 const RTT_INITIAL: f64 = 0.1;
 
@@ -235,8 +236,8 @@ impl Session {
         let rtt = self.rtt();
         self.average(now);
         if self.mode != Mode::FastStart {
-            // What comes while a rate decays is more than the window, and would open it faster than a TCP's.
-            let round = self.window.max(self.rate_of(self.level(), now) * rtt);
+            // In congestion avoidance by a packet in a round trip, as a TCP's, whatever comes meanwhile: the rate is not the window's, but its mean's.
+            let round = self.rate_of(self.level(), now) * rtt;
             self.window += if self.window < self.threshold { self.window / round } else { 1.0 / round };
             if self.mode == Mode::SlowStart && self.window >= self.threshold {
                 self.mean = self.window.min(self.rate_of(self.level(), now) * rtt);
@@ -244,8 +245,9 @@ impl Session {
             }
             self.reactivate(now, rtt);
         }
-        let most = WINDOW_ROOM * self.rate_of(self.level() + 1, now) * rtt;
-        self.window = self.window.min(most).max(self.clock.channels.base_rate() * rtt);
+        let held = self.rate_of(self.level(), now);
+        let most = (WINDOW_ROOM * self.rate_of(self.level() + 1, now)).max(WINDOW_PEAK * held);
+        self.window = self.window.min(most * rtt).max(self.clock.channels.base_rate() * rtt);
     }
 
     /// Follows the window's mean over about half a sub-slot.
@@ -284,9 +286,7 @@ impl Session {
         }
         self.lost = now;
         self.intervals.event();
-        let held = self.rate_of(self.level(), now) * rtt;
-        let window = DECREASE * self.window.min(held);
-        self.window = window.max(self.clock.channels.base_rate() * rtt);
+        self.window = (DECREASE * self.window).max(self.clock.channels.base_rate() * rtt);
         if self.mode != Mode::CongestionAvoidance {
             self.mean = self.window;
         }

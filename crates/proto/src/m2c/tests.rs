@@ -10,9 +10,9 @@ use crate::time::Duration;
 
 /// Layers from 96 kbit/s to a maximum in kbit/s.
 fn layers(max: u64) -> DynamicConfig {
-    DynamicConfig::new(BYTES, Rate::from_kilobits(max))
+    DynamicConfig::fine(BYTES, Rate::from_kilobits(max))
         .with_base_rate(Rate::from_kilobits(96))
-        .with_quiescent_slots(5)
+        .with_quiescent_slots(10)
 }
 
 fn run(max: u64, config: ReceiverConfig, rate: u64) -> Run<Receiver> {
@@ -21,13 +21,14 @@ fn run(max: u64, config: ReceiverConfig, rate: u64) -> Run<Receiver> {
 
 #[test]
 fn a_receiver_alone_fills_its_link() {
-    for (link, max) in [(1_000, 4_000), (4_000, 16_000), (256, 4_000)] {
+    // A level is 1.15 of what is held: levels a third apart lost up to 6 %, behind 500 kbit/s.
+    for (link, max) in [(1_000, 4_000), (4_000, 16_000), (256, 4_000), (500, 4_000)] {
         let mut run = run(max, ReceiverConfig::new(), link);
         run.start();
         let (rate, loss) = measure(&mut run, 60, 400);
         let share = rate / link as f64;
-        assert!(share > 0.85, "{share:.3} of {link} kbit/s, loss {loss:.3}");
-        assert!(loss < 0.15, "loss {loss:.3} at {link} kbit/s");
+        assert!(share > 0.93, "{share:.3} of {link} kbit/s, loss {loss:.3}");
+        assert!(loss < 0.035, "loss {loss:.3} at {link} kbit/s");
     }
 }
 
@@ -65,7 +66,7 @@ fn fast_start_bears_a_busy_host() {
             run.path.deaf = Some((at(23_300 + pause), at(23_320 + pause)));
         });
         // A pause amid the last joins ends the start at half of the link for a second or two.
-        assert!(rate > 2_300.0 && loss < 0.12, "{rate:.0} kbit/s, loss {loss:.3}, pause after {pause} ms");
+        assert!(rate > 2_600.0 && loss < 0.12, "{rate:.0} kbit/s, loss {loss:.3}, pause after {pause} ms");
     }
 }
 
@@ -80,6 +81,27 @@ fn what_fast_start_joined_too_much_is_left() {
     assert_eq!(status.mode, Mode::CongestionAvoidance);
     let (rate, loss) = measure(&mut run, 5, 10);
     assert!(rate > 700.0 && loss < 0.12, "{rate:.0} kbit/s, loss {loss:.3}");
+}
+
+#[test]
+fn a_loss_halves_the_window_whatever_is_held() {
+    let mut run = run(4_000, ReceiverConfig::new(), 1_000);
+    run.start();
+    run.until(at(60_000));
+    let mut falls = Vec::new();
+    let mut before = f64::INFINITY;
+    for step in 0..20_000 {
+        run.until(at(60_000 + 5 * step));
+        let status = run.receiver.status(run.now).unwrap();
+        let window = status.fair_rate * status.rtt;
+        if window < 0.7 * before && before.is_finite() {
+            falls.push(window / before);
+        }
+        before = window;
+    }
+    // What is held at a time is less than the window's peak, as a TCP's mean is: half of that would be a third of the peak.
+    let least = falls.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(falls.len() > 5 && least > 0.47, "{} falls, to {least:.3}", falls.len());
 }
 
 #[test]

@@ -4,9 +4,9 @@ use headwater_wire::cci::RlcCci;
 
 use super::*;
 use crate::control::{Arrival, ReceiverControl};
-use crate::layering::{Layering, Unchanging};
 use crate::layering::path::{BYTES, Run, SENDER, apply, at};
 use crate::layering::turns::Schedule;
+use crate::layering::{Layering, Unchanging};
 use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! Joining what others behind the same bottleneck hold, and leaving it again if it was not so.
 
 use super::Session;
+use super::joining::FAST_FACTOR;
 use super::shadow::Shadow;
 use crate::control::Wishes;
 use crate::m2c::receiver::Mode;
@@ -19,8 +20,8 @@ const LONGER: f64 = 0.004;
 /// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
-/// Most levels that are joined at a time: one more every two joins, up to 2.4 times the rate, as in fast start.
-const STEP_MAX: u32 = 3;
+/// What is joined at a time: so many times the rate at first, as much again every two joins, up to what fast start does; at least a level.
+const STEP: f64 = 4.0 / 3.0;
 
 /// Packets that came, and that were lost, so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +112,13 @@ impl Follow {
         self.shadow.forget();
     }
 
+    /// Up to how many times what is held is joined at once.
+    fn step(&self) -> f64 {
+        // Four steps exceed it.
+        let steps = 1 + self.carried.min(6) / 2;
+        libm::pow(STEP, f64::from(steps)).min(FAST_FACTOR)
+    }
+
     fn succeed(&mut self) {
         self.joined = None;
         self.misled = 0;
@@ -192,9 +200,11 @@ impl Session {
         if self.follow.goal <= next || part < LEAST {
             return false;
         }
-        let most = u64::from(STEP_MAX.min(1 + self.follow.carried / 2));
-        let ahead = u16::try_from(most.min(self.follow.goal - next)).unwrap_or(1);
-        let target = (level + ahead).min(self.top());
+        let ahead = u16::try_from(self.follow.goal - next).unwrap_or(u16::MAX);
+        let highest = level.saturating_add(ahead).min(self.top());
+        let most = self.follow.step() * self.rate_of(level, now);
+        let is_within = |target: &u16| *target == level + 1 || self.rate_of(*target, now) <= most;
+        let target = (level + 1..=highest).take_while(is_within).last().unwrap_or(level);
         let (held, hoped) = (self.rate_of(level, now), self.rate_of(target, now));
         if target == level || hoped > self.limits.rate_max {
             self.follow.end();

@@ -17,7 +17,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Fast start joins up to this rate at once: RFC 3390's four packets in an assumed round trip.
 const FIRST_RATE: f64 = 4.0 / super::RTT_INITIAL;
 /// And then up to so many times what it holds at a time, or a level.
-const FAST_FACTOR: f64 = 2.4;
+pub(super) const FAST_FACTOR: f64 = 2.4;
 /// What is kept of the rate at which fast start ended: so the queue that it made drains before the next receivers start.
 const START_ROOM: f64 = 0.9;
 /// In congestion avoidance a level is joined when the queue is down to this part of its longest.

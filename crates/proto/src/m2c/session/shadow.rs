@@ -11,8 +11,8 @@ use crate::layering::{DynamicChannels, Layering, Wave};
 use crate::measure::seconds;
 use crate::time::Instant;
 
-/// Levels above those held that are looked for: a tenth of the rate and more is found.
-pub(super) const DEPTH: usize = 8;
+/// Levels above those held that are looked for: of fine levels a tenth of the rate and more is found.
+pub(super) const DEPTH: usize = 16;
 /// A batch has at least so many packets.
 const BATCH: f64 = 16.0;
 /// What older batches count for, each time one is added.
