@@ -20,13 +20,15 @@ verdict.toml:
   [short]              runs = N; keep = [[0, 1], [0]]: the values kept of each [[sweep]], by number; set = {key = value}: keys of the plan
   [table]              rows from published.csv: flow = the group whose criteria are compared
   [table.labels.COL.VALUE]  a list of tables {path = value}: the cells that a value of a column stands for
-  [table.holds.CRITERION]   what must hold: ratio = [low, high] to the published mean, or within = [low, high] in its own unit
+  [table.holds.CRITERION]   what must hold: ratio = [low, high] to the published mean, within = [low, high] in its own unit, or
+                       interval = true: our mean within the published interval
+  [table.reasons]      "WORD ..." = why rows with these words in their names differ, for evidence.py
   [[claims]]           a row for each cell (where = {path = value}, without = [path] choose): name; value, or jain = [values];
                        over = [values] divides by their sum, unit by a number, base = {path = value} by the mean of the cell
                        that differs in that; against = {path = value} by the mean of the cells that are so;
                        holds = [low, high], with each = true in every run; show = [path] names the cell;
                        let = {name = path}: value is then an expression of these names; level = 99: the interval's, in place of 95;
-                       published = a number, or the name of a quantity in published.csv
+                       published = a number, or the name of a quantity in published.csv; reason = why it is missed or differs, for evidence.py
   [receivers]          of a group: flow; capacity = {node = bit/s, or a path of the cell}; a claim may have others. In place of value,
                        receivers = "efficiency": mean of what each gets over its capacity, at most 1; "deviation": its standard
                        deviation from bin to bin of the series; "changes": joins and leaves; "instability" and "instability
@@ -213,6 +215,9 @@ def published_rows(path, table, cells):
             rule, verdict = judged("ratio", ours.mean / theirs, holds["ratio"])
         elif "within" in holds:
             rule, verdict = judged("ours", ours.mean, holds["within"])
+        elif "interval" in holds:
+            half = float(interval or 0)
+            rule, verdict = judged("ours", ours.mean, [theirs - half, theirs + half])
         only = holds.get("only")
         if only and not all(row[column] in allowed for column, allowed in only.items()):
             rule, verdict = "", "shown"

@@ -4,8 +4,8 @@
  *   norm send GROUP PORT INTERFACE RATE_BITS FILE RECEIVERS
  *   norm receive GROUP PORT INTERFACE NUMBER CACHE_FOLDER FILE
  *
- * Receivers are numbered from 1. The sender ends when all have acknowledged the file, a receiver when it has it. No
- * congestion control: the rate is the one given. */
+ * Receivers are numbered from 1. The sender ends when all have acknowledged the file, a receiver when it has it. The rate
+ * is the one given; 0 asks for NORM's own congestion control. */
 #include <normApi.h>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +18,7 @@
 #define BUFFER_BYTES (64u << 20)
 #define SOCKET_BUFFER_BYTES (32u << 20)
 #define SENDER_NODE 1000
+#define TTL 8
 /* A path in memory takes far less; the library starts from 0.5 s. */
 #define GRTT_SECONDS 0.005
 
@@ -32,13 +33,15 @@ static NormSessionHandle open_session(NormInstanceHandle instance, char **argv, 
     NormSessionHandle session = NormCreateSession(instance, argv[2], (UINT16)atoi(argv[3]), node);
     must(session != NORM_SESSION_INVALID, "NormCreateSession");
     must(NormSetMulticastInterface(session, argv[4]), "NormSetMulticastInterface");
+    must(NormSetTTL(session, TTL), "NormSetTTL");
     return session;
 }
 
 static void send_file(NormInstanceHandle instance, char **argv) {
     NormSessionHandle session = open_session(instance, argv, SENDER_NODE);
-    NormSetCongestionControl(session, false, false);
-    NormSetTxRate(session, atof(argv[5]));
+    bool finds_rate = atof(argv[5]) == 0;
+    NormSetCongestionControl(session, finds_rate, finds_rate);
+    if (!finds_rate) NormSetTxRate(session, atof(argv[5]));
     NormSetGrttEstimate(session, GRTT_SECONDS);
     for (int node = 1; node <= atoi(argv[7]); node++) must(NormAddAckingNode(session, node), "NormAddAckingNode");
     must(NormStartSender(session, 1, BUFFER_BYTES, SEGMENT_BYTES, BLOCK_SEGMENTS, BLOCK_PARITY, 0), "NormStartSender");

@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater::Loss;
 use headwater_proto::{Rate, Size};
 
-pub use bench::{BenchArgs, BenchPart, BenchTestbedArgs, MeasureArgs};
+pub use bench::{ArenaArgs, ArenaForm, BenchArgs, BenchPart, BenchTestbedArgs, MeasureArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use simulate::{Shard, SimulateArgs};

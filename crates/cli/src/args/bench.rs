@@ -15,7 +15,8 @@ Examples:
   headwater bench net                   a sender and a receiver over loopback, beside bare loops of system calls
   headwater bench disk --dir incoming   a receiver's writes, beside a plain sequential write to the same folder
   headwater bench fec --json            the codes, beside BLAKE3 in the same run
-  sudo headwater bench testbed --plan plan.toml --out results/   a plan of 'headwater simulate' on this machine's kernel";
+  sudo headwater bench testbed --plan plan.toml --out results/   a plan of 'headwater simulate' on this machine's kernel
+  sudo headwater bench arena --form short --out arena/           all against all: arena/arena.html";
 
 /// `headwater bench`.
 #[derive(Debug, Args)]
@@ -38,6 +39,8 @@ pub enum BenchPart {
     Netsim(MeasureArgs),
     /// A plan in network namespaces, beside the kernel's TCP; needs Linux and root
     Testbed(Box<BenchTestbedArgs>),
+    /// Every control of ours, the kernel's TCP, UFTP, udpcast and NORM on the same bottlenecks; needs Linux and root
+    Arena(Box<ArenaArgs>),
 }
 
 /// How something is measured.
@@ -92,4 +95,41 @@ pub struct BenchTestbedArgs {
     pub norm: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `headwater bench arena`.
+#[derive(Debug, Args)]
+pub struct ArenaArgs {
+    /// Folder for results and the report; made if there is none. Runs whose results are there are not done again
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// How much: `short` is some minutes for each contender at 4 Mbit/s, `full` takes many hours
+    #[arg(long, value_enum, default_value_t = ArenaForm::Short)]
+    pub form: ArenaForm,
+    /// Only these take part: m2c,tcp,uftp
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Runs of each cell, in place of the form's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub runs: Option<u64>,
+    /// Runs at the same time, each on a bed of its own; more than 1 where the machine has time to spare
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub jobs: NonZeroUsize,
+    /// Use this seed
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Driver of NORM, built from tests/speed/norm.cc
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath)]
+    pub norm: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// How much the arena does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ArenaForm {
+    /// Small files at 4 Mbit/s, once
+    Short,
+    /// 1, 4 and 40 Mbit/s, 1, 2 and 5 receivers, five times
+    Full,
 }

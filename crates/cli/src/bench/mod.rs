@@ -32,6 +32,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         BenchPart::Disk(args) => (disk::run, args),
         BenchPart::Netsim(args) => (netsim::run, args),
         BenchPart::Testbed(args) => return crate::testbed::bench(args),
+        BenchPart::Arena(args) => return crate::testbed::arena(args),
     };
     if args.size.0 == 0 {
         return Err(Failure::new(

@@ -4,7 +4,7 @@ mod one;
 mod results;
 mod summary;
 mod traces;
-mod work;
+pub mod work;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::shutdown::Shutdown;
 
 use results::Results;
 use summary::Summary;
-pub use work::{Done, Job};
+use work::{Done, Job};
 
 pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);

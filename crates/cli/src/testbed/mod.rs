@@ -1,11 +1,13 @@
 //! `headwater testbed` and `headwater bench testbed`: plans on this machine's kernel.
 
 #[cfg(target_os = "linux")]
+mod arena;
+#[cfg(target_os = "linux")]
 mod standing;
 #[cfg(target_os = "linux")]
 mod trials;
 
-use crate::args::{BenchTestbedArgs, TestbedArgs};
+use crate::args::{ArenaArgs, BenchTestbedArgs, TestbedArgs};
 use crate::exit::{Exit, Failure};
 
 #[cfg(target_os = "linux")]
@@ -18,6 +20,11 @@ pub fn bench(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
     trials::run(args)
 }
 
+#[cfg(target_os = "linux")]
+pub fn arena(args: &ArenaArgs) -> Result<Exit, Failure> {
+    arena::run(args)
+}
+
 #[cfg(not(target_os = "linux"))]
 pub fn run(_: &TestbedArgs) -> Result<Exit, Failure> {
     Err(elsewhere())
@@ -25,6 +32,11 @@ pub fn run(_: &TestbedArgs) -> Result<Exit, Failure> {
 
 #[cfg(not(target_os = "linux"))]
 pub fn bench(_: &BenchTestbedArgs) -> Result<Exit, Failure> {
+    Err(elsewhere())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn arena(_: &ArenaArgs) -> Result<Exit, Failure> {
     Err(elsewhere())
 }
 

@@ -7,7 +7,8 @@ use crate::args::BenchTestbedArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
-use crate::simulate::{self, Campaign, Done, Job};
+use crate::simulate::work::{Done, Job};
+use crate::simulate::{self, Campaign};
 
 /// What the keys of runs on a testbed begin with, so that simulated results of the same plan are not taken for theirs.
 const KEY_PREFIX: &str = "bed-";
@@ -39,7 +40,7 @@ pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
         shard: args.shard,
         at_once: Some(args.jobs),
         json: args.output.json,
-        doing: &|job, shutdown| one(&plan, job, &setting, shutdown),
+        doing: &|job, shutdown| one(&plan, job.cell, job, &setting, shutdown),
         failure: &|job, reason| {
             format!(
                 "run {} of cell {} failed: {reason}\n  again: headwater bench testbed --plan {} --cell {}",
@@ -58,9 +59,9 @@ fn setting(args: &BenchTestbedArgs) -> Result<Setting, Failure> {
     Ok(Setting { program, routing: args.routing.into(), norm: args.norm.clone() })
 }
 
-/// One run, until a signal comes.
-fn one(plan: &Plan, job: &Job, setting: &Setting, shutdown: &Shutdown) -> Option<Done> {
-    let cell = plan.cell(job.cell);
+/// A run of a cell of a plan, until a signal comes.
+pub fn one(plan: &Plan, cell: usize, job: &Job, setting: &Setting, shutdown: &Shutdown) -> Option<Done> {
+    let cell = plan.cell(cell);
     let scenario = match plan.scenario(&cell, job.run) {
         Ok(scenario) => scenario,
         Err(error) => return Some(Done::Failed(error.to_string())),

@@ -1,0 +1,139 @@
+//! What a run in the arena came to.
+
+use serde::Deserialize;
+
+/// What of a line of results counts.
+#[derive(Deserialize)]
+struct Line {
+    flows: Vec<Flow>,
+    links: Vec<Link>,
+    testbed: Bed,
+}
+
+#[derive(Deserialize)]
+struct Flow {
+    name: String,
+    throughput: f64,
+    receivers: Option<usize>,
+    complete: Option<usize>,
+    mean_completion: Option<f64>,
+    longest_completion: Option<f64>,
+    criteria: Option<Criteria>,
+}
+
+#[derive(Deserialize)]
+struct Criteria {
+    net: f64,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    name: String,
+    loss: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Bed {
+    programs: Vec<Program>,
+}
+
+#[derive(Deserialize)]
+struct Program {
+    cpu: f64,
+    memory: u64,
+}
+
+/// A measure of a run: its title, and how many of its unit a value is.
+pub struct Column {
+    pub title: &'static str,
+    pub value: fn(&Score) -> Option<f64>,
+}
+
+/// What reports show, in order.
+pub const COLUMNS: &[Column] = &[
+    Column { title: "time, s", value: |score| score.time },
+    Column { title: "slowest, s", value: |score| score.slowest },
+    Column { title: "net, %", value: |score| score.net.map(|net| 100.0 * net) },
+    Column { title: "TCP's share, %", value: |score| score.rival.map(|share| 100.0 * share) },
+    Column { title: "Jain", value: |score| score.jain },
+    Column { title: "loss, %", value: |score| score.loss.map(|loss| 100.0 * loss) },
+    Column { title: "CPU, s/GB", value: |score| score.cpu },
+    Column { title: "memory, MB", value: |score| score.memory.map(|bytes| bytes / 1e6) },
+];
+
+/// One run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Score {
+    /// Seconds from a receiver's coming until it had all, the mean.
+    pub time: Option<f64>,
+    /// The same of the slowest.
+    pub slowest: Option<f64>,
+    /// Bytes on a receiver's link over those of the file, less 1.
+    pub net: Option<f64>,
+    /// The rival's part of the bottleneck's rate while the transfer lasted.
+    pub rival: Option<f64>,
+    /// Jain's index of the transfer's and the rival's throughput.
+    pub jain: Option<f64>,
+    /// Packets that the bottleneck's queue dropped.
+    pub loss: Option<f64>,
+    /// Processor seconds of all programs for each GB that a receiver has.
+    pub cpu: Option<f64>,
+    /// Most memory of one program, bytes.
+    pub memory: Option<f64>,
+}
+
+impl Score {
+    /// Of a line of results; `bits` is the bottleneck's rate, `bytes` the file's length. `None` if it is no such line.
+    pub fn of(line: &str, bits: f64, bytes: f64) -> Option<Self> {
+        let line: Line = serde_json::from_str(line).ok()?;
+        let main = line.flows.iter().find(|flow| flow.name == "main")?;
+        let rival = line.flows.iter().find(|flow| flow.name == "rival").map(|flow| flow.throughput);
+        let link = line.links.iter().find(|link| link.name == "bottleneck");
+        let mut score = Self {
+            rival: rival.map(|rate| rate / bits),
+            jain: rival.and_then(|rate| headwater_netsim::measure::jain(&[main.throughput, rate])),
+            loss: link.and_then(|link| link.loss),
+            ..Self::default()
+        };
+        let receivers = main.receivers.unwrap_or(0);
+        if receivers == 0 || main.complete != Some(receivers) {
+            // Not all have it: what it took says nothing.
+            return Some(score);
+        }
+        score.time = main.mean_completion;
+        score.slowest = main.longest_completion;
+        score.net = main.criteria.as_ref().map(|criteria| criteria.net);
+        if !line.testbed.programs.is_empty() {
+            let cpu: f64 = line.testbed.programs.iter().map(|program| program.cpu).sum();
+            score.cpu = Some(cpu / (bytes * receivers as f64 / 1e9));
+            score.memory = line.testbed.programs.iter().map(|program| program.memory as f64).reduce(f64::max);
+        }
+        Some(score)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"key":"x","flows":[
+        {"name":"main","throughput":1e6,"receivers":2,"complete":2,"mean_completion":8.0,"longest_completion":9.0,"criteria":{"net":0.05}},
+        {"name":"rival","throughput":3e6}],
+        "links":[{"name":"bottleneck","loss":0.02},{"name":"bottleneck/back","loss":0.5}],
+        "testbed":{"programs":[{"name":"a","cpu":1.0,"memory":5},{"name":"b","cpu":3.0,"memory":7}]}}"#;
+
+    #[test]
+    fn a_run_is_scored() {
+        let score = Score::of(LINE, 4e6, 1e9).unwrap();
+        assert_eq!((score.time, score.slowest, score.net), (Some(8.0), Some(9.0), Some(0.05)));
+        assert_eq!((score.rival, score.jain), (Some(0.75), Some(0.8)));
+        assert_eq!((score.loss, score.cpu, score.memory), (Some(0.02), Some(2.0), Some(7.0)));
+    }
+
+    #[test]
+    fn who_has_not_served_all_has_no_time() {
+        let score = Score::of(&LINE.replace("\"complete\":2", "\"complete\":1"), 4e6, 1e9).unwrap();
+        assert_eq!((score.time, score.net, score.cpu, score.rival), (None, None, None, Some(0.75)));
+        assert_eq!(Score::of("{}", 4e6, 1e9), None);
+    }
+}

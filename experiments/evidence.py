@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Puts what verdict.py found into one page: every published number beside ours, from the simulator and from the testbed.
+
+    evidence.py [--from DIR ...] [--page FILE]
+
+DIR is an --out of verdict.py (default: /tmp/headwater-verdicts). Of each experiment the newest results of the full form are taken, else what stands in
+the tables of docs (which verdict.py makes, of the full form), else the short form, which is said. An experiment without any is named. A testbed's experiment that has the plan of a simulated one stands beside
+it. Rows that neither a paper nor a goal speaks of are left out. Reasons are those of verdict.toml.
+"""
+
+import argparse
+import csv
+import pathlib
+import re
+import sys
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+HEAD = """# Evidence: what was published, and what came out
+
+Made by `python3 experiments/evidence.py` from the tables of `experiments/verdict.py`; not written by hand. What each row means stands with its experiment
+([experiments](../experiments/README.md)); what was found out about the differences at length in [multirate](multirate.md), [single-rate](single-rate.md), [rainbow](rainbow.md) and [sim](sim.md).
+"""
+PAPERS = {"m2c": "M2C and the sequencer (Lucas, Pansiot, Grad, Hilt 2010)", "le_sbcc": "LE-SBCC (Thapliyal, Sidhartha, Li, Kalyanaraman)",
+          "rainbow": "Rainbow (Yano, McCanne 1999)", "sim": "SIM (Gorinsky, Ramakrishnan, Vin)", "testbed": "The testbed's own"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--from", dest="folders", nargs="+", type=pathlib.Path, default=[pathlib.Path("/tmp/headwater-verdicts")], metavar="DIR")
+    parser.add_argument("--page", type=pathlib.Path, metavar="FILE", help="write here (default: standard output)")
+    arguments = parser.parse_args()
+    found = {folder: Found(folder, arguments.folders) for folder in sorted(path.parent for path in HERE.glob("*/*/verdict.toml"))}
+    beside = {one.simulated: one for one in found.values() if one.simulated in found}
+    text, tally, missing = [HEAD], [], []
+    for paper, title in PAPERS.items():
+        sections = [section(one, beside.get(folder)) for folder, one in found.items()
+                    if folder.parent.name == paper and one not in beside.values() and (one.rows or beside.get(folder, one).rows)]
+        missing += [f"{paper}/{folder.name}" for folder, one in found.items() if folder.parent.name == paper and not one.rows]
+        text += [f"\n## {title}\n", *sections] if sections else []
+        rows = [row for folder, one in found.items() if folder.parent.name == paper for row in one.rows]
+        count = lambda verdict: sum(row["verdict"].startswith(verdict) for row in rows)
+        tally.append(f"| {title} | {count('met')} | {count('missed')} | {count('shown')} |\n")
+    text.insert(1, "\n| | met | missed | shown beside what was published |\n|---|---|---|---|\n" + "".join(tally))
+    if missing:
+        text.append(f"\n## Not run\n\nNo results were there of: {', '.join(missing)}.\n")
+    page = "".join(text)
+    if arguments.page:
+        arguments.page.write_text(page)
+    else:
+        sys.stdout.write(page)
+
+
+class Found:
+    """An experiment, and the newest of its tables."""
+
+    def __init__(self, folder, roots):
+        self.wanted = tomllib.loads((folder / "verdict.toml").read_text())
+        self.simulated = (folder / self.wanted["plan"]).resolve().parent if "plan" in self.wanted else None
+        self.rows, self.form = from_docs(folder.name), "full"
+        tables = [path for root in roots for form in ("full", "short") for path in root.glob(f"{form}-*/{folder.name}.csv")]
+        # The full form before the short one, then the newest.
+        path = max(tables, key=lambda path: (path.parent.name.startswith("full"), path.stat().st_mtime), default=None)
+        if path and (not self.rows or path.parent.name.startswith("full")):
+            self.form = path.parent.name.split("-")[0]
+            self.rows = list(csv.DictReader(path.open()))
+        self.rows = [{**row, "reason": self.reason(row["row"])} for row in self.rows if row["published"] or row["criterion"]]
+
+    def reason(self, name):
+        """What verdict.toml says of a row: of its claim, or by words that are in it."""
+        plain = lambda text: text.replace("_", " ")
+        for claim in self.wanted.get("claims", []):
+            if plain(name).startswith(plain(claim["name"])) and "reason" in claim:
+                return claim["reason"]
+        reasons = self.wanted.get("table", {}).get("reasons", {})
+        return next((why for words, why in reasons.items() if all(plain(word) in plain(name) for word in words.split())), "")
+
+
+def from_docs(name):
+    """The rows of an experiment's tables in docs."""
+    rows = []
+    for page in sorted((HERE.parent / "docs").glob("*.md")):
+        for table in re.findall(rf"<!-- verdict {re.escape(name)}:[^>]* -->\n(.*?)<!-- end -->", page.read_text(), re.DOTALL):
+            head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+            for line in lines:
+                cells = dict(zip(head, line))
+                (mean, _, half), (published, _, interval) = (cells.get(column, "").partition(" ± ") for column in ("ours", "published"))
+                rows.append({"row": cells["what"], "mean": mean, "ci95": half, "published": published, "published_ci95": interval,
+                             "ratio": cells.get("ratio", ""), "criterion": cells.get("goal", ""), "verdict": cells["verdict"]})
+    return rows
+
+
+def section(one, testbed):
+    """An experiment's table; with the testbed's rows beside, where that ran the same plan."""
+    others = {row["row"]: row for row in testbed.rows} if testbed else {}
+    own = {row["row"]: row for row in one.rows}
+    names = [*own, *(name for name in others if name not in own)]
+    table, reasons = [], []
+    for name in names:
+        row, other = own.get(name), others.get(name)
+        known = row or other
+        published = known["published"] + (f" ± {known['published_ci95']}" if known["published_ci95"] else "")
+        cells = [name.replace("_", " "), published, *(ours(row) if row else ["", "", ""]), *((ours(other) if other else ["", "", ""]) if testbed else [])]
+        cells += [known["criterion"].replace("|", "/")]
+        reason = next((of["reason"] for of in (row, other) if of and of["reason"]), "")
+        if reason and reason not in reasons:
+            reasons.append(reason)
+        cells.append(f"[{reasons.index(reason) + 1}]" if reason else "")
+        table.append(f"| {' | '.join(cells)} |\n")
+    heads = ["what", "published", "simulated" if one.simulated is None and "testbed" not in one.wanted["title"] else "testbed", "ratio", "verdict"]
+    heads += ["testbed", "ratio", "verdict"] if testbed else []
+    heads += ["goal", "why"]
+    form = " The short form: a few runs of a few cells." if "short" in (one.form, testbed.form if testbed else "") else ""
+    lines = [f"\n### {one.wanted['title']}\n\n{one.wanted.get('about', '').strip()}{form}\n\n", f"| {' | '.join(heads)} |\n", "|---" * len(heads) + "|\n", *table]
+    lines += ["\n"] * bool(reasons) + [f"{number}. {reason}\n" for number, reason in enumerate(reasons, start=1)]
+    return "".join(lines)
+
+
+def ours(row):
+    half = f" ± {row['ci95']}" if row["ci95"] else ""
+    return [f"{row['mean']}{half}", row["ratio"], row["verdict"]]
+
+
+if __name__ == "__main__":
+    main()
