@@ -39,10 +39,13 @@ plan far 30ms
 
 echo "testbed: up and down"
 name=$("$HEADWATER" testbed up --routing bridge "$folder/near.toml")
-"$HEADWATER" testbed list | grep -q "$name  stands" || fail "$name is not listed"
-"$HEADWATER" testbed exec --name "$name" sink-1 -- ip -4 -brief address show eth0 | grep -q "10\.72\." || fail "sink-1 has no address"
+[[ "$("$HEADWATER" testbed list)" == *"$name  stands"* ]] || fail "$name is not listed"
+[[ "$("$HEADWATER" testbed exec --name "$name" sink-1 -- ip -4 -brief address show eth0)" == *10.72.* ]] || fail "sink-1 has no address"
+before=$name
+name=$("$HEADWATER" testbed up --routing bridge "$folder/near.toml")
+[[ "$("$HEADWATER" testbed list)" != *"$before"* ]] || fail "the same network stands twice"
 "$HEADWATER" testbed down "$name" >/dev/null
-if ip netns list | grep -q "^$name-"; then fail "$name is down, and namespaces of it are there"; fi
+if [[ "$(ip netns list)" == *"$name-"* ]]; then fail "$name is down, and namespaces of it are there"; fi
 name=
 
 echo "testbed: a plan"
@@ -65,13 +68,13 @@ echo "testbed: a run that is killed"
 killed=$!
 for _ in $(seq 200); do
     sleep 0.1
-    if ip netns pids "hwtb${killed}x0-sink-1" 2>/dev/null | grep -q .; then break; fi
+    if [ -n "$(ip netns pids "hwtb${killed}x0-sink-1" 2>/dev/null)" ]; then break; fi
 done
 kill -KILL "$killed"
 wait "$killed" 2>/dev/null || true
 left=$(ip netns pids "hwtb${killed}x0-sink-1") || fail "there was no bed to kill"
 "$HEADWATER" testbed down hwtb-none 2>/dev/null && fail "a network that is not there was taken down"
-if ip netns list | grep -q "^hwtb${killed}x"; then fail "namespaces of the killed run stay"; fi
+if [[ "$(ip netns list)" == *"hwtb${killed}x"* ]]; then fail "namespaces of the killed run stay"; fi
 for pid in $left; do
     if [ -e "/proc/$pid" ] && ! grep -q "State:.*Z" "/proc/$pid/status" 2>/dev/null; then fail "process $pid of the killed run stays"; fi
 done

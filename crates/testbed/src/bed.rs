@@ -126,13 +126,14 @@ impl Bed {
         self.wire.is_some()
     }
 
-    /// Leaves it standing until [`Standing::remove`]. One with a wire cannot stand without this process: see [`Self::hold`].
+    /// Leaves it standing until [`Standing::remove`], with a mark of whose it is. One with a wire cannot stand without this process: see
+    /// [`Self::hold`].
     ///
     /// # Errors
     /// When that cannot be noted down.
-    pub fn leave(mut self) -> Result<Standing, Error> {
+    pub fn leave(mut self, of: &str) -> Result<Standing, Error> {
         let mark = self.folder.join(STANDING);
-        fs::write(&mark, "").tried(|| format!("write '{}'", mark.display()))?;
+        fs::write(&mark, of).tried(|| format!("write '{}'", mark.display()))?;
         self.is_left = true;
         // Its programs end when they are dropped.
         std::mem::forget(self.router.take());
@@ -170,7 +171,12 @@ impl Standing {
 
     /// Whether it was left standing, and is not of a run.
     pub fn is_left(&self) -> bool {
-        self.folder.join(STANDING).exists()
+        self.mark().is_some()
+    }
+
+    /// The mark with which it was left.
+    pub fn mark(&self) -> Option<String> {
+        fs::read_to_string(self.folder.join(STANDING)).ok()
     }
 
     /// The namespace of one of its nodes.
@@ -271,21 +277,26 @@ pub(crate) fn require(routing: Routing) -> Result<(), Error> {
     }
 }
 
-/// A name that nobody has, its folder, and its lock.
+/// A name that nobody has, its folder, and its lock: the folder has its name only once the lock is held, so that nobody takes it for
+/// abandoned.
 fn claim() -> Result<(PathBuf, File), Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     fs::create_dir_all(ROOT).tried(|| format!("make the folder '{ROOT}'"))?;
+    let number = || NUMBER.fetch_add(1, Ordering::Relaxed);
+    let mut id = format!("{PREFIX}{}x{}", std::process::id(), number());
+    let draft = Path::new(ROOT).join(format!("new-{id}"));
+    fs::create_dir_all(&draft).tried(|| format!("make '{}'", draft.display()))?;
+    let path = draft.join(LOCK);
+    let lock = File::create(&path).tried(|| format!("make '{}'", path.display()))?;
+    lock.try_lock().tried(|| format!("lock '{}'", path.display()))?;
     loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = Path::new(ROOT).join(format!("{PREFIX}{}x{number}", std::process::id()));
-        match fs::create_dir(&folder) {
-            Ok(()) => {
-                let path = folder.join(LOCK);
-                let lock = File::create(&path).tried(|| format!("make '{}'", path.display()))?;
-                lock.try_lock().tried(|| format!("lock '{}'", path.display()))?;
-                return Ok((folder, lock));
+        let folder = Path::new(ROOT).join(&id);
+        match fs::rename(&draft, &folder) {
+            Ok(()) => return Ok((folder, lock)),
+            // Of a process of this number in another namespace of processes, or in another time.
+            Err(_) if folder.exists() => {
+                id = format!("{PREFIX}{}x{}", std::process::id(), number());
             }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::failed(format!("cannot make '{}': {error}", folder.display()))),
         }
     }

@@ -29,10 +29,15 @@ fn up(path: &Path, cell: usize, routing: RoutingName) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     let scenario = plan.scenario(&plan.cell(cell - 1), 1).or_exit(Exit::Usage, "cannot read the cell")?;
+    // The same one is made anew.
+    let mark = format!("{} {cell}", plan.digest());
+    for old in standing().map_err(failure)?.iter().filter(|old| old.mark().as_ref() == Some(&mark)) {
+        old.remove().map_err(failure)?;
+    }
     let bed = Bed::up(&scenario, routing.into()).map_err(failure)?;
     say(&format!("{}\n", bed.name()))?;
     if !bed.is_wired() {
-        bed.leave().map_err(failure)?;
+        bed.leave(&mark).map_err(failure)?;
         return Ok(Exit::Ok);
     }
     say("links of this plan delay, lose or mark, which this process does: until it is interrupted\n")?;

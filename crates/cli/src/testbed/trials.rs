@@ -42,8 +42,9 @@ pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
         json: args.output.json,
         doing: &|job, shutdown| one(&plan, job.cell, job, &setting, shutdown),
         failure: &|job, reason| {
+            let seed = args.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
             format!(
-                "run {} of cell {} failed: {reason}\n  again: headwater bench testbed --plan {} --cell {}",
+                "run {} of cell {} failed: {reason}\n  again: headwater bench testbed --plan {} --cell {}{seed}",
                 job.run,
                 job.cell + 1,
                 args.plan.display(),

@@ -46,3 +46,40 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
     }
     Some(FlowKind::Transfer(Transfer { by, size, max_rate: max_rate? }))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+    use crate::plan::flow::FlowKind;
+
+    fn plan(flow: &str) -> Result<Plan, crate::plan::PlanError> {
+        let text = format!(
+            "name = \"x\"\nduration = \"1s\"\n\
+             topology = {{ kind = \"dumbbell\", bottleneck = {{ rate = \"1M\", delay = \"1ms\" }}, access = {{ rate = \"1M\", delay = \"1ms\" }} }}\n\
+             flow.main = {{ kind = \"transfer\", from = \"source-1\", receivers = [\"sink-1\"], {flow} }}\n"
+        );
+        Plan::parse("x.toml", &text)
+    }
+
+    #[test]
+    fn a_transfer_is_read_and_only_a_testbed_runs_it() {
+        let read = plan("by = \"uftp\", size = \"2MB\", max-rate = \"4M\"").unwrap();
+        let scenario = read.scenario(&read.cell(0), 1).unwrap();
+        let FlowKind::Transfer(transfer) = scenario.flows[0].kind else { panic!("a transfer") };
+        assert_eq!((transfer.by, transfer.size, transfer.max_rate.as_bits()), ("uftp", 2_000_000, 4_000_000));
+        let refused = read.run(&read.cell(0), 1, &mut ()).unwrap_err().to_string();
+        assert!(refused.contains("bench testbed"), "{refused}");
+    }
+
+    #[test]
+    fn what_nobody_moves_is_refused() {
+        assert!(
+            plan("by = \"pigeon\", size = \"2MB\", max-rate = \"4M\"")
+                .unwrap_err()
+                .to_string()
+                .contains("pigeon")
+        );
+        assert!(plan("by = \"uftp\", size = \"0B\", max-rate = \"4M\"").is_err());
+        assert!(plan("by = \"uftp\", size = \"2MB\"").unwrap_err().to_string().contains("max-rate"));
+    }
+}
