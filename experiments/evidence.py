@@ -56,6 +56,7 @@ class Found:
 
     def __init__(self, folder, roots):
         self.wanted = tomllib.loads((folder / "verdict.toml").read_text())
+        self.world = "testbed" if folder.parent.name == "testbed" else "simulated"
         self.simulated = (folder / self.wanted["plan"]).resolve().parent if "plan" in self.wanted else None
         self.rows, self.form = from_docs(folder.name), "full"
         tables = [path for root in roots for form in ("full", "short") for path in root.glob(f"{form}-*/{folder.name}.csv")]
@@ -107,7 +108,7 @@ def section(one, testbed):
             reasons.append(reason)
         cells.append(f"[{reasons.index(reason) + 1}]" if reason else "")
         table.append(f"| {' | '.join(cells)} |\n")
-    heads = ["what", "published", "simulated" if one.simulated is None and "testbed" not in one.wanted["title"] else "testbed", "ratio", "verdict"]
+    heads = ["what", "published", one.world, "ratio", "verdict"]
     heads += ["testbed", "ratio", "verdict"] if testbed else []
     heads += ["goal", "why"]
     form = " The short form: a few runs of a few cells." if "short" in (one.form, testbed.form if testbed else "") else ""
