@@ -95,7 +95,7 @@ pub struct Window {
     waiting: Vec<u16>,
     /// Labels whose request is withheld.
     ready: Labels,
-    /// Labels answered in this round.
+    /// Labels answered in this round, which begins with an increase or with the end of recovery or slow start.
     round: Labels,
     /// Requests not sent yet; each label at most once.
     asks: VecDeque<Ask>,
@@ -260,8 +260,8 @@ impl Window {
         if label > self.size {
             return;
         }
-        self.round.insert(label);
         match self.mode {
+            // What was under way counts for no round: the window would grow again within one round-trip time.
             Mode::Recover => self.ready.insert(label),
             Mode::SlowStart => {
                 self.ask(now, label);
@@ -272,6 +272,7 @@ impl Window {
             }
             Mode::Avoid => {
                 self.ask(now, label);
+                self.round.insert(label);
                 if self.round.len() >= self.size {
                     self.round.clear();
                     self.grow(now);

@@ -126,8 +126,10 @@ impl Rates {
         }
     }
 
-    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the menu bounds gives way to that.
+    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the menu bounds gives way to that. It does not
+    /// bound the highest group in use: what its receivers get, by which the menu is made, is what is sent then, and would stay that for good.
     fn order(&mut self, packet: f64) {
+        let highest = self.groups.iter().rposition(|group| group.is_open);
         let mut below = 0.0;
         for (rank, group) in self.groups.iter_mut().enumerate() {
             let least = match (rank, group.is_open) {
@@ -135,7 +137,11 @@ impl Rates {
                 (_, true) => below + packet,
                 (_, false) => below,
             };
-            let most = if group.is_open { self.menu.bound(rank) } else { below };
+            let most = match group.is_open {
+                true if highest == Some(rank) => f64::INFINITY,
+                true => self.menu.bound(rank),
+                false => below,
+            };
             group.rate = group.rate.min(most).max(least).min(self.most);
             below = group.rate;
         }
@@ -149,5 +155,34 @@ fn is_congested(tally: &Tally, rank: usize, top: usize, is_menu_active: bool) ->
         _ if rank == top => tally.congested == tally.reports,
         _ if is_menu_active => u64::from(tally.congested) * 2 > u64::from(tally.reports),
         _ => tally.congested > 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+
+    /// Once the menu is active and the top group has nobody, its bounds follow what receivers get, which is what is sent.
+    #[test]
+    fn the_highest_group_in_use_may_always_grow() {
+        let mut rates = Rates::new(&Config::new(3, 1_000));
+        let tally =
+            |rank: u8, is_congested, tenths| Some(Tally::of(&report(0, rank, is_congested, tenths, 0), 0));
+        for _ in 0..10 {
+            rates.request(&[None, None, tally(2, true, 10_000)], 0.1);
+        }
+        assert!(rates.is_menu_active());
+        let mut request = || {
+            // What is sent is what they get, at most.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small rates")]
+            let sent = (rates.cumulative(1) / 100.0) as u32;
+            rates.request(&[tally(0, false, 1_000), tally(1, false, sent), None], 0.1);
+            rates.cumulative(1)
+        };
+        (0..60).for_each(|_| _ = request());
+        let before = request();
+        (0..20).for_each(|_| _ = request());
+        assert!(request() > before + 1e6, "a packet more per request: {before}");
     }
 }

@@ -11,6 +11,10 @@ pub(super) enum Choice {
 /// Reports after one of congestion in which a fall is the sender's answer to that: it takes a request to decide, and another one to see.
 const OWN: u16 = 3;
 
+/// One report of so many may say congestion in an interval without. Beside flows that fill queues by themselves, as TCP does, hardly any ten are all
+/// without a mark.
+const UNCONGESTED: u16 = 5;
+
 /// A selection interval: some requests since the last change, or since the last interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selection {
@@ -67,13 +71,50 @@ impl Selection {
         if self.reports < self.interval {
             return Choice::Stay;
         }
-        let risen = self.first.zip(self.latest).is_some_and(|(first, latest)| latest > first + step);
+        // A rate that stays, as the menu's bounds make it, brings no relief either.
+        let stands = self.first.zip(self.latest).is_some_and(|(first, latest)| latest > first - step);
         let choice = match (self.congested, self.has_yielded) {
-            (0, true) => Choice::Join,
-            (congested, _) if 2 * congested > self.reports && risen && !self.has_fallen => Choice::Leave,
+            (congested, true) if UNCONGESTED * congested <= self.reports => Choice::Join,
+            (congested, _) if 2 * congested > self.reports && stands && !self.has_fallen => Choice::Leave,
             _ => Choice::Stay,
         };
         self.restart();
         choice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ten reports come to: whether each says congestion, and the rate.
+    fn choice(reports: &[(bool, f64)]) -> Choice {
+        let mut selection = Selection::new(10, 0.875);
+        let all = reports.iter().map(|(congested, rate)| selection.report(*congested, Some(*rate), 1.0));
+        all.last().unwrap_or(Choice::Stay)
+    }
+
+    fn interval(congested: &[u8], rate: impl Fn(u8) -> f64) -> Choice {
+        let reports: Vec<_> = (0..10).map(|report| (congested.contains(&report), rate(report))).collect();
+        choice(&reports)
+    }
+
+    #[test]
+    fn joins_when_others_make_the_rate_fall() {
+        let falls = |report: u8| if report < 6 { 100.0 } else { 87.5 };
+        assert_eq!(interval(&[], falls), Choice::Join);
+        assert_eq!(interval(&[0, 9], falls), Choice::Join, "a mark now and then is no congestion");
+        assert_eq!(interval(&[0, 1, 9], falls), Choice::Stay);
+        assert_eq!(interval(&[4], falls), Choice::Stay, "that may be the answer to its own");
+        assert_eq!(interval(&[], |_| 100.0), Choice::Stay, "nobody yields");
+    }
+
+    #[test]
+    fn leaves_when_the_rate_does_not_fall() {
+        let most = [0, 1, 2, 3, 4, 5];
+        assert_eq!(interval(&most, |report| 100.0 + 2.0 * f64::from(report)), Choice::Leave);
+        assert_eq!(interval(&most, |_| 100.0), Choice::Leave, "a bound holds it: nothing will change");
+        assert_eq!(interval(&most, |report| if report < 6 { 100.0 } else { 87.5 }), Choice::Stay);
+        assert_eq!(interval(&most[..5], |_| 100.0), Choice::Stay, "half of it is not most");
     }
 }
