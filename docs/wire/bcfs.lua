@@ -20,6 +20,7 @@ f.port = ProtoField.uint16("hwbcfs.source.port", "Source port")
 f.ipv4 = ProtoField.ipv4("hwbcfs.source.ipv4", "Source address")
 f.ipv6 = ProtoField.ipv6("hwbcfs.source.ipv6", "Source address")
 f.body = ProtoField.bytes("hwbcfs.body", "Body")
+f.word = ProtoField.bytes("hwbcfs.word", "Word of the last packet (CCI)")
 
 local short = ProtoExpert.new("hwbcfs.short", "Shorter than its header", expert.group.MALFORMED, expert.severity.ERROR)
 local strange = ProtoExpert.new("hwbcfs.family.unknown", "Unknown address family", expert.group.MALFORMED, expert.severity.ERROR)
@@ -60,8 +61,14 @@ function bcfs.dissector(buffer, packet, tree)
     branch:add(family == 4 and f.ipv4 or f.ipv6, buffer(16, header_bytes - 16))
     packet.cols.info = string.format("%s, label 0x%08x, level %d", KINDS[kind], buffer(4, 4):uint(), buffer(8, 2):uint())
     if buffer:len() > header_bytes then
-        branch:add(f.body, buffer(header_bytes))
+        local body = buffer(header_bytes)
+        branch:add(f.body, body)
         if kind == 1 then branch:add_proto_expert_info(full) end
+        if kind == 0 and body:len() == 4 then branch:add(f.word, body) end
+        -- LCT's version: a packet of a session of files.
+        if kind == 2 and body:len() >= 8 and body(0, 1):bitfield(0, 4) == 1 then
+            Dissector.get("alc"):call(body:tvb(), packet, tree)
+        end
     end
     return buffer:len()
 end

@@ -45,12 +45,15 @@ Examples:
   headwater send --interface eth0 image.iso          each receiver at its own rate, until interrupted
   headwater send --max-rate 1G --duration 1h x.iso   the same, up to 1 Gbit/s, for an hour
   headwater send --passes 2 --rate 50M photos/       two passes over a folder
+  headwater send --congestion-control rainbow x.iso  to those who ask, by unicast, until interrupted
   headwater send --dry-run --rate 100M image.iso     show what would be sent, and how long it takes";
 
 const RECEIVE_EXAMPLES: &str = "\
 Examples:
   headwater receive --interface eth0 --out incoming/
-  headwater receive --source 192.0.2.1 --group 232.1.2.3:7287 --timeout 30s --out incoming/";
+  headwater receive --source 192.0.2.1 --group 232.1.2.3:7287 --timeout 30s --out incoming/
+  headwater receive --ask 192.0.2.1 --out incoming/
+  headwater receive --ask 192.0.2.1 --via 198.51.100.7 --out incoming/";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -139,12 +142,15 @@ pub struct SendArgs {
     /// How each receiver finds its rate [default: m2c; with --rate, fixed]
     #[arg(long, value_name = "NAME", value_enum)]
     pub congestion_control: Option<CongestionControl>,
-    /// Most that a receiver can take, and what all channels together send; with le-sbcc, most that is sent [default: 100M]
+    /// Most that a receiver can take, and what all channels together send; with le-sbcc and rainbow, most that is sent [default: 100M; with rainbow, what is asked for]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Least that a receiver can take: the rate of the base channel [default: 120k]; with le-sbcc, least that is sent [default: next to nothing]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
+    /// With rainbow: address at which it is asked; at most one of each IP version [default: all, port 7288]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::source)]
+    pub listen: Vec<SocketAddr>,
     /// Erasure code that lets receivers repair losses
     #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
     pub fec: Fec,
@@ -192,6 +198,15 @@ pub struct ReceiveArgs {
     /// Give up when nothing that is needed came for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
+    /// Ask this source for its packets, by unicast: it sends with --congestion-control rainbow
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
+    pub ask: Option<SocketAddr>,
+    /// With --ask: the nearest relay [default: the source itself is asked]
+    #[arg(long, value_name = "RELAY[:PORT]", value_parser = values::relay, requires = "ask")]
+    pub via: Option<SocketAddr>,
+    /// With --ask: the group at which the relay replies to all on this network, as its own --multicast says
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::group, requires = "ask")]
+    pub multicast: Option<SocketAddr>,
     /// Take no more than this, in bit/s; default: what the path fairly carries
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
@@ -357,6 +372,8 @@ pub enum CongestionControl {
     LeSbcc,
     /// The same, with a smoother rate
     LeSbccTfrc,
+    /// Receivers ask for packets, each by a TCP-like window of its own: by unicast, through relays (`headwater relay`) where there are some
+    Rainbow,
     /// The rate of --rate, whatever happens
     Fixed,
 }

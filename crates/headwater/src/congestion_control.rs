@@ -7,6 +7,7 @@ use headwater_proto::control::SenderControl;
 use headwater_proto::described::{Description, DescriptionError};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::pgm::{Session, carrier};
+use headwater_proto::rainbow::carrier as on_request;
 use headwater_proto::{Instant, Rate, fixed, flid};
 use headwater_wire::pgm::Gsi;
 
@@ -20,6 +21,9 @@ pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
 /// What [`LayerOptions`] sends on all channels together unless told otherwise: 100 Mbit/s, which every wired network of
 /// today carries. What no receiver of a link has joined stays off it where switches and routers know memberships.
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
+
+/// What counts as the highest rate of a source that sends whatever is asked for.
+const RATE_UNBOUNDED: Rate = Rate::from_kilobits(1_000_000);
 
 /// PGM's port, as other makes have it unless told otherwise.
 const PGM_PORT: u16 = 7_500;
@@ -49,6 +53,34 @@ pub enum CongestionControl {
     /// LE-SBCC: one rate for all, which the sender finds from what receivers say they miss: that of a TCP to the worst of them. PGM
     /// carries the packets.
     LeSbcc(LeSbccOptions),
+    /// Rainbow: each receiver asks for packets by a TCP-like window of its own, by unicast; relays on the way make one of equal requests. Needs no
+    /// multicast.
+    Rainbow(RainbowOptions),
+}
+
+/// What a source that is asked for packets is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RainbowOptions {
+    max_rate: Option<Rate>,
+}
+
+impl RainbowOptions {
+    /// Sends what is asked for.
+    pub const fn new() -> Self {
+        Self { max_rate: None }
+    }
+
+    /// Most that it sends to all who ask it, relays and receivers, in bit/s of UDP payload. Default: what they ask for.
+    #[must_use]
+    pub const fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// That rate.
+    pub const fn max_rate(&self) -> Option<Rate> {
+        self.max_rate
+    }
 }
 
 /// Between which addresses a session runs.
@@ -113,6 +145,7 @@ impl CongestionControl {
             Self::Webrc(_) => "webrc",
             Self::FlidDl(_) => "flid-dl",
             Self::LeSbcc(options) => options.name(),
+            Self::Rainbow(_) => "rainbow",
         }
     }
 
@@ -121,10 +154,16 @@ impl CongestionControl {
         !matches!(self, Self::Fixed { .. } | Self::LeSbcc(_))
     }
 
-    /// Bytes that it puts in front of each packet.
+    /// Whether packets are sent to those who ask, one by one, rather than to groups.
+    pub const fn is_on_request(&self) -> bool {
+        matches!(self, Self::Rainbow(_))
+    }
+
+    /// Bytes that it puts in front of each packet, at the most.
     pub fn envelope_bytes(&self) -> u16 {
         match self {
             Self::LeSbcc(_) => u16::try_from(carrier::Sender::envelope_bytes()).unwrap_or(u16::MAX),
+            Self::Rainbow(_) => u16::try_from(on_request::Sender::envelope_bytes_max()).unwrap_or(u16::MAX),
             _ => 0,
         }
     }
@@ -141,7 +180,7 @@ impl CongestionControl {
     /// The same for packets of so many bytes, which may be too long or too short for the base rate.
     pub(crate) fn channels_of(&self, packet_bytes: u16) -> Result<u16, DescriptionError> {
         match self.description(packet_bytes) {
-            Description::Fixed | Description::LeSbcc => Ok(1),
+            Description::Fixed | Description::LeSbcc | Description::Rainbow => Ok(1),
             Description::M2c(config) | Description::Webrc(config) => {
                 Ok(DynamicChannels::new(config, Instant::ZERO)?.dynamic_channels() + 1)
             }
@@ -149,21 +188,25 @@ impl CongestionControl {
         }
     }
 
-    /// The highest rate at which it sends to one receiver.
+    /// The highest rate at which it sends to one receiver; 1 Gbit/s where that is what receivers ask for.
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => layers.max_rate,
             Self::LeSbcc(options) => options.max_rate(),
+            Self::Rainbow(options) => match options.max_rate {
+                Some(rate) => rate,
+                None => RATE_UNBOUNDED,
+            },
         }
     }
 
-    /// The rate of the base channel; `None` where the sender is yet to find it.
+    /// The rate of the base channel; `None` where the sender is yet to find it, or receivers do.
     pub const fn rate_base(&self) -> Option<Rate> {
         match self {
             Self::Fixed { rate } => Some(*rate),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => Some(layers.base_rate),
-            Self::LeSbcc(_) => None,
+            Self::LeSbcc(_) | Self::Rainbow(_) => None,
         }
     }
 
@@ -177,6 +220,7 @@ impl CongestionControl {
                 flid::Config::dynamic_layers(packet_bytes, layers.max_rate).with_base_rate(layers.base_rate),
             ),
             Self::LeSbcc(_) => Description::LeSbcc,
+            Self::Rainbow(_) => Description::Rainbow,
         }
     }
 
@@ -190,11 +234,17 @@ impl CongestionControl {
         path: Path,
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
         let description = self.description(packet_bytes);
-        if let Self::LeSbcc(options) = self {
-            return Ok(Box::new(carried(options, packet_bytes, path)));
+        match self {
+            Self::LeSbcc(options) => return Ok(Box::new(carried(options, packet_bytes, path))),
+            Self::Rainbow(options) => {
+                let key = [chance::number(), chance::number()];
+                let config = on_request::SenderConfig::new(key).with_max_rate(options.max_rate, packet_bytes);
+                return Ok(Box::new(on_request::Sender::new(config)));
+            }
+            _ => {}
         }
         Ok(match description {
-            Description::Fixed | Description::LeSbcc => {
+            Description::Fixed | Description::LeSbcc | Description::Rainbow => {
                 Box::new(fixed::Sender::new(self.rate_max(), Instant::ZERO))
             }
             Description::M2c(layers) | Description::Webrc(layers) => {
@@ -282,6 +332,7 @@ mod tests {
         }
         assert_eq!(CongestionControl::M2c(LayerOptions::new()).channels(), Ok(24 + 30 + 1));
         assert_eq!(CongestionControl::LeSbcc(LeSbccOptions::new()).channels(), Ok(1));
+        assert_eq!(CongestionControl::Rainbow(RainbowOptions::new()).channels(), Ok(1));
         let none = LayerOptions::new().with_max_rate(BASE_RATE_DEFAULT);
         assert!(CongestionControl::M2c(none).channels().is_err());
     }

@@ -61,7 +61,9 @@ pub mod stream;
 mod trace;
 mod workers;
 
-pub use congestion_control::{BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT};
+pub use congestion_control::{
+    BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT, RainbowOptions,
+};
 pub use driver::DriverError;
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
@@ -70,8 +72,9 @@ pub use receive::{
     ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
 };
 pub use send::{
-    FileSet, PrepareError, PreparedFile, RepairPlace, SendEnd, SendError, SendOptions, SendOrder,
-    SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped, prepare,
+    FileSet, PrepareError, PreparedFile, RepairPlace, SOURCE_PORT, SendEnd, SendError, SendOptions,
+    SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped,
+    prepare,
 };
 pub use stop::StopHandle;
 pub use stream::{

@@ -9,8 +9,9 @@ use headwater_wire::{Cci, fdt};
 
 use crate::described::DescriptionError;
 use crate::layering::Layering;
-use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::pgm::Source;
+use crate::rainbow::carrier::RequestCounters;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -27,6 +28,15 @@ pub struct Departure {
     pub cci: Cci,
     /// The ECN field to send it with.
     pub ecn: Ecn,
+}
+
+/// What somebody asked for, where packets are sent on request alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where the packet goes that answers it.
+    pub destination: Destination,
+    /// The symbol of the FDT that is asked for; past the last one, and where it is none, content.
+    pub description: Option<u64>,
 }
 
 /// The sending side of a congestion control: which channel sends next, and when.
@@ -54,7 +64,17 @@ pub trait SenderControl {
     /// The departure due at `now`, if one is. It stays due until [`SenderControl::departed`].
     fn departure(&self, now: Instant) -> Option<Departure>;
 
-    /// Bytes that it writes in front of each packet of the session: [`SenderControl::seal`].
+    /// Whether it sends on request alone: a departure is then due only while somebody waits for a packet.
+    fn is_on_request(&self) -> bool {
+        false
+    }
+
+    /// The request that the departure due answers. Nothing where the sender itself chooses what goes out.
+    fn request(&self) -> Option<Request> {
+        None
+    }
+
+    /// Bytes that it writes in front of each packet of the session, the one that is due next: [`SenderControl::seal`].
     fn envelope_bytes(&self) -> usize {
         0
     }
@@ -72,6 +92,11 @@ pub trait SenderControl {
 
     /// The PGM source that hears receivers' NAKs, for people to see what came of them. Nothing where none are heard.
     fn pgm_source(&self) -> Option<&Source> {
+        None
+    }
+
+    /// What those who ask for packets have asked for, for people to see. Nothing where nobody asks.
+    fn requests(&self) -> Option<RequestCounters> {
         None
     }
 
@@ -115,6 +140,14 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         (**self).departure(now)
     }
 
+    fn is_on_request(&self) -> bool {
+        (**self).is_on_request()
+    }
+
+    fn request(&self) -> Option<Request> {
+        (**self).request()
+    }
+
     fn envelope_bytes(&self) -> usize {
         (**self).envelope_bytes()
     }
@@ -129,6 +162,10 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
 
     fn pgm_source(&self) -> Option<&Source> {
         (**self).pgm_source()
+    }
+
+    fn requests(&self) -> Option<RequestCounters> {
+        (**self).requests()
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -236,6 +273,8 @@ pub struct Status {
     pub loss_event_rate: Option<f64>,
     /// Packets in which the sender was told of losses.
     pub naks: Option<u64>,
+    /// Packets that may be under way at a time, where each is asked for.
+    pub window: Option<u16>,
 }
 
 /// The receiving side of a congestion control: which channels to hold.
@@ -252,6 +291,12 @@ pub trait ReceiverControl {
     /// A PGM packet came: one that carries a packet of the session, of which [`ReceiverControl::arrived`] tells next, or a word of
     /// somebody's to PGM's receivers on the group.
     fn enveloped(&mut self, _now: Instant, _source: SocketAddr, _packet: &Packet<'_>) {}
+
+    /// What a datagram carries of the session, and who sent that. Nothing where the control has packets in messages of its own, and it is none. Of
+    /// what is the session's [`ReceiverControl::arrived`] tells next.
+    fn opened<'a>(&mut self, datagram: &Datagram<'a>) -> Option<(SocketAddr, &'a [u8])> {
+        Some((datagram.source, datagram.payload))
+    }
 
     /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its sender is.
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {

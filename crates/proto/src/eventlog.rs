@@ -14,6 +14,7 @@ use core::net::IpAddr;
 use serde::{Serialize, Serializer};
 
 use crate::bcfs::relay::RelayCounters;
+use crate::rainbow::carrier::RequestCounters;
 use crate::time::Instant;
 
 /// The names and fields of this module.
@@ -244,6 +245,9 @@ pub struct Reception {
     /// The longest of those.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_latency_max: Option<f64>,
+    /// Packets that may be under way at a time, where each is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u16>,
     /// NAKs sent, where the session goes by them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naks: Option<u64>,
@@ -329,7 +333,7 @@ pub struct Progress {
     pub bytes: u64,
     /// bit/s of UDP payload over the last second.
     pub rate: u64,
-    /// Packets that never came: holes in the sequence numbers; of messages, those given up. Always 0 at a sender.
+    /// Packets that never came: holes in the sequence numbers; requests held to be lost; of messages, those given up. Always 0 at a sender.
     pub lost: u64,
     /// Symbols of content sent, or held by a receiver.
     pub symbols: u64,
@@ -361,6 +365,9 @@ pub struct Progress {
     /// Of a sender that receivers answer.
     #[serde(flatten)]
     pub feedback: Option<Feedback>,
+    /// Of a sender that is asked for each packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<RequestCounters>,
 }
 
 /// Counts by the name of what they count, an object in which nothing is 0.
@@ -385,8 +392,9 @@ impl Serialize for Reasons {
 pub struct Plan<'a> {
     /// Group and port of the base channel.
     pub group: String,
-    /// Name of the network interface.
-    pub interface: &'a str,
+    /// Name of the network interface; absent where that is whichever leads to who asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<&'a str>,
     /// Transport session identifier, if it is settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tsi: Option<u64>,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use headwater::relay::RELAY_PORT;
 use headwater_proto::Rate;
 use headwater_proto::bcfs::relay::Upstream;
 
@@ -22,7 +21,7 @@ Examples:
 #[derive(Debug, Args)]
 pub struct RelayArgs {
     /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289]
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::relay)]
     pub listen: Vec<SocketAddr>,
     /// Relay to send requests to, for all sources or for one; may be given more than once [default: the sources themselves]
     #[arg(long, value_name = "[SOURCE:PORT=]ADDR[:PORT]", value_parser = upstream)]
@@ -82,23 +81,15 @@ pub enum QueueName {
     Red,
 }
 
-/// `192.0.2.1`, `192.0.2.1:7289`, `[2001:db8::1]:7289`.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let without_port = || text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| (ip, RELAY_PORT).into());
-    text.parse::<SocketAddr>().or_else(|_| without_port()).map_err(|_| {
-        format!("not an address; write for example 192.0.2.1, 192.0.2.1:{RELAY_PORT} or [2001:db8::1]:{RELAY_PORT}")
-    })
-}
-
 /// `192.0.2.1`, or `198.51.100.7:7290=192.0.2.1` for one source.
 fn upstream(text: &str) -> Result<Upstream, String> {
     let Some((source, via)) = text.split_once('=') else {
-        return Ok(Upstream { source: None, via: address(text)? });
+        return Ok(Upstream { source: None, via: values::relay(text)? });
     };
     let source = source
         .parse()
         .map_err(|_| "before '=' is no source; write for example 198.51.100.7:7290=192.0.2.1".to_owned())?;
-    Ok(Upstream { source: Some(source), via: address(via)? })
+    Ok(Upstream { source: Some(source), via: values::relay(via)? })
 }
 
 /// `10.0.1.0/24`.
@@ -114,14 +105,6 @@ fn network(text: &str) -> Result<(IpAddr, u8), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_take_the_default_port() {
-        assert_eq!(address("192.0.2.1").unwrap(), "192.0.2.1:7289".parse().unwrap());
-        assert_eq!(address("[::1]:5").unwrap(), "[::1]:5".parse().unwrap());
-        assert_eq!(address("::1").unwrap(), "[::1]:7289".parse().unwrap());
-        assert!(address("relay.example.org").unwrap_err().contains("192.0.2.1:7289"));
-    }
 
     #[test]
     fn an_upstream_is_for_all_sources_or_for_one() {

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use headwater::SOURCE_PORT;
+use headwater::relay::RELAY_PORT;
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 
 use super::{PORT_DEFAULT, Shard};
@@ -47,6 +49,24 @@ pub fn group(text: &str) -> Result<SocketAddr, String> {
         return Err("port 0 cannot be sent to; give one from 1 to 65535".into());
     }
     Ok(group)
+}
+
+/// A host's address, with or without a port.
+pub fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let without_port = || text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| (ip, port).into());
+    text.parse::<SocketAddr>().or_else(|_| without_port()).map_err(|_| {
+        format!("not an address; write for example 192.0.2.1, 192.0.2.1:{port} or [2001:db8::1]:{port}")
+    })
+}
+
+/// A source's address.
+pub fn source(text: &str) -> Result<SocketAddr, String> {
+    address(text, SOURCE_PORT)
+}
+
+/// A relay's address.
+pub fn relay(text: &str) -> Result<SocketAddr, String> {
+    address(text, RELAY_PORT)
 }
 
 /// A symbol that fits a datagram with its headers.
@@ -109,6 +129,15 @@ mod tests {
         assert_eq!(group("[ff15::1]:5000").unwrap(), "[ff15::1]:5000".parse().unwrap());
         assert_eq!(group("ff15::1").unwrap(), "[ff15::1]:7287".parse().unwrap());
         assert_eq!(group("[ff15::1]").unwrap(), "[ff15::1]:7287".parse().unwrap());
+    }
+
+    #[test]
+    fn hosts_take_the_default_port_of_what_they_are() {
+        assert_eq!(relay("192.0.2.1").unwrap(), "192.0.2.1:7289".parse().unwrap());
+        assert_eq!(source("192.0.2.1").unwrap(), "192.0.2.1:7288".parse().unwrap());
+        assert_eq!(relay("[::1]:5").unwrap(), "[::1]:5".parse().unwrap());
+        assert_eq!(relay("::1").unwrap(), "[::1]:7289".parse().unwrap());
+        assert!(relay("relay.example.org").unwrap_err().contains("192.0.2.1:7289"));
     }
 
     #[test]

@@ -36,7 +36,8 @@ impl<'a> View<'a> {
             }
             SendUpdate::Started(started) => {
                 let SendStarted { group, interface, symbols, .. } = started;
-                self.screen.say(&format!("sender: to {group} on {interface}, packets per pass: {symbols}"));
+                let on = interface.as_ref().map_or_else(String::new, |interface| format!(" on {interface}"));
+                self.screen.say(&format!("sender: to {group}{on}, packets per pass: {symbols}"));
             }
             SendUpdate::Progress(progress) => {
                 self.sender.set_position((progress.passes.fract() * STEPS) as u64);

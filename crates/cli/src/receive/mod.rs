@@ -50,7 +50,15 @@ pub fn settle(
 }
 
 fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession, Failure> {
-    let options = ReceiveOptions::new(args.network.group, &args.out)
+    let options = match args.ask {
+        Some(source) => ReceiveOptions::asking(source, args.via, &args.out),
+        None => ReceiveOptions::new(args.network.group, &args.out),
+    };
+    let options = match args.multicast {
+        Some(group) => options.with_replies_to(group, args.network.interface.clone()),
+        None => options,
+    };
+    let options = options
         .with_source(args.listen.source)
         .with_interface(args.network.interface.clone())
         .with_tsi(args.tsi)
@@ -71,7 +79,7 @@ fn transfer(
 ) -> Result<Exit, Failure> {
     shutdown.watch(session.stop_handle());
     let mut view = View::new(args, screen);
-    let group = args.network.group;
+    let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
     let result = session.run(&mut |update| {
         if let ReceiveUpdate::Progress(received) = &update {
@@ -87,6 +95,9 @@ fn transfer(
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
+    if let (ReceiveOutcome::NothingReceived, Some(source)) = (&summary.outcome, args.ask) {
+        return Err(nothing_answered(source, args.via));
+    }
     match failure(&summary.outcome, summary.files_refused, group, &args.out) {
         Some(failure) => Err(failure),
         None => Ok(Exit::Ok),
@@ -99,7 +110,7 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::Started(started) => Event::SessionStarted {
             role: Role::Receiver,
             group: started.group.to_string(),
-            interface: Some(&started.interface),
+            interface: started.interface.as_deref(),
             tsi: None,
             control: None,
         },
@@ -180,6 +191,7 @@ fn reception(received: &ReceiveProgress) -> Reception {
         join_latency: control.join_latency.map(millis),
         join_latency_max: control.join_latency_max.map(millis),
         naks: control.naks,
+        window: control.window,
         missing: received.symbols.saturating_sub(received.symbols_held),
         time_left: view::time_left(received).and_then(|left| u64::try_from(left.as_millis()).ok()),
     }
@@ -238,6 +250,18 @@ pub fn nothing_received(group: SocketAddr) -> Failure {
     )
 }
 
+/// Nothing came from a source that was asked.
+fn nothing_answered(source: SocketAddr, via: Option<SocketAddr>) -> Failure {
+    let by_way_of = via.map_or_else(String::new, |via| format!(" by way of {via}"));
+    Failure::new(
+        Exit::NothingReceived,
+        format!(
+            "nothing came from {source}{by_way_of} within the timeout; is it sending with --congestion-control rainbow, is the address the one that \
+             it or the relay sends from, and do firewalls let UDP through?"
+        ),
+    )
+}
+
 fn incomplete(reason: IncompleteReason, refused: usize) -> String {
     match reason {
         IncompleteReason::TimedOut => {
@@ -258,7 +282,7 @@ fn incomplete(reason: IncompleteReason, refused: usize) -> String {
 }
 
 fn receiving_failed(args: &ReceiveArgs, error: ReceiveError) -> Failure {
-    error_failure(&format!("cannot receive from {}", args.network.group), error)
+    error_failure(&format!("cannot receive from {}", args.ask.unwrap_or(args.network.group)), error)
 }
 
 /// Gives an error of a receiver its exit code.
@@ -266,7 +290,7 @@ pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
     let exit = match &error {
         ReceiveError::Open(OpenError::SourceFamily { .. }) => Exit::Usage,
         ReceiveError::Interface(_) | ReceiveError::Open(_) | ReceiveError::Network { .. } => Exit::Network,
-        ReceiveError::Channels(_) | ReceiveError::Loss(_) => Exit::Usage,
+        ReceiveError::Channels(_) | ReceiveError::Loss(_) | ReceiveError::Nobody(..) => Exit::Usage,
         ReceiveError::Store(_) => Exit::Disk,
     };
     Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))

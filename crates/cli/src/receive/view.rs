@@ -66,9 +66,15 @@ impl<'a> View<'a> {
     }
 
     fn started(&self, started: &ReceiveStarted) {
-        let ReceiveStarted { group, interface, source, .. } = started;
+        let ReceiveStarted { group, via, interface, source, .. } = started;
         let from = source.map_or_else(String::new, |source| format!(", from {source} only"));
-        self.screen.say(&format!("receiving from {group} on {interface}{from}, into '{}'", self.out));
+        let out = &self.out;
+        self.screen.say(&match (via, interface) {
+            (Some(via), _) if via == group => format!("asking {group}, into '{out}'"),
+            (Some(via), _) => format!("asking {group} by way of {via}, into '{out}'"),
+            (None, Some(on)) => format!("receiving from {group} on {on}{from}, into '{out}'"),
+            (None, None) => format!("receiving from {group}{from}, into '{out}'"),
+        });
         let (asked, granted) = (started.receive_buffer.asked_bytes, started.receive_buffer.granted_bytes);
         tracing::info!(asked, granted, "receive buffer in bytes");
     }
@@ -154,6 +160,9 @@ pub fn message(progress: &ReceiveProgress) -> String {
         message.push_str(&format!(" of a fair {fair}, {}", count(control.channels.into(), "channel")));
     }
     message.push_str(&format!(", {} lost", loss(progress)));
+    if let Some(window) = control.window {
+        message.push_str(&format!(", window {window}"));
+    }
     if let Some(naks) = control.naks {
         message.push_str(&format!(", {naks} NAKs"));
     }

@@ -1,7 +1,7 @@
 //! From options to the congestion control of a session.
 
 use headwater::pgm::{LeSbccModule, LeSbccOptions};
-use headwater::{CongestionControl, LayerOptions};
+use headwater::{CongestionControl, LayerOptions, RainbowOptions};
 
 use crate::args::{self, Order, SendArgs};
 use crate::exit::{Exit, Failure};
@@ -12,7 +12,13 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         Some(_) => args::CongestionControl::Fixed,
         None => args::CongestionControl::M2c,
     });
+    if !args.listen.is_empty() && wanted != args::CongestionControl::Rainbow {
+        return Err(usage(
+            "--listen is where receivers ask: it needs --congestion-control rainbow".to_owned(),
+        ));
+    }
     let control = match wanted {
+        args::CongestionControl::Rainbow => rainbow(args)?,
         args::CongestionControl::Fixed => return fixed(args),
         args::CongestionControl::M2c => CongestionControl::M2c(layers(args)),
         args::CongestionControl::Webrc => CongestionControl::Webrc(layers(args)),
@@ -38,6 +44,22 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         )));
     }
     Ok(control)
+}
+
+fn rainbow(args: &SendArgs) -> Result<CongestionControl, Failure> {
+    if args.base_rate.is_some() {
+        return Err(usage(
+            "--base-rate is of groups, and with rainbow each receiver asks for what it takes: leave it out"
+                .to_owned(),
+        ));
+    }
+    if args.network.interface.is_some() {
+        return Err(usage(
+            "--interface is where multicast leaves, and rainbow needs none: say --listen and an address"
+                .to_owned(),
+        ));
+    }
+    Ok(CongestionControl::Rainbow(RainbowOptions::new().with_max_rate(args.max_rate)))
 }
 
 fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {

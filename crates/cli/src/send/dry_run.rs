@@ -1,6 +1,7 @@
 //! `headwater send --dry-run`: what would be sent.
 
 use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 
 use headwater::{CongestionControl, RepairPlace, SendSession, SendStarted};
 use headwater_fec::Order;
@@ -39,8 +40,8 @@ fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted)
     let rate = started.congestion_control.rate_max();
     let pass: Duration = rate.time_of(plan.pass_symbols().saturating_mul(packet_bytes));
     Plan {
-        group: args.network.group.to_string(),
-        interface: &started.interface,
+        group: started.group.to_string(),
+        interface: started.interface.as_deref(),
         tsi: args.tsi.map(u64::from),
         control: started.congestion_control.name(),
         channels: started.channels,
@@ -79,11 +80,16 @@ fn text(
     let Plan { bytes, objects, blocks, symbols, .. } = plan;
     writeln!(out, "{bytes:>12} {objects:>8} {blocks:>8} {symbols:>10}  {}", count(plan.files, "file"))?;
     writeln!(out)?;
-    writeln!(
-        out,
-        "group      {} on {}, TTL {}, DSCP {}",
-        plan.group, plan.interface, args.link.ttl, args.link.dscp
-    )?;
+    match plan.interface {
+        Some(on) => {
+            writeln!(
+                out,
+                "group      {} on {on}, TTL {}, DSCP {}",
+                plan.group, args.link.ttl, args.link.dscp
+            )?;
+        }
+        None => writeln!(out, "asked at   {}, DSCP {}", addresses(&started.listen), args.link.dscp)?,
+    }
     let tsi = args.tsi.map_or_else(|| "random".to_owned(), |tsi| tsi.to_string());
     writeln!(out, "session    TSI {tsi}")?;
     let scheme = headwater::Scheme::from(args.fec);
@@ -94,6 +100,7 @@ fn text(
     writeln!(out, "rate       {}", rates(started))?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
     let least = match started.congestion_control {
+        CongestionControl::Rainbow(options) if options.max_rate().is_none() => ", at 1 Gbit/s",
         control if control.is_multi_rate() => ", for the fastest receivers",
         CongestionControl::LeSbcc(_) => ", at the highest rate",
         _ => "",
@@ -102,11 +109,22 @@ fn text(
     writeln!(out, "Nothing was sent.")
 }
 
+/// `0.0.0.0:7288 and [::]:7288`.
+pub fn addresses(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" and ")
+}
+
 /// `10 Mbit/s, fixed`; `le-sbcc, up to 100 Mbit/s: ...`; `m2c, 120 kbit/s to 100 Mbit/s for each receiver, on 108 groups`.
 pub fn rates(started: &SendStarted) -> String {
     let control = started.congestion_control;
     let (name, max, channels) = (control.name(), control.rate_max(), started.channels);
     match control.rate_base() {
+        _ if control.is_on_request() => match control {
+            CongestionControl::Rainbow(options) if options.max_rate().is_some() => {
+                format!("{name}, up to {max}: what receivers ask for")
+            }
+            _ => format!("{name}: what receivers ask for"),
+        },
         Some(base) if control.is_multi_rate() => {
             format!("{name}, {base} to {max} for each receiver, on {channels} groups")
         }

@@ -69,7 +69,12 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let options = SendOptions::new(args.network.group, control)
+    let options = match control {
+        CongestionControl::Rainbow(options) => SendOptions::on_request(options),
+        control => SendOptions::new(args.network.group, control),
+    };
+    let options = options
+        .with_listen(args.listen.clone())
         .with_interface(args.network.interface.clone())
         .with_ttl(args.link.ttl)
         .with_dscp(args.link.dscp)
@@ -131,7 +136,7 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
             let event = Event::SessionStarted {
                 role: Role::Sender,
                 group: started.group.to_string(),
-                interface: Some(&started.interface),
+                interface: started.interface.as_deref(),
                 tsi: Some(started.tsi.into()),
                 control: Some(Control {
                     name: started.congestion_control.name(),
@@ -168,6 +173,7 @@ pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
         unsent: sent.unsent,
         dropped: sent.pgm.map_or(0, |pgm| pgm.counters.refused.malformed.total()),
         feedback: sent.pgm.as_ref().map(feedback::event),
+        asked: sent.requests,
         ..Progress::default()
     }
 }
@@ -181,14 +187,21 @@ fn preparation_failed(error: PrepareError) -> Failure {
 }
 
 fn sending_failed(args: &SendArgs, error: SendError) -> Failure {
-    failure(&format!("cannot send to {}", args.network.group), error)
+    let tried = match args.congestion_control {
+        Some(crate::args::CongestionControl::Rainbow) => "cannot send to those who ask".to_owned(),
+        _ => format!("cannot send to {}", args.network.group),
+    };
+    failure(&tried, error)
 }
 
 /// Gives an error of a sender its exit code.
 pub fn failure(tried: &str, error: SendError) -> Failure {
     let exit = match &error {
         SendError::Open(OpenError::CodePoint(_) | OpenError::SourceFamily { .. }) => Exit::Usage,
-        SendError::Interface(_) | SendError::Open(_) | SendError::Network { .. } => Exit::Network,
+        SendError::Interface(_)
+        | SendError::Open(_)
+        | SendError::Network { .. }
+        | SendError::Asked { .. } => Exit::Network,
         SendError::Mtu { .. }
         | SendError::Channels(_)
         | SendError::Option { .. }
@@ -196,6 +209,8 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         | SendError::Rates { .. }
         | SendError::NoWindows
         | SendError::NoPasses
+        | SendError::NotOnRequest(_)
+        | SendError::ListenTwice(..)
         | SendError::Plan(_)
         | SendError::Fdt(_) => Exit::Usage,
         SendError::Source(_) | SendError::Space { .. } | SendError::Store { .. } => Exit::Disk,

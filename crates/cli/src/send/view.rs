@@ -10,7 +10,7 @@ use crate::args::SendArgs;
 use crate::feedback;
 use crate::receive::link_changed;
 use crate::screen::{Screen, count, rate, time};
-use crate::send::dry_run::rates;
+use crate::send::dry_run::{addresses, rates};
 
 /// Steps of a bar.
 const STEPS: u64 = 10_000;
@@ -56,9 +56,15 @@ impl<'a> View<'a> {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
-        let SendStarted { tsi, group, interface, .. } = started;
+        let SendStarted { tsi, group, interface, listen, .. } = started;
         let what = format!("{}, {}", count(self.files, "file"), Size(self.bytes));
-        self.screen.say(&format!("sending {what} to {group} on {interface}, session {tsi}"));
+        match interface {
+            Some(on) => self.screen.say(&format!("sending {what} to {group} on {on}, session {tsi}")),
+            None => {
+                self.screen
+                    .say(&format!("sending {what} to those who ask {}, session {tsi}", addresses(listen)));
+            }
+        }
         self.screen.say(&rates(started));
         if self.passes.is_none() && self.duration.is_none() {
             self.screen.say("until interrupted (Ctrl-C)");
@@ -79,6 +85,9 @@ impl<'a> View<'a> {
         );
         if let Some(why) = progress.pgm.as_ref().and_then(feedback::line) {
             message.push_str(&format!("; {why}"));
+        }
+        if let Some(asked) = &progress.requests {
+            message.push_str(&format!("; {} requests", asked.requests + asked.nulls));
         }
         bar.set_message(message);
     }
@@ -108,6 +117,11 @@ impl<'a> View<'a> {
         ));
         if let Some(why) = summary.progress.pgm.as_ref().and_then(feedback::line) {
             self.screen.say(&why);
+        }
+        if let Some(asked) = &summary.progress.requests {
+            let refused = asked.unproven + asked.too_fast + asked.forgotten;
+            self.screen
+                .say(&format!("{} requests, {refused} of them not answered", asked.requests + asked.nulls));
         }
         if unsent > 0 {
             tracing::warn!(

@@ -17,6 +17,7 @@ mod gather;
 mod port;
 #[cfg(test)]
 mod tests;
+mod unicast;
 
 use std::io;
 use std::num::NonZeroU64;
@@ -28,6 +29,7 @@ use tracing::warn;
 
 use self::gather::Gather;
 pub(crate) use self::port::Port;
+pub(crate) use self::unicast::UnicastPort;
 use crate::clock::{Clock, elapsed};
 use crate::net::{LinkChange, LinkState, MembershipError, Poller, RecvBatch, SendError};
 use crate::trace::{Direction, PacketTrace, TraceHook};

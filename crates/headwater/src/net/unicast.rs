@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::batch::RecvBatch;
 use super::control::Control;
-use super::endpoint::{Endpoint, OpenError, trying};
+use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
 use super::interface::Interface;
 use super::pieces::{Piece, Pieces};
 use super::sender::Run;
@@ -43,6 +43,9 @@ pub struct UnicastSocket {
     endpoint: Endpoint,
     local_addr: SocketAddr,
     dscp: u8,
+    receive_buffer: BufferSize,
+    send_buffer: BufferSize,
+    calls: u64,
 }
 
 impl UnicastSocket {
@@ -72,12 +75,27 @@ impl UnicastSocket {
         let send_buffer = endpoint.set_send_buffer(options.buffer_bytes)?;
         let local_addr = endpoint.local_addr()?;
         debug!(%local_addr, ?receive_buffer, ?send_buffer, "opened a socket");
-        Ok(Self { endpoint, local_addr, dscp: options.dscp })
+        Ok(Self { endpoint, local_addr, dscp: options.dscp, receive_buffer, send_buffer, calls: 0 })
     }
 
     /// The address and port that it is bound to.
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// The receive buffer that the kernel granted.
+    pub const fn receive_buffer(&self) -> BufferSize {
+        self.receive_buffer
+    }
+
+    /// The send buffer that the kernel granted.
+    pub const fn send_buffer(&self) -> BufferSize {
+        self.send_buffer
+    }
+
+    /// Calls to the kernel that were to send something.
+    pub const fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Replaces what is in `batch` by what is waiting, and says how many datagrams. Never blocks; 0 when nothing is waiting.
@@ -94,6 +112,7 @@ impl UnicastSocket {
     pub fn send(&mut self, runs: &[Run<'_>]) -> u64 {
         let (mut pieces, mut unsent) = (Pieces::new(runs, 1), 0);
         while let Some(first) = pieces.clone().next() {
+            self.calls += 1;
             match self.transmit(pieces) {
                 Ok(sent) => _ = pieces.nth(sent.saturating_sub(1)),
                 Err(error) => {

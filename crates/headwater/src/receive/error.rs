@@ -1,6 +1,6 @@
 //! Why a session cannot be received.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use headwater_proto::delivery::StoreError;
 
@@ -26,10 +26,13 @@ pub enum ReceiveError {
     /// The folder for the files cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The source, or the relay that it is to be asked by, is no address of a host.
+    #[error("nothing of {0} can be asked for by way of {1}: port 0 or an unspecified address is nobody's")]
+    Nobody(SocketAddr, SocketAddr),
     /// Receiving failed: the interface or a membership.
     #[error("receiving from {group} failed")]
     Network {
-        /// The base channel's group.
+        /// The base channel's group, or the source that is asked.
         group: IpAddr,
         /// What went wrong.
         source: DriverError,

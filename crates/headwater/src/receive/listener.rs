@@ -10,10 +10,12 @@ use headwater_proto::{ChannelId, Machine, Rate, Seed, described};
 
 use super::error::ReceiveError;
 use super::options::Loss;
+use super::session::{Ears, Ground};
+use super::update::ReceiveStarted;
 use crate::chance;
 use crate::clock::Clock;
 use crate::driver::{Application, Hooks, drive};
-use crate::net::{Channels, Interface, Poller, ReceiverOptions, ReceiverSocket};
+use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket, Waker};
 use crate::stop::{StopHandle, stoppable};
 use crate::trace::TraceHook;
 
@@ -42,6 +44,17 @@ impl ListenOptions {
             rtt: None,
             loss: None,
             trace: None,
+        }
+    }
+
+    /// # Errors
+    /// When the chance of loss is none.
+    pub(crate) fn check(&self) -> Result<(), ReceiveError> {
+        match self.loss {
+            Some(loss) if !(0.0..=1.0).contains(&loss.probability) => {
+                Err(ReceiveError::Loss(loss.probability))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -148,11 +161,7 @@ impl Listener {
     /// # Errors
     /// When an option is out of range, or there is no way to receive from the group.
     pub(crate) fn open(options: ListenOptions) -> Result<Self, ReceiveError> {
-        if let Some(loss) = options.loss
-            && !(0.0..=1.0).contains(&loss.probability)
-        {
-            return Err(ReceiveError::Loss(loss.probability));
-        }
+        options.check()?;
         // How many there are the session itself tells.
         let channels = Channels::all_from(options.group)?;
         let interface = options.interface.as_deref().map(Interface::find).transpose()?;
@@ -196,5 +205,63 @@ impl Listener {
             // It is left all the same: the interface is gone.
             let _refused = self.socket.leave(channel);
         }
+    }
+}
+
+impl Ground for Listener {
+    type Control = described::Receiver;
+    type Port = ReceiverSocket;
+
+    fn started(&self) -> ReceiveStarted {
+        ReceiveStarted {
+            group: self.options.group,
+            via: None,
+            source: self.options.source,
+            interface: Some(self.socket.interface().name.clone()),
+            receive_buffer: self.socket.receive_buffer(),
+        }
+    }
+
+    fn options(&self) -> &ListenOptions {
+        &self.options
+    }
+
+    fn waker(&self) -> Waker {
+        self.poller.waker()
+    }
+
+    fn stop_handle(&self) -> &StopHandle {
+        &self.stop
+    }
+
+    fn control(&self) -> described::Receiver {
+        Listener::control(self)
+    }
+
+    fn port(&self) -> &ReceiverSocket {
+        &self.socket
+    }
+
+    fn drive<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        clock: Clock,
+        application: &mut impl Application<M, ReceiverSocket>,
+    ) -> Result<(), ReceiveError> {
+        Listener::drive(self, machine, clock, application)
+    }
+
+    fn leave(&mut self) {
+        Listener::leave(self);
+    }
+}
+
+impl Ears for ReceiverSocket {
+    fn expect_source(&mut self, source: Option<IpAddr>) {
+        ReceiverSocket::expect_source(self, source);
+    }
+
+    fn counters(&self) -> ReceiverCounters {
+        ReceiverSocket::counters(self)
     }
 }

@@ -1,5 +1,6 @@
 //! The receiving half of the easy API.
 
+mod asker;
 mod error;
 mod listener;
 mod options;

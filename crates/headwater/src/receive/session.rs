@@ -1,52 +1,101 @@
 //! A session that receives files: opened, run, summed up.
 
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
+use headwater_proto::Machine;
+use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{Receiver, ReceiverConfig};
 
+use super::asker::Asker;
 use super::error::ReceiveError;
-use super::listener::Listener;
+use super::listener::{ListenOptions, Listener};
 use super::options::ReceiveOptions;
 use super::update::{ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
+use crate::driver::{Application, Port};
+use crate::net::{ReceiverCounters, Waker};
 use crate::stop::StopHandle;
 use crate::store::DiskStore;
 
 /// A session that receives files.
 #[derive(Debug)]
 pub struct ReceiveSession {
-    listener: Listener,
+    way: Way,
     out: PathBuf,
     /// Until the first run takes it.
     store: Option<DiskStore>,
 }
 
+/// How packets come.
+#[derive(Debug)]
+enum Way {
+    /// By groups that are joined.
+    Groups(Box<Listener>),
+    /// From who is asked for them.
+    Requests(Box<Asker>),
+}
+
+/// What a receiver stands on: sockets, and the control that fits them.
+pub(super) trait Ground {
+    type Control: ReceiverControl;
+    type Port: Port + Ears;
+
+    fn started(&self) -> ReceiveStarted;
+    fn options(&self) -> &ListenOptions;
+    fn waker(&self) -> Waker;
+    fn stop_handle(&self) -> &StopHandle;
+    /// A control for a session that is not known yet.
+    fn control(&self) -> Self::Control;
+    fn port(&self) -> &Self::Port;
+    /// Drives `machine` until `application` ends it.
+    fn drive<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        clock: Clock,
+        application: &mut impl Application<M, Self::Port>,
+    ) -> Result<(), ReceiveError>;
+    /// Gives up what is still joined.
+    fn leave(&mut self);
+}
+
+/// What is asked of a receiver's sockets beside datagrams.
+pub(super) trait Ears {
+    /// Who sends the session, once that is known.
+    fn expect_source(&mut self, _source: Option<IpAddr>) {}
+
+    fn counters(&self) -> ReceiverCounters;
+}
+
 impl ReceiveSession {
-    /// Opens the socket and the folder. Nothing is joined yet.
+    /// Opens the sockets and the folder. Nothing is joined or asked for yet.
     ///
     /// # Errors
     /// When an option is out of range, the folder cannot be written to, or there is no way to receive from the group.
     pub fn open(options: ReceiveOptions) -> Result<Self, ReceiveError> {
-        let ReceiveOptions { listen, out } = options;
-        let listener = Listener::open(listen)?;
-        let store = DiskStore::open(&out, listener.poller.waker())?;
-        Ok(Self { listener, out, store: Some(store) })
+        let ReceiveOptions { listen, out, ask } = options;
+        let way = match ask {
+            None => Way::Groups(Box::new(Listener::open(listen)?)),
+            Some(ask) => Way::Requests(Box::new(Asker::open(listen, ask)?)),
+        };
+        let store = DiskStore::open(&out, way.waker())?;
+        Ok(Self { way, out, store: Some(store) })
     }
 
     /// Stops it from any thread.
     pub fn stop_handle(&self) -> StopHandle {
-        self.listener.stop.clone()
+        match &self.way {
+            Way::Groups(listener) => listener.stop_handle().clone(),
+            Way::Requests(asker) => asker.stop_handle().clone(),
+        }
     }
 
     /// Where it receives.
     pub fn started(&self) -> ReceiveStarted {
-        let Listener { options, socket, .. } = &self.listener;
-        ReceiveStarted {
-            group: options.group,
-            source: options.source,
-            interface: socket.interface().name.clone(),
-            receive_buffer: socket.receive_buffer(),
+        match &self.way {
+            Way::Groups(listener) => listener.started(),
+            Way::Requests(asker) => asker.started(),
         }
     }
 
@@ -60,24 +109,46 @@ impl ReceiveSession {
     /// When the network fails.
     pub fn run(&mut self, observer: &mut dyn FnMut(ReceiveUpdate)) -> Result<ReceiveSummary, ReceiveError> {
         observer(ReceiveUpdate::Started(self.started()));
-        let options = &self.listener.options;
-        let config = ReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
-        let clock = Clock::start();
-        let mut watch = Watch::new(self.stop_handle(), observer, options.timeout, clock.now());
-        loop {
-            let store = match self.store.take() {
-                Some(store) => store,
-                None => DiskStore::open(&self.out, self.listener.poller.waker())?,
-            };
-            let mut machine = Receiver::new(config, self.listener.control(), store, clock.now());
-            let driven = self.listener.drive(&mut machine, clock, &mut watch);
-            if driven.is_ok() && watch.begins_anew(clock.now()) {
-                continue;
-            }
-            let summary = watch.summary(&mut machine, &self.listener.socket, clock.now());
-            self.listener.leave();
-            driven?;
-            return Ok(summary);
+        let store = self.store.take();
+        match &mut self.way {
+            Way::Groups(listener) => run_on(&mut **listener, &self.out, store, observer),
+            Way::Requests(asker) => run_on(&mut **asker, &self.out, store, observer),
         }
+    }
+}
+
+impl Way {
+    fn waker(&self) -> Waker {
+        match self {
+            Self::Groups(listener) => listener.waker(),
+            Self::Requests(asker) => asker.waker(),
+        }
+    }
+}
+
+fn run_on<G: Ground>(
+    ground: &mut G,
+    out: &Path,
+    mut first: Option<DiskStore>,
+    observer: &mut dyn FnMut(ReceiveUpdate),
+) -> Result<ReceiveSummary, ReceiveError> {
+    let options = ground.options();
+    let config = ReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
+    let clock = Clock::start();
+    let mut watch = Watch::new(ground.stop_handle().clone(), observer, options.timeout, clock.now());
+    loop {
+        let store = match first.take() {
+            Some(store) => store,
+            None => DiskStore::open(out, ground.waker())?,
+        };
+        let mut machine = Receiver::new(config, ground.control(), store, clock.now());
+        let driven = ground.drive(&mut machine, clock, &mut watch);
+        if driven.is_ok() && watch.begins_anew(clock.now()) {
+            continue;
+        }
+        let summary = watch.summary(&mut machine, ground.port(), clock.now());
+        ground.leave();
+        driven?;
+        return Ok(summary);
     }
 }

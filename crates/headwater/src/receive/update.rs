@@ -100,12 +100,14 @@ pub enum ReceiveUpdate {
 /// A receiving session as it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveStarted {
-    /// Group and port of the base channel.
+    /// Group and port of the base channel; where packets are asked for, the source.
     pub group: SocketAddr,
+    /// Whom requests go to, where packets are asked for.
+    pub via: Option<SocketAddr>,
     /// The only source, if one was named.
     pub source: Option<IpAddr>,
-    /// The interface it receives on.
-    pub interface: String,
+    /// The interface it receives on; nothing where that is whichever leads to whom it asks.
+    pub interface: Option<String>,
     /// The receive buffer that the kernel granted.
     pub receive_buffer: BufferSize,
 }

@@ -7,12 +7,13 @@ use headwater_proto::Instant;
 use headwater_proto::control::{Membership, ReceiverControl};
 use headwater_proto::delivery::{Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError};
 
+use super::session::Ears;
 use super::update::{
     FileStatus, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate,
 };
 use crate::clock::elapsed;
-use crate::driver::Application;
-use crate::net::{LinkChange, ReceiverSocket};
+use crate::driver::{Application, Port};
+use crate::net::LinkChange;
 use crate::progress::Progress;
 use crate::stop::StopHandle;
 use crate::store::DiskStore;
@@ -86,7 +87,7 @@ impl<'a> Watch<'a> {
     pub(super) fn summary<C: ReceiverControl>(
         mut self,
         machine: &mut Receiver<C, DiskStore>,
-        socket: &ReceiverSocket,
+        socket: &impl Ears,
         now: Instant,
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
@@ -121,7 +122,7 @@ impl<'a> Watch<'a> {
     fn snapshot<C: ReceiverControl>(
         &mut self,
         machine: &mut Receiver<C, DiskStore>,
-        socket: &ReceiverSocket,
+        socket: &impl Ears,
         now: Instant,
     ) -> ReceiveProgress {
         let files: Vec<_> = machine
@@ -160,8 +161,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for Watch<'_> {
-    fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut ReceiverSocket, _now: Instant) {
+impl<C: ReceiverControl, P: Port + Ears> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
+    fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut P, _now: Instant) {
         // The base channel stays open to whoever may send on it next; the others are this sender's.
         socket.expect_source(machine.session().map(|(source, _)| source));
     }
@@ -232,7 +233,7 @@ impl<C: ReceiverControl> Application<Receiver<C, DiskStore>, ReceiverSocket> for
     fn observe(
         &mut self,
         machine: &mut Receiver<C, DiskStore>,
-        socket: &ReceiverSocket,
+        socket: &P,
         _unsent: u64,
         now: Instant,
     ) -> Option<Instant> {

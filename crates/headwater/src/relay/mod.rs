@@ -2,7 +2,6 @@
 //! trees, and need nothing of the network between them. See [`headwater_proto::bcfs::relay`] for what it does, and what strangers can do to it.
 
 mod options;
-mod port;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,10 +13,9 @@ pub use options::{RELAY_PORT, RelayGroup, RelayOptions};
 
 use crate::chance;
 use crate::clock::{Clock, elapsed};
-use crate::driver::{Application, DriverError, Hooks, drive};
+use crate::driver::{Application, DriverError, Hooks, UnicastPort, drive};
 use crate::net::{Interface, OpenError, Poller, UnicastOptions, UnicastSocket};
 use crate::stop::StopHandle;
-use port::RelayPort;
 
 /// Time between reports.
 const REPORT: headwater_proto::Duration = headwater_proto::Duration::from_secs(1);
@@ -67,7 +65,7 @@ pub struct RelayProgress {
 pub struct RelaySession {
     options: RelayOptions,
     relay: Relay,
-    port: RelayPort,
+    port: UnicastPort,
     poller: Poller,
     stop: StopHandle,
 }
@@ -93,7 +91,7 @@ impl RelaySession {
         let sockets = options.listen.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let relay = Relay::new(options.config([chance::number(), chance::number()], chance::number()))?;
         let poller = Poller::new().map_err(RelayError::Poller)?;
-        let port = RelayPort::new(sockets, group.map(|group| group.group));
+        let port = UnicastPort::new(sockets, group.map(|group| group.group));
         let stop = StopHandle::new(poller.waker());
         Ok(Self { options, relay, port, poller, stop })
     }
@@ -134,7 +132,7 @@ struct Watch<'a> {
     observer: &'a mut dyn FnMut(RelayProgress),
 }
 
-impl Application<Relay, RelayPort> for Watch<'_> {
+impl Application<Relay, UnicastPort> for Watch<'_> {
     fn event(&mut self, event: std::convert::Infallible) {
         match event {}
     }
@@ -142,7 +140,7 @@ impl Application<Relay, RelayPort> for Watch<'_> {
     fn observe(
         &mut self,
         relay: &mut Relay,
-        _port: &RelayPort,
+        _port: &UnicastPort,
         unsent: u64,
         now: headwater_proto::Instant,
     ) -> Option<headwater_proto::Instant> {

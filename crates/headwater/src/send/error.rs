@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use headwater_proto::delivery::{FdtTooLarge, NameError, PlanError, RelativePath, SourceError};
@@ -108,6 +108,12 @@ pub enum SendError {
          say for how long to send, or send at a fixed rate"
     )]
     NoPasses,
+    /// A stream was to be sent to those who ask.
+    #[error("a stream is sent unasked: choose another congestion control than '{0}'")]
+    NotOnRequest(&'static str),
+    /// Two addresses of one IP version.
+    #[error("{0} and {1} are of one IP version; a source listens at one address of each, or at all")]
+    ListenTwice(SocketAddr, SocketAddr),
     /// There is no interface to send on.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
@@ -180,6 +186,12 @@ pub enum SendError {
     /// A file could not be read, or changed.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// The sockets at which receivers ask failed.
+    #[error("answering receivers failed")]
+    Asked {
+        /// What went wrong.
+        source: DriverError,
+    },
     /// Sending failed: the interface, a route, a firewall.
     #[error("sending to {group} failed")]
     Network {

@@ -3,6 +3,7 @@
 mod background;
 mod budget;
 mod content;
+mod desk;
 mod encoders;
 mod error;
 mod files;
@@ -17,6 +18,7 @@ mod source;
 mod update;
 
 pub use budget::RepairPlace;
+pub use desk::SOURCE_PORT;
 pub use error::{PrepareError, SendError};
 pub use files::{FileSet, PreparedFile, Skipped, prepare};
 pub(crate) use link::{Link, LinkOptions, link_setters};

@@ -1,13 +1,14 @@
 //! How a session is sent.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_fec::Scheme;
 
+use super::desk::SOURCE_PORT;
 use super::link::{LinkOptions, link_setters};
-use crate::congestion_control::CongestionControl;
+use crate::congestion_control::{CongestionControl, RainbowOptions};
 
 /// When a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub enum SendOrder {
 pub struct SendOptions {
     pub(crate) link: LinkOptions,
     pub(crate) congestion_control: CongestionControl,
+    pub(super) listen: Vec<SocketAddr>,
     pub(super) scheme: Scheme,
     pub(super) order: Option<SendOrder>,
     pub(super) symbol_size: Option<u16>,
@@ -50,6 +52,7 @@ impl SendOptions {
         Self {
             link: LinkOptions::new(group),
             congestion_control,
+            listen: Vec::new(),
             scheme: Scheme::RaptorQ,
             order: None,
             symbol_size: None,
@@ -58,6 +61,19 @@ impl SendOptions {
             memory_limit: None,
             temporary_folder: None,
         }
+    }
+
+    /// A session whose packets are sent to those who ask for them, by unicast. Of the options of links DSCP and trace alone count.
+    pub fn on_request(options: RainbowOptions) -> Self {
+        Self::new((Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into(), CongestionControl::Rainbow(options))
+    }
+
+    /// Addresses at which it is asked, where it is: at most one of each IP version. A host of several addresses should name the one
+    /// that receivers and relays use, as they take replies from no other. Default: port [`SOURCE_PORT`] of all.
+    #[must_use]
+    pub fn with_listen(mut self, listen: Vec<SocketAddr>) -> Self {
+        self.listen = listen;
+        self
     }
 
     link_setters!(link);

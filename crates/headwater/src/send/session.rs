@@ -1,5 +1,6 @@
 //! A session that sends files: opened, run, summed up.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use headwater_fec::{Order, SYMBOL_SIZE_DEFAULT, Scheme};
@@ -11,6 +12,7 @@ use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::Content;
+use super::desk::Desk;
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::{Digests, hash};
@@ -22,8 +24,8 @@ use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpd
 use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
-use crate::driver::Application;
-use crate::net::{LinkChange, SenderSocket};
+use crate::driver::{Application, Port};
+use crate::net::{BufferSize, LinkChange};
 use crate::pgm::PgmSendProgress;
 use crate::progress::Progress;
 use crate::stop::StopHandle;
@@ -44,7 +46,16 @@ pub struct SendSession {
     packet_bytes: u16,
     budget: Budget,
     tsi: u32,
-    link: Link,
+    way: Way,
+}
+
+/// How packets get to receivers.
+#[derive(Debug)]
+enum Way {
+    /// By groups.
+    Groups(Link),
+    /// To each who asks.
+    Requests(Desk),
 }
 
 impl SendSession {
@@ -53,18 +64,18 @@ impl SendSession {
     /// # Errors
     /// When an option is out of range, there is too little memory or disk for the content, or no way to send to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
-        let Planned { tsi, symbol_size, packet_bytes, link } = Planned::open(&options, Headers::FILES)?;
+        let (Planned { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
         let order = order(&options);
         let config = PlanConfig { scheme: options.scheme, symbol_size, order };
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         let plan = SessionPlan::within(files.to_send(), config, memory)?;
         let budget = Budget::new(&plan, &options, worker_count())?;
-        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, link })
+        Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, way })
     }
 
     /// Stops it from any thread.
     pub fn stop_handle(&self) -> StopHandle {
-        self.link.stop.clone()
+        self.way.stop().clone()
     }
 
     /// Its objects, blocks and symbols.
@@ -84,19 +95,26 @@ impl SendSession {
 
     /// Where, when and how it starts.
     pub fn started(&self) -> SendStarted {
-        let socket = &self.link.socket;
+        let listen = self.way.listen();
+        let (channels, source, interface) = match &self.way {
+            Way::Groups(Link { socket, .. }) => {
+                (socket.channels().count(), socket.local_addr(), Some(socket.interface().name.clone()))
+            }
+            Way::Requests(_) => (1, listen[0], None),
+        };
         SendStarted {
             tsi: self.tsi,
-            group: self.options.link.group,
-            channels: socket.channels().count(),
+            group: listen.first().copied().unwrap_or(self.options.link.group),
+            listen,
+            channels,
             congestion_control: self.options.congestion_control,
-            source: socket.local_addr(),
-            interface: socket.interface().name.clone(),
+            source,
+            interface,
             bytes: self.files.bytes(),
             symbols: self.plan.symbols(),
             symbol_size: self.symbol_size,
-            send_buffer: socket.send_buffer(),
-            segmentation: socket.segmentation(),
+            send_buffer: self.way.send_buffer(),
+            segmentation: matches!(&self.way, Way::Groups(link) if link.socket.segmentation()),
         }
     }
 
@@ -112,21 +130,21 @@ impl SendSession {
         let content = Arc::new(Content::new(self.files.files(), &self.plan));
         let bytes_total = self.files.bytes();
         let progress = |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total });
-        let Some(digests) = hash(&content, || self.link.stop.is_stopped(), progress)? else {
+        let Some(digests) = hash(&content, || self.way.stop().is_stopped(), progress)? else {
             return Ok(SendSummary::nothing_sent());
         };
         let digests = Arc::new(digests);
-        let layered = self.options.congestion_control.is_multi_rate();
+        let control = self.options.congestion_control;
+        let layered = control.is_multi_rate() && !control.is_on_request();
         let source = FileSource::new(content, &self.plan, &digests, &self.budget, store, layered)?;
         observer(SendUpdate::Started(self.started()));
-        match self.options.congestion_control {
+        match control {
             // At the highest rates each packet counts what the control costs.
             CongestionControl::Fixed { rate } => {
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
             }
             control => {
-                let path =
-                    Path { sender: self.link.socket.local_addr().ip(), group: self.options.link.group.ip() };
+                let path = Path { sender: self.started().source.ip(), group: self.options.link.group.ip() };
                 self.send(control.sender(self.packet_bytes, path)?, source, &digests, observer)
             }
         }
@@ -144,24 +162,55 @@ impl SendSession {
         let mut machine = Sender::new(config, &self.plan, digests, control, source)?;
         let clock = Clock::start();
         let mut watch = Watch {
-            stop: self.link.stop.clone(),
+            stop: self.way.stop().clone(),
             observer,
             progress: Progress::new(clock.now()),
             failed: None,
             last: None,
         };
-        self.link.drive(&mut self.options.link, &mut machine, clock, &mut watch)?;
+        let options = &mut self.options.link;
+        match &mut self.way {
+            Way::Groups(link) => link.drive(options, &mut machine, clock, &mut watch)?,
+            Way::Requests(desk) => desk.drive(options, &mut machine, clock, &mut watch)?,
+        }
         if let Some(error) = watch.failed {
             return Err(error.into());
         }
         let outcome =
-            if self.link.stop.is_stopped() { SendOutcome::Interrupted } else { SendOutcome::Completed };
+            if self.way.stop().is_stopped() { SendOutcome::Interrupted } else { SendOutcome::Completed };
         Ok(SendSummary {
             outcome,
             progress: watch.last.unwrap_or_default(),
             fdt_packets: machine.stats().fdt_packets,
-            calls: self.link.socket.counters().calls,
+            calls: match &self.way {
+                Way::Groups(link) => link.socket.counters().calls,
+                Way::Requests(desk) => desk.port.calls(),
+            },
         })
+    }
+}
+
+impl Way {
+    const fn stop(&self) -> &StopHandle {
+        match self {
+            Self::Groups(link) => &link.stop,
+            Self::Requests(desk) => &desk.stop,
+        }
+    }
+
+    /// Where packets are asked for.
+    fn listen(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Groups(_) => Vec::new(),
+            Self::Requests(desk) => desk.port.local_addrs(),
+        }
+    }
+
+    fn send_buffer(&self) -> BufferSize {
+        match self {
+            Self::Groups(link) => link.socket.send_buffer(),
+            Self::Requests(desk) => desk.port.send_buffer(),
+        }
     }
 }
 
@@ -174,8 +223,8 @@ struct Watch<'a> {
     last: Option<SendProgress>,
 }
 
-impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Watch<'_> {
-    fn steer(&mut self, machine: &mut Sender<C, S>, _port: &mut SenderSocket, _now: Instant) {
+impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watch<'_> {
+    fn steer(&mut self, machine: &mut Sender<C, S>, _port: &mut P, _now: Instant) {
         if self.stop.is_stopped() {
             machine.close();
         }
@@ -196,7 +245,7 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
     fn observe(
         &mut self,
         machine: &mut Sender<C, S>,
-        _port: &SenderSocket,
+        _port: &P,
         unsent: u64,
         now: Instant,
     ) -> Option<Instant> {
@@ -205,6 +254,7 @@ impl<C: SenderControl, S: Source> Application<Sender<C, S>, SenderSocket> for Wa
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
             let progress = SendProgress {
                 pgm: machine.control().pgm_source().map(PgmSendProgress::of),
+                requests: machine.control().requests(),
                 ..progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now)
             };
             self.last = Some(progress);
@@ -223,6 +273,7 @@ fn progress(stats: &SenderStats, pass: u64, rate_bits: u64, unsent: u64, now: In
         rate_bits,
         symbols: stats.symbols,
         pgm: None,
+        requests: None,
         passes: if pass == 0 { 0.0 } else { stats.symbols as f64 / pass as f64 },
         unsent,
     }
@@ -259,20 +310,34 @@ pub(crate) struct Planned {
     pub(crate) symbol_size: u16,
     /// UDP payload of a packet of content, as far as the congestion control counts it.
     pub(crate) packet_bytes: u16,
-    pub(crate) link: Link,
 }
 
 impl Planned {
-    pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<Self, SendError> {
+    /// A session to groups, and the socket that sends to them.
+    pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<(Self, Link), SendError> {
         check(options)?;
+        if options.congestion_control.is_on_request() {
+            return Err(SendError::NotOnRequest(options.congestion_control.name()));
+        }
         let link = Link::open(&options.link, options.congestion_control.channels()?, 0)?;
         let interface = link.socket.interface();
-        let mtu = interface.mtu();
+        let planned = Self::new(options, headers, link.header_bytes(), interface.mtu(), &interface.name)?;
+        Ok((planned, link))
+    }
+
+    /// On a path with so many bytes of headers, and an MTU, if that is known.
+    fn new(
+        options: &SendOptions,
+        headers: Headers,
+        path_bytes: u32,
+        mtu: Option<u32>,
+        interface: &str,
+    ) -> Result<Self, SendError> {
         let envelope = options.congestion_control.envelope_bytes();
-        let header_bytes = link.header_bytes() + u32::from(headers.longest) + u32::from(envelope);
+        let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(envelope);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
         if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
-            return Err(SendError::Mtu { symbol_size, mtu, interface: interface.name.clone() });
+            return Err(SendError::Mtu { symbol_size, mtu, interface: interface.to_owned() });
         }
         let packet_bytes = symbol_size + headers.usual + envelope;
         options.congestion_control.channels_of(packet_bytes)?;
@@ -280,8 +345,23 @@ impl Planned {
             Some(tsi) => tsi,
             None => random_tsi()?,
         };
-        Ok(Self { tsi, symbol_size, packet_bytes, link })
+        Ok(Self { tsi, symbol_size, packet_bytes })
     }
+}
+
+/// Opens what a session of files is sent by.
+fn open(options: &SendOptions) -> Result<(Planned, Way), SendError> {
+    if !options.congestion_control.is_on_request() {
+        return Planned::open(options, Headers::FILES).map(|(planned, link)| (planned, Way::Groups(link)));
+    }
+    check(options)?;
+    let (ipv4, ipv6): (Vec<SocketAddr>, Vec<_>) = options.listen.iter().partition(|at| at.is_ipv4());
+    if let ([one, other, ..], _) | (_, [one, other, ..]) = (&ipv4[..], &ipv6[..]) {
+        return Err(SendError::ListenTwice(*one, *other));
+    }
+    let desk = Desk::open(&options.listen, &options.link)?;
+    let planned = Planned::new(options, Headers::FILES, desk.header_bytes(), None, "")?;
+    Ok((planned, Way::Requests(desk)))
 }
 
 /// The order that was asked for, or else the one that the rate asks for and the code can do.

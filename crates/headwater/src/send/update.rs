@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headwater_proto::rainbow::carrier::RequestCounters;
+
 use crate::congestion_control::CongestionControl;
 use crate::net::{BufferSize, LinkChange};
 use crate::pgm::PgmSendProgress;
@@ -33,16 +35,18 @@ pub enum SendUpdate {
 pub struct SendStarted {
     /// Transport session identifier.
     pub tsi: u32,
-    /// Group and port of the base channel.
+    /// Group and port of the base channel; where packets are sent on request, the first of `listen`.
     pub group: SocketAddr,
+    /// Addresses at which packets are asked for, where they are.
+    pub listen: Vec<SocketAddr>,
     /// Channels, counting up from the group.
     pub channels: u16,
     /// How fast they are sent.
     pub congestion_control: CongestionControl,
     /// Address and port it sends from.
     pub source: SocketAddr,
-    /// The interface it sends on.
-    pub interface: String,
+    /// The interface it sends on; nothing where that is whichever leads to who asks.
+    pub interface: Option<String>,
     /// Bytes of all files.
     pub bytes: u64,
     /// Source symbols of all files: packets of one pass.
@@ -74,6 +78,8 @@ pub struct SendProgress {
     pub unsent: u64,
     /// Where receivers' NAKs make the rate (LE-SBCC): why it is what it is. There are no messages in it.
     pub pgm: Option<PgmSendProgress>,
+    /// What was asked for, where packets are sent on request.
+    pub requests: Option<RequestCounters>,
 }
 
 /// How a sending session ended.

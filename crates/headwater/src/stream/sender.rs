@@ -35,8 +35,8 @@ impl StreamSender {
     /// # Errors
     /// When an option is out of range, or there is no way to send to the group.
     pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
-        let planned = Planned::open(&options.session, Headers::BUFFERS)?;
-        let Link { socket, poller, stop } = &planned.link;
+        let (planned, link) = Planned::open(&options.session, Headers::BUFFERS)?;
+        let Link { socket, poller, stop } = &link;
         let (stop, inbox) = (stop.clone(), Inbox::new(poller.waker()));
         let started = StreamStarted {
             tsi: planned.tsi,
@@ -47,7 +47,7 @@ impl StreamSender {
             interface: socket.interface().name.clone(),
             part_bytes: planned.symbol_size,
         };
-        let mut session = Session { options, planned, inbox: inbox.clone() };
+        let mut session = Session { options, planned, link, inbox: inbox.clone() };
         let thread = workers::spawn("headwater-stream", move || session.run())?;
         Ok(Self { inbox, stop, started, thread: Some(thread) })
     }
@@ -110,12 +110,13 @@ impl Drop for StreamSender {
 struct Session {
     options: StreamSendOptions,
     planned: Planned,
+    link: Link,
     inbox: Inbox,
 }
 
 impl Session {
     fn run(&mut self) -> Result<StreamSendSummary, SendError> {
-        let Planned { tsi, symbol_size, packet_bytes, link } = &mut self.planned;
+        let (Planned { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
         let session = &mut self.options.session;
         // The schedule of its channels begins with the first buffer.
         while !self.inbox.has_news() && !link.stop.is_stopped() {

@@ -6,5 +6,6 @@ mod bed;
 mod files;
 mod hostile;
 mod multi_rate;
+mod on_request;
 mod repair;
 mod single_rate;

@@ -33,6 +33,8 @@ pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
 pub use router::{BreadcrumbRouter, Counters, Dropped, ENTRIES, ENTRIES_MAX, RouterConfig, Routes};
 pub use source::{Asked, ReplyTo, ReturnPath, Source};
 
+pub(crate) use router::hash::{Key, hash};
+
 use crate::time::Duration;
 
 /// `T_refresh`: how long a router holds requests back before it tells the source's side that they are still wanted; how long a source takes a

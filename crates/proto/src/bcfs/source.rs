@@ -98,8 +98,7 @@ impl Source {
 
     /// Where a reply's body is written before [`Source::reply`]: `buffer` behind the header.
     pub fn body<'a>(path: &ReturnPath, buffer: &'a mut [u8]) -> &'a mut [u8] {
-        let header = Header::new(Kind::Reply, path.source, Label(0), Level::ZERO);
-        let header_bytes = header.buffer_len().min(buffer.len());
+        let header_bytes = Self::header_bytes(path).min(buffer.len());
         &mut buffer[header_bytes..]
     }
 
@@ -116,12 +115,22 @@ impl Source {
         let header = Header::new(Kind::Reply, path.source, label, level);
         let header_bytes = header.emit(buffer).unwrap_or(0);
         self.replied[place(label)] = Some(Replied { path: *path, label, level, at: now });
-        let destination = match self.reply_to {
-            ReplyTo::Peer => Destination::Unicast(path.peer),
-            ReplyTo::Channel(channel) => Destination::Channel(channel),
-        };
+        let destination = self.destination(path);
         let bytes = (header_bytes + body_bytes).min(buffer.len());
         Transmit { destination, bytes, ecn: Ecn::NotCapable }
+    }
+
+    /// Where a reply goes.
+    pub const fn destination(&self, path: &ReturnPath) -> Destination {
+        match self.reply_to {
+            ReplyTo::Peer => Destination::Unicast(path.peer),
+            ReplyTo::Channel(channel) => Destination::Channel(channel),
+        }
+    }
+
+    /// Bytes of the header in front of a reply's body.
+    pub fn header_bytes(path: &ReturnPath) -> usize {
+        Header::new(Kind::Reply, path.source, Label(0), Level::ZERO).buffer_len()
     }
 
     /// Datagrams that were none for it.

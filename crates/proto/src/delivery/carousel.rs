@@ -19,6 +19,7 @@ pub use self::hierarchy::{Hierarchy, Place};
 use self::spread::Spread;
 use self::window::Windows;
 pub use self::window::{passes_end, symbols_in_first_pass};
+use crate::rng::Stream;
 
 /// A block as the carousel sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,17 @@ impl Carousel {
                 (Sequence::Window(Windows::new(&blocks)), symbols)
             }
         };
+        Self { blocks, order, pass_symbols }
+    }
+
+    /// Spread order for receivers that get parts of it, whichever.
+    ///
+    /// # Panics
+    /// As [`Carousel::new`].
+    pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream) -> Self {
+        check(&blocks);
+        let pass_symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
+        let order = Sequence::Spread(Spread::new(&blocks).mixed(draw));
         Self { blocks, order, pass_symbols }
     }
 

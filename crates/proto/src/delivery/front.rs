@@ -99,8 +99,8 @@ pub(crate) enum Taken<'a> {
     Packet(alc::Repr, &'a [u8]),
     /// No ALC packet.
     Malformed,
-    /// Of another session: with its identifier if the receiver's own has fallen silent, and it would be taken instead.
-    Foreign(Option<u64>),
+    /// Of another session: with its identifier and sender if the receiver's own has fallen silent, and it would be taken instead.
+    Foreign(Option<(u64, SocketAddr)>),
 }
 
 /// A control and the session that it is for, with the outputs of the machine that owns it.
@@ -127,8 +127,8 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
             return None;
         }
-        let source = datagram.source;
-        let (carrier, packet) = match carrier::open(datagram.payload) {
+        let Some((source, payload)) = self.control.opened(datagram) else { return Some(Taken::Malformed) };
+        let (carrier, packet) = match carrier::open(payload) {
             Some(Opened::Bare(packet)) => (None, packet),
             Some(Opened::Carried(carrier, packet)) => (Some(carrier), packet),
             Some(Opened::Word(word)) => {
@@ -149,7 +149,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
                 if is_news {
                     self.event(SessionEvent::Other { tsi, source });
                 }
-                return Some(Taken::Foreign(replaces.then_some(tsi)));
+                return Some(Taken::Foreign(replaces.then_some((tsi, source))));
             }
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);

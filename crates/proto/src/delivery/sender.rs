@@ -21,9 +21,13 @@ use super::fdt::FdtTooLarge;
 use super::orders::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
-use crate::control::{Departure, SenderControl};
+use crate::control::{Departure, Request, SenderControl};
 use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
-use crate::time::Instant;
+use crate::rng::Seed;
+use crate::time::{Duration, Instant};
+
+/// How long a session that is sent on request tells those who ask that it is closed: longer than it takes most of them to ask again.
+const DISMISSAL: Duration = Duration::from_secs(1);
 
 /// When a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +119,16 @@ pub struct Sender<C, S> {
 enum Phase {
     Sending,
     Closing(Farewell),
+    /// Who asks is told that the session is closed, until then.
+    Dismissing(Option<Instant>),
     Finished,
 }
 
 /// What to do with a departure.
 enum Next {
     Fdt,
+    /// A symbol of the FDT that was asked for.
+    Description(u64),
     Symbol(Visit),
     Farewell(Word),
     /// Let it pass: its channel has nothing to say, others may.
@@ -161,7 +169,10 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         instance.control = control.description();
         let first_id = config.ntp_at_zero & FDT_INSTANCE_ID_MAX;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels())?;
-        let content = Content::new(of_content, control.layering().is_some(), plan.order());
+        let content = match control.is_on_request() {
+            true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0)),
+            false => Content::new(of_content, control.layering().is_some(), plan.order()),
+        };
         Ok(Self {
             config,
             control,
@@ -178,10 +189,13 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     }
 
     /// Ends the session: on every channel it is described once more and closed with a few last packets. It is over when the
-    /// base channel has sent them.
+    /// base channel has sent them. One that is sent on request is over a second later; who asks meanwhile is told.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
-            self.phase = Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols()));
+            self.phase = match self.control.is_on_request() {
+                true => Phase::Dismissing(None),
+                false => Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols())),
+            };
         }
     }
 
@@ -214,18 +228,36 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
     }
 
-    /// What to send in a departure.
-    fn next(&mut self, now: Instant, departure: &Departure) -> Next {
+    /// Ends what time ends.
+    fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Sending && self.ended(now) {
             self.close();
         }
+        if let Phase::Dismissing(until) = &mut self.phase
+            && *until.get_or_insert(now + DISMISSAL) <= now
+        {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        self.phase = Phase::Finished;
+        self.events.push_back(SenderEvent::Finished);
+    }
+
+    /// What to send in a departure.
+    fn next(&mut self, now: Instant, departure: &Departure) -> Next {
         match &mut self.phase {
             Phase::Finished => Next::Wait,
+            Phase::Dismissing(_) => Next::Farewell(Word::Close),
             Phase::Closing(farewell) => match farewell.next(departure.channel) {
                 Word::Silence => Next::Pass,
                 word => Next::Farewell(word),
             },
             Phase::Sending => {
+                if let Some(request) = self.control.request() {
+                    return self.answer(&request);
+                }
                 let turn = self.content.turn(self.control.layering(), departure);
                 if self.fdt.is_due(now, departure.level) {
                     return Next::Fdt;
@@ -236,6 +268,15 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                     None => Next::Pass,
                 }
             }
+        }
+    }
+
+    /// What answers a request.
+    fn answer(&mut self, request: &Request) -> Next {
+        match request.description.filter(|number| *number < self.fdt.symbols()) {
+            Some(number) => Next::Description(number),
+            // Where there is no content, the description is all that there is.
+            None => self.content.next(None).map_or(Next::Description(0), Next::Symbol),
         }
     }
 
@@ -251,6 +292,11 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             Next::Fdt => {
                 self.stats.fdt_packets += 1;
                 let symbol = self.fdt.send(now, departure.level, self.config);
+                Some(write_fdt(self.config.tsi, departure, &symbol, buffer))
+            }
+            Next::Description(number) => {
+                self.stats.fdt_packets += 1;
+                let symbol = self.fdt.asked(now, *number, self.config);
                 Some(write_fdt(self.config.tsi, departure, &symbol, buffer))
             }
             Next::Symbol(visit) => self.write_symbol(*visit, departure, buffer),
@@ -309,8 +355,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             Word::Close | Word::Silence => Header::closing(self.config.tsi, departure).emit(buffer),
         };
         if matches!(&self.phase, Phase::Closing(farewell) if farewell.is_over()) {
-            self.phase = Phase::Finished;
-            self.events.push_back(SenderEvent::Finished);
+            self.finish();
         }
         bytes
     }
@@ -327,6 +372,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
     }
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
+        self.settle(now);
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(Output::Event(event));
@@ -342,17 +388,19 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                     self.control.departed(now, 0);
                     continue;
                 }
-                Next::Fdt | Next::Symbol(_) | Next::Farewell(_) => {}
+                Next::Fdt | Next::Description(_) | Next::Symbol(_) | Next::Farewell(_) => {}
             }
             // Content that failed leaves an event behind and its departure to the packets that close the session.
             let envelope = self.control.envelope_bytes();
             let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
             let bytes = envelope + bytes;
+            let request = self.control.request();
             self.control.seal(now, &mut buffer[..bytes]);
             self.control.departed(now, bytes);
             self.stats.packets += 1;
             self.stats.bytes += bytes as u64;
-            let destination = Destination::Channel(departure.channel);
+            let channel = Destination::Channel(departure.channel);
+            let destination = request.map_or(channel, |request| request.destination);
             return Some(Output::Transmit(Transmit { destination, bytes, ecn: departure.ecn }));
         }
     }
@@ -360,6 +408,14 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
     fn poll_timeout(&self) -> Option<Instant> {
         let departure = match &self.phase {
             Phase::Finished => return None,
+            Phase::Dismissing(until) => Some(until.unwrap_or(Instant::ZERO)),
+            Phase::Sending if self.control.is_on_request() => {
+                let end = match self.config.end {
+                    End::At(at) => Some(at),
+                    End::Never | End::Passes(_) => None,
+                };
+                self.control.next_departure().into_iter().chain(end).min()
+            }
             // Without content there is nothing to send between two rounds of the FDT.
             Phase::Sending if self.content.pass_symbols() == 0 => {
                 let next = match self.config.end {

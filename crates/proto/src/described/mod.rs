@@ -14,7 +14,7 @@
 //! | `leave-ns`, `deaf-slots` | leave latency; slots without a decision after a leave | `flid-dl` |
 //!
 //! Those of a control are all required; `le-sbcc` has none: its sender alone knows the rate, and that the session comes in PGM's packets
-//! is told by each of them. Without the attribute a session has one channel at a rate of its sender's choice.
+//! is told by each of them. `rainbow` has none either: its receivers ask for each packet, and have to know that before. Without the attribute a session has one channel at a rate of its sender's choice.
 
 mod receiver;
 #[cfg(test)]
@@ -33,6 +33,7 @@ const M2C: &str = "m2c";
 const WEBRC: &str = "webrc";
 const FLID_DL: &str = "flid-dl";
 const LE_SBCC: &str = "le-sbcc";
+pub(crate) const RAINBOW: &str = "rainbow";
 const LEAVE: &str = "leave-ns";
 const DEAF: &str = "deaf-slots";
 const PACKET_BYTES: &str = "packet-bytes";
@@ -60,6 +61,8 @@ pub enum Description {
     FlidDl(flid::Config),
     /// One channel at LE-SBCC's rate, carried by PGM.
     LeSbcc,
+    /// Packets on request, carried by BCFS: [`crate::rainbow::carrier`].
+    Rainbow,
 }
 
 /// Why a description cannot be followed.
@@ -70,6 +73,12 @@ pub enum DescriptionError {
         "the session uses congestion control '{0}', which is not known here: a newer headwater may know it"
     )]
     Unknown(String),
+    /// A session of packets that are to be asked for was heard without asking.
+    #[error("the session's packets are sent to those who ask: receive it by its source's address")]
+    OnRequest,
+    /// A session that was asked for goes by a control that sends unasked.
+    #[error("the source sends a session of congestion control '{0}', which nobody can ask for")]
+    NotOnRequest(String),
     /// A parameter is missing, or outside its range.
     #[error("the session's congestion control lacks a sound '{0}'")]
     Parameter(&'static str),
@@ -90,6 +99,7 @@ impl Description {
             Self::Webrc(_) => WEBRC,
             Self::FlidDl(_) => FLID_DL,
             Self::LeSbcc => LE_SBCC,
+            Self::Rainbow => RAINBOW,
         }
     }
 
@@ -101,6 +111,7 @@ impl Description {
             Self::Webrc(config) => Some(layers_to_fdt(WEBRC, config)),
             Self::FlidDl(config) => Some(flid_to_fdt(config)),
             Self::LeSbcc => Some(told(LE_SBCC, &[])),
+            Self::Rainbow => Some(told(RAINBOW, &[])),
         }
     }
 
@@ -115,6 +126,7 @@ impl Description {
             WEBRC => layers_from_fdt(control, Shape::Webrc).map(Self::Webrc),
             FLID_DL => flid_from_fdt(control).map(Self::FlidDl),
             LE_SBCC => Ok(Self::LeSbcc),
+            RAINBOW => Ok(Self::Rainbow),
             other => Err(DescriptionError::Unknown(other.to_owned())),
         }
     }

@@ -204,6 +204,7 @@ impl ReceiverControl for Receiver {
         let description = Description::from_fdt(control)?;
         let Self { config, .. } = *self;
         match description {
+            Description::Rainbow => return Err(DescriptionError::OnRequest),
             Description::Fixed => match &mut self.control {
                 Control::Fixed { is_described, .. } => *is_described = true,
                 // It is of a fixed rate, whoever carries it: nobody wants to know what is missing.

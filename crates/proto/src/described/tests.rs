@@ -34,7 +34,7 @@ impl Bed {
     fn new(description: Description, receiver: ReceiverConfig) -> Self {
         let control = description.to_fdt();
         let sender: Box<dyn SenderControl> = match description {
-            Description::Fixed | Description::LeSbcc => panic!("of layers"),
+            Description::Fixed | Description::LeSbcc | Description::Rainbow => panic!("of layers"),
             Description::M2c(config) | Description::Webrc(config) => {
                 let channels = DynamicChannels::new(config, Instant::ZERO).unwrap();
                 Box::new(DynamicSender::new(channels).with_description(control))
@@ -118,6 +118,7 @@ fn every_description_survives_the_table() {
     let webrc = Description::Webrc(layers().with_shape(Shape::Webrc));
     assert_eq!(Description::from_fdt(webrc.to_fdt().as_ref()), Ok(webrc));
     assert_eq!(Description::from_fdt(Description::LeSbcc.to_fdt().as_ref()), Ok(Description::LeSbcc));
+    assert_eq!(Description::from_fdt(Description::Rainbow.to_fdt().as_ref()), Ok(Description::Rainbow));
     assert_eq!(Description::Fixed.to_fdt(), None);
     assert_eq!(Description::from_fdt(None), Ok(Description::Fixed));
 }

@@ -19,6 +19,7 @@ pub struct WindowConfig {
     pub(super) overtaking: Overtaking,
     pub(super) timeout_first: Duration,
     pub(super) timeout_least: Duration,
+    pub(super) timeout_most: Duration,
 }
 
 impl WindowConfig {
@@ -34,6 +35,7 @@ impl WindowConfig {
             overtaking: Overtaking::Count(1),
             timeout_first: Duration::from_secs(3),
             timeout_least: Duration::from_millis(200),
+            timeout_most: Self::TIMEOUT_MAX,
         }
     }
 
@@ -47,6 +49,14 @@ impl WindowConfig {
         } else {
             labels
         };
+        self
+    }
+
+    /// The longest that a request waits for its reply, however often nothing was answered. Default: [`WindowConfig::TIMEOUT_MAX`], and no more than that.
+    #[must_use]
+    pub const fn with_timeout_most(mut self, most: Duration) -> Self {
+        let is_longer = most.as_nanos() > Self::TIMEOUT_MAX.as_nanos();
+        self.timeout_most = if is_longer { Self::TIMEOUT_MAX } else { most };
         self
     }
 

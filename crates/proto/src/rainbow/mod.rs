@@ -10,13 +10,14 @@
 //! | [`Window`] | which label is asked for when, and at which level |
 //! | [`Receiver`] | the window over BCFS; hands symbols to a [`Basin`] |
 //! | [`Source`] | answers requests with what a [`Fountain`] gives |
-//! | [`Turns`] | which symbol of which block comes next, so that any part of them helps |
+//! | [`carrier`] | the same for files: [`delivery`](crate::delivery) over it |
 //! | [`Numbers`], [`Tally`] | a fountain of numbered zeros and what counts them: a transfer as the paper measures it |
 //!
 //! What peers can do: a forged reply that BCFS lets through answers a request that waits, or nothing; it makes the window at most
 //! [`WindowConfig`]'s largest. Levels saturate. A flood of requests at the source makes it answer [`SourceConfig`]'s
 //! limit at once, and forget others, which receivers ask for again. Departures from the text: `docs/errata/bcfs-rainbow.md`.
 
+pub mod carrier;
 mod config;
 mod fountain;
 mod labels;
@@ -29,7 +30,7 @@ mod window;
 mod tests;
 
 pub use config::{Overtaking, WindowConfig};
-pub use fountain::{Basin, Fountain, Turns};
+pub use fountain::{Basin, Fountain};
 pub use packets::{Numbers, Tally};
 pub use receiver::{Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent};
 pub use source::{Source, SourceConfig, SourceCounters};

@@ -420,7 +420,7 @@ impl Window {
     fn patience(&self) -> Duration {
         let measured = self.round_trip.timeout(TIMEOUT_MARGIN).map(Duration::from_secs_f64);
         let base = measured.unwrap_or(self.config.timeout_first).max(self.config.timeout_least);
-        base.saturating_mul(1 << self.doublings).min(WindowConfig::TIMEOUT_MAX)
+        base.saturating_mul(1 << self.doublings).min(self.config.timeout_most)
     }
 
     /// `label` is 1 to the most that can be.

@@ -161,9 +161,9 @@ impl<C: ReceiverControl> Receiver<C> {
             Taken::Malformed => self.stats.malformed += 1,
             Taken::Foreign(replaces) => {
                 self.stats.foreign += 1;
-                if let Some(tsi) = replaces {
+                if let Some((tsi, source)) = replaces {
                     self.close(now);
-                    self.front.event(SessionEvent::Superseded { tsi, source: datagram.source });
+                    self.front.event(SessionEvent::Superseded { tsi, source });
                 }
             }
         }

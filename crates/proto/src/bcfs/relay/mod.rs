@@ -27,6 +27,7 @@ use serde::Serialize;
 
 pub use config::{MulticastLink, NEIGHBOURS, REQUESTS_PER_SECOND, RelayConfig, Shape, Upstream};
 pub use egress::{EgressCounters, WAITING_MAX};
+pub(crate) use limit::Limit;
 
 use super::{BreadcrumbRouter, Counters};
 use crate::machine::{

@@ -1,10 +1,10 @@
 //! SipHash-1-3 (Aumasson, Bernstein 2012): whoever does not know the key cannot choose labels that share a bucket.
 
 /// The key: drawn at random by who makes a router, so that nobody on the network knows it.
-pub(super) type Key = [u64; 2];
+pub(crate) type Key = [u64; 2];
 
 /// The hash of `words`, little-endian, one after the other.
-pub(super) fn hash<const N: usize>(key: Key, words: [u64; N]) -> u64 {
+pub(crate) fn hash<const N: usize>(key: Key, words: [u64; N]) -> u64 {
     let mut state = [
         key[0] ^ 0x736F_6D65_7073_6575,
         key[1] ^ 0x646F_7261_6E64_6F6D,

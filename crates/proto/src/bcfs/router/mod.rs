@@ -17,7 +17,7 @@
 
 mod config;
 mod counters;
-mod hash;
+pub(crate) mod hash;
 mod slab;
 mod table;
 

@@ -5,7 +5,13 @@
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use rand::seq::SliceRandom;
+
 use super::{CarouselBlock, Visit};
+use crate::rng::Stream;
+
+/// Turns that are mixed at a time.
+const MIXED: usize = 256;
 
 /// All blocks, in turns.
 ///
@@ -18,6 +24,15 @@ pub(super) struct Spread {
     order: Vec<u32>,
     /// Classes by who is due first.
     turns: BinaryHeap<Reverse<Turn>>,
+    mix: Option<Mix>,
+}
+
+/// Turns ahead, in a random order. A receiver that gets each second or third symbol then gets as many of each block; in a regular order it could
+/// get those of some blocks only.
+#[derive(Clone, Debug)]
+struct Mix {
+    draw: Stream,
+    blocks: Vec<u32>,
 }
 
 /// All blocks of one size: they take turns, one after the other.
@@ -70,22 +85,46 @@ impl Spread {
         order.sort_by_key(|block| blocks[*block as usize].symbols);
         let turns = classes(blocks, &order);
         let turns = turns.into_iter().map(|class| Reverse(Turn { class, taken: 0 })).collect();
-        Self { next: vec![0; blocks.len()], order, turns }
+        Self { next: vec![0; blocks.len()], order, turns, mix: None }
+    }
+
+    /// The same for receivers that get parts of it: of each [`MIXED`] turns the order is drawn.
+    pub(super) fn mixed(self, draw: Stream) -> Self {
+        Self { mix: Some(Mix { draw, blocks: Vec::with_capacity(MIXED) }), ..self }
     }
 
     /// The next symbol; `None` when there are no blocks at all.
     pub(super) fn next(&mut self, blocks: &[CarouselBlock]) -> Option<Visit> {
+        let block = match self.mix.take() {
+            None => self.next_block()?,
+            Some(mut mix) => {
+                let block = self.next_mixed(&mut mix);
+                self.mix = Some(mix);
+                block?
+            }
+        };
+        let next = &mut self.next[block as usize];
+        let esi = *next;
+        *next = (esi + 1) % blocks[block as usize].encoding_symbols;
+        Some(Visit { block, esi })
+    }
+
+    fn next_mixed(&mut self, mix: &mut Mix) -> Option<u32> {
+        if mix.blocks.is_empty() {
+            mix.blocks.extend(core::iter::from_fn(|| self.next_block()).take(MIXED));
+            mix.blocks.shuffle(&mut mix.draw);
+        }
+        mix.blocks.pop()
+    }
+
+    /// The block whose turn is next.
+    fn next_block(&mut self) -> Option<u32> {
         let mut due = self.turns.peek_mut()?;
         let Turn { class, taken } = &mut due.0;
         let index =
             class.first + usize::try_from(*taken % class.count).expect("a position is below a Vec's length");
         *taken += 1;
-        let block = self.order[index];
-        drop(due);
-        let next = &mut self.next[block as usize];
-        let esi = *next;
-        *next = (esi + 1) % blocks[block as usize].encoding_symbols;
-        Some(Visit { block, esi })
+        Some(self.order[index])
     }
 }
 
@@ -143,6 +182,30 @@ mod tests {
         let one = visits(&mut carousel, 16);
         assert_eq!(one.iter().collect::<BTreeSet<_>>().len(), 16);
         assert_eq!(visits(&mut carousel, 16), one, "the cycle of n = 8 over two blocks");
+    }
+
+    /// Whatever part of the symbols comes at a regular beat, blocks get nearly as many each, and each block's come in order.
+    #[test]
+    fn any_part_of_mixed_turns_helps() {
+        for sizes in [&[40_u32; 2][..], &[40; 3], &[40; 12], &[30, 60], &[20, 20, 40, 80]] {
+            for beat in 2..=12 {
+                let blocks: Vec<_> = sizes.iter().copied().map(rateless).collect();
+                let draw = crate::Seed(2).stream("turns", 0);
+                let mut carousel = Carousel::mixed(blocks, draw);
+                let (mut counts, mut next) = (vec![0_f64; sizes.len()], vec![0; sizes.len()]);
+                let total = 1_000 * beat * sizes.len();
+                for (step, (block, esi)) in visits(&mut carousel, total as u64).into_iter().enumerate() {
+                    let block = block as usize;
+                    assert_eq!(core::mem::replace(&mut next[block], esi + 1), esi);
+                    counts[block] += if step % beat == 0 { 1.0 } else { 0.0 };
+                }
+                let sum = f64::from(sizes.iter().sum::<u32>());
+                for (count, size) in counts.iter().zip(sizes) {
+                    let share = 1_000.0 * sizes.len() as f64 * f64::from(*size) / sum;
+                    assert!((count - share).abs() < 0.25 * share, "{counts:?} of {sizes:?} by beat {beat}");
+                }
+            }
+        }
     }
 
     proptest! {

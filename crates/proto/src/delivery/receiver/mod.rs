@@ -174,11 +174,11 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             Taken::Malformed => self.stats.dropped.malformed += 1,
             Taken::Foreign(replaces) => {
                 self.stats.dropped.foreign += 1;
-                if let Some(tsi) = replaces
+                if let Some((tsi, source)) = replaces
                     && self.holding
                     && self.jobs == 0
                 {
-                    self.front.event(SessionEvent::Superseded { tsi, source: datagram.source });
+                    self.front.event(SessionEvent::Superseded { tsi, source });
                     self.ended = true;
                 }
             }

@@ -5,6 +5,7 @@ use headwater_fec::Order;
 use crate::control::Departure;
 use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit};
 use crate::layering::Layering;
+use crate::rng::Stream;
 
 /// The order of sending.
 #[derive(Debug)]
@@ -16,6 +17,11 @@ pub(super) enum Content {
 }
 
 impl Content {
+    /// Content that is sent on request, of which each receiver gets some: the order is drawn.
+    pub(super) fn mixed(blocks: Vec<CarouselBlock>, draw: Stream) -> Self {
+        Self::Flat(Carousel::mixed(blocks, draw))
+    }
+
     pub(super) fn new(blocks: Vec<CarouselBlock>, is_layered: bool, order: Order) -> Self {
         if is_layered {
             Self::Layered(Box::new(Hierarchy::new(blocks)))

@@ -145,6 +145,12 @@ impl Description {
         self.carousel.symbol(number)
     }
 
+    /// A symbol that was asked for, which is sent now.
+    pub(crate) fn asked(&mut self, now: Instant, number: u64, config: SenderConfig) -> FdtSymbol<'_> {
+        self.renew(now, config);
+        self.carousel.symbol(number)
+    }
+
     /// A symbol by its number, round and round.
     pub(crate) fn symbol(&self, number: u64) -> FdtSymbol<'_> {
         self.carousel.symbol(number)

@@ -1,4 +1,4 @@
-//! The sockets of a relay, as its driver sees them: one for each address that it listens at.
+//! Sockets that are spoken to by unicast, as a driver sees them: one for each address that is listened at.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,29 +7,39 @@ use std::os::fd::{AsFd, BorrowedFd};
 use headwater_proto::ChannelId;
 use headwater_proto::control::Membership;
 
-use crate::driver::Port;
-use crate::net::{LinkChange, MembershipError, RecvBatch, Run, SendError, UnicastSocket};
+use super::Port;
+use crate::net::{BufferSize, LinkChange, MembershipError, RecvBatch, Run, SendError, UnicastSocket};
 
 #[derive(Debug)]
-pub(super) struct RelayPort {
+pub(crate) struct UnicastPort {
     sockets: Vec<UnicastSocket>,
     group: Option<SocketAddr>,
     /// The socket to read first, so that each has its turn.
     first: usize,
 }
 
-impl RelayPort {
+impl UnicastPort {
     /// At least one socket.
-    pub(super) const fn new(sockets: Vec<UnicastSocket>, group: Option<SocketAddr>) -> Self {
+    pub(crate) const fn new(sockets: Vec<UnicastSocket>, group: Option<SocketAddr>) -> Self {
         Self { sockets, group, first: 0 }
     }
 
-    pub(super) fn local_addrs(&self) -> Vec<SocketAddr> {
+    /// The send buffer of the first socket.
+    pub(crate) fn send_buffer(&self) -> BufferSize {
+        self.sockets[0].send_buffer()
+    }
+
+    /// Calls to the kernel that sent something.
+    pub(crate) fn calls(&self) -> u64 {
+        self.sockets.iter().map(UnicastSocket::calls).sum()
+    }
+
+    pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(UnicastSocket::local_addr).collect()
     }
 }
 
-impl Port for RelayPort {
+impl Port for UnicastPort {
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }
@@ -47,7 +57,7 @@ impl Port for RelayPort {
     }
 
     fn change(&mut self, _membership: Membership) -> Result<(), MembershipError> {
-        // A relay hears what is sent to its own addresses only.
+        // It hears what is sent to its own addresses only.
         Ok(())
     }
 
@@ -74,7 +84,7 @@ impl Port for RelayPort {
     }
 
     fn look(&mut self) -> Option<LinkChange> {
-        // What interfaces do, a relay rides out: it loses what cannot be sent.
+        // What interfaces do is ridden out: what cannot be sent is lost.
         None
     }
 }

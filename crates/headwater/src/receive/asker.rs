@@ -1,0 +1,183 @@
+//! Where a session is asked for, packet by packet: a socket, a group for replies where there is one, and what drives a machine on them.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use headwater_proto::control::Membership;
+use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
+use headwater_proto::{ChannelId, Duration, Machine, Seed};
+
+use super::error::ReceiveError;
+use super::listener::ListenOptions;
+use super::options::Ask;
+use super::session::{Ears, Ground};
+use super::update::ReceiveStarted;
+use crate::clock::Clock;
+use crate::driver::{Application, Hooks, Port, drive};
+use crate::net::{
+    Channels, Interface, LinkChange, MembershipError, Poller, ReceiverCounters, ReceiverOptions,
+    ReceiverSocket, RecvBatch, Run, SendError, UnicastOptions, UnicastSocket, Waker,
+};
+use crate::stop::{StopHandle, stoppable};
+
+/// Receive buffer in bytes: what a busy machine may let wait of a window of the most labels.
+const BUFFER_BYTES: usize = 16 << 20;
+/// A source or relay that was away is asked again within this.
+const TIMEOUT_MOST: Duration = Duration::from_secs(3);
+
+/// Open sockets, whom they ask, and what drives a machine on them.
+#[derive(Debug)]
+pub(super) struct Asker {
+    options: ListenOptions,
+    ask: Ask,
+    port: AskingPort,
+    poller: Poller,
+    stop: StopHandle,
+}
+
+/// The socket that asks, and one for the group of replies.
+#[derive(Debug)]
+pub(super) struct AskingPort {
+    unicast: UnicastSocket,
+    group: Option<ReceiverSocket>,
+    /// Whether the group's is read next, so that each has its turn.
+    is_groups_turn: bool,
+}
+
+impl Asker {
+    /// Opens the sockets. Nothing is asked for yet.
+    ///
+    /// # Errors
+    /// When an option is out of range, or there is no way to receive from the group.
+    pub(super) fn open(options: ListenOptions, ask: Ask) -> Result<Self, ReceiveError> {
+        options.check()?;
+        let is_host = |address: SocketAddr| {
+            address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast()
+        };
+        if !is_host(ask.source) || !is_host(ask.upstream) {
+            return Err(ReceiveError::Nobody(ask.source, ask.upstream));
+        }
+        let any: SocketAddr = match ask.upstream {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let asked = UnicastOptions { buffer_bytes: BUFFER_BYTES, ..UnicastOptions::default() };
+        let unicast = UnicastSocket::open(any, &asked)?;
+        let group = match &ask.group {
+            None => None,
+            Some((group, interface)) => {
+                let interface = interface.as_deref().map(Interface::find).transpose()?;
+                let asked = ReceiverOptions { interface, ..ReceiverOptions::default() };
+                Some(ReceiverSocket::open(&Channels::new(*group, 1)?, &asked)?)
+            }
+        };
+        let (poller, stop) = stoppable()?;
+        let port = AskingPort { unicast, group, is_groups_turn: false };
+        Ok(Self { options, ask, port, poller, stop })
+    }
+}
+
+impl Ground for Asker {
+    type Control = carrier::Receiver;
+    type Port = AskingPort;
+
+    fn started(&self) -> ReceiveStarted {
+        ReceiveStarted {
+            group: self.ask.source,
+            via: Some(self.ask.upstream),
+            source: Some(self.ask.source.ip()),
+            interface: None,
+            receive_buffer: self.port.unicast.receive_buffer(),
+        }
+    }
+
+    fn options(&self) -> &ListenOptions {
+        &self.options
+    }
+
+    fn waker(&self) -> Waker {
+        self.poller.waker()
+    }
+
+    fn stop_handle(&self) -> &StopHandle {
+        &self.stop
+    }
+
+    fn control(&self) -> carrier::Receiver {
+        let window = WindowConfig::new()
+            .with_labels_max(WindowConfig::LABELS_MAX)
+            .with_overtaking(Overtaking::Longest)
+            .with_timeout_most(TIMEOUT_MOST);
+        let config = carrier::ReceiverConfig::new(self.ask.source, self.ask.upstream)
+            .with_window(window)
+            .with_channel(self.port.group.is_some().then_some(ChannelId::BASE));
+        carrier::Receiver::new(config)
+    }
+
+    fn port(&self) -> &AskingPort {
+        &self.port
+    }
+
+    fn drive<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        clock: Clock,
+        application: &mut impl Application<M, AskingPort>,
+    ) -> Result<(), ReceiveError> {
+        let loss = self.options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
+        let hooks = Hooks { trace: self.options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
+        drive(machine, &mut self.port, &mut self.poller, clock, hooks, application)
+            .map_err(|source| ReceiveError::Network { group: self.ask.source.ip(), source })
+    }
+
+    fn leave(&mut self) {
+        if let Some(group) = &mut self.port.group {
+            // It is left all the same: the interface is gone.
+            let _refused = group.leave(ChannelId::BASE);
+        }
+    }
+}
+
+impl Ears for AskingPort {
+    fn counters(&self) -> ReceiverCounters {
+        self.group.as_ref().map(ReceiverSocket::counters).unwrap_or_default()
+    }
+}
+
+impl Port for AskingPort {
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.unicast.as_fd()).chain(self.group.iter().flat_map(ReceiverSocket::fds))
+    }
+
+    fn receive(&mut self, batch: &mut RecvBatch) -> io::Result<usize> {
+        let Some(group) = &mut self.group else { return self.unicast.recv(batch) };
+        self.is_groups_turn = !self.is_groups_turn;
+        let first = if self.is_groups_turn { group.recv(batch)? } else { self.unicast.recv(batch)? };
+        if first > 0 {
+            return Ok(first);
+        }
+        if self.is_groups_turn { self.unicast.recv(batch) } else { group.recv(batch) }
+    }
+
+    fn change(&mut self, membership: Membership) -> Result<(), MembershipError> {
+        self.group.as_mut().map_or(Ok(()), |group| Port::change(group, membership))
+    }
+
+    fn address(&self, channel: ChannelId) -> Option<SocketAddr> {
+        self.group.as_ref()?.channels().address(channel)
+    }
+
+    fn local(&self, _peer: SocketAddr) -> SocketAddr {
+        self.unicast.local_addr()
+    }
+
+    fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError> {
+        Ok(self.unicast.send(runs))
+    }
+
+    fn look(&mut self) -> Option<LinkChange> {
+        // What is asked in vain is asked again.
+        self.group.as_mut().and_then(ReceiverSocket::look)
+    }
+}

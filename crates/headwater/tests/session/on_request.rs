@@ -1,0 +1,96 @@
+//! Files by request on loopback sockets: from the source itself and by way of a relay, and what ends a session.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use headwater::relay::{RelayOptions, RelaySession};
+use headwater::{
+    IncompleteReason, RainbowOptions, ReceiveOptions, ReceiveOutcome, SendOptions, SendOutcome, SendSession,
+    prepare,
+};
+
+use crate::bed::{PATIENCE, Sending, content, names, receive, tree, write};
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// A sender on a thread, and where it is asked.
+fn start(path: &std::path::Path, options: SendOptions) -> (Sending, SocketAddr) {
+    let mut session = SendSession::open(prepare([path]).unwrap(), options.with_listen(vec![any()])).unwrap();
+    let (stop, source) = (session.stop_handle(), session.started().source);
+    let thread = std::thread::spawn(move || session.run(&mut |_| {}));
+    (Sending { stop, thread }, source)
+}
+
+fn asking(source: SocketAddr, via: Option<SocketAddr>, out: &std::path::Path) -> ReceiveOptions {
+    ReceiveOptions::asking(source, via, out).with_timeout(Some(PATIENCE))
+}
+
+#[test]
+fn a_folder_comes_from_the_source_and_by_way_of_a_relay() {
+    let bed = tempfile::tempdir().unwrap();
+    let folder = bed.path().join("folder");
+    write(&folder.join("large"), &content(3_000_000, 1), 0o644);
+    write(&folder.join("small/one"), &content(700, 2), 0o600);
+    write(&folder.join("small/none"), &[], 0o644);
+    let (sending, source) = start(&folder, SendOptions::on_request(RainbowOptions::new()));
+    let mut relay = RelaySession::open(RelayOptions::default().with_listen(vec![any()])).unwrap();
+    let (via, end) = (relay.local_addrs()[0], relay.stop_handle());
+    let relaying = std::thread::spawn(move || relay.run(&mut |_| {}).unwrap());
+    for (name, via) in [("direct", None), ("relayed", Some(via))] {
+        let out = bed.path().join(name);
+        let summary = receive(asking(source, via, &out));
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed, "{name}");
+        assert_eq!(tree(&out.join("folder")), tree(&folder), "{name}");
+        assert_eq!(summary.progress.stats.duplicates, 0);
+        assert!(summary.progress.control.window.is_some_and(|window| window > 1));
+    }
+    end.stop();
+    assert!(relaying.join().unwrap().counters.router.replies > 2_000);
+    let summary = sending.stop();
+    let requests = summary.progress.requests.unwrap();
+    assert!(requests.requests >= summary.progress.packets && requests.unproven == 0, "{requests:?}");
+}
+
+#[test]
+fn a_source_that_closes_says_so_and_what_came_is_kept() {
+    let bed = tempfile::tempdir().unwrap();
+    let file = bed.path().join("file");
+    write(&file, &content(2_000_000, 3), 0o644);
+    let slow = RainbowOptions::new().with_max_rate(Some("8M".parse().unwrap()));
+    let (sending, source) = start(&file, SendOptions::on_request(slow));
+    let out = bed.path().join("out");
+    let receiving = {
+        let options = asking(source, None, &out);
+        std::thread::spawn(move || receive(options))
+    };
+    std::thread::sleep(Duration::from_millis(800));
+    assert_eq!(sending.stop().outcome, SendOutcome::Interrupted);
+    let first = receiving.join().unwrap();
+    assert_eq!(first.outcome, ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed));
+    let rate = first.progress.stats.bytes as f64 * 8.0 / 0.8;
+    assert!(rate < 16e6, "{rate}: the highest rate is not kept");
+    assert!(first.kept.is_some() && first.progress.stats.useful > 100);
+    // It goes on with what another session of the same file sends.
+    let (sending, source) = start(&file, SendOptions::on_request(RainbowOptions::new()));
+    let second = receive(asking(source, None, &out));
+    assert_eq!(second.outcome, ReceiveOutcome::Completed);
+    assert!(second.progress.stats.resumed > 100);
+    assert_eq!(tree(&out)["file"].1, content(2_000_000, 3));
+    assert_eq!(names(&out), ["file"]);
+    sending.stop();
+}
+
+#[test]
+fn who_asks_nobody_gives_up_in_time() {
+    let bed = tempfile::tempdir().unwrap();
+    // Port 9 discards, if anything is there.
+    let options = ReceiveOptions::asking("127.0.0.1:9".parse().unwrap(), None, bed.path());
+    let summary = receive(options.with_timeout(Some(Duration::from_secs(1))));
+    assert_eq!(summary.outcome, ReceiveOutcome::NothingReceived);
+    for nobody in ["0.0.0.0:7288", "127.0.0.1:0", "239.1.2.3:7288"] {
+        let options = ReceiveOptions::asking(nobody.parse().unwrap(), None, bed.path());
+        assert!(headwater::ReceiveSession::open(options).is_err(), "{nobody}");
+    }
+}

@@ -1,0 +1,245 @@
+use core::net::SocketAddr;
+
+use headwater_wire::bcfs::{Label, Level};
+use headwater_wire::{alc, fdt};
+
+use super::Wanted;
+use crate::bcfs::Client;
+use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
+use crate::described::{DescriptionError, RAINBOW};
+use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::rainbow::config::WindowConfig;
+use crate::rainbow::window::{Ask, Window};
+use crate::time::{Duration, Instant};
+
+/// Where the FDT did not become whole although all of it was sent, it is asked for again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Configuration of a [`Receiver`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverConfig {
+    source: SocketAddr,
+    upstream: SocketAddr,
+    window: WindowConfig,
+    channel: Option<ChannelId>,
+}
+
+impl ReceiverConfig {
+    /// A receiver of a source's session, which asks by way of `upstream`: a relay, or the source itself.
+    pub const fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
+        Self { source, upstream, window: WindowConfig::new(), channel: None }
+    }
+
+    /// The window. Default: the paper's.
+    #[must_use]
+    pub const fn with_window(mut self, window: WindowConfig) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Replies may come by this channel, too. Default: by unicast only.
+    #[must_use]
+    pub const fn with_channel(mut self, channel: Option<ChannelId>) -> Self {
+        self.channel = channel;
+        self
+    }
+}
+
+/// Asks for packets as its window lets it, from start to stop; first for the FDT.
+///
+/// Only a packet of the session answers a request. Memory: that of the window, and 8 bytes for each label that can be.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    client: Client,
+    window: Window,
+    /// Requests that windows before this one held to be lost.
+    lost_before: u64,
+    is_held: bool,
+    has_started: bool,
+    wishes: Wishes,
+    description: Description,
+    /// The reply at hand, until it is known whether it is the session's.
+    reply: Option<Reply>,
+    /// What the source sent last for requests to bring back.
+    word: Option<[u8; 4]>,
+    packets: u64,
+    marked: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reply {
+    label: Label,
+    level: Level,
+    /// A symbol of the FDT was asked for, and there are not so many.
+    is_past_description: bool,
+}
+
+/// Which symbols of the FDT are asked for.
+#[derive(Debug)]
+struct Description {
+    is_whole: bool,
+    /// The number of the next one.
+    next: u32,
+    /// Since when it is known that all there are have been asked for.
+    is_all: Option<Instant>,
+    /// By label of the window, less 1: the symbol that it last asked for; else it was content.
+    asked: Box<[Option<u32>]>,
+}
+
+impl Receiver {
+    /// A receiver that has asked for nothing.
+    pub fn new(config: ReceiverConfig) -> Self {
+        let mut client = Client::new(config.source, config.upstream);
+        client.bind(Label(0), 0).expect("the first binding of a client");
+        let asked = vec![None; config.window.labels_max.into()].into();
+        Self {
+            config,
+            client,
+            window: Window::new(config.window),
+            lost_before: 0,
+            is_held: false,
+            has_started: false,
+            wishes: Wishes::default(),
+            description: Description { is_whole: false, next: 0, is_all: None, asked },
+            reply: None,
+            word: None,
+            packets: 0,
+            marked: 0,
+        }
+    }
+
+    /// The window.
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn lost(&self) -> u64 {
+        let counters = self.window.counters();
+        self.lost_before + counters.overtaken + counters.late
+    }
+
+    fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        if let Some(channel) = self.config.channel {
+            self.wishes.push(match is_held {
+                true => Membership::Join(channel),
+                false => Membership::Leave(channel),
+            });
+        }
+    }
+}
+
+impl Description {
+    /// What a label of the window asks for now.
+    fn wanted(&mut self, now: Instant, ask: Ask) -> Wanted {
+        let asked = &mut self.asked[usize::from(ask.label) - 1];
+        if self.is_whole {
+            *asked = None;
+        } else if asked.is_none() || ask.level == 1 {
+            // Content that comes before it waits.
+            if self.is_all.is_some_and(|since| since + AGAIN <= now) {
+                (self.next, self.is_all) = (0, None);
+            }
+            *asked = self.is_all.is_none().then_some(self.next);
+            self.next += u32::from(asked.is_some());
+        }
+        asked.map_or(Wanted::Content, Wanted::Description)
+    }
+
+    /// The label of the window that asked for what a reply answers.
+    fn window_label(&self, label: Label) -> Option<u16> {
+        let place = match Wanted::of(label) {
+            Wanted::Content => {
+                let place = usize::try_from(label.0.checked_sub(1)?).ok()?;
+                self.asked.get(place).is_some_and(Option::is_none).then_some(place)
+            }
+            Wanted::Description(number) => self.asked.iter().position(|asked| *asked == Some(number)),
+        };
+        u16::try_from(place? + 1).ok()
+    }
+}
+
+impl ReceiverControl for Receiver {
+    fn start(&mut self, now: Instant) {
+        if core::mem::replace(&mut self.has_started, true) {
+            self.lost_before = self.lost();
+            self.window = Window::new(self.config.window);
+        }
+        self.hold(true);
+        self.window.start(now);
+    }
+
+    fn stop(&mut self, _now: Instant) {
+        self.hold(false);
+        self.window.stop();
+    }
+
+    fn opened<'a>(&mut self, datagram: &Datagram<'a>) -> Option<(SocketAddr, &'a [u8])> {
+        self.reply = None;
+        let reply = self.client.receive(datagram)?;
+        let asks_for_it = !self.description.is_whole && Wanted::of(reply.label) != Wanted::Content;
+        let is_past_description = asks_for_it
+            && alc::parse(reply.body).is_ok_and(|(header, _)| header.toi.is_some_and(|toi| toi != 0));
+        self.reply = Some(Reply { label: reply.label, level: reply.level, is_past_description });
+        Some((self.client.source(), reply.body))
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        let Some(reply) = self.reply.take() else { return };
+        self.packets += 1;
+        self.marked += u64::from(arrival.ecn == Ecn::CongestionExperienced);
+        self.word = arrival.cci.as_bytes().try_into().ok();
+        if reply.is_past_description {
+            self.description.is_all.get_or_insert(now);
+        }
+        if self.is_held
+            && let Some(label) = self.description.window_label(reply.label)
+        {
+            self.window.reply(now, label, reply.level.0);
+        }
+    }
+
+    fn describe(&mut self, _now: Instant, control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
+        let name = control.map_or("fixed", fdt::Control::name);
+        if name != RAINBOW {
+            return Err(DescriptionError::NotOnRequest(name.to_owned()));
+        }
+        self.description.is_whole = true;
+        Ok(())
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.wishes.pop()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let ask = self.window.poll_ask()?;
+        let label = self.description.wanted(now, ask).label(ask.label);
+        let word = self.word.as_ref().map_or(&[][..], |word| word);
+        Some(self.client.request(label, Level(ask.level), Some(word), buffer))
+    }
+
+    fn reception(&self) -> Reception {
+        Reception { packets: self.packets, lost: self.lost(), marked: self.marked }
+    }
+
+    fn status(&mut self, _now: Instant) -> Status {
+        Status {
+            name: RAINBOW,
+            window: Some(self.window.size()),
+            rtt: self.window.srtt(),
+            ..Status::default()
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.window.poll_timeout().filter(|_| self.is_held)
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        if self.is_held {
+            self.window.timeout(now);
+        }
+    }
+}

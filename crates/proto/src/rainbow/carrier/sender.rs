@@ -1,0 +1,229 @@
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+
+use headwater_wire::bcfs::{Label, Level};
+use headwater_wire::{Cci, fdt};
+use serde::Serialize;
+
+use super::Wanted;
+use super::peers::{Peers, Refusal};
+use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
+use crate::control::{BURST, Departure, Request, SenderControl};
+use crate::described::Description;
+use crate::machine::{ChannelId, Datagram, Ecn};
+use crate::pacing::Pacer;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// Requests that wait at the most.
+const PENDING_MAX: u64 = 4_096;
+/// Where there is a highest rate, what it sends in this time, but for so many at least.
+const PENDING_TIME: Duration = Duration::from_millis(100);
+const PENDING_MIN: u64 = 16;
+
+/// Configuration of a [`Sender`].
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    key: Key,
+    identity: Option<SocketAddr>,
+    reply_to: ReplyTo,
+    max_rate: Option<Rate>,
+    packet_bytes: u16,
+    requests_per_second: u32,
+}
+
+impl SenderConfig {
+    /// A sender that answers by whatever address it is asked by, as fast as it is asked. Nobody else may know `key`: by it addresses show that they hear.
+    pub const fn new(key: [u64; 2]) -> Self {
+        Self {
+            key,
+            identity: None,
+            reply_to: ReplyTo::Peer,
+            max_rate: None,
+            packet_bytes: 1_444,
+            requests_per_second: 20_000,
+        }
+    }
+
+    /// It answers to this address alone.
+    #[must_use]
+    pub const fn with_identity(mut self, identity: SocketAddr) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Where replies go. Default: to whom the request came from.
+    #[must_use]
+    pub const fn with_reply_to(mut self, reply_to: ReplyTo) -> Self {
+        self.reply_to = reply_to;
+        self
+    }
+
+    /// Most that is sent, in bit/s of UDP payload, in packets of so many bytes. Default: what is asked for.
+    #[must_use]
+    pub const fn with_max_rate(mut self, rate: Option<Rate>, packet_bytes: u16) -> Self {
+        self.max_rate = rate;
+        self.packet_bytes = packet_bytes;
+        self
+    }
+
+    /// Requests a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default: 20 000, as at relays.
+    #[must_use]
+    pub const fn with_requests_per_second(mut self, requests: u32) -> Self {
+        self.requests_per_second = requests;
+        self
+    }
+
+    fn pending_max(&self) -> u64 {
+        self.max_rate.map_or(PENDING_MAX, |rate| {
+            let bits = u128::from(rate.as_bits()) * u128::from(PENDING_TIME.as_millis()) / 1_000;
+            let packets = bits / (8 * u128::from(self.packet_bytes.max(1)));
+            u64::try_from(packets).unwrap_or(PENDING_MAX).clamp(PENDING_MIN, PENDING_MAX)
+        })
+    }
+}
+
+/// What was asked of a [`Sender`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RequestCounters {
+    /// Requests that came.
+    pub requests: u64,
+    /// Of these, those of a level above 1: something was lost on the way.
+    pub raised: u64,
+    /// Nulls that came.
+    pub nulls: u64,
+    /// Datagrams that were neither, or for another source.
+    pub ignored: u64,
+    /// Requests from addresses that have not shown that they hear, faster than those are answered.
+    pub unproven: u64,
+    /// Requests from addresses that are faster than they may be.
+    pub too_fast: u64,
+    /// Requests forgotten, because too many waited.
+    pub forgotten: u64,
+}
+
+/// Answers each request with a packet of the session.
+///
+/// CCI: a word of four bytes, that of the address which the packet goes to.
+#[derive(Debug)]
+pub struct Sender {
+    bcfs: bcfs::Source,
+    peers: Peers,
+    pending: VecDeque<Pending>,
+    pending_max: u64,
+    pacer: Option<Pacer>,
+    counters: RequestCounters,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    path: ReturnPath,
+    label: Label,
+    level: Level,
+}
+
+impl Sender {
+    /// A sender that nobody has asked.
+    pub fn new(config: SenderConfig) -> Self {
+        let mut source = bcfs::Source::new(config.identity, config.reply_to);
+        source.bind(Label(0), 0).expect("the first binding of a source");
+        Self {
+            bcfs: source,
+            peers: Peers::new(config.key, config.requests_per_second.max(1)),
+            pending: VecDeque::new(),
+            pending_max: config.pending_max(),
+            pacer: config.max_rate.map(|rate| Pacer::new(rate, BURST, Instant::ZERO)),
+            counters: RequestCounters::default(),
+        }
+    }
+
+    /// Bytes of BCFS's header around each packet, at the most.
+    pub const fn envelope_bytes_max() -> usize {
+        bcfs::HEADER_BYTES_MAX
+    }
+}
+
+impl SenderControl for Sender {
+    fn channels(&self) -> u16 {
+        1
+    }
+
+    fn levels(&self) -> u16 {
+        1
+    }
+
+    fn description(&self) -> Option<fdt::Control> {
+        Description::Rainbow.to_fdt()
+    }
+
+    fn is_on_request(&self) -> bool {
+        true
+    }
+
+    fn request(&self) -> Option<Request> {
+        let pending = self.pending.front()?;
+        let description = match Wanted::of(pending.label) {
+            Wanted::Content => None,
+            Wanted::Description(number) => Some(number.into()),
+        };
+        Some(Request { destination: self.bcfs.destination(&pending.path), description })
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        let _waits = self.pending.front()?;
+        Some(self.pacer.as_ref().map_or(Instant::ZERO, Pacer::next))
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        let at = self.next_departure().filter(|at| *at <= now)?;
+        let word = self.peers.word(self.pending.front()?.path.peer);
+        let cci = Cci::new(&word).ok()?;
+        Some(Departure { channel: ChannelId::BASE, level: 0, at, cci, ecn: Ecn::NotCapable })
+    }
+
+    fn envelope_bytes(&self) -> usize {
+        self.pending.front().map_or(0, |pending| bcfs::Source::header_bytes(&pending.path))
+    }
+
+    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
+        let Some(Pending { path, label, level }) = self.pending.front() else { return };
+        let body_bytes = datagram.len().saturating_sub(bcfs::Source::header_bytes(path));
+        self.bcfs.reply(now, path, *label, *level, body_bytes, datagram);
+    }
+
+    fn departed(&mut self, now: Instant, bytes: usize) {
+        self.pending.pop_front();
+        if let Some(pacer) = &mut self.pacer {
+            pacer.sent(now, bytes);
+        }
+    }
+
+    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let counters = &mut self.counters;
+        let Some(asked) = self.bcfs.receive(now, datagram) else {
+            counters.ignored += 1;
+            return;
+        };
+        counters.requests += u64::from(!asked.is_null);
+        counters.nulls += u64::from(asked.is_null);
+        counters.raised += u64::from(!asked.is_null && asked.level > Level::ONE);
+        if !asked.wants_reply {
+            return;
+        }
+        if self.pending.len() as u64 >= self.pending_max {
+            counters.forgotten += 1;
+            return;
+        }
+        match self.peers.admits(now, asked.path.peer, asked.body) {
+            Ok(()) => {
+                self.pending.push_back(Pending { path: asked.path, label: asked.label, level: asked.level });
+            }
+            Err(Refusal::Unproven) => counters.unproven += 1,
+            Err(Refusal::TooFast) => counters.too_fast += 1,
+        }
+    }
+
+    fn requests(&self) -> Option<RequestCounters> {
+        Some(self.counters)
+    }
+}

@@ -1,0 +1,442 @@
+//! Files by request, over a path that delays and loses.
+
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
+
+use headwater_fec::{Order, Scheme};
+use headwater_wire::alc;
+use headwater_wire::bcfs::{Header, Kind, Label, Level};
+use rand::Rng;
+
+use super::*;
+use crate::control::SenderControl;
+use crate::delivery::{
+    self, End, FileToSend, MemorySource, MemoryStore, PlanConfig, ReceiverEvent, RelativePath,
+};
+use crate::delivery::{SessionEvent, SessionPlan};
+use crate::machine::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
+use crate::rate::Rate;
+use crate::rng::{self, Seed, Stream};
+use crate::time::{Duration, Instant};
+
+const SOURCE: &str = "10.0.0.1:7288";
+const SYMBOL: u16 = 256;
+/// One way.
+const DELAY: Duration = Duration::from_millis(20);
+
+type FileSender = delivery::Sender<Sender, MemorySource>;
+type FileReceiver = delivery::Receiver<Receiver, MemoryStore>;
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+fn source() -> SocketAddr {
+    SOURCE.parse().unwrap()
+}
+
+fn host(number: u16) -> SocketAddr {
+    SocketAddr::new([10, 0, 1, 1].into(), 1_000 + number)
+}
+
+fn sender(files: &[&[u8]], config: SenderConfig, session: delivery::SenderConfig) -> FileSender {
+    let plan = files.iter().enumerate().map(|(number, bytes)| FileToSend {
+        path: RelativePath::new(&format!("file-{number}")).unwrap(),
+        bytes: bytes.len() as u64,
+        mode: None,
+    });
+    let order = Order::Spread { rate: 10_000_000 };
+    let config_of_plan = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL, order };
+    let plan = SessionPlan::new(plan.collect(), config_of_plan).unwrap();
+    let source = MemorySource::new(&plan, files);
+    let digests = source.digests();
+    delivery::Sender::new(session, &plan, &digests, Sender::new(config), source).unwrap()
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    Seed(bytes as u64).stream("content", 0).fill_bytes(&mut content);
+    content
+}
+
+/// A source and receivers that ask it directly.
+struct Bed {
+    sender: FileSender,
+    receivers: Vec<(FileReceiver, Vec<ReceiverEvent>)>,
+    /// By when it comes: who gets it, or the source with `None`.
+    under_way: BTreeMap<(Instant, u64), (Option<usize>, Vec<u8>)>,
+    sent: u64,
+    loss: f64,
+    draw: Stream,
+    now: Instant,
+}
+
+impl Bed {
+    fn new(sender: FileSender, loss: f64) -> Self {
+        let draw = Seed(5).stream("loss", 0);
+        let (receivers, under_way) = (Vec::new(), BTreeMap::new());
+        Self { sender, receivers, under_way, sent: 0, loss, draw, now: Instant::ZERO }
+    }
+
+    fn receiver(&mut self) -> usize {
+        let control = Receiver::new(ReceiverConfig::new(source(), source()));
+        let store = MemoryStore::new(1 << 24);
+        let machine = delivery::Receiver::new(delivery::ReceiverConfig::default(), control, store, self.now);
+        self.receivers.push((machine, Vec::new()));
+        self.drain(Some(self.receivers.len() - 1));
+        self.receivers.len() - 1
+    }
+
+    fn drain(&mut self, who: Option<usize>) {
+        let mut room = vec![0; DATAGRAM_BYTES_MAX];
+        loop {
+            let transmit = match who {
+                None => match self.sender.poll_output(self.now, &mut room) {
+                    Some(Output::Transmit(transmit)) => transmit,
+                    Some(_) => continue,
+                    None => return,
+                },
+                Some(index) => {
+                    let (machine, events) = &mut self.receivers[index];
+                    match machine.poll_output(self.now, &mut room) {
+                        Some(Output::Transmit(transmit)) => transmit,
+                        Some(Output::Event(event)) => {
+                            events.push(event);
+                            continue;
+                        }
+                        Some(other) => panic!("nobody told it of a group: {other:?}"),
+                        None => return,
+                    }
+                }
+            };
+            let to = match transmit.destination {
+                Destination::Unicast(address) if address == source() => None,
+                Destination::Unicast(address) => Some(usize::from(address.port() - 1_000)),
+                Destination::Channel(_) => panic!("all is by unicast"),
+            };
+            self.sent += 1;
+            if rng::unit(&mut self.draw) >= self.loss {
+                let datagram = room[..transmit.bytes].to_vec();
+                self.under_way.insert((self.now + DELAY, self.sent), (to, datagram.clone()));
+                if to.is_none() {
+                    self.under_way.get_mut(&(self.now + DELAY, self.sent)).unwrap().1.extend([0, 0]);
+                    let from = u16::try_from(who.unwrap()).unwrap();
+                    let end = datagram.len();
+                    self.under_way.get_mut(&(self.now + DELAY, self.sent)).unwrap().1[end..]
+                        .copy_from_slice(&from.to_be_bytes());
+                }
+            }
+        }
+    }
+
+    fn give(&mut self, who: Option<usize>, from: SocketAddr, payload: &[u8]) {
+        let input = Input::Datagram(Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload });
+        match who {
+            None => self.sender.handle(self.now, input),
+            Some(index) => self.receivers[index].0.handle(self.now, input),
+        }
+        self.drain(who);
+    }
+
+    /// Runs until an instant, or until all receivers have ended.
+    fn run(&mut self, end: Instant) {
+        while !self.receivers.iter().all(|(receiver, _)| receiver.is_ended()) {
+            let ends = (0..self.receivers.len()).map(Some).chain([None]);
+            let due = ends
+                .filter_map(|who| Some((self.poll_timeout(who)?.max(self.now), who)))
+                .min_by_key(|(at, _)| *at);
+            let arrives = self.under_way.first_key_value().map(|((at, _), _)| *at);
+            let next = arrives.into_iter().chain(due.map(|(at, _)| at)).min().unwrap();
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            if arrives == Some(next) {
+                let (_, (who, payload)) = self.under_way.pop_first().unwrap();
+                match who {
+                    Some(_) => self.give(who, source(), &payload),
+                    None => {
+                        let (payload, from) = payload.split_last_chunk::<2>().unwrap();
+                        self.give(None, host(u16::from_be_bytes(*from)), payload);
+                    }
+                }
+            } else if let Some((_, who)) = due {
+                match who {
+                    None => self.sender.handle(self.now, Input::Timeout),
+                    Some(index) => self.receivers[index].0.handle(self.now, Input::Timeout),
+                }
+                self.drain(who);
+            }
+        }
+    }
+
+    fn poll_timeout(&self, who: Option<usize>) -> Option<Instant> {
+        match who {
+            None => self.sender.poll_timeout(),
+            Some(index) => self.receivers[index].0.poll_timeout(),
+        }
+    }
+
+    fn assert_whole(&self, index: usize, files: &[&[u8]]) {
+        let (machine, events) = &self.receivers[index];
+        let held: Vec<_> = machine.store().finished().map(|(_, bytes)| bytes).collect();
+        assert_eq!(held.len(), files.len(), "{events:?}");
+        assert!(files.iter().all(|file| held.iter().any(|held| held == file)));
+        assert!(matches!(events.last(), Some(ReceiverEvent::SessionCompleted { refused: 0 })));
+    }
+}
+
+fn config() -> SenderConfig {
+    SenderConfig::new([1, 2])
+}
+
+#[test]
+fn whoever_asks_whenever_gets_all_and_nothing_twice() {
+    for loss in [0.0, 0.05] {
+        let (one, other) = (content(300_000), content(7_000));
+        let files = [&one[..], &other, &[]];
+        let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), loss);
+        bed.receiver();
+        bed.run(at(400));
+        bed.receiver();
+        bed.run(at(60_000));
+        bed.receiver();
+        bed.run(at(200_000));
+        let symbols = 1_172 + 28;
+        for index in 0..3 {
+            bed.assert_whole(index, &files);
+            let stats = bed.receivers[index].0.stats();
+            assert_eq!(stats.duplicates, 0, "{loss}: {stats:?}");
+            let again = if loss > 0.0 { 2 } else { 0 };
+            assert!((3..=3 + again).contains(&stats.fdt_packets), "{loss}: {stats:?}");
+            // What is under way when the last block is whole is too much: a window of them.
+            assert!(stats.useful <= symbols + 6 && stats.surplus < 300, "{loss}: {stats:?}");
+        }
+        assert!(bed.sender.stats().packets < 3 * (symbols + 310) + bed.sent / 10);
+    }
+}
+
+/// The FDT of 300 files takes some ten symbols: each is asked for once, by whoever comes.
+#[test]
+fn a_long_description_is_asked_for_symbol_by_symbol() {
+    let contents: Vec<_> = (0..300).map(|bytes| content(1 + bytes)).collect();
+    let files: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    for loss in [0.0, 0.1] {
+        let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), loss);
+        bed.receiver();
+        bed.run(at(120_000));
+        bed.receiver();
+        bed.run(at(240_000));
+        for index in 0..2 {
+            bed.assert_whole(index, &files);
+            let stats = bed.receivers[index].0.stats();
+            assert!(stats.fdt_packets >= 10, "{stats:?}");
+            assert!(loss > 0.0 || stats.fdt_packets == bed.receivers[0].0.stats().fdt_packets);
+        }
+        let each = bed.sender.stats().fdt_packets / 2;
+        assert!(loss > 0.0 || each == bed.receivers[0].0.stats().fdt_packets, "{each}");
+    }
+}
+
+#[test]
+fn a_description_that_does_not_become_whole_is_asked_for_again() {
+    let file = content(400_000);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    bed.receiver();
+    bed.run(at(20) + Duration::from_micros(1));
+    // Instead of the FDT, its packet of another session's number; then one that says nothing.
+    let (key, (who, mut reply)) = bed.under_way.pop_first().unwrap();
+    assert_eq!(who, Some(0));
+    let last = reply.len() - 1;
+    reply[last] ^= 0xFF;
+    bed.under_way.insert(key, (who, reply));
+    bed.run(at(60_000));
+    bed.assert_whole(0, &[&file]);
+}
+
+#[test]
+fn a_session_that_is_closed_tells_who_asks_and_ends() {
+    let file = content(3_000_000);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    bed.receiver();
+    bed.run(at(500));
+    bed.sender.close();
+    bed.drain(None);
+    bed.run(at(10_000));
+    assert!(bed.sender.is_finished() && bed.now < at(4_000), "{:?}", bed.now);
+    assert_eq!(bed.receivers[0].1.last(), Some(&ReceiverEvent::SessionClosed));
+    // Nobody asks: it ends all the same.
+    let config_of_session = delivery::SenderConfig::new(7).with_end(End::At(at(5_000)));
+    let mut alone = sender(&[&file], config(), config_of_session);
+    let mut room = vec![0; DATAGRAM_BYTES_MAX];
+    assert_eq!(alone.poll_timeout(), Some(at(5_000)));
+    assert_eq!(alone.poll_output(at(5_000), &mut room), None);
+    let end = alone.poll_timeout().unwrap();
+    assert!(end <= at(6_000));
+    assert!(matches!(alone.poll_output(end, &mut room), Some(Output::Event(_))));
+    assert!(alone.is_finished() && alone.poll_timeout().is_none());
+}
+
+/// The source is started again, with another number: what comes of it answers nothing, until the old one has been silent for five seconds.
+#[test]
+fn another_session_of_the_source_takes_over_after_a_silence() {
+    let file = content(3_000_000);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    bed.receiver();
+    bed.run(at(500));
+    bed.sender = sender(&[&file], config(), delivery::SenderConfig::new(8));
+    // What was under way has come.
+    bed.run(at(530));
+    let answered = bed.receivers[0].0.control().window().counters().answered;
+    bed.run(at(30_000));
+    let (receiver, events) = &bed.receivers[0];
+    let superseded = SessionEvent::Superseded { tsi: 8, source: source() };
+    assert_eq!(events.last(), Some(&superseded.into()));
+    assert!(bed.now > at(5_500) && bed.now < at(15_000), "{:?}", bed.now);
+    assert_eq!(receiver.control().window().counters().answered, answered);
+}
+
+#[test]
+fn replies_of_others_and_bytes_at_random_do_nothing() {
+    let file = content(50_000);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    bed.receiver();
+    bed.run(at(60));
+    let (_, (_, reply)) = bed.under_way.last_key_value().unwrap().to_owned().into();
+    let before = bed.receivers[0].0.stats();
+    bed.give(Some(0), "10.0.0.9:7288".parse().unwrap(), &reply.clone());
+    let mut draw = Seed(3).stream("garbage", 0);
+    for bytes in 0..300 {
+        let mut garbage = vec![0; bytes];
+        draw.fill_bytes(&mut garbage);
+        bed.give(Some(0), source(), &garbage);
+        bed.give(None, source(), &garbage);
+        // A reply that BCFS lets through, with nothing of the session's.
+        let mut forged = vec![0; DATAGRAM_BYTES_MAX];
+        let header = Header::new(Kind::Reply, source(), Label(1 + bytes as u32 % 3), Level(u16::MAX));
+        let start = header.emit(&mut forged).unwrap();
+        forged[start..start + bytes].copy_from_slice(&garbage);
+        bed.give(Some(0), source(), &forged[..start + bytes]);
+    }
+    let after = bed.receivers[0].0.stats();
+    assert_eq!((after.useful, after.fdt_packets), (before.useful, before.fdt_packets));
+    assert_eq!(after.dropped.malformed, 601);
+    bed.run(at(60_000));
+    bed.assert_whole(0, &[&file]);
+}
+
+/// A request of an address, that brings this.
+fn request(sender: &mut Sender, now: Instant, from: SocketAddr, label: u32, body: &[u8]) -> Option<[u8; 4]> {
+    let header = Header::new(Kind::Request, source(), Label(label), Level::ONE);
+    let mut payload = vec![0; header.buffer_len()];
+    header.emit(&mut payload).unwrap();
+    payload.extend(body);
+    sender.feedback(now, &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload });
+    let departure = sender.departure(now)?;
+    assert_eq!(sender.request().unwrap().destination, Destination::Unicast(from));
+    sender.departed(now, 300);
+    Some(departure.cci.as_bytes().try_into().unwrap())
+}
+
+#[test]
+fn made_up_addresses_are_answered_slowly_and_cannot_hold_up_who_hears() {
+    let mut sender = Sender::new(config());
+    let word = request(&mut sender, at(0), host(1), 1, &[]).unwrap();
+    assert!(request(&mut sender, at(0), host(1), 1, &word).is_some());
+    let (mut answered, mut served) = (0, 0);
+    for step in 0..20_000_u64 {
+        let now = at(step / 10);
+        let forged = SocketAddr::new([10, 7, (step >> 8) as u8, step as u8].into(), 9);
+        answered += u64::from(request(&mut sender, now, forged, 1, &word).is_some());
+        if step % 10 == 0 {
+            // Also those that bring nothing, as when a relay tells that somebody still waits.
+            let brings = if step % 20 == 0 { &word[..] } else { &[] };
+            served += u64::from(request(&mut sender, now, host(1), 2, brings).is_some());
+        }
+    }
+    let allowed = 2 * u64::from(UNPROVEN_PER_SECOND);
+    assert!(answered <= allowed + 110 && answered >= allowed, "{answered} in two seconds");
+    assert_eq!(served, 2_000);
+    assert_eq!(sender.requests().unwrap().unproven, 20_000 - answered);
+    // What an address has shown does not hold for ever.
+    let later = at(60_000);
+    let flood = (0..1_000).filter(|_| request(&mut sender, later, host(1), 2, &[]).is_some()).count();
+    assert!(flood <= 110, "{flood}");
+}
+
+#[test]
+fn an_address_that_hears_may_ask_so_fast() {
+    let mut sender = Sender::new(config().with_requests_per_second(1_000));
+    let word = request(&mut sender, at(0), host(1), 1, &[]).unwrap();
+    let answered =
+        (0..50_000).filter(|step| request(&mut sender, at(step / 10), host(1), 1, &word).is_some()).count();
+    assert!((5_000..=5_110).contains(&answered), "{answered} in five seconds");
+    assert!(sender.requests().unwrap().too_fast > 44_000);
+}
+
+#[test]
+fn a_highest_rate_is_kept_and_few_requests_wait() {
+    let rate = Rate::from_kilobits(1_000);
+    let mut sender = Sender::new(config().with_max_rate(Some(rate), 500));
+    let mut sent = 0;
+    let header = Header::new(Kind::Request, source(), Label(1), Level::ONE);
+    let mut payload = vec![0; header.buffer_len()];
+    header.emit(&mut payload).unwrap();
+    for step in 0..20_000 {
+        let now = at(step / 2);
+        let datagram = Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+        sender.feedback(now, &datagram);
+        while sender.departure(now).is_some() {
+            sender.departed(now, 500);
+            sent += 1;
+        }
+    }
+    assert!((2_490..=2_510).contains(&sent), "{sent} packets of 4 kbit in 10 s");
+    let after = (0..100).filter(|_| {
+        let due = sender.next_departure().is_some();
+        sender.departed(at(20_000), 500);
+        due
+    });
+    assert!(after.count() <= 25, "a tenth of a second");
+}
+
+#[test]
+fn symbols_of_the_description_are_named_by_labels() {
+    let file = content(10_000);
+    let mut machine = sender(&[&file], config(), delivery::SenderConfig::new(7));
+    let mut room = vec![0; DATAGRAM_BYTES_MAX];
+    for (label, is_description) in [
+        (DESCRIPTIONS, true),
+        (DESCRIPTIONS + 1, true),
+        (DESCRIPTIONS + 1_000, false),
+        (u32::MAX, false),
+        (7, false),
+        (0, false),
+    ] {
+        let header = Header::new(Kind::Request, source(), Label(label), Level(3));
+        let mut payload = vec![0; header.buffer_len()];
+        header.emit(&mut payload).unwrap();
+        let datagram = Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+        machine.handle(at(0), Input::Datagram(datagram));
+        let Some(Output::Transmit(transmit)) = machine.poll_output(at(0), &mut room) else {
+            panic!("{label}")
+        };
+        let (reply, body) = Header::parse(&room[..transmit.bytes]).unwrap();
+        assert_eq!((reply.kind, reply.label, reply.level), (Kind::Reply, Label(label), Level(3)));
+        let (packet, _) = alc::parse(body).unwrap();
+        assert_eq!(packet.toi == Some(0), is_description, "{label:#x}");
+    }
+}
+
+#[test]
+fn a_session_that_is_sent_unasked_is_refused() {
+    use crate::control::ReceiverControl;
+    let mut receiver = Receiver::new(ReceiverConfig::new(source(), source()));
+    assert!(receiver.describe(at(0), None).is_err());
+    assert!(receiver.describe(at(0), crate::described::Description::LeSbcc.to_fdt().as_ref()).is_err());
+    assert!(receiver.describe(at(0), crate::described::Description::Rainbow.to_fdt().as_ref()).is_ok());
+    let mut unasked = crate::described::Receiver::new(crate::described::ReceiverConfig::new());
+    unasked.start(at(0));
+    assert!(unasked.describe(at(0), crate::described::Description::Rainbow.to_fdt().as_ref()).is_err());
+}
