@@ -142,7 +142,7 @@ pub struct SendArgs {
     /// How each receiver finds its rate [default: m2c; with --rate, fixed]
     #[arg(long, value_name = "NAME", value_enum)]
     pub congestion_control: Option<CongestionControl>,
-    /// Most that a receiver can take, and what all channels together send; with le-sbcc and rainbow, most that is sent [default: 100M; with rainbow, what is asked for]
+    /// Most that a receiver can take, and what all channels together send; with le-sbcc and rainbow, most that is sent, with rainbow unbounded unless said [default: 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Least that a receiver can take: the rate of the base channel [default: 120k]; with le-sbcc, least that is sent [default: next to nothing]

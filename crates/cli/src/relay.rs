@@ -44,6 +44,7 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> RelayOptions {
         .with_sources(args.source.clone())
         .with_neighbours(args.neighbours as usize)
         .with_requests_per_second(args.request_rate)
+        .with_recent(args.keep as usize)
         .with_shape(args.egress_rate.map(|rate| Shape { rate, queue: queue(args) }));
     let options = RelayOptions::new(relay)
         .with_group(group)

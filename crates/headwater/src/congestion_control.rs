@@ -22,9 +22,6 @@ pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
 /// today carries. What no receiver of a link has joined stays off it where switches and routers know memberships.
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
 
-/// What counts as the highest rate of a source that sends whatever is asked for.
-const RATE_UNBOUNDED: Rate = Rate::from_kilobits(1_000_000);
-
 /// PGM's port, as other makes have it unless told otherwise.
 const PGM_PORT: u16 = 7_500;
 /// NAKs count for what was sent in the longest time that a round trip counts for (2 s) and as long again, but for at least so
@@ -188,7 +185,7 @@ impl CongestionControl {
         }
     }
 
-    /// The highest rate at which it sends to one receiver; 1 Gbit/s where that is what receivers ask for.
+    /// The highest rate at which it sends to one receiver; [`MAX_RATE_DEFAULT`] counts as such where that is what receivers ask for.
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
@@ -196,7 +193,7 @@ impl CongestionControl {
             Self::LeSbcc(options) => options.max_rate(),
             Self::Rainbow(options) => match options.max_rate {
                 Some(rate) => rate,
-                None => RATE_UNBOUNDED,
+                None => MAX_RATE_DEFAULT,
             },
         }
     }

@@ -22,6 +22,9 @@ const KIND_REQUEST: u8 = 0;
 const KIND_NULL: u8 = 1;
 const KIND_REPLY: u8 = 2;
 
+const FLAGS_AT: usize = 15;
+const FLAG_ANY: u8 = 1;
+
 const FAMILY_IPV4: u8 = 4;
 const FAMILY_IPV6: u8 = 6;
 
@@ -84,12 +87,14 @@ pub struct Header {
     pub level: Level,
     /// Relays that it may still pass, at the most.
     pub hops: u8,
+    /// Of a request: any reply of the source that is so marked answers it, whatever its label, if the asker has not had it. Of a reply: it is such a one.
+    pub is_any: bool,
 }
 
 impl Header {
     /// A message at its start.
     pub const fn new(kind: Kind, source: SocketAddr, label: Label, level: Level) -> Self {
-        Self { kind, source, label, level, hops: HOPS }
+        Self { kind, source, label, level, hops: HOPS, is_any: false }
     }
 
     /// Reads a datagram: its header, and its body behind. Reserved bits are ignored.
@@ -120,6 +125,7 @@ impl Header {
             label: Label(be32(bytes, 4)),
             level: Level(be16(bytes, 8)),
             hops: bytes[10],
+            is_any: bytes[FLAGS_AT] & FLAG_ANY != 0,
         };
         Ok((header, body))
     }
@@ -151,12 +157,19 @@ impl Header {
         let address = self.source.ip().to_canonical();
         writer.put(&[self.hops, if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 }]);
         writer.put(&self.source.port().to_be_bytes());
-        writer.put(&[0; 2]);
+        writer.put(&[0, if self.is_any { FLAG_ANY } else { 0 }]);
         match address {
             IpAddr::V4(address) => writer.put(&address.octets()),
             IpAddr::V6(address) => writer.put(&address.octets()),
         }
         Ok(need)
+    }
+}
+
+/// Marks a message that was written as [`Header::is_any`].
+pub fn mark_any(message: &mut [u8]) {
+    if let Some(flags) = message.get_mut(FLAGS_AT) {
+        *flags |= FLAG_ANY;
     }
 }
 

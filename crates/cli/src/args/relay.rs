@@ -53,6 +53,9 @@ pub struct RelayArgs {
     /// Requests a second taken from one address
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub request_rate: u32,
+    /// Replies of a source that are kept for a second, for those below that have not had them, where any reply would do (files by request); 0 for none
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(..=16_384))]
+    pub keep: u32,
     /// Most that is sent to each address below, in bit/s with headers; default: no limit
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub egress_rate: Option<Rate>,

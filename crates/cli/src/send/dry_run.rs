@@ -100,7 +100,7 @@ fn text(
     writeln!(out, "rate       {}", rates(started))?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
     let least = match started.congestion_control {
-        CongestionControl::Rainbow(options) if options.max_rate().is_none() => ", at 1 Gbit/s",
+        CongestionControl::Rainbow(options) if options.max_rate().is_none() => ", at 100 Mbit/s",
         control if control.is_multi_rate() => ", for the fastest receivers",
         CongestionControl::LeSbcc(_) => ", at the highest rate",
         _ => "",

@@ -55,6 +55,34 @@ fn a_log_filter_that_cannot_be_read_is_said_to_be_ignored() {
 }
 
 #[test]
+fn files_by_request_have_options_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.bin");
+    fs::write(&file, [7; 100]).unwrap();
+    let file = file.to_str().unwrap();
+    let send = |more: &[&str], hints: &[&str]| {
+        let mut args = vec!["send", file, "--congestion-control", "rainbow"];
+        args.extend(more);
+        fails(&args, 2, hints);
+    };
+    send(&["--rate", "5M"], &["--max-rate", "rainbow"]);
+    send(&["--passes", "2"], &["--duration"]);
+    send(&["--base-rate", "1M"], &["--base-rate"]);
+    send(&["--interface", "lo"], &["--listen"]);
+    send(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"], &["one IP version"]);
+    fails(&["send", file, "--listen", "127.0.0.1"], 2, &["rainbow"]);
+    let receive = |more: &[&str], hints: &[&str]| {
+        let mut args = vec!["receive", "--out", "x"];
+        args.extend(more);
+        fails(&args, 2, hints);
+    };
+    receive(&["--via", "192.0.2.1"], &["--ask"]);
+    receive(&["--ask", "192.0.2.1", "--group", "239.1.2.3"], &["--group"]);
+    receive(&["--ask", "source.example.org"], &["192.0.2.1:7288"]);
+    receive(&["--ask", "0.0.0.0"], &["nobody's"]);
+}
+
+#[test]
 fn wrong_options_are_usage_errors_that_name_what_is_right() {
     fails(&[], 2, &["Usage:"]);
     fails(&["send"], 2, &["<PATH>..."]);

@@ -53,7 +53,7 @@ pub struct SendSession {
 #[derive(Debug)]
 enum Way {
     /// By groups.
-    Groups(Link),
+    Groups(Box<Link>),
     /// To each who asks.
     Requests(Desk),
 }
@@ -97,7 +97,8 @@ impl SendSession {
     pub fn started(&self) -> SendStarted {
         let listen = self.way.listen();
         let (channels, source, interface) = match &self.way {
-            Way::Groups(Link { socket, .. }) => {
+            Way::Groups(link) => {
+                let socket = &link.socket;
                 (socket.channels().count(), socket.local_addr(), Some(socket.interface().name.clone()))
             }
             Way::Requests(_) => (1, listen[0], None),
@@ -258,7 +259,7 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
                 ..progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now)
             };
             self.last = Some(progress);
-            (self.observer)(SendUpdate::Progress(progress));
+            (self.observer)(SendUpdate::Progress(Box::new(progress)));
         }
         (!ended).then_some(self.progress.next())
     }
@@ -352,7 +353,8 @@ impl Planned {
 /// Opens what a session of files is sent by.
 fn open(options: &SendOptions) -> Result<(Planned, Way), SendError> {
     if !options.congestion_control.is_on_request() {
-        return Planned::open(options, Headers::FILES).map(|(planned, link)| (planned, Way::Groups(link)));
+        return Planned::open(options, Headers::FILES)
+            .map(|(planned, link)| (planned, Way::Groups(Box::new(link))));
     }
     check(options)?;
     let (ipv4, ipv6): (Vec<SocketAddr>, Vec<_>) = options.listen.iter().partition(|at| at.is_ipv4());

@@ -27,7 +27,7 @@ pub enum SendUpdate {
     /// The interface went down or away, or came back: what it could not send meanwhile is counted as unsent.
     LinkChanged(LinkChange),
     /// How far it is; about ten times a second.
-    Progress(SendProgress),
+    Progress(Box<SendProgress>),
 }
 
 /// A sending session as it starts.

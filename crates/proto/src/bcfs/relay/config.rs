@@ -15,6 +15,11 @@ pub const NEIGHBOURS: usize = 1_024;
 /// Requests a second from one address unless told otherwise: what a receiver of 200 Mbit/s sends.
 pub const REQUESTS_PER_SECOND: u32 = 20_000;
 
+/// Replies of each of at most 16 sources that a relay keeps unless told otherwise: 0.4 MB.
+pub const RECENT: usize = 256;
+/// Most that it can be told to keep: 25 MB.
+pub const RECENT_MAX: usize = 16_384;
+
 /// Where requests for a source go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upstream {
@@ -54,6 +59,7 @@ pub struct RelayConfig {
     pub(super) neighbours: usize,
     pub(super) requests_per_second: u32,
     pub(super) shape: Option<Shape>,
+    pub(super) recent: usize,
     pub(super) seed: Seed,
 }
 
@@ -68,6 +74,7 @@ impl RelayConfig {
             neighbours: NEIGHBOURS,
             requests_per_second: REQUESTS_PER_SECOND,
             shape: None,
+            recent: RECENT,
             seed,
         }
     }
@@ -117,6 +124,14 @@ impl RelayConfig {
     #[must_use]
     pub fn with_requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests.max(1);
+        self
+    }
+
+    /// Replies of a source that are kept for a second, where any would do, for those that have not had them: at most [`RECENT_MAX`]. They answer requests that would
+    /// go up else. 0: none. Default [`RECENT`].
+    #[must_use]
+    pub const fn with_recent(mut self, replies: usize) -> Self {
+        self.recent = if replies > RECENT_MAX { RECENT_MAX } else { replies };
         self
     }
 

@@ -5,6 +5,9 @@
 //! for longer than a breadcrumb lives. All that is lost when a relay ends are breadcrumbs, which the next requests leave again; whoever comes back, above or
 //! below, is served as before.
 //!
+//! Replies of which any would do, as symbols of a digital fountain, are kept for a second: who asks and has not had one gets it at once, so that receivers need not ask at the same
+//! time for a link above to carry each reply once for all of them.
+//!
 //! | what strangers may try | what becomes of it |
 //! |---|---|
 //! | floods of requests from an address | at most [`RelayConfig::with_requests_per_second`]; all else about labels: see [`BreadcrumbRouter`] |
@@ -12,12 +15,14 @@
 //! | requests for sources at random, to take all places | once half of them were taken, 1 a second from an address; only who replies keeps its place |
 //! | requests for a source that is none, to trouble whoever has the address | 20 a second to a host, as long as it has not replied from that port; none to loopback and groups; [`RelayConfig::with_sources`] names those that may be asked |
 //! | forged replies | taken only from whom the source is asked by; who can forge that address can forge replies |
+//! | requests for many sources, for what is kept of others | 16 sources; of one that has been silent for a second nothing is kept |
 //! | relays in a circle | the hops of messages: see [`BreadcrumbRouter`] |
 
 mod config;
 mod egress;
 mod limit;
 mod neighbours;
+mod recent;
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
@@ -25,18 +30,21 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::{Header, Kind};
 use serde::Serialize;
 
-pub use config::{MulticastLink, NEIGHBOURS, REQUESTS_PER_SECOND, RelayConfig, Shape, Upstream};
+pub use config::{
+    MulticastLink, NEIGHBOURS, RECENT, RECENT_MAX, REQUESTS_PER_SECOND, RelayConfig, Shape, Upstream,
+};
 pub use egress::{EgressCounters, WAITING_MAX};
 pub(crate) use limit::Limit;
 
 use super::{BreadcrumbRouter, Counters};
 use crate::machine::{
-    DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, Router, RouterOutput, Transmit,
+    DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, InterfaceId, Machine, Output, Router, RouterOutput, Transmit,
 };
 use crate::queue::ParameterError;
 use crate::time::Instant;
 use egress::Egress;
 use neighbours::Neighbours;
+use recent::Recent;
 
 /// What a relay did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -45,6 +53,8 @@ pub struct RelayCounters {
     pub router: Counters,
     /// Its links.
     pub egress: EgressCounters,
+    /// Requests that it answered by what it had kept: they are not among its router's.
+    pub answered: u64,
     /// Messages that it did not take, by the reason; what its router dropped is there.
     pub refused: Refused,
     /// Neighbours that it knows.
@@ -75,6 +85,8 @@ pub struct Refused {
 pub struct Relay {
     router: BreadcrumbRouter<Neighbours>,
     egress: Egress,
+    recent: Recent,
+    answered: u64,
     refused: Refused,
     /// Where the router writes.
     room: Box<[u8]>,
@@ -89,6 +101,8 @@ impl Relay {
         let neighbours = Neighbours::new(&config);
         Ok(Self {
             egress: Egress::new(config.shape, config.seed)?,
+            recent: Recent::new(config.recent),
+            answered: 0,
             router: BreadcrumbRouter::new(config.router, neighbours),
             refused: Refused::default(),
             room: vec![0; DATAGRAM_BYTES_MAX].into(),
@@ -100,6 +114,7 @@ impl Relay {
         RelayCounters {
             router: *self.router.counters(),
             egress: *self.egress.counters(),
+            answered: self.answered,
             refused: self.refused,
             neighbours: self.router.routes().len(),
             entries: self.router.entries(),
@@ -107,9 +122,17 @@ impl Relay {
     }
 
     fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        match self.ingress(now, datagram) {
-            Ok(ingress) => self.route(now, ingress, datagram),
-            Err(reason) => *reason += 1,
+        let ingress = match self.ingress(now, datagram) {
+            Ok(ingress) => ingress,
+            Err(reason) => {
+                *reason += 1;
+                return;
+            }
+        };
+        if self.answer(now, ingress, datagram) {
+            self.answered += 1;
+        } else {
+            self.route(now, ingress, datagram);
         }
     }
 
@@ -135,16 +158,32 @@ impl Relay {
         Ok(neighbours.asks_by(place))
     }
 
+    /// Answers a request that any reply of its source would do for by one that has not gone out where it came from.
+    fn answer(&mut self, now: Instant, ingress: InterfaceId, datagram: &Datagram<'_>) -> bool {
+        let Some(bytes) = self.recent.answer(now, ingress, datagram.payload, &mut self.room) else {
+            return false;
+        };
+        let Some(packet) = self.egress.hold(&self.room[..bytes], WAITING_MAX) else { return true };
+        self.egress.send(now, packet, ingress, Ecn::NotCapable);
+        self.egress.release(packet);
+        true
+    }
+
     fn route(&mut self, now: Instant, ingress: InterfaceId, datagram: &Datagram<'_>) {
         self.router.handle(now, ingress, Input::Datagram(*datagram));
         let mut held = None;
+        let mut kept = None;
         while let Some(output) = self.router.poll_output(now, &mut self.room) {
             match output {
                 RouterOutput::Forward { egress, ecn } => {
                     if held.is_none() {
                         held = self.egress.hold(datagram.payload, WAITING_MAX);
+                        kept = self.recent.keep(now, datagram.payload);
                     }
                     let Some(packet) = held else { continue };
+                    if let Some(kept) = kept {
+                        self.recent.sent(kept, egress);
+                    }
                     self.egress.send(now, packet, egress, ecn);
                 }
                 RouterOutput::Transmit { egress, transmit } => self.send_up(now, egress, transmit),

@@ -318,3 +318,31 @@ fn a_relay_that_is_started_again_serves_who_asks_again() {
     assert_eq!(play(&mut second, START, 10, &message(Kind::Request, 1, 7, 4)), [unicast(1)]);
     assert_eq!(play(&mut second, START, 1, &message(Kind::Reply, 1, 7, 4)), [unicast(10)]);
 }
+
+/// Two who ask for any reply of a source, at different times and by different labels: what one was sent is kept for the other.
+#[test]
+fn a_reply_of_which_any_would_do_is_sent_down_once_for_all() {
+    let any = |kind, label, body| {
+        let mut bytes = message(kind, 1, label, body);
+        headwater_wire::bcfs::mark_any(&mut bytes);
+        bytes
+    };
+    let mut relay = relay(config());
+    for label in 1..=3 {
+        assert_eq!(play(&mut relay, START, 10, &any(Kind::Request, label, 4)), [unicast(1)]);
+        assert_eq!(play(&mut relay, START, 1, &any(Kind::Reply, label, 100)), [unicast(10)]);
+    }
+    let later = START + Duration::from_millis(100);
+    give(&mut relay, later, 11, &any(Kind::Request, 9, 4));
+    assert_eq!(sent(&mut relay, later), [(unicast(11), any(Kind::Reply, 9, 100))]);
+    assert_eq!(
+        play(&mut relay, later, 11, &message(Kind::Request, 1, 8, 4)),
+        [unicast(1)],
+        "of this label alone"
+    );
+    assert_eq!(play(&mut relay, later, 10, &any(Kind::Request, 1, 4)), [unicast(1)], "it has had them");
+    let too_late = START + Duration::from_secs(2);
+    assert_eq!(play(&mut relay, too_late, 11, &any(Kind::Request, 9, 4)), [unicast(1)]);
+    assert_eq!(relay.counters().answered, 1);
+    assert_eq!(relay.counters().router.requests, 6);
+}

@@ -1,6 +1,6 @@
 use core::net::SocketAddr;
 
-use headwater_wire::bcfs::{Label, Level};
+use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{alc, fdt};
 
 use super::Wanted;
@@ -215,9 +215,13 @@ impl ReceiverControl for Receiver {
 
     fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let ask = self.window.poll_ask()?;
-        let label = self.description.wanted(now, ask).label(ask.label);
+        let wanted = self.description.wanted(now, ask);
         let word = self.word.as_ref().map_or(&[][..], |word| word);
-        Some(self.client.request(label, Level(ask.level), Some(word), buffer))
+        let request = self.client.request(wanted.label(ask.label), Level(ask.level), Some(word), buffer);
+        if wanted == Wanted::Content {
+            mark_any(buffer);
+        }
+        Some(request)
     }
 
     fn reception(&self) -> Reception {

@@ -1,7 +1,7 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use headwater_wire::bcfs::{Label, Level};
+use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{Cci, fdt};
 use serde::Serialize;
 
@@ -189,6 +189,9 @@ impl SenderControl for Sender {
         let Some(Pending { path, label, level }) = self.pending.front() else { return };
         let body_bytes = datagram.len().saturating_sub(bcfs::Source::header_bytes(path));
         self.bcfs.reply(now, path, *label, *level, body_bytes, datagram);
+        if Wanted::of(*label) == Wanted::Content {
+            mark_any(datagram);
+        }
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {

@@ -1,0 +1,262 @@
+//! Replies of which any would do, kept for those who have not had them.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, VecDeque};
+
+use headwater_wire::bcfs::{Header, Kind};
+
+use crate::machine::InterfaceId;
+use crate::time::{Duration, Instant};
+
+/// How long a reply is kept: a source that is started again sends others.
+const KEPT: Duration = Duration::from_secs(1);
+/// Sources of which some are kept.
+const SOURCES_MAX: usize = 16;
+/// Replies that a link is known to have had before others that it has not.
+const AHEAD_MAX: usize = 256;
+
+/// The last replies of each source.
+#[derive(Debug)]
+pub(super) struct Recent {
+    /// Replies of a source that are kept.
+    most: usize,
+    /// At most [`SOURCES_MAX`].
+    rings: BTreeMap<SocketAddr, Ring>,
+}
+
+/// A reply that is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Number {
+    source: SocketAddr,
+    number: u64,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    /// The number of the oldest; they are counted from 0.
+    first: u64,
+    replies: VecDeque<Reply>,
+    /// By interface; at most as many as a relay has.
+    links: BTreeMap<u32, Link>,
+}
+
+#[derive(Debug)]
+struct Reply {
+    at: Instant,
+    message: Vec<u8>,
+}
+
+/// What went out by a link: all before `next` (or it is too late for them), and some that are ahead.
+#[derive(Debug, Default)]
+struct Link {
+    next: u64,
+    /// Ascending, at most [`AHEAD_MAX`]: 2 kB.
+    ahead: VecDeque<u64>,
+}
+
+impl Recent {
+    /// Keeps at most so many of a source.
+    pub(super) const fn new(most: usize) -> Self {
+        Self { most, rings: BTreeMap::new() }
+    }
+
+    /// Keeps a reply if it is one of which any would do.
+    pub(super) fn keep(&mut self, now: Instant, message: &[u8]) -> Option<Number> {
+        let (header, _) = Header::parse(message).ok()?;
+        if self.most == 0 || header.kind != Kind::Reply || !header.is_any {
+            return None;
+        }
+        if !self.rings.contains_key(&header.source) && self.rings.len() == SOURCES_MAX {
+            self.rings.retain(|_, ring| ring.replies.back().is_some_and(|reply| reply.at + KEPT > now));
+            if self.rings.len() == SOURCES_MAX {
+                return None;
+            }
+        }
+        let number = self.rings.entry(header.source).or_default().keep(now, message, self.most);
+        Some(Number { source: header.source, number })
+    }
+
+    /// A reply that is kept goes out by a link.
+    pub(super) fn sent(&mut self, Number { source, number }: Number, egress: InterfaceId) {
+        if let Some(ring) = self.rings.get_mut(&source) {
+            ring.link(egress).sent(number);
+        }
+    }
+
+    /// Writes what answers a request that came by a link, if there is something that it has not had.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        ingress: InterfaceId,
+        request: &[u8],
+        room: &mut [u8],
+    ) -> Option<usize> {
+        let (asked, _) = Header::parse(request).ok()?;
+        if asked.kind != Kind::Request || !asked.is_any {
+            return None;
+        }
+        let message = self.rings.get_mut(&asked.source)?.take(now, ingress)?;
+        let reply = room.get_mut(..message.len())?;
+        reply.copy_from_slice(message);
+        Header { kind: Kind::Reply, ..asked }.emit(reply).ok()?;
+        Some(message.len())
+    }
+}
+
+impl Ring {
+    fn keep(&mut self, now: Instant, message: &[u8], most: usize) -> u64 {
+        let mut room = Vec::new();
+        if self.replies.len() >= most
+            && let Some(oldest) = self.replies.pop_front()
+        {
+            (room, self.first) = (oldest.message, self.first + 1);
+        }
+        room.clear();
+        room.extend_from_slice(message);
+        self.replies.push_back(Reply { at: now, message: room });
+        self.first + self.replies.len() as u64 - 1
+    }
+
+    /// The oldest reply that has not gone out by a link.
+    fn take(&mut self, now: Instant, egress: InterfaceId) -> Option<&[u8]> {
+        while self.replies.front().is_some_and(|reply| reply.at + KEPT <= now) {
+            self.replies.pop_front();
+            self.first += 1;
+        }
+        let next = self.link(egress).next;
+        let place = usize::try_from(next - self.first).ok()?;
+        let reply = self.replies.get(place)?;
+        if let Some(link) = self.links.get_mut(&egress.0) {
+            link.next += 1;
+        }
+        Some(&reply.message)
+    }
+
+    /// A link, of which nothing is told that is too late for it.
+    fn link(&mut self, egress: InterfaceId) -> &mut Link {
+        let link = self.links.entry(egress.0).or_default();
+        link.next = link.next.max(self.first);
+        link.settle();
+        link
+    }
+}
+
+impl Link {
+    fn sent(&mut self, number: u64) {
+        if self.ahead.len() < AHEAD_MAX {
+            self.ahead.push_back(number);
+        }
+        self.settle();
+    }
+
+    /// What is not ahead any more.
+    fn settle(&mut self) {
+        while let Some(number) = self.ahead.front().filter(|number| **number <= self.next) {
+            self.next += u64::from(*number == self.next);
+            self.ahead.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_wire::bcfs::{Label, Level};
+
+    use super::*;
+
+    const SOURCE: &str = "192.0.2.1:7288";
+    const RELAY: InterfaceId = InterfaceId(3);
+    const OTHER: InterfaceId = InterfaceId(4);
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    fn message(kind: Kind, source: &str, label: u32, is_any: bool, body: u8) -> Vec<u8> {
+        let header = Header { is_any, ..Header::new(kind, source.parse().unwrap(), Label(label), Level(2)) };
+        let mut bytes = vec![body; header.buffer_len() + 1];
+        header.emit(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn keep(recent: &mut Recent, ms: u64, body: u8, links: &[InterfaceId]) {
+        let kept = recent.keep(at(ms), &message(Kind::Reply, SOURCE, 1, true, body)).unwrap();
+        links.iter().for_each(|link| recent.sent(kept, *link));
+    }
+
+    /// The body of what answers.
+    fn answer(recent: &mut Recent, ms: u64, link: InterfaceId) -> Option<u8> {
+        let mut room = [0; 100];
+        let bytes = recent.answer(at(ms), link, &message(Kind::Request, SOURCE, 9, true, 0), &mut room)?;
+        let (header, body) = Header::parse(&room[..bytes]).unwrap();
+        assert_eq!((header.kind, header.label, header.level), (Kind::Reply, Label(9), Level(2)));
+        Some(body[0])
+    }
+
+    #[test]
+    fn a_link_gets_what_it_has_not_had_and_nothing_twice() {
+        let mut recent = Recent::new(8);
+        keep(&mut recent, 0, 1, &[RELAY]);
+        keep(&mut recent, 1, 2, &[RELAY, OTHER]);
+        keep(&mut recent, 2, 3, &[RELAY]);
+        assert_eq!(answer(&mut recent, 3, RELAY), None);
+        assert_eq!([3, 4, 5].map(|ms| answer(&mut recent, ms, OTHER)), [Some(1), Some(3), None]);
+        keep(&mut recent, 6, 4, &[OTHER]);
+        assert_eq!((answer(&mut recent, 7, RELAY), answer(&mut recent, 7, OTHER)), (Some(4), None));
+        // One that has never asked.
+        let all: Vec<_> = core::iter::from_fn(|| answer(&mut recent, 8, InterfaceId(9))).collect();
+        assert_eq!(all, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_link_that_is_slow_gets_some_and_old_ones_are_gone() {
+        let mut recent = Recent::new(8);
+        for body in 0..100 {
+            keep(&mut recent, body.into(), body, &[RELAY]);
+            if body % 10 == 9 {
+                assert_eq!(answer(&mut recent, body.into(), OTHER), Some(body - 7));
+            }
+        }
+        assert_eq!(answer(&mut recent, 1_093, OTHER), Some(94), "for a second");
+        assert_eq!(answer(&mut recent, 1_099, OTHER), None);
+    }
+
+    #[test]
+    fn what_only_its_label_answers_is_neither_kept_nor_answered() {
+        let mut recent = Recent::new(8);
+        assert!(recent.keep(at(0), &message(Kind::Reply, SOURCE, 1, false, 1)).is_none());
+        keep(&mut recent, 0, 1, &[]);
+        let mut room = [0; 100];
+        for request in [
+            message(Kind::Request, SOURCE, 1, false, 0),
+            message(Kind::Reply, SOURCE, 1, true, 0),
+            message(Kind::Request, "192.0.2.1:7289", 1, true, 0),
+            b"HWB".to_vec(),
+        ] {
+            assert_eq!(recent.answer(at(0), RELAY, &request, &mut room), None);
+        }
+        assert!(Recent::new(0).keep(at(0), &message(Kind::Reply, SOURCE, 1, true, 1)).is_none());
+    }
+
+    #[test]
+    fn few_sources_have_a_place_and_silent_ones_give_way() {
+        let mut recent = Recent::new(8);
+        let source = |number: usize| format!("192.0.2.{number}:7288");
+        let mut keep =
+            |ms, number| recent.keep(at(ms), &message(Kind::Reply, &source(number), 1, true, 1)).is_some();
+        let kept = (0..40).filter(|number| keep(0, *number)).count();
+        assert_eq!(kept, SOURCES_MAX);
+        assert!(!keep(999, 100) && keep(1_001, 100));
+    }
+
+    #[test]
+    fn what_is_known_of_a_link_is_bounded() {
+        let mut recent = Recent::new(8);
+        keep(&mut recent, 0, 0, &[]);
+        for body in 0..10_000_u32 {
+            keep(&mut recent, 0, (body % 250) as u8, &[OTHER]);
+        }
+        let ring = recent.rings.values().next().unwrap();
+        assert!(ring.links[&OTHER.0].ahead.len() <= AHEAD_MAX && ring.replies.len() == 8);
+    }
+}
