@@ -39,7 +39,7 @@ pub enum Report {
     /// The sender goes on.
     Sender(SendUpdate),
     /// The sender ended.
-    SenderEnded(Result<SendSummary, SendError>),
+    SenderEnded(Result<Box<SendSummary>, SendError>),
     /// A receiver goes on.
     Receiver(usize, ReceiveUpdate),
     /// A receiver ended.
@@ -116,7 +116,7 @@ pub fn send(
     shutdown.watch(session.stop_handle());
     spawn("sender", move || {
         let result = session.run(&mut |update| drop(reports.send(Report::Sender(update))));
-        drop(reports.send(Report::SenderEnded(result)));
+        drop(reports.send(Report::SenderEnded(result.map(Box::new))));
     })
 }
 

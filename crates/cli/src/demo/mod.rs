@@ -171,7 +171,7 @@ impl Play<'_> {
                 let progress = send::progress(&summary.progress, self.facts.symbols);
                 let event = Event::SessionEnded { role: Role::Sender, outcome: "completed", progress };
                 self.events.emit(Some("sender"), &event);
-                self.sent = Some(summary);
+                self.sent = Some(*summary);
                 Ok(())
             }
             Report::Receiver(receiver, update) => {

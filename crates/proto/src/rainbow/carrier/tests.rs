@@ -303,18 +303,19 @@ fn replies_of_others_and_bytes_at_random_do_nothing() {
     let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
     bed.receiver();
     bed.run(at(60));
-    let (_, (_, reply)) = bed.under_way.last_key_value().unwrap().to_owned().into();
+    let (_, (_, reply)) = bed.under_way.last_key_value().unwrap();
+    let reply = reply.clone();
     let before = bed.receivers[0].0.stats();
-    bed.give(Some(0), "10.0.0.9:7288".parse().unwrap(), &reply.clone());
+    bed.give(Some(0), "10.0.0.9:7288".parse().unwrap(), &reply);
     let mut draw = Seed(3).stream("garbage", 0);
-    for bytes in 0..300 {
+    for (label, bytes) in (1_u32..).zip(0..300) {
         let mut garbage = vec![0; bytes];
         draw.fill_bytes(&mut garbage);
         bed.give(Some(0), source(), &garbage);
         bed.give(None, source(), &garbage);
         // A reply that BCFS lets through, with nothing of the session's.
         let mut forged = vec![0; DATAGRAM_BYTES_MAX];
-        let header = Header::new(Kind::Reply, source(), Label(1 + bytes as u32 % 3), Level(u16::MAX));
+        let header = Header::new(Kind::Reply, source(), Label(1 + label % 3), Level(u16::MAX));
         let start = header.emit(&mut forged).unwrap();
         forged[start..start + bytes].copy_from_slice(&garbage);
         bed.give(Some(0), source(), &forged[..start + bytes]);
@@ -347,7 +348,8 @@ fn made_up_addresses_are_answered_slowly_and_cannot_hold_up_who_hears() {
     let (mut answered, mut served) = (0, 0);
     for step in 0..20_000_u64 {
         let now = at(step / 10);
-        let forged = SocketAddr::new([10, 7, (step >> 8) as u8, step as u8].into(), 9);
+        let [.., high, low] = step.to_be_bytes();
+        let forged = SocketAddr::new([10, 7, high, low].into(), 9);
         answered += u64::from(request(&mut sender, now, forged, 1, &word).is_some());
         if step % 10 == 0 {
             // Also those that bring nothing, as when a relay tells that somebody still waits.
