@@ -147,16 +147,20 @@ def simulate(folder, wanted, arguments, program, out):
                 values[:] = [values[index] for index in keep]
         path = out / f"{folder.name}.toml"
         path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in plan.items()))
-    # A plan that was changed runs anew.
-    results = out / f"{folder.name}-{digest(path)}"
+    # A plan that was changed runs anew, and so does another routing.
+    routing = [arguments.routing] if arguments.on == "testbed" and arguments.routing else []
+    results = out / "-".join([folder.name, *routing, digest(path)])
     command = [str(program), "simulate", str(path), "--out", str(results)]
     if arguments.on == "testbed":
         command = [str(program), "bench", "testbed", "--plan", str(path), "--out", str(results)]
-        command += ["--routing", arguments.routing] if arguments.routing else []
+        command += ["--routing", *routing] if routing else []
     if arguments.jobs:
         command += ["--jobs", str(arguments.jobs)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+    # What is installed decides where no routing is said, and may have changed between two calls: the last one's counts.
+    by = [line.get("testbed", {}).get("routing") for line in lines]
+    return [line for line, routing in zip(lines, by) if routing == by[-1]]
 
 
 def toml(value):
@@ -210,7 +214,9 @@ def published_rows(path, table, cells):
         holds = table.get("holds", {}).get(row["criterion"], {})
         rule, verdict = "", "shown"
         if not values:
-            verdict = "missed: nothing was complete" if holds else "shown"
+            rule, verdict = ("complete", "missed: nothing was complete") if holds else ("", "shown")
+        elif holds and len(values) < len(found[0]):
+            rule, verdict = f"all of {len(found[0])} runs", f"missed: {len(found[0]) - len(values)} not complete"
         elif "ratio" in holds:
             rule, verdict = judged("ratio", ours.mean / theirs, holds["ratio"])
         elif "within" in holds:
@@ -243,6 +249,7 @@ def claim_rows(claim, cells):
         if not matches(cell, claim.get("where", {})) or any(path in cell for path in claim.get("without", [])):
             continue
         values = claim_values(claim, cell, lines)
+        rows += not_complete(claim, cell, lines, len(values))
         if not values:
             continue
         if "base" in claim:
@@ -250,10 +257,17 @@ def claim_rows(claim, cells):
             other = {path: value for path, value in cell.items() if not any((path + ".").startswith(key + ".") for key in claim["base"])}
             flatten("", claim["base"], other)
             base = next((base for base in cells if base[0] == other), None)
-            mean = Estimate(claim_values(claim, *base)).mean if base else math.nan
+            bases = claim_values(claim, *base) if base else []
+            rows += not_complete(claim, *base, len(bases)) if base else []
+            mean = Estimate(bases).mean
             values = [value / mean for value in values]
         if "against" in claim:
-            others = [value for other, lines in cells if matches(other, claim["against"]) for value in claim_values(claim, other, lines)]
+            others = []
+            for other, beside in cells:
+                if matches(other, claim["against"]):
+                    found = claim_values(claim, other, beside)
+                    rows += not_complete(claim, other, beside, len(found))
+                    others += found
             mean = Estimate(others).mean
             values = [value / mean for value in values]
         ours = Estimate(values, claim.get("level", 95))
@@ -267,6 +281,14 @@ def claim_rows(claim, cells):
                 verdict = "met" if all(inside(value, claim["holds"]) for value in values) else "missed"
         rows.append(as_row(name, ours, claim.get("published"), "", rule, verdict))
     return rows
+
+
+def not_complete(claim, cell, lines, count):
+    """A row that is missed where runs have no criteria: what they had to transfer was not there at their end."""
+    if "holds" not in claim or ".criteria." not in str([claim.get("value"), claim.get("let")]) or count == len(lines):
+        return []
+    name = f"{claim['name']}, {' '.join(str(cell[path]) for path in claim.get('show', []) if path in cell)}: not complete".replace(", :", ":")
+    return [as_row(name, Estimate([]), None, "", f"all of {len(lines)} runs", f"missed: {len(lines) - count} not complete")]
 
 
 def claim_values(claim, cell, lines):
@@ -332,11 +354,16 @@ def filled(path, cell):
 
 
 def look(line, path):
-    """A value of a run; of a group of flows, the mean over them."""
+    """A value of a run; of a group of flows, the mean over them. Nothing where there is none."""
     kind, _, rest = path.partition(".")
     if kind == "flows":
         group, rest = rest.split(".", 1)
-        values = [value for flow in line["flows"] if flow["group"] == group and (value := inner(flow, rest)) is not None]
+        flows = [flow for flow in line["flows"] if flow["group"] == group]
+        values = [value for flow in flows if (value := inner(flow, rest)) is not None]
+        # Of a transfer that is not complete at all receivers there are no criteria.
+        is_short = len(values) < len(flows) or any((flow.get("complete") or 0) < flow.get("receivers", 0) for flow in flows if "complete" in flow)
+        if rest.startswith("criteria.") and is_short:
+            return None
     elif kind == "members":
         group, node, rest = rest.split(".", 2)
         values = [value for flow in line["flows"] if flow["group"] == group for member in flow.get("members", [])

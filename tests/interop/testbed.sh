@@ -73,11 +73,38 @@ done
 kill -KILL "$killed"
 wait "$killed" 2>/dev/null || true
 left=$(ip netns pids "hwtb${killed}x0-sink-1") || fail "there was no bed to kill"
-"$HEADWATER" testbed down hwtb-none 2>/dev/null && fail "a network that is not there was taken down"
+# A folder whose maker was killed before it had a lock is no bed either. Two commands at once do not stumble over each other.
+orphan=/run/headwater-testbed/hwtb${killed}x99
+mkdir "$orphan"
+for at in 1 2; do "$HEADWATER" testbed down hwtb-none 2>"$folder/down.$at" && fail "a network that is not there was taken down" & done
+wait
+for at in 1 2; do grep -Eq "no network stands|say which network" "$folder/down.$at" || fail "down says: $(cat "$folder/down.$at")"; done
+[ ! -e "$orphan" ] || fail "a folder without a lock stays"
 if [[ "$(ip netns list)" == *"hwtb${killed}x"* ]]; then fail "namespaces of the killed run stay"; fi
 for pid in $left; do
     if [ -e "/proc/$pid" ] && ! grep -q "State:.*Z" "/proc/$pid/status" 2>/dev/null; then fail "process $pid of the killed run stays"; fi
 done
+
+echo "testbed: a tool that ends at once"
+mkdir "$folder/bin"
+printf '#!/bin/sh\nexec sleep 60\n' >"$folder/bin/udp-receiver"
+printf '#!/bin/sh\necho "no such option" >&2\nexit 3\n' >"$folder/bin/udp-sender"
+chmod +x "$folder"/bin/*
+sed 's/^flow.main.*/flow.main = { kind = "transfer", by = "udpcast", from = "source-1", receivers = ["sink-1"], max-rate = "16M", size = "1MB" }/' \
+    "$folder/near.toml" >"$folder/tool.toml"
+PATH="$folder/bin:$PATH" "$HEADWATER" bench testbed --routing bridge --plan "$folder/tool.toml" >/dev/null 2>"$folder/tool.err" && fail "a tool that failed is a result"
+grep -q "no such option" "$folder/tool.err" || fail "of a tool that failed it says: $(cat "$folder/tool.err")"
+
+if [ -x /usr/lib/frr/pimd ]; then
+    echo "testbed: nothing of FRR stays"
+    name=$("$HEADWATER" testbed up --routing frr "$folder/near.toml")
+    pids=$(cat "/run/headwater-testbed/$name"/frr-*/*.pid)
+    "$HEADWATER" testbed down "$name" >/dev/null
+    name=
+    for pid in $pids; do
+        if ls -d /var/tmp/frr/*."$pid" >/dev/null 2>&1; then fail "FRR's folder of process $pid stays"; fi
+    done
+fi
 
 echo "testbed: without root"
 if command -v setpriv >/dev/null; then

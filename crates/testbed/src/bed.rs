@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use headwater_netsim::plan::Scenario;
 use headwater_proto::Seed;
 
 use crate::error::{Error, Tried};
-use crate::network::Network;
+use crate::network::{NAMESPACES, Network};
 use crate::program::{must, which};
 use crate::routing::{Router, Routing};
 use crate::shape::Shape;
@@ -24,6 +25,11 @@ const PREFIX: &str = "hwtb";
 const LOCK: &str = "lock";
 /// There for a bed that stands by itself, until it is taken down.
 const STANDING: &str = "standing";
+/// Held while a bed is claimed or removed: by one on this machine at a time.
+const TURN: &str = "turn";
+/// How long what runs in a bed may take to end, asked and then killed.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A topology made real. It goes with this, unless it was left standing.
 #[derive(Debug)]
@@ -145,8 +151,11 @@ impl Drop for Bed {
     fn drop(&mut self) {
         if !self.is_left {
             self.wire.take().map(Wire::end);
-            // What is still there is an abandoned bed, which the next one removes.
-            remove(&self.network.id, &self.folder).ok();
+            // Its daemons end by themselves, in whatever state they are.
+            drop(self.router.take());
+            // What is still there is an abandoned bed, which the next one removes. Its lock keeps others off until then.
+            let cleared = clear(&self.network.id);
+            cleared.and_then(|()| turn()).and_then(|_turn| remove_folder(&self.folder)).ok();
         }
     }
 }
@@ -189,7 +198,13 @@ impl Standing {
     /// # Errors
     /// When something of it stays.
     pub fn remove(&self) -> Result<(), Error> {
-        remove(&self.name, &self.folder)
+        let _turn = turn()?;
+        self.remove_in_turn()
+    }
+
+    fn remove_in_turn(&self) -> Result<(), Error> {
+        clear(&self.name)?;
+        remove_folder(&self.folder)
     }
 }
 
@@ -217,30 +232,71 @@ pub fn standing() -> Result<Vec<Standing>, Error> {
 /// # Errors
 /// When something of them stays.
 pub fn remove_abandoned() -> Result<usize, Error> {
+    let _turn = turn()?;
     let mut removed = 0;
     for bed in standing()? {
-        let lock = File::open(bed.folder.join(LOCK));
-        // Without a lock it is being made right now, or is no bed.
-        let is_free = lock.is_ok_and(|lock| lock.try_lock().is_ok());
+        let is_free = match File::open(bed.folder.join(LOCK)) {
+            Ok(lock) => lock.try_lock().is_ok(),
+            // Whoever was about to make one was killed: nobody claims while we have the turn.
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
         if is_free && !bed.is_left() {
-            bed.remove()?;
+            bed.remove_in_turn()?;
             removed += 1;
         }
     }
     Ok(removed)
 }
 
-/// Kills what runs in a bed's namespaces, removes them, and then the bed's folder.
-fn remove(id: &str, folder: &Path) -> Result<(), Error> {
+/// Waits for the turn to claim or to remove beds, which lasts as long as what this returns.
+fn turn() -> Result<File, Error> {
+    fs::create_dir_all(ROOT).tried(|| format!("make the folder '{ROOT}'"))?;
+    let path = Path::new(ROOT).join(TURN);
+    let file = File::create(&path).tried(|| format!("make '{}'", path.display()))?;
+    file.lock().tried(|| format!("lock '{}'", path.display()))?;
+    Ok(file)
+}
+
+/// Ends what runs in a bed's namespaces, and removes them.
+fn clear(id: &str) -> Result<(), Error> {
     let prefix = format!("{id}-");
-    for namespace in namespaces()?.iter().filter(|name| name.starts_with(&prefix)) {
-        let own = std::process::id();
-        let pids = must(Command::new("ip").args(["netns", "pids", namespace])).unwrap_or_default();
-        for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid != own) {
-            sys::signal(pid, libc::SIGKILL);
+    let ours: Vec<String> = namespaces()?.into_iter().filter(|name| name.starts_with(&prefix)).collect();
+    // FRR's daemons remove what they have outside of the bed when they are asked to end.
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let until = Instant::now() + PATIENCE;
+        let mut left = running(&ours);
+        left.iter().for_each(|pid| sys::signal(*pid, signal));
+        while !left.is_empty() && Instant::now() < until {
+            std::thread::sleep(LOOK);
+            left = running(&ours);
+            if signal == libc::SIGKILL {
+                // What was started meanwhile.
+                left.iter().for_each(|pid| sys::signal(*pid, signal));
+            }
         }
-        must(Command::new("ip").args(["netns", "delete", namespace]))?;
+        if left.is_empty() {
+            break;
+        }
     }
+    for namespace in &ours {
+        let deleted = must(Command::new("ip").args(["netns", "delete", namespace]));
+        if deleted.is_err() && Path::new(NAMESPACES).join(namespace).exists() {
+            deleted?;
+        }
+    }
+    Ok(())
+}
+
+/// Processes in namespaces, other than this one.
+fn running(namespaces: &[String]) -> Vec<u32> {
+    let own = std::process::id();
+    let pids = |name: &String| must(Command::new("ip").args(["netns", "pids", name])).unwrap_or_default();
+    let all: Vec<String> = namespaces.iter().map(pids).collect();
+    let all = all.iter().flat_map(|pids| pids.split_whitespace()).filter_map(|pid| pid.parse().ok());
+    all.filter(|pid| *pid != own).collect()
+}
+
+fn remove_folder(folder: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::failed(format!("cannot remove '{}': {error}", folder.display())))
@@ -277,26 +333,23 @@ pub(crate) fn require(routing: Routing) -> Result<(), Error> {
     }
 }
 
-/// A name that nobody has, its folder, and its lock: the folder has its name only once the lock is held, so that nobody takes it for
-/// abandoned.
+/// A name that nobody has, its folder, and its lock.
 fn claim() -> Result<(PathBuf, File), Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    fs::create_dir_all(ROOT).tried(|| format!("make the folder '{ROOT}'"))?;
-    let number = || NUMBER.fetch_add(1, Ordering::Relaxed);
-    let mut id = format!("{PREFIX}{}x{}", std::process::id(), number());
-    let draft = Path::new(ROOT).join(format!("new-{id}"));
-    fs::create_dir_all(&draft).tried(|| format!("make '{}'", draft.display()))?;
-    let path = draft.join(LOCK);
-    let lock = File::create(&path).tried(|| format!("make '{}'", path.display()))?;
-    lock.try_lock().tried(|| format!("lock '{}'", path.display()))?;
+    // Nobody takes the folder for abandoned before it has its lock.
+    let _turn = turn()?;
     loop {
-        let folder = Path::new(ROOT).join(&id);
-        match fs::rename(&draft, &folder) {
-            Ok(()) => return Ok((folder, lock)),
-            // Of a process of this number in another namespace of processes, or in another time.
-            Err(_) if folder.exists() => {
-                id = format!("{PREFIX}{}x{}", std::process::id(), number());
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = Path::new(ROOT).join(format!("{PREFIX}{}x{number}", std::process::id()));
+        match fs::create_dir(&folder) {
+            Ok(()) => {
+                let path = folder.join(LOCK);
+                let lock = File::create(&path).tried(|| format!("make '{}'", path.display()))?;
+                lock.try_lock().tried(|| format!("lock '{}'", path.display()))?;
+                return Ok((folder, lock));
             }
+            // Of a process of this number in another namespace of processes, or in another time.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::failed(format!("cannot make '{}': {error}", folder.display()))),
         }
     }

@@ -18,6 +18,8 @@ use crate::wire;
 
 /// The name of a host's only interface.
 pub(crate) const HOST_PORT: &str = "eth0";
+/// Where `ip` keeps namespaces.
+pub(crate) const NAMESPACES: &str = "/run/netns";
 /// The namespace of the wire; no node can be called so.
 const WIRE: &str = "wire.";
 /// What would put several frames into one packet of a queue.
@@ -62,12 +64,12 @@ impl Network {
 
     /// The file of a node's namespace.
     pub fn file(&self, node: usize) -> PathBuf {
-        Path::new("/run/netns").join(self.namespace(node))
+        Path::new(NAMESPACES).join(self.namespace(node))
     }
 
     /// The file of the wire's namespace.
     pub fn wire(&self) -> PathBuf {
-        Path::new("/run/netns").join(self.wire_name())
+        Path::new(NAMESPACES).join(self.wire_name())
     }
 
     fn wire_name(&self) -> String {

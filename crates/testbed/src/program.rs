@@ -86,7 +86,7 @@ impl Program {
         self.child.stdin.take()
     }
 
-    /// Whether it has ended. Looks at its memory meanwhile.
+    /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
             match sys::ended(self.child.id()) {
@@ -98,8 +98,11 @@ impl Program {
         self.ended.is_some()
     }
 
-    /// Notes how much memory it has.
+    /// Notes how much memory it has, as long as it is there: its number may be another's after that.
     pub fn look(&mut self) {
+        if self.has_ended() {
+            return;
+        }
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());

@@ -20,12 +20,14 @@ pub(super) const PROGRAMS: [&str; 3] = ["/usr/lib/frr/zebra", "/usr/lib/frr/pimd
 const USER: &str = "frr:frr";
 /// How long daemons may take to know each other and their hosts.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// And to end; then they are killed.
+const ENDING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// IGMPv3 towards hosts, in tenths of a second but the count: a leave is asked about once, and holds after a tenth.
 const MEMBERS: &str = " ip igmp\n ip igmp version 3\n ip igmp query-interval 10\n ip igmp query-max-response-time 10\n \
                        ip igmp last-member-query-count 1\n ip igmp last-member-query-interval 1\n";
 
-/// The daemons of a bed; they are killed with this.
+/// The daemons of a bed; they end with this.
 #[derive(Debug)]
 pub(super) struct Daemons {
     folder: PathBuf,
@@ -75,6 +77,17 @@ fn subnet(link: usize) -> std::net::Ipv4Addr {
     let mut octets = Shape::link_address(link, 0).octets();
     octets[3] = 0;
     octets.into()
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        // They remove what they have below /var/tmp/frr only when they are asked to end.
+        self.programs.iter_mut().for_each(|program| program.signal(libc::SIGTERM));
+        let until = Instant::now() + ENDING;
+        while !self.programs.iter_mut().all(Program::has_ended) && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
+    }
 }
 
 impl Daemons {

@@ -35,8 +35,12 @@ pub(super) struct ShortFlow {
     stop: Arc<AtomicBool>,
     /// Bytes of connections that ended.
     done: Arc<Mutex<Samples>>,
+    failed: Failed,
     threads: Vec<thread::JoinHandle<()>>,
 }
+
+/// Why a connection did not come about, or broke off: the first one that did.
+type Failed = Arc<Mutex<Option<String>>>;
 
 impl ShortFlow {
     pub fn new(site: &Site<'_>, number: usize, flow: &Flow, planned: &ShortTcp) -> Result<Self, Error> {
@@ -54,9 +58,29 @@ impl ShortFlow {
             chance: Some(chance),
             stop,
             done,
+            failed: Failed::default(),
             threads,
         })
     }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that panicked has told nothing.
+            thread.join().ok();
+        }
+    }
+}
+
+impl Drop for ShortFlow {
+    fn drop(&mut self) {
+        // A thread keeps its namespace alive, so none may outlive the bed.
+        self.end();
+    }
+}
+
+fn tell(failed: &Failed, error: &std::io::Error) {
+    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
 }
 
 /// Takes what comes by each connection; counts those that end.
@@ -86,7 +110,7 @@ fn sinks(listener: &TcpListener, is_over: &AtomicBool, done: &Mutex<Samples>, be
 }
 
 /// Opens connections, in the calling thread's namespace, until it is over.
-fn sources(planned: &ShortTcp, to: SocketAddr, mut chance: Stream, is_over: &AtomicBool) {
+fn sources(planned: &ShortTcp, to: SocketAddr, mut chance: Stream, is_over: &AtomicBool, failed: &Failed) {
     let manner = Manner::of(&planned.config, planned.kernel);
     let (mean, interval) = (planned.mean_bytes as f64, planned.interval.as_secs_f64());
     let (mut due, open) = (Instant::now(), AtomicUsize::new(0));
@@ -114,8 +138,12 @@ fn sources(planned: &ShortTcp, to: SocketAddr, mut chance: Stream, is_over: &Ato
             open.fetch_add(1, Ordering::Relaxed);
             let open = &open;
             scope.spawn(move || {
-                // What does not come through is missing from the goodput.
-                send(manner, to, bytes, is_over).ok();
+                // What is slow is missing from the goodput; what fails is no competitor.
+                if let Err(error) = send(manner, to, bytes, is_over)
+                    && !is_over.load(Ordering::Relaxed)
+                {
+                    tell(failed, &error);
+                }
                 open.fetch_sub(1, Ordering::Relaxed);
             });
         }
@@ -144,11 +172,16 @@ impl Traffic for ShortFlow {
             && let Some(chance) = self.chance.take()
         {
             let (planned, to, is_over) = (self.planned.clone(), self.address, Arc::clone(&self.stop));
+            let failed = Arc::clone(&self.failed);
             let file = site.bed.network.file(self.flow.from);
             self.threads.push(thread::spawn(move || {
-                // The namespace is there as long as the bed.
-                sys::inside(&file, || sources(&planned, to, chance, &is_over)).ok();
+                if let Err(error) = sys::inside(&file, || sources(&planned, to, chance, &is_over, &failed)) {
+                    tell(&failed, &error);
+                }
             }));
+        }
+        if let Some(failed) = &*self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Err(Error::failed(format!("flow '{}': {failed}", self.flow.name)));
         }
         if self.flow.stop.is_some_and(|stop| Duration::from_nanos(stop.as_nanos()) <= now) {
             self.stop.store(true, Ordering::Relaxed);
@@ -161,11 +194,7 @@ impl Traffic for ShortFlow {
     }
 
     fn stop(&mut self, _: &Site<'_>) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // One that panicked has told nothing.
-            thread.join().ok();
-        }
+        self.end();
     }
 
     fn outcome(&mut self, _: &Site<'_>, window: Window) -> Result<FlowOutcome, Error> {
@@ -184,5 +213,42 @@ impl Traffic for ShortFlow {
 
     fn programs(&mut self) -> Vec<&mut Program> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use headwater_netsim::plan::Plan;
+    use headwater_netsim::plan::flow::FlowKind;
+    use headwater_proto::Seed;
+
+    use super::*;
+
+    const TEXT: &str = "name = \"x\"\nduration = \"1s\"\ntopology = { kind = \"dumbbell\", bottleneck = { rate = \"1M\", delay = \"0ms\" }, \
+                        access = { rate = \"1G\", delay = \"0ms\" } }\n[flow.many]\nkind = \"short-tcp\"\nfrom = \"source-1\"\nto = \"sink-1\"\n\
+                        interval = \"1ms\"\nmean-bytes = \"1000B\"\n";
+
+    #[test]
+    fn connections_that_cannot_be_made_are_told() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let plan = Plan::parse("x.toml", TEXT).unwrap();
+        let flow = plan.scenario(&plan.cell(0), 1).unwrap().flows.remove(0);
+        let FlowKind::ShortTcp(planned) = flow.kind else { panic!("{:?}", flow.kind) };
+        let planned = ShortTcp { kernel: Some("no-such"), ..planned };
+        let (over, failed) = (Arc::new(AtomicBool::new(false)), Failed::default());
+        let (is_over, told) = (Arc::clone(&over), Arc::clone(&failed));
+        let chance = Seed(1).stream("arrivals", 1);
+        let opening = thread::spawn(move || sources(&planned, to, chance, &is_over, &told));
+        let until = Instant::now() + Duration::from_secs(20);
+        while failed.lock().unwrap().is_none() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        over.store(true, Ordering::Relaxed);
+        opening.join().unwrap();
+        let failed = failed.lock().unwrap().clone().unwrap();
+        assert!(failed.contains("no 'no-such'"), "{failed}");
     }
 }

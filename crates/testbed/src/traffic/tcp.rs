@@ -130,16 +130,35 @@ impl TcpFlow {
         to: &[(usize, headwater_proto::Duration)],
     ) -> Result<Self, Error> {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut connections = Vec::new();
+        let mut all = Self { flow: flow.clone(), manner, bytes, stop, connections: Vec::new() };
         for (place, (node, start)) in to.iter().enumerate() {
             let (address, listener) = listen(site, *node, number, place)?;
-            let told = Arc::new(Mutex::new(Told::default()));
-            let (into, is_over, began) = (Arc::clone(&told), Arc::clone(&stop), site.began);
-            let sink = thread::spawn(move || sink(&listener, &into, &is_over, began, bytes));
-            let start = Duration::from_nanos(start.as_nanos());
-            connections.push(Connection { address, start, told, is_started: false, threads: vec![sink] });
+            all.take(listener, address, Duration::from_nanos(start.as_nanos()), site.began);
         }
-        Ok(Self { flow: flow.clone(), manner, bytes, stop, connections })
+        Ok(all)
+    }
+
+    /// Adds a connection, whose sink waits from now on.
+    fn take(&mut self, listener: TcpListener, address: SocketAddr, start: Duration, began: Instant) {
+        let told = Arc::new(Mutex::new(Told::default()));
+        let (into, is_over, bytes) = (Arc::clone(&told), Arc::clone(&self.stop), self.bytes);
+        let sink = thread::spawn(move || sink(&listener, &into, &is_over, began, bytes));
+        self.connections.push(Connection { address, start, told, is_started: false, threads: vec![sink] });
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.connections.iter_mut().flat_map(|connection| connection.threads.drain(..)) {
+            // One that panicked has told nothing.
+            thread.join().ok();
+        }
+    }
+}
+
+impl Drop for TcpFlow {
+    fn drop(&mut self) {
+        // A thread keeps its namespace alive, so none may outlive the bed.
+        self.end();
     }
 }
 
@@ -179,6 +198,13 @@ fn locked(told: &Mutex<Told>) -> std::sync::MutexGuard<'_, Told> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Tells of a connection that is no more; at the end of the run that is as it should be.
+fn broke(told: &Mutex<Told>, is_over: &AtomicBool, error: &std::io::Error) {
+    if !is_over.load(Ordering::Relaxed) {
+        locked(told).failed.get_or_insert(format!("TCP broke off: {error}"));
+    }
+}
+
 /// Takes all that comes, and tells how much there is.
 fn sink(
     listener: &TcpListener,
@@ -202,7 +228,10 @@ fn sink(
             Ok(0) => break,
             Ok(bytes) => total += bytes as u64,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(_) => break,
+            Err(error) => {
+                broke(told, is_over, &error);
+                break;
+            }
         }
         let is_whole = wanted == Some(total);
         if is_whole || last.elapsed() >= LOOK {
@@ -235,7 +264,10 @@ fn source(manner: Manner, to: SocketAddr, bytes: Option<u64>, told: &Mutex<Told>
         match stream.write(&chunk[..part]) {
             Ok(sent) => left -= sent as u64,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(_) => break,
+            Err(error) => {
+                broke(told, is_over, &error);
+                break;
+            }
         }
     }
     if left == 0 {
@@ -283,11 +315,7 @@ impl Traffic for TcpFlow {
     }
 
     fn stop(&mut self, _: &Site<'_>) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.connections.iter_mut().flat_map(|connection| connection.threads.drain(..)) {
-            // One that panicked has told nothing.
-            thread.join().ok();
-        }
+        self.end();
     }
 
     fn outcome(&mut self, _: &Site<'_>, window: Window) -> Result<FlowOutcome, Error> {
@@ -348,5 +376,69 @@ pub(super) fn completion(receivers: usize, seconds: &[f64]) -> SessionOutcome {
         mean_completion: mean,
         longest_completion: seconds.iter().copied().reduce(f64::max),
         ..SessionOutcome::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use headwater_netsim::plan::Plan;
+
+    use super::*;
+
+    const TEXT: &str = "name = \"x\"\nduration = \"1s\"\ntopology = { kind = \"dumbbell\", bottleneck = { rate = \"1M\", delay = \"0ms\" }, \
+                        access = { rate = \"1G\", delay = \"0ms\" } }\n[flow.tcp]\nkind = \"tcp\"\nfrom = \"source-1\"\nto = \"sink-1\"\n";
+    const MANNER: Manner = Manner { control: "reno", segment_bytes: 1_448 };
+
+    /// A flow whose sink listens on this host.
+    fn flow() -> TcpFlow {
+        let plan = Plan::parse("x.toml", TEXT).unwrap();
+        let flow = plan.scenario(&plan.cell(0), 1).unwrap().flows.remove(0);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut flow = TcpFlow { flow, manner: MANNER, bytes: None, stop, connections: Vec::new() };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        flow.take(listener, address, Duration::ZERO, Instant::now());
+        flow
+    }
+
+    #[test]
+    fn no_thread_outlives_a_flow_that_is_dropped() {
+        let mut flow = flow();
+        let (told, over) = (Arc::clone(&flow.connections[0].told), Arc::clone(&flow.stop));
+        let to = flow.connections[0].address;
+        flow.connections[0].threads.push(thread::spawn(move || source(MANNER, to, None, &told, &over)));
+        let threads = Arc::downgrade(&flow.connections[0].told);
+        drop(flow);
+        assert_eq!(Weak::strong_count(&threads), 0);
+    }
+
+    #[test]
+    fn a_connection_that_breaks_off_is_told_by_both_ends() {
+        let flow = flow();
+        let sink = &flow.connections[0];
+        let broken = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        broken.connect(&sink.address.into()).unwrap();
+        // A reset.
+        broken.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(broken);
+        let until = Instant::now() + Duration::from_secs(20);
+        while locked(&sink.told).failed.is_none() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(locked(&sink.told).failed.as_ref().is_some_and(|failed| failed.contains("broke off")));
+
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let closing = thread::spawn(move || {
+            let socket = Socket::from(listener.accept().unwrap().0);
+            socket.set_linger(Some(Duration::ZERO)).unwrap();
+        });
+        let told = Mutex::new(Told::default());
+        source(MANNER, to, None, &told, &AtomicBool::new(false));
+        closing.join().unwrap();
+        assert!(locked(&told).failed.as_ref().is_some_and(|failed| failed.contains("broke off")));
     }
 }

@@ -111,11 +111,16 @@ impl ToolFlow {
             ),
             _ => {
                 let cache = site.folder(&format!("cache-{}-{place}", self.number))?;
-                let norm = site.norm.as_deref().unwrap_or(&self.content).display();
-                format!("{norm} receive {} {port} eth0 {number} {}/ {file}", GROUPS[0], cache.display())
+                format!("receive {} {port} eth0 {number} {}/ {file}", GROUPS[0], cache.display())
             }
         };
-        Ok(words.split(' ').map(str::to_owned).collect())
+        Ok(self.words(site, &words))
+    }
+
+    /// A command line; NORM's program, whose path may have blanks, in front.
+    fn words(&self, site: &Site<'_>, words: &str) -> Vec<String> {
+        let norm = site.norm.iter().filter(|_| self.transfer.by == "norm");
+        norm.map(|norm| norm.display().to_string()).chain(words.split(' ').map(str::to_owned)).collect()
     }
 
     fn send(&self, site: &Site<'_>) -> Vec<String> {
@@ -137,12 +142,35 @@ impl ToolFlow {
                 GROUPS[0], GROUPS[2]
             ),
             // Rate 0: NORM's own congestion control.
-            _ => {
-                let norm = site.norm.as_deref().unwrap_or(&self.content).display();
-                format!("{norm} send {} {port} eth0 0 {file} {count}", GROUPS[0])
-            }
+            _ => format!("send {} {port} eth0 0 {file} {count}", GROUPS[0]),
         };
-        words.split(' ').map(str::to_owned).collect()
+        self.words(site, &words)
+    }
+
+    /// Receivers that had ended before they were looked at, by their places.
+    fn ended(&mut self) -> Vec<usize> {
+        let has_ended = |one: &mut Receiver| one.program.as_mut().is_some_and(Program::has_ended);
+        let all = self.receivers.iter_mut().enumerate();
+        all.filter_map(|(place, one)| has_ended(one).then_some(place)).collect()
+    }
+
+    /// A receiver that ended must have the file, and the sender goes on or says that all is well as long as one does not.
+    fn check(&mut self, ended: &[usize]) -> Result<(), Error> {
+        let is_complete = self.is_complete();
+        let short = ended.iter().map(|place| &self.receivers[*place]).filter(|one| one.whole.is_none());
+        let short = short.filter_map(|one| one.program.as_ref()).next();
+        let sender = self
+            .sender
+            .as_mut()
+            .filter(|sender| !is_complete && sender.has_ended() && sender.code() != Some(0));
+        match short.or(sender.as_deref()) {
+            Some(program) => Err(Error::failed(format!(
+                "{} ended before the file was there: {}",
+                program.name,
+                program.complaint()
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn look(&mut self, site: &Site<'_>) {
@@ -187,8 +215,9 @@ impl Traffic for ToolFlow {
                 false,
             )?);
         }
+        let ended = self.ended();
         self.look(site);
-        Ok(())
+        self.check(&ended)
     }
 
     fn is_complete(&self) -> bool {
@@ -206,7 +235,7 @@ impl Traffic for ToolFlow {
         let content = fs::read(&self.content).tried(|| "read the content again".into())?;
         let (mut each, mut members, mut completions) = (Vec::new(), Vec::new(), Vec::new());
         for one in &self.receivers {
-            if one.whole.is_some() && fs::read(&one.file).is_ok_and(|copy| copy != content) {
+            if one.whole.is_some() && !fs::read(&one.file).is_ok_and(|copy| copy == content) {
                 return Err(Error::failed(format!("{} wrote another file than was sent", self.transfer.by)));
             }
             let completion = one.whole.map(|(at, _)| at.saturating_sub(one.came).as_secs_f64());
