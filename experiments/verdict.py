@@ -44,6 +44,7 @@ import csv
 import hashlib
 import json
 import math
+import os
 import pathlib
 import re
 import statistics
@@ -101,7 +102,7 @@ def parse_arguments():
     parser.add_argument("--routing", help="who forwards multicast on a testbed: bridge, frr or static")
     parser.add_argument("--form", choices=["short", "full"], default="full")
     parser.add_argument("--runs", type=int, help="runs of each cell, in place of the plan's")
-    parser.add_argument("--jobs", type=int, help="processor cores to use (default: all)")
+    parser.add_argument("--jobs", type=int, help="runs at once (default: all processor cores; on a testbed 1, in the short form 2)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("/tmp/headwater-verdicts"))
     parser.add_argument("--page", type=pathlib.Path, metavar="FILE", help="make the tables of a Markdown page anew")
     parser.add_argument("--strict", action="store_true", help="fail when something is missed")
@@ -154,8 +155,12 @@ def simulate(folder, wanted, arguments, program, out):
     if arguments.on == "testbed":
         command = [str(program), "bench", "testbed", "--plan", str(path), "--out", str(results)]
         command += ["--routing", *routing] if routing else []
-    if arguments.jobs:
-        command += ["--jobs", str(arguments.jobs)]
+    jobs = arguments.jobs
+    if arguments.on == "testbed" and arguments.form == "short":
+        # Small enough for two at once: 18 minutes in place of 28.
+        jobs = jobs or min(2, os.cpu_count() or 1)
+    if jobs:
+        command += ["--jobs", str(jobs)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     lines = [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
     # What is installed decides where no routing is said, and may have changed between two calls: the last one's counts.

@@ -15,7 +15,7 @@ use crate::program::{must, which};
 use crate::routing::{Router, Routing};
 use crate::shape::Shape;
 use crate::sys;
-use crate::wire::{Report, Wire};
+use crate::wire::{Lateness, Lines, Wire};
 
 /// Where beds are told of: a folder each.
 pub const ROOT: &str = "/run/headwater-testbed";
@@ -111,8 +111,13 @@ impl Bed {
         &self.network.id
     }
 
-    /// Ends the wire; what it did, if there was one.
-    pub(crate) fn end_wire(&mut self) -> Result<Option<Report>, Error> {
+    /// What the wire has counted so far; nothing without one.
+    pub(crate) fn lines(&self) -> Result<Lines, Error> {
+        self.wire.as_ref().map_or_else(|| Ok(Lines::new()), Wire::lines)
+    }
+
+    /// Ends the wire; how late it was, if there was one.
+    pub(crate) fn end_wire(&mut self) -> Result<Option<Lateness>, Error> {
         self.wire.take().map(Wire::end).transpose()
     }
 
@@ -120,11 +125,11 @@ impl Bed {
     ///
     /// # Errors
     /// When the wire failed.
-    pub fn hold(mut self, is_over: &mut dyn FnMut() -> bool) -> Result<Option<crate::Lateness>, Error> {
+    pub fn hold(mut self, is_over: &mut dyn FnMut() -> bool) -> Result<Option<Lateness>, Error> {
         while !is_over() {
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
         }
-        Ok(self.end_wire()?.map(|report| report.lateness))
+        self.end_wire()
     }
 
     /// Whether a link goes through the wire, which lives as long as this process.

@@ -18,7 +18,7 @@ use crate::results::{BedReport, LinkOutcome, Outcome, ProgramReport, share};
 use crate::routing::Routing;
 use crate::shape::{Bucket, Shape};
 use crate::traffic::{self, Site, Traffic, Window};
-use crate::wire::Report;
+use crate::wire::{Lateness, Lines};
 
 /// How far apart flows are looked at, and programs' memory.
 const TICK: Duration = Duration::from_millis(5);
@@ -52,7 +52,7 @@ pub fn check(scenario: &Scenario, setting: &Setting) -> Result<(), Error> {
 /// When the plan asks for what a testbed does not do, the machine lacks something, a flow failed, or it was given up.
 pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> bool) -> Result<Outcome, Error> {
     let mut bed = Bed::up(scenario, setting.routing)?;
-    let Measurement { flows, window, queues, programs } = {
+    let Measurement { flows, window, counted, programs } = {
         let site = Site {
             bed: &bed,
             scenario,
@@ -64,9 +64,8 @@ pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> boo
         let mut trial = Trial::new(site, is_given_up)?;
         trial.go()?
     };
-    let wire = bed.end_wire()?;
-    let links = links_of(scenario, &bed, &queues, wire.as_ref(), window);
-    let lateness = wire.map(|wire| wire.lateness.report());
+    let links = links_of(scenario, &bed, &counted, window);
+    let lateness = bed.end_wire()?.as_ref().map(Lateness::report);
     if let Some(lateness) = lateness.filter(|lateness| !lateness.is_valid) {
         return Err(Error::failed(format!(
             "INVALID: the wire was late, p50 {:.2} ms, p99 {:.2} ms, at most {:.2} ms, and p99 may be 1 ms: the machine is too busy for \
@@ -106,15 +105,28 @@ fn load() -> f64 {
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
-/// Counters of the reported links' queues at the begin and the end of the window.
-type Queues = Vec<[Option<QueueCounters>; 2]>;
+/// What links had counted at the begin or the end of the window.
+#[derive(Default)]
+struct Counted {
+    /// Of the reported links' queues in the kernel.
+    queues: Vec<[Option<QueueCounters>; 2]>,
+    /// Of all that are on the wire.
+    lines: Lines,
+}
+
+impl Counted {
+    /// Of a direction on the wire.
+    fn line(&self, link: usize, side: usize) -> Option<&LinkCounters> {
+        self.lines.iter().find(|(wired, _)| *wired == link).map(|(_, lines)| &lines[side])
+    }
+}
 
 /// What a run came to, before it is put together.
 struct Measurement {
     flows: Vec<FlowOutcome>,
     window: Window,
     /// At its begin and its end.
-    queues: [Queues; 2],
+    counted: [Counted; 2],
     programs: Vec<ProgramReport>,
 }
 
@@ -151,7 +163,7 @@ impl<'a> Trial<'a> {
                 flow.tick(&self.site)?;
             }
             if before.is_none() && now >= warm_up {
-                before = Some((now, self.queues()?));
+                before = Some((now, self.counted()?));
             }
             if now >= looked + LOOK {
                 looked = now;
@@ -163,7 +175,7 @@ impl<'a> Trial<'a> {
             thread::sleep(TICK);
         }
         let window = Window { from: before.as_ref().map_or(warm_up, |(at, _)| *at), to: self.site.now() };
-        let after = self.queues()?;
+        let after = self.counted()?;
         for flow in &mut self.flows {
             flow.stop(&self.site);
         }
@@ -178,8 +190,8 @@ impl<'a> Trial<'a> {
             memory: program.memory_bytes,
         };
         let programs = programs.map(report).collect();
-        let before = before.map(|(_, queues)| queues).unwrap_or_default();
-        Ok(Measurement { flows: outcomes, window, queues: [before, after], programs })
+        let before = before.map(|(_, counted)| counted).unwrap_or_default();
+        Ok(Measurement { flows: outcomes, window, counted: [before, after], programs })
     }
 
     /// Whether the plan ends with these flows, and they have all.
@@ -188,8 +200,9 @@ impl<'a> Trial<'a> {
         !until.is_empty() && until.iter().all(|flow| self.flows[*flow].is_complete())
     }
 
-    fn queues(&self) -> Result<Queues, Error> {
+    fn counted(&self) -> Result<Counted, Error> {
         let bed = self.site.bed;
+        let lines = bed.lines()?;
         let read = |link: &usize| {
             let cable = &bed.shape.cables[*link];
             let mut both = [None; 2];
@@ -200,7 +213,8 @@ impl<'a> Trial<'a> {
             }
             Ok(both)
         };
-        self.site.scenario.measure.links.iter().map(read).collect()
+        let queues = self.site.scenario.measure.links.iter().map(read).collect::<Result<_, Error>>()?;
+        Ok(Counted { queues, lines })
     }
 }
 
@@ -208,26 +222,27 @@ impl<'a> Trial<'a> {
 fn links_of(
     scenario: &Scenario,
     bed: &Bed,
-    [before, after]: &[Queues; 2],
-    wire: Option<&Report>,
+    [before, after]: &[Counted; 2],
     window: Window,
 ) -> Vec<LinkOutcome> {
     let seconds = window.to.saturating_sub(window.from).as_secs_f64().max(f64::MIN_POSITIVE);
     let mut outcomes = Vec::new();
     for (place, link) in scenario.measure.links.iter().enumerate() {
         let name = &scenario.topology.links[*link].name;
-        let wired =
-            wire.and_then(|wire| wire.lines.iter().find(|(wired, _)| wired == link)).map(|(_, lines)| lines);
         for (side, name) in [name.clone(), format!("{name}/back")].into_iter().enumerate() {
-            let on_wire = wired.map(|lines| &lines[side]);
+            let on_wire = after.line(*link, side).map(|line| {
+                let before = before.line(*link, side).cloned().unwrap_or_default();
+                OnWire::between(&before, line)
+            });
             let queue = before
+                .queues
                 .get(place)
-                .zip(after.get(place))
+                .zip(after.queues.get(place))
                 .and_then(|(before, after)| Some(after[side]?.since(before[side].unwrap_or_default())));
             let bucket: Option<&Bucket> = bed.shape.cables[*link].buckets[side].as_ref();
             match (queue.filter(|_| bucket.is_some()), on_wire) {
                 (Some(queue), wire) => outcomes.push(of_bucket(name, queue, wire, seconds)),
-                (None, Some(wire)) => outcomes.push(of_wire(name, wire, window.to.as_secs_f64())),
+                (None, Some(wire)) => outcomes.push(of_wire(name, wire, seconds)),
                 (None, None) => {}
             }
         }
@@ -235,7 +250,29 @@ fn links_of(
     outcomes
 }
 
-fn of_bucket(name: String, queue: QueueCounters, wire: Option<&LinkCounters>, seconds: f64) -> LinkOutcome {
+/// What a line of the wire counted in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OnWire {
+    arrivals: u64,
+    drops: u64,
+    lost: u64,
+    marks: u64,
+    bytes: u64,
+}
+
+impl OnWire {
+    fn between(before: &LinkCounters, after: &LinkCounters) -> Self {
+        Self {
+            arrivals: after.offered_packets.saturating_sub(before.offered_packets),
+            drops: after.queue_drops().saturating_sub(before.queue_drops()),
+            lost: after.lost.saturating_sub(before.lost),
+            marks: after.marked.saturating_sub(before.marked),
+            bytes: after.sent_bytes.saturating_sub(before.sent_bytes),
+        }
+    }
+}
+
+fn of_bucket(name: String, queue: QueueCounters, wire: Option<OnWire>, seconds: f64) -> LinkOutcome {
     let arrivals = queue.packets + queue.drops;
     LinkOutcome {
         name,
@@ -248,16 +285,44 @@ fn of_bucket(name: String, queue: QueueCounters, wire: Option<&LinkCounters>, se
     }
 }
 
-/// Of a link that is all wire: over the whole run.
-fn of_wire(name: String, wire: &LinkCounters, seconds: f64) -> LinkOutcome {
-    let drops = wire.queue_drops();
+/// Of a link that is all wire.
+fn of_wire(name: String, wire: OnWire, seconds: f64) -> LinkOutcome {
     LinkOutcome {
         name,
-        arrivals: wire.offered_packets,
-        drops,
-        loss: share(drops, wire.offered_packets),
+        arrivals: wire.arrivals,
+        drops: wire.drops,
+        loss: share(wire.drops, wire.arrivals),
         lost: wire.lost,
-        marks: wire.marked,
-        throughput: 8.0 * wire.sent_bytes as f64 / seconds,
+        marks: wire.marks,
+        throughput: 8.0 * wire.bytes as f64 / seconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wired_link_is_reported_over_the_window() {
+        let before = LinkCounters {
+            offered_packets: 1_000,
+            dropped_full: 400,
+            lost: 50,
+            marked: 7,
+            sent_bytes: 900_000,
+            ..LinkCounters::default()
+        };
+        let after = LinkCounters {
+            offered_packets: 1_100,
+            dropped_full: 405,
+            dropped_early: 5,
+            lost: 51,
+            marked: 9,
+            sent_bytes: 1_025_000,
+            ..LinkCounters::default()
+        };
+        let outcome = of_wire("x".into(), OnWire::between(&before, &after), 2.0);
+        assert_eq!((outcome.arrivals, outcome.drops, outcome.lost, outcome.marks), (100, 10, 1, 2));
+        assert_eq!((outcome.loss, outcome.throughput), (share(10, 100), 500_000.0));
     }
 }

@@ -1,7 +1,7 @@
 //! `headwater bench testbed`: the runs of a plan, each on a bed of its own.
 
 use headwater_netsim::plan::Plan;
-use headwater_testbed::{Kind, Setting};
+use headwater_testbed::{Kind, Routing, Setting};
 
 use crate::args::BenchTestbedArgs;
 use crate::exit::{Exit, Failure, OrExit};
@@ -10,7 +10,8 @@ use crate::shutdown::Shutdown;
 use crate::simulate::work::{Done, Job};
 use crate::simulate::{self, Campaign};
 
-/// What the keys of runs on a testbed begin with, so that simulated results of the same plan are not taken for theirs.
+/// What the keys of runs on a testbed begin with, before the routing, so that results of the same plan that were simulated or routed in
+/// another way are not taken for theirs.
 const KEY_PREFIX: &str = "bed-";
 
 pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
@@ -18,11 +19,13 @@ pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
     let plan = simulate::read(&args.plan, args.seed)?;
     let setting = setting(args)?;
     let mut jobs = simulate::jobs(&plan);
+    let routing = setting.routing.unwrap_or_else(Routing::best);
+    let prefix = format!("{KEY_PREFIX}{routing}-");
     if let Some(wanted) = &args.cell {
-        jobs.retain(|job| job.key.starts_with(wanted.trim_start_matches(KEY_PREFIX)));
+        jobs.retain(|job| job.key.starts_with(wanted.trim_start_matches(&prefix)));
     }
     for job in &mut jobs {
-        job.key.insert_str(0, KEY_PREFIX);
+        job.key.insert_str(0, &prefix);
     }
     if jobs.is_empty() {
         return Err(Failure::new(
@@ -44,11 +47,11 @@ pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
         failure: &|job, reason| {
             let seed = args.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
             format!(
-                "run {} of cell {} failed: {reason}\n  again: headwater bench testbed --plan {} --cell {}{seed}",
+                "run {} of cell {} failed: {reason}\n  again: headwater bench testbed --routing {routing} --plan {} --cell {}{seed}",
                 job.run,
                 job.cell + 1,
                 args.plan.display(),
-                job.key.trim_start_matches(KEY_PREFIX)
+                job.key.trim_start_matches(&prefix)
             )
         },
     };

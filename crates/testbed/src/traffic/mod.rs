@@ -112,7 +112,7 @@ pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn 
         FlowKind::Tcp(tcp) => Ok(Box::new(tcp::TcpFlow::new(site, number, flow, tcp)?)),
         FlowKind::ShortTcp(short) => Ok(Box::new(short::ShortFlow::new(site, number, flow, short)?)),
         FlowKind::Session(planned) => Ok(Box::new(session::SessionFlow::of_session(number, flow, planned)?)),
-        FlowKind::LeSbcc(planned) => Ok(Box::new(session::SessionFlow::of_messages(number, flow, planned))),
+        FlowKind::LeSbcc(planned) => Ok(Box::new(session::SessionFlow::of_messages(number, flow, planned)?)),
         FlowKind::Transfer(transfer) => match transfer.by {
             "uftp" | "udpcast" | "norm" => Ok(Box::new(tools::ToolFlow::new(site, number, flow, *transfer)?)),
             "tcp" => Ok(Box::new(tcp::TcpFlow::to_each(site, number, flow, *transfer)?)),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
 use headwater_netsim::plan::run::{Criteria, FlowOutcome, LeSbccOutcome, MemberOutcome};
-use headwater_proto::le_sbcc::Module;
+use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
+use headwater_proto::pgm::Mode;
 
 use super::content;
 use super::events::{Story, within};
@@ -17,7 +18,9 @@ use crate::program::Program;
 /// Routers that packets may cross.
 const TTL: &str = "32";
 /// A message of a session that carries messages, its newline not counted.
-const MESSAGE_BYTES: usize = 1_399;
+const MESSAGE_BYTES: u16 = 1_399;
+/// PGM's header and that of data, which the chain paces with the content.
+const PGM_HEADER_BYTES: u16 = 24;
 /// ALC's header and FEC payload ID of a packet of content.
 const ALC_HEADER_BYTES: u64 = 16;
 /// What a session carries.
@@ -68,11 +71,22 @@ impl SessionFlow {
             || parameters.channels_per_slot.is_some()
             || parameters.quiescent_slots.is_some()
             || parameters.shape.is_some()
-            || parameters.constant_rate;
+            || parameters.constant_rate
+            || parameters.sim != Default::default();
         if unsaid {
             return Err(cannot(
-                "'headwater send' takes max-rate and base-rate; ratio, slot, channels, shape and constant-rate are the simulator's".into(),
+                "'headwater send' takes max-rate and base-rate; ratio, slot, channels, shape, constant-rate and SIM's parameters are the \
+                 simulator's".into(),
             ));
+        }
+        if planned.file.is_some_and(|file| file.passes.is_some()) {
+            return Err(cannot(
+                "passes are the simulator's: its sender goes on until the end of the run".into(),
+            ));
+        }
+        let comes_back = |member: &Member| member.limits.cycle.is_some();
+        if matches!(&flow.to, Receivers::Group(members) if members.iter().any(comes_back)) {
+            return Err(cannot("receivers that come back (cycle) are the simulator's".into()));
         }
         let content = planned.file.map_or(Content::Endless, |file| Content::File(file.size));
         let mut options = vec!["--congestion-control".into(), control.into()];
@@ -98,13 +112,21 @@ impl SessionFlow {
     }
 
     /// PGM under LE-SBCC, by `headwater pgm`.
-    pub fn of_messages(number: usize, flow: &Flow, planned: &LeSbcc) -> Self {
+    pub fn of_messages(number: usize, flow: &Flow, planned: &LeSbcc) -> Result<Self, Error> {
+        let is_whole_packet = (MESSAGE_BYTES..=MESSAGE_BYTES + 1).contains(&planned.payload_bytes);
+        if !is_whole_packet || !flow.routers.is_empty() || *planned != plain(planned) {
+            return Err(Error::plan(format!(
+                "flow '{}' cannot run on a testbed: of LE-SBCC's parameters 'headwater pgm' takes module and initial-rate, its messages have \
+                 {MESSAGE_BYTES} bytes (payload-bytes may be left out), and all else, aggregate among it, is the simulator's",
+                flow.name
+            )));
+        }
         let control = if planned.chain.module() == Module::Tfrc { "le-sbcc-tfrc" } else { "le-sbcc" };
         let mut options = vec!["--congestion-control".to_owned(), control.to_owned()];
         if let Some(rate) = planned.chain.initial_rate() {
             options.extend(["--start-rate".into(), rate.as_bits().to_string()]);
         }
-        Self::new(number, flow, Content::Messages, planned.payload_bytes, options)
+        Ok(Self::new(number, flow, Content::Messages, MESSAGE_BYTES, options))
     }
 
     fn new(number: usize, flow: &Flow, content: Content, symbol_bytes: u16, options: Vec<String>) -> Self {
@@ -149,7 +171,7 @@ impl SessionFlow {
         let mut sender = site.start(self.flow.from, &name, words, is_messages)?;
         if let Some(mut input) = sender.take_input() {
             std::thread::spawn(move || {
-                let mut message = vec![b'x'; MESSAGE_BYTES];
+                let mut message = vec![b'x'; usize::from(MESSAGE_BYTES)];
                 message.push(b'\n');
                 // Until nobody reads any more.
                 while input.write_all(&message).is_ok() {}
@@ -260,6 +282,29 @@ impl SessionFlow {
     }
 }
 
+/// What a plan that says no more than a testbed can do comes to.
+fn plain(planned: &LeSbcc) -> LeSbcc {
+    let chain = Config::new(planned.payload_bytes + PGM_HEADER_BYTES)
+        .with_stages(Stages::ALL)
+        .with_module(planned.chain.module())
+        .with_epoch(Epoch::Code)
+        .with_samples(Samples::Noticed)
+        .with_rtt_max(headwater_proto::Duration::from_secs(2))
+        .with_srtt_gain(0.125)
+        .with_rtt(headwater_proto::Duration::from_millis(200))
+        .with_doubling_at_start(false);
+    let chain = planned.chain.initial_rate().map_or(chain, |rate| chain.with_initial_rate(rate));
+    LeSbcc {
+        chain,
+        mode: Mode::Pgm,
+        window_packets: 4_096,
+        back_off: headwater_proto::Duration::from_millis(50),
+        repairs: true,
+        packets: None,
+        ..planned.clone()
+    }
+}
+
 impl Traffic for SessionFlow {
     fn tick(&mut self, site: &Site<'_>) -> Result<(), Error> {
         let now = site.now();
@@ -341,5 +386,60 @@ impl Traffic for SessionFlow {
 
     fn programs(&mut self) -> Vec<&mut Program> {
         self.receivers.iter_mut().filter_map(|one| one.program.as_mut()).chain(self.sender.as_mut()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_netsim::plan::Plan;
+    use headwater_netsim::plan::flow::FlowKind;
+
+    use super::*;
+
+    fn flow(words: &str) -> Result<SessionFlow, Error> {
+        let text = format!(
+            "name = \"x\"\nduration = \"1s\"\ntopology = {{ kind = \"dumbbell\", bottleneck = {{ rate = \"1M\", delay = \"0ms\" }}, access = \
+             {{ rate = \"1G\", delay = \"0ms\" }} }}\n[flow.main]\nfrom = \"source-1\"\nreceivers = [\"sink-1\"]\n{words}\n"
+        );
+        let plan = Plan::parse("x.toml", &text).unwrap();
+        let flow = plan.scenario(&plan.cell(0), 1).unwrap().flows.remove(0);
+        match &flow.kind {
+            FlowKind::LeSbcc(planned) => SessionFlow::of_messages(0, &flow, planned),
+            FlowKind::Session(planned) => SessionFlow::of_session(0, &flow, planned),
+            kind => panic!("{kind:?}"),
+        }
+    }
+
+    #[test]
+    fn a_plan_of_le_sbcc_is_taken_as_it_is_or_refused() {
+        for words in
+            ["", "module = \"tfrc\"\ninitial-rate = \"200k\"", "payload-bytes = 1399\nback-off = \"50ms\""]
+        {
+            let flow = flow(&format!("kind = \"le-sbcc\"\n{words}")).unwrap();
+            // What goodput is counted by is what messages have.
+            assert_eq!(flow.symbol_bytes, MESSAGE_BYTES, "{words}");
+        }
+        for words in [
+            "payload-bytes = 536",
+            "li2le = false",
+            "repairs = false",
+            "mode = \"lean\"",
+            "packets = 100",
+            "window = 64",
+            "back-off = \"100ms\"",
+            "initial-rtt = \"500ms\"",
+            "epoch = \"text\"",
+        ] {
+            let error = flow(&format!("kind = \"le-sbcc\"\n{words}")).unwrap_err();
+            assert!(error.kind == crate::Kind::Plan && error.message.contains("'main'"), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_session_cannot_do_is_refused() {
+        let session = "kind = \"session\"\ncontrol = \"m2c\"\nmax-rate = \"4M\"\nsize = \"1MB\"";
+        assert!(flow(session).is_ok());
+        assert!(flow(&format!("{session}\npasses = 2")).is_err());
+        assert!(flow(&format!("{session}\nratio = 0.7")).is_err());
     }
 }

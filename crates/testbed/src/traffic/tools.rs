@@ -159,11 +159,10 @@ impl ToolFlow {
         let is_complete = self.is_complete();
         let short = ended.iter().map(|place| &self.receivers[*place]).filter(|one| one.whole.is_none());
         let short = short.filter_map(|one| one.program.as_ref()).next();
-        let sender = self
-            .sender
-            .as_mut()
-            .filter(|sender| !is_complete && sender.has_ended() && sender.code() != Some(0));
-        match short.or(sender.as_deref()) {
+        let failed = self.sender.as_mut().and_then(|sender| {
+            (!is_complete && sender.has_ended() && sender.code() != Some(0)).then_some(&*sender)
+        });
+        match short.or(failed) {
             Some(program) => Err(Error::failed(format!(
                 "{} ended before the file was there: {}",
                 program.name,

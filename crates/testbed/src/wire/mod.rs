@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
@@ -43,19 +44,18 @@ pub(crate) fn ports(link: usize) -> [String; 2] {
     ["a", "b"].map(|end| format!("w{link}{end}"))
 }
 
+/// How long it may take to say what it has counted.
+const PATIENCE: StdDuration = StdDuration::from_secs(5);
+
+/// What lines have counted since the start of the wire: by link, of both directions.
+pub(crate) type Lines = Vec<(usize, [LinkCounters; 2])>;
+
 /// A wire at work.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<Report>>,
-}
-
-/// What a wire did.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
-    pub lateness: Lateness,
-    /// By link, of both directions.
-    pub lines: Vec<(usize, [LinkCounters; 2])>,
+    asks: mpsc::Sender<mpsc::Sender<Lines>>,
+    thread: JoinHandle<io::Result<Lateness>>,
 }
 
 impl Wire {
@@ -92,14 +92,25 @@ impl Wire {
         }
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
-        let work = move || run(sides, &told);
+        let (asks, asked) = mpsc::channel();
+        let work = move || run(sides, &told, &asked);
         let thread =
             thread::Builder::new().name("wire".into()).spawn(work).tried(|| "start the wire".into())?;
-        Ok(Self { stop, thread })
+        Ok(Self { stop, asks, thread })
     }
 
-    /// Ends it.
-    pub fn end(self) -> Result<Report, Error> {
+    /// What its lines have counted so far.
+    ///
+    /// # Errors
+    /// When it has ended, or hangs.
+    pub fn lines(&self) -> Result<Lines, Error> {
+        let (to, from) = mpsc::channel();
+        self.asks.send(to).tried(|| "ask the wire".into())?;
+        from.recv_timeout(PATIENCE).tried(|| "hear from the wire".into())
+    }
+
+    /// Ends it; how late it was.
+    pub fn end(self) -> Result<Lateness, Error> {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         ended.tried(|| "go on with the wire".into())
@@ -130,7 +141,11 @@ struct Side {
     last: Instant,
 }
 
-fn run(mut sides: Vec<Side>, stop: &AtomicBool) -> io::Result<Report> {
+fn run(
+    mut sides: Vec<Side>,
+    stop: &AtomicBool,
+    asked: &mpsc::Receiver<mpsc::Sender<Lines>>,
+) -> io::Result<Lateness> {
     sys::hurry();
     let clock = Clock::new();
     let mut lateness = Lateness::default();
@@ -149,14 +164,20 @@ fn run(mut sides: Vec<Side>, stop: &AtomicBool) -> io::Result<Report> {
         for side in &mut sides {
             side.read(&clock, &mut buffer)?;
         }
+        for to in asked.try_iter() {
+            // Whoever does not wait any more needs no answer.
+            to.send(counted(&mut sides, clock.now())).ok();
+        }
     }
-    let now = clock.now();
+    Ok(lateness)
+}
+
+fn counted(sides: &mut [Side], now: Instant) -> Lines {
     let counters = |pair: &mut [Side]| match pair {
         [one, other] => Some((one.link, [one, other].map(|side| side.line.counters(now).clone()))),
         _ => None,
     };
-    let lines = sides.chunks_exact_mut(2).filter_map(counters).collect();
-    Ok(Report { lateness, lines })
+    sides.chunks_exact_mut(2).filter_map(counters).collect()
 }
 
 impl Side {
