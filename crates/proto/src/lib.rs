@@ -60,6 +60,7 @@ pub mod bcfs;
 pub mod control;
 pub mod delivery;
 pub mod described;
+mod egress;
 pub mod eventlog;
 pub mod fixed;
 pub mod flid;

@@ -5,9 +5,8 @@ use core::net::{IpAddr, SocketAddr};
 use super::unmapped;
 use crate::bcfs::RouterConfig;
 use crate::bcfs::client::canonical;
+use crate::egress::Shape;
 use crate::machine::ChannelId;
-use crate::queue::QueueConfig;
-use crate::rate::Rate;
 use crate::rng::Seed;
 
 /// Neighbours that a relay knows at a time unless told otherwise: those that ask, and those that are asked.
@@ -38,15 +37,6 @@ pub struct MulticastLink {
     pub prefix: u8,
     /// The group.
     pub channel: ChannelId,
-}
-
-/// What a link below is given: a rate, and a queue for what comes faster.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
-    /// In bit/s with the headers of UDP and IPv4; those of IPv6 are 20 bytes more, which do not count.
-    pub rate: Rate,
-    /// Its discipline; at most [`WAITING_MAX`](super::WAITING_MAX) packets wait at all links together.
-    pub queue: QueueConfig,
 }
 
 /// Configuration of a [`Relay`](super::Relay).

@@ -19,7 +19,6 @@
 //! | relays in a circle | the hops of messages: see [`BreadcrumbRouter`] |
 
 mod config;
-mod egress;
 mod limit;
 mod neighbours;
 mod recent;
@@ -30,19 +29,19 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::{Header, Kind};
 use serde::Serialize;
 
+pub use crate::egress::{EgressCounters, Shape, WAITING_MAX};
 pub use config::{
-    MulticastLink, NEIGHBOURS, RECENT, RECENT_MAX, REQUESTS_PER_SECOND, RelayConfig, Shape, Upstream,
+    MulticastLink, NEIGHBOURS, RECENT, RECENT_MAX, REQUESTS_PER_SECOND, RelayConfig, Upstream,
 };
-pub use egress::{EgressCounters, WAITING_MAX};
 pub(crate) use limit::Limit;
 
 use super::{BreadcrumbRouter, Counters};
+use crate::egress::Egress;
 use crate::machine::{
     DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, InterfaceId, Machine, Output, Router, RouterOutput, Transmit,
 };
 use crate::queue::ParameterError;
 use crate::time::Instant;
-use egress::Egress;
 use neighbours::Neighbours;
 use recent::Recent;
 

@@ -4,18 +4,27 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde::Serialize;
 
-use super::config::Shape;
 use crate::control::BURST;
-use crate::machine::{Ecn, InterfaceId};
+use crate::machine::{ChannelId, Ecn, InterfaceId};
 use crate::pacing::Pacer;
-use crate::queue::{Discipline, Occupancy, Offered, ParameterError, Verdict};
+use crate::queue::{Discipline, Occupancy, Offered, ParameterError, QueueConfig, Verdict};
+use crate::rate::Rate;
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
-/// Replies that wait in a relay at the most, at all links together; at one link, at most as many as there is room for still.
+/// Packets that wait in a relay at the most, at all links together; at one link, at most as many as there is room for still.
 pub const WAITING_MAX: usize = 8_192;
 /// Headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 28;
+
+/// What a link below is given: a rate, and a queue for what comes faster.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// In bit/s with the headers of UDP and IPv4; those of IPv6 are 20 bytes more, which do not count.
+    pub rate: Rate,
+    /// Its discipline; at most [`WAITING_MAX`] packets wait at all links together.
+    pub queue: QueueConfig,
+}
 
 /// What links did to packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -41,10 +50,12 @@ struct Packet {
 
 /// A copy on its way.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Copy {
+pub(crate) struct Copy {
     packet: usize,
-    pub(super) egress: InterfaceId,
-    pub(super) ecn: Ecn,
+    pub(crate) egress: InterfaceId,
+    pub(crate) ecn: Ecn,
+    /// The channel that it goes to, where it goes to one.
+    pub(crate) channel: Option<ChannelId>,
 }
 
 #[derive(Debug)]
@@ -57,11 +68,13 @@ struct Link {
 }
 
 #[derive(Debug)]
-pub(super) struct Egress {
+pub(crate) struct Egress {
     packets: Vec<Packet>,
     free: Vec<usize>,
     at_once: VecDeque<Copy>,
     shape: Option<Shape>,
+    /// By interface: links with a shape of their own.
+    shapes: Vec<Option<Shape>>,
     seed: Seed,
     /// By interface; made when first used.
     links: Vec<Option<Box<Link>>>,
@@ -73,15 +86,14 @@ pub(super) struct Egress {
 impl Egress {
     /// # Errors
     /// A queue of which a parameter makes no sense.
-    pub(super) fn new(shape: Option<Shape>, seed: Seed) -> Result<Self, ParameterError> {
-        if let Some(Shape { rate, queue }) = shape {
-            queue.discipline(rate, Duration::ZERO)?;
-        }
+    pub(crate) fn new(shape: Option<Shape>, seed: Seed) -> Result<Self, ParameterError> {
+        check(shape)?;
         Ok(Self {
             packets: Vec::new(),
             free: Vec::new(),
             at_once: VecDeque::new(),
             shape,
+            shapes: Vec::new(),
             seed,
             links: Vec::new(),
             due: BTreeSet::new(),
@@ -89,12 +101,43 @@ impl Egress {
         })
     }
 
-    pub(super) const fn counters(&self) -> &EgressCounters {
+    /// Gives a link a shape of its own, before anything is sent there.
+    ///
+    /// # Errors
+    /// A queue of which a parameter makes no sense.
+    pub(crate) fn set_shape(
+        &mut self,
+        egress: InterfaceId,
+        shape: Option<Shape>,
+    ) -> Result<(), ParameterError> {
+        check(shape)?;
+        let index = egress.0 as usize;
+        if self.shapes.len() <= index {
+            self.shapes.resize(index + 1, None);
+        }
+        self.shapes[index] = shape;
+        Ok(())
+    }
+
+    /// A link begins to forward a channel, or forwards it no more.
+    pub(crate) fn membership(
+        &mut self,
+        now: Instant,
+        egress: InterfaceId,
+        channel: ChannelId,
+        is_forwarded: bool,
+    ) {
+        if let Some(link) = self.link(now, egress) {
+            link.discipline.membership(channel.0.into(), is_forwarded);
+        }
+    }
+
+    pub(crate) const fn counters(&self) -> &EgressCounters {
         &self.counters
     }
 
     /// Takes a packet in, to be sent by links with [`Egress::send`] and let go with [`Egress::release`]; `None` where so many are held already.
-    pub(super) fn hold(&mut self, payload: &[u8], packets_max: usize) -> Option<usize> {
+    pub(crate) fn hold(&mut self, payload: &[u8], packets_max: usize) -> Option<usize> {
         if self.held() >= packets_max {
             self.counters.no_room += 1;
             return None;
@@ -111,7 +154,7 @@ impl Egress {
     }
 
     /// Lets go of a packet, or of a copy that was sent.
-    pub(super) fn release(&mut self, packet: usize) {
+    pub(crate) fn release(&mut self, packet: usize) {
         let copies = &mut self.packets[packet].copies;
         *copies -= 1;
         if *copies == 0 {
@@ -120,18 +163,35 @@ impl Egress {
     }
 
     /// Sends a packet by a link without waiting.
-    pub(super) fn send_at_once(&mut self, packet: usize, egress: InterfaceId, ecn: Ecn) {
-        self.packets[packet].copies += 1;
-        self.at_once.push_back(Copy { packet, egress, ecn });
+    pub(crate) fn send_at_once(&mut self, packet: usize, egress: InterfaceId, ecn: Ecn) {
+        self.leave_at_once(Copy { packet, egress, ecn, channel: None });
+    }
+
+    fn leave_at_once(&mut self, copy: Copy) {
+        self.packets[copy.packet].copies += 1;
+        self.at_once.push_back(copy);
     }
 
     /// Sends a packet by a link, through its queue if it has a rate.
-    pub(super) fn send(&mut self, now: Instant, packet: usize, egress: InterfaceId, ecn: Ecn) {
-        if self.shape.is_none() {
-            return self.send_at_once(packet, egress, ecn);
+    pub(crate) fn send(&mut self, now: Instant, packet: usize, egress: InterfaceId, ecn: Ecn) {
+        self.send_to(now, packet, egress, ecn, None);
+    }
+
+    /// The same to a channel, whose number is its group for the link's queue.
+    pub(crate) fn send_to(
+        &mut self,
+        now: Instant,
+        packet: usize,
+        egress: InterfaceId,
+        ecn: Ecn,
+        channel: Option<ChannelId>,
+    ) {
+        if self.shape_of(egress).is_none() {
+            return self.leave_at_once(Copy { packet, egress, ecn, channel });
         }
+        let group = channel.map(|channel| channel.0.into());
         let wire_bytes = self.packets[packet].bytes.len() + HEADER_BYTES;
-        let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn, group: None };
+        let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn, group };
         let room = WAITING_MAX.saturating_sub(self.held());
         let Some(link) = self.link(now, egress) else { return };
         // A few slow links leave some of it to the others.
@@ -156,11 +216,11 @@ impl Egress {
                 return;
             }
         };
-        self.enqueue(packet, Copy { packet, egress, ecn }, wire_bytes);
+        self.enqueue(packet, Copy { packet, egress, ecn, channel }, wire_bytes);
     }
 
     /// The next copy that may leave; its packet is to be released.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Copy> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Copy> {
         if let Some(copy) = self.at_once.pop_front() {
             return Some(copy);
         }
@@ -178,7 +238,7 @@ impl Egress {
     }
 
     /// When the next packet leaves a queue.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         match self.at_once.is_empty() {
             true => self.due.first().map(|(due, _)| *due),
             false => Some(Instant::ZERO),
@@ -186,7 +246,7 @@ impl Egress {
     }
 
     /// Writes a copy's packet, and counts it; its length.
-    pub(super) fn write(&mut self, copy: &Copy, buffer: &mut [u8]) -> usize {
+    pub(crate) fn write(&mut self, copy: &Copy, buffer: &mut [u8]) -> usize {
         let packet = &self.packets[copy.packet].bytes;
         let bytes = packet.len().min(buffer.len());
         buffer[..bytes].copy_from_slice(&packet[..bytes]);
@@ -211,8 +271,12 @@ impl Egress {
         self.packets[packet].copies += 1;
     }
 
+    fn shape_of(&self, egress: InterfaceId) -> Option<Shape> {
+        self.shapes.get(egress.0 as usize).copied().flatten().or(self.shape)
+    }
+
     fn link(&mut self, now: Instant, egress: InterfaceId) -> Option<&mut Link> {
-        let Shape { rate, queue } = self.shape?;
+        let Shape { rate, queue } = self.shape_of(egress)?;
         let index = egress.0 as usize;
         if self.links.len() <= index {
             self.links.resize_with(index + 1, || None);
@@ -230,4 +294,9 @@ impl Egress {
         }
         place.as_deref_mut()
     }
+}
+
+fn check(shape: Option<Shape>) -> Result<(), ParameterError> {
+    let Some(Shape { rate, queue }) = shape else { return Ok(()) };
+    queue.discipline(rate, Duration::ZERO).map(|_| ())
 }
