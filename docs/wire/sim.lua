@@ -1,4 +1,4 @@
--- Wireshark's view of SIM's feedback, and of what SIM says in data packets: docs/wire/sim.md.
+-- Wireshark's view of SIM's feedback, of what receivers tell relays that they hold, and of what SIM says in data packets: docs/wire/sim.md.
 --   tshark -X lua_script:docs/wire/sim.lua -d udp.port==PORT,hwsim
 -- Data packets go on to the dissector of ALC.
 
@@ -17,6 +17,7 @@ f.congested = ProtoField.uint32("hwsim.congested", "Count of congested reports")
 f.population = ProtoField.uint32("hwsim.population", "Population")
 f.min_rate = ProtoField.uint32("hwsim.min_rate", "Least received rate (100 bit/s)")
 f.max_rate = ProtoField.uint32("hwsim.max_rate", "Most received rate (100 bit/s)")
+f.groups = ProtoField.uint8("hwsim.groups", "Groups held")
 f.timestamp = ProtoField.uint32("hwsim.timestamp", "Timestamp (0.1 ms)")
 f.echo = ProtoField.uint32("hwsim.echo", "Echoed timestamp (0.1 ms)")
 f.hold = ProtoField.uint32("hwsim.hold", "Hold (0.1 ms)")
@@ -24,6 +25,7 @@ f.sequence = ProtoField.uint32("hwsim.sequence", "Sequence number within the gro
 
 local VERSION = 1
 local REPORT_BYTES = 40
+local HOLDING_BYTES = 8
 -- The congestion control information stands behind the first word of an LCT header.
 local CCI_AT, CCI_BYTES = 4, 12
 
@@ -45,6 +47,16 @@ local function report(buffer, pinfo, tree)
   return REPORT_BYTES
 end
 
+local function holding(buffer, pinfo, tree)
+  local packet = tree:add(sim, buffer(0, HOLDING_BYTES))
+  packet:add(f.version, buffer(0, 1))
+  packet:add(f.groups, buffer(1, 1))
+  packet:add(f.session, buffer(4, 3))
+  pinfo.cols.protocol = "SIM"
+  pinfo.cols.info = string.format("%d groups held", buffer(1, 1):uint())
+  return HOLDING_BYTES
+end
+
 local function data(buffer, pinfo, tree)
   local packet = tree:add(sim, buffer(CCI_AT, CCI_BYTES), "SIM data")
   packet:add(f.version, buffer(CCI_AT, 1))
@@ -60,6 +72,9 @@ end
 function sim.dissector(buffer, pinfo, tree)
   if buffer:len() == REPORT_BYTES and buffer(0, 1):uint() == VERSION then
     return report(buffer, pinfo, tree)
+  end
+  if buffer:len() == HOLDING_BYTES and buffer(0, 1):uint() == VERSION then
+    return holding(buffer, pinfo, tree)
   end
   -- LCT version 1 with 12 bytes of congestion control information.
   local is_lct = buffer:len() >= CCI_AT + CCI_BYTES and buffer(0, 1):bitfield(0, 4) == 1 and buffer(0, 1):bitfield(4, 2) == 2

@@ -1,6 +1,6 @@
-//! What is read as SIM's congestion control information or feedback is written as one that reads the same.
+//! What is read as SIM's congestion control information, feedback or holding is written as one that reads the same.
 #![no_main]
-use headwater_wire::sim::{Data, Report};
+use headwater_wire::sim::{Data, Holding, Report};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,5 +10,8 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(report) = Report::parse(bytes) {
         assert!(report.congested <= report.reports && report.reports <= report.population);
         assert_eq!(Report::parse(&report.emit()), Ok(report));
+    }
+    if let Ok(holding) = Holding::parse(bytes) {
+        assert_eq!(Holding::parse(&holding.emit()), Ok(holding));
     }
 });

@@ -3,6 +3,8 @@
 mod bench;
 mod pgm;
 mod relay;
+mod relay_sim;
+mod sim;
 mod simulate;
 mod testbed;
 mod values;
@@ -19,6 +21,8 @@ use headwater_proto::{Rate, Size};
 pub use bench::{ArenaArgs, ArenaForm, BenchArgs, BenchPart, BenchTestbedArgs, MeasureArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
+pub use relay_sim::SimMarking;
+pub use sim::SimArgs;
 pub use simulate::{Shard, SimulateArgs};
 pub use testbed::{RoutingName, TestbedArgs, TestbedCommand};
 
@@ -151,6 +155,8 @@ pub struct SendArgs {
     /// With rainbow: address at which it is asked; at most one of each IP version [default: all, port 7288]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::source)]
     pub listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    pub sim: SimArgs,
     /// Erasure code that lets receivers repair losses
     #[arg(long, value_name = "CODE", value_enum, default_value_t = Fec::Raptorq)]
     pub fec: Fec,
@@ -374,6 +380,8 @@ pub enum CongestionControl {
     LeSbccTfrc,
     /// Receivers ask for packets, each by a TCP-like window of its own: by unicast, through relays (`headwater relay`) where there are some
     Rainbow,
+    /// Groups move to the rates that receivers report; relays (`headwater relay --sim`) or routers mark and merge
+    Sim,
     /// The rate of --rate, whatever happens
     Fixed,
 }

@@ -8,7 +8,7 @@ use headwater_proto::described::{Description, DescriptionError};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
 use headwater_proto::pgm::{Session, carrier};
 use headwater_proto::rainbow::carrier as on_request;
-use headwater_proto::{Instant, Rate, fixed, flid};
+use headwater_proto::{Instant, Rate, fixed, flid, sim};
 use headwater_wire::pgm::Gsi;
 
 use crate::chance;
@@ -53,6 +53,8 @@ pub enum CongestionControl {
     /// Rainbow: each receiver asks for packets by a TCP-like window of its own, by unicast; relays on the way make one of equal requests. Needs no
     /// multicast.
     Rainbow(RainbowOptions),
+    /// SIM: the sender moves groups to rates that receivers' reports allow, each receiver holds those that fit its path; relays or routers help both.
+    Sim(SimOptions),
 }
 
 /// What a source that is asked for packets is told.
@@ -80,6 +82,76 @@ impl RainbowOptions {
     }
 }
 
+/// Groups of a session of [`SimOptions`] unless told otherwise: what 3 bits of its addresses tell apart.
+pub const SIM_GROUPS_DEFAULT: u16 = 8;
+/// Relays whose reports speak for many, at the most.
+pub const SIM_RELAYS_MAX: usize = 8;
+
+/// The groups of a session whose rates follow receivers' reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimOptions {
+    groups: u16,
+    initial_rate: Rate,
+    max_rate: Rate,
+    relays: [Option<IpAddr>; SIM_RELAYS_MAX],
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self {
+            groups: SIM_GROUPS_DEFAULT,
+            initial_rate: BASE_RATE_DEFAULT,
+            max_rate: MAX_RATE_DEFAULT,
+            relays: [None; SIM_RELAYS_MAX],
+        }
+    }
+}
+
+impl SimOptions {
+    /// [`SIM_GROUPS_DEFAULT`] groups, from [`BASE_RATE_DEFAULT`] up to [`MAX_RATE_DEFAULT`]; each report counts as one receiver.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Groups, 1 to [`sim::GROUPS_MAX`]; the nearest otherwise. As many as there are kinds of paths, and one more, is enough.
+    #[must_use]
+    pub fn with_groups(mut self, groups: u16) -> Self {
+        self.groups = groups.clamp(1, sim::GROUPS_MAX);
+        self
+    }
+
+    /// What the bottom group begins with, and each group above the one below it, in bit/s of UDP payload.
+    #[must_use]
+    pub fn with_initial_rate(mut self, rate: Rate) -> Self {
+        self.initial_rate = rate;
+        self
+    }
+
+    /// Most that all groups together send, in bit/s of UDP payload.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Rate) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// Hosts next to the sender whose reports speak for all receivers below them, as those of relays do: the first [`SIM_RELAYS_MAX`]. Default: none, each
+    /// report counts as one receiver.
+    #[must_use]
+    pub fn with_relays(mut self, relays: &[IpAddr]) -> Self {
+        self.relays = std::array::from_fn(|place| relays.get(place).copied());
+        self
+    }
+
+    fn config(&self, packet_bytes: u16) -> sim::Config {
+        let relays: Vec<_> = self.relays.iter().flatten().copied().collect();
+        let trust = if relays.is_empty() { sim::Trust::Nobody } else { sim::Trust::Hosts(relays) };
+        sim::Config::new(self.groups, packet_bytes)
+            .with_initial_rate(self.initial_rate)
+            .with_max_rate(self.max_rate)
+            .with_trust(trust)
+    }
+}
+
 /// Between which addresses a session runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
@@ -87,6 +159,8 @@ pub(crate) struct Path {
     pub(crate) sender: IpAddr,
     /// Of the base channel.
     pub(crate) group: IpAddr,
+    /// The session, as its packets name it.
+    pub(crate) tsi: u32,
 }
 
 /// The channels of a session with many rates: a base channel and waves above it, which begin fast and fade.
@@ -143,6 +217,7 @@ impl CongestionControl {
             Self::FlidDl(_) => "flid-dl",
             Self::LeSbcc(options) => options.name(),
             Self::Rainbow(_) => "rainbow",
+            Self::Sim(_) => "sim",
         }
     }
 
@@ -165,6 +240,14 @@ impl CongestionControl {
         }
     }
 
+    /// Bytes by which its congestion control information is longer than the usual four.
+    pub const fn extra_header_bytes(&self) -> u16 {
+        match self {
+            Self::Sim(_) => 8,
+            _ => 0,
+        }
+    }
+
     /// Channels of a session under it.
     ///
     /// # Errors
@@ -182,6 +265,7 @@ impl CongestionControl {
                 Ok(DynamicChannels::new(config, Instant::ZERO)?.dynamic_channels() + 1)
             }
             Description::FlidDl(config) => Ok(flid::Layers::new(&config, Instant::ZERO)?.channels()),
+            Description::Sim(facts) => Ok(facts.groups),
         }
     }
 
@@ -195,6 +279,7 @@ impl CongestionControl {
                 Some(rate) => rate,
                 None => MAX_RATE_DEFAULT,
             },
+            Self::Sim(options) => options.max_rate,
         }
     }
 
@@ -204,6 +289,7 @@ impl CongestionControl {
             Self::Fixed { rate } => Some(*rate),
             Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => Some(layers.base_rate),
             Self::LeSbcc(_) | Self::Rainbow(_) => None,
+            Self::Sim(options) => Some(options.initial_rate),
         }
     }
 
@@ -218,6 +304,7 @@ impl CongestionControl {
             ),
             Self::LeSbcc(_) => Description::LeSbcc,
             Self::Rainbow(_) => Description::Rainbow,
+            Self::Sim(options) => Description::Sim(options.config(packet_bytes).facts()),
         }
     }
 
@@ -240,8 +327,13 @@ impl CongestionControl {
             }
             _ => {}
         }
+        if let Self::Sim(options) = self {
+            let config = options.config(packet_bytes).with_session(path.tsi);
+            let description = Description::Sim(config.facts()).to_fdt();
+            return Ok(Box::new(sim::Sender::new(config, Instant::ZERO).with_description(description)));
+        }
         Ok(match description {
-            Description::Fixed | Description::LeSbcc | Description::Rainbow => {
+            Description::Fixed | Description::LeSbcc | Description::Rainbow | Description::Sim(_) => {
                 Box::new(fixed::Sender::new(self.rate_max(), Instant::ZERO))
             }
             Description::M2c(layers) | Description::Webrc(layers) => {

@@ -62,7 +62,8 @@ mod trace;
 mod workers;
 
 pub use congestion_control::{
-    BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT, RainbowOptions,
+    BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT, RainbowOptions, SIM_GROUPS_DEFAULT,
+    SIM_RELAYS_MAX, SimOptions,
 };
 pub use driver::DriverError;
 pub use headwater_fec::Scheme;

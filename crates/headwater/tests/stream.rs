@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use headwater::stream::{Received, SubmitError};
 use headwater::{
-    CongestionControl, LayerOptions, Loss, SendEnd, SendOptions, SendSession, StreamDelivery, StreamError,
-    StreamOutcome, StreamReceiveOptions, StreamReceiver, StreamSendOptions, StreamSender, prepare,
+    CongestionControl, LayerOptions, Loss, SendEnd, SendOptions, SendSession, SimOptions, StreamDelivery,
+    StreamError, StreamOutcome, StreamReceiveOptions, StreamReceiver, StreamSendOptions, StreamSender,
+    prepare,
 };
 
 /// A receiver that hears nothing for so long has failed. Long, because test machines are busy.
@@ -85,6 +86,30 @@ fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
     assert!(best(&slow) > 8_000, "{slow:?}");
     assert!(best(&slow) < 60_000, "more than 500 kbit/s bring: {slow:?}");
     assert!(best(&fast) > 2 * best(&slow), "{fast:?} {slow:?}");
+}
+
+/// The sequencer lays each buffer on what the groups send when it begins, though reports move them meanwhile.
+#[test]
+fn buffers_go_as_fast_as_reports_allow_by_sim() {
+    let group = group();
+    let receiver = StreamReceiver::open(receive_options(group)).unwrap();
+    let control = CongestionControl::Sim(SimOptions::new().with_max_rate("4M".parse().unwrap()));
+    let mut sender = sender(group, control);
+    let (bytes, buffers) = (100_000, 14);
+    for number in 0..buffers {
+        sender.submit(content(number, bytes), Duration::from_millis(500)).unwrap();
+    }
+    assert!(sender.finish().unwrap().is_complete);
+    let mut best = 0;
+    let mut receiver = receiver;
+    for received in receiver.by_ref() {
+        check(&received, bytes);
+        best = best.max(received.prefix.len());
+    }
+    let summary = receiver.finish().unwrap();
+    assert_eq!((summary.outcome, summary.progress.control.name), (StreamOutcome::Closed, "sim"));
+    // What the initial rate brings in half a second is 7500 bytes.
+    assert!(best > 30_000, "{best}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 
 use crate::bcfs::relay::RelayCounters;
 use crate::rainbow::carrier::RequestCounters;
+use crate::sim;
 use crate::time::Instant;
 
 /// The names and fields of this module.
@@ -198,6 +199,10 @@ pub enum Event<'a> {
     RelayProgress(RelayProgress),
     /// `relay:ended`: a relay was stopped; the last event of its log.
     RelayEnded(RelayProgress),
+    /// `sim-relay:progress`: a sample of the counters of a relay of SIM, each second.
+    SimRelayProgress(SimRelayProgress),
+    /// `sim-relay:ended`: a relay of SIM was stopped; the last event of its log.
+    SimRelayEnded(SimRelayProgress),
     /// `session:failed`: what ended the session early, as an error message.
     SessionFailed {
         /// What was tried, what happened, what to do.
@@ -222,6 +227,16 @@ pub struct RelayProgress {
     /// What it did.
     #[serde(flatten)]
     pub counters: RelayCounters,
+    /// Datagrams that the system did not take.
+    pub unsent: u64,
+}
+
+/// Counters of a relay of SIM since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SimRelayProgress {
+    /// What it did.
+    #[serde(flatten)]
+    pub counters: sim::relay::RelayCounters,
     /// Datagrams that the system did not take.
     pub unsent: u64,
 }
@@ -437,6 +452,8 @@ impl Event<'_> {
             Self::RelayStarted { .. } => "relay:started",
             Self::RelayProgress(_) => "relay:progress",
             Self::RelayEnded(_) => "relay:ended",
+            Self::SimRelayProgress(_) => "sim-relay:progress",
+            Self::SimRelayEnded(_) => "sim-relay:ended",
             Self::MessagesLost { .. } => "messages:lost",
             Self::PassCompleted { .. } => "pass:completed",
             Self::RateUpdated { .. } => "rate:updated",

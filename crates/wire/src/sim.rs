@@ -1,17 +1,19 @@
-//! SIM's congestion control information and feedback packets (Gorinsky, Ramakrishnan, Vin 2008, table I). The paper gives them no form;
-//! `docs/wire/sim.md` describes ours.
+//! SIM's congestion control information and feedback packets (Gorinsky, Ramakrishnan, Vin 2008, table I), and what receivers tell relays of the
+//! groups that they hold. The paper gives them no form; `docs/wire/sim.md` describes ours.
 //!
 //! Times are tenths of a millisecond of the sender's clock, modulo 2^32. Rates are hundreds of bit/s of UDP payload, of all groups up to one.
 
 use crate::Cci;
 use crate::bytes::{Writer, be16, be32};
 
-/// The version of both formats.
+/// The version of all three formats.
 pub const VERSION: u8 = 1;
 /// Length of the congestion control information in a data packet's LCT header.
 pub const DATA_BYTES: usize = 12;
 /// Length of a feedback packet.
 pub const REPORT_BYTES: usize = 40;
+/// Length of a packet that tells of the groups that are held.
+pub const HOLDING_BYTES: usize = 8;
 
 /// It is the last of its writer's for the request.
 const LAST: u8 = 0b1;
@@ -176,6 +178,38 @@ impl Report {
         for field in [self.min_rate, self.max_rate, self.echo, self.hold] {
             writer.put(&field.to_be_bytes());
         }
+        bytes
+    }
+}
+
+/// How many groups of a session somebody holds: what a relay goes by, where a router goes by joins and leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    /// The session; only 24 bits travel.
+    pub session: u32,
+    /// The groups of ranks below this are held; none where it is 0.
+    pub groups: u8,
+}
+
+impl Holding {
+    /// Reads the packet. Bytes that mean nothing yet are ignored.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Version`].
+    pub fn parse(datagram: &[u8]) -> Result<Self, Error> {
+        if datagram.len() != HOLDING_BYTES {
+            return Err(Error::Length(datagram.len()));
+        }
+        check_version(datagram[0])?;
+        Ok(Self { session: be32(datagram, 4) >> RANK_BITS, groups: datagram[1] })
+    }
+
+    /// The datagram.
+    pub fn emit(&self) -> [u8; HOLDING_BYTES] {
+        let mut bytes = [0; HOLDING_BYTES];
+        let mut writer = Writer::new(&mut bytes);
+        writer.put(&[VERSION, self.groups, 0, 0]);
+        writer.put(&(self.session << RANK_BITS).to_be_bytes());
         bytes
     }
 }

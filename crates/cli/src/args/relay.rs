@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use headwater_proto::Rate;
 use headwater_proto::bcfs::relay::Upstream;
 
+use super::relay_sim::SimRelayArgs;
 use super::{OutputArgs, values};
 
 pub const EXAMPLES: &str = "\
@@ -15,7 +16,8 @@ Examples:
   headwater relay                                     asks each source itself, for whoever asks
   headwater relay --upstream 192.0.2.1                asks the relay on that host instead
   headwater relay --source 198.51.100.7:7290 --egress-rate 10M --queue red
-  headwater relay --multicast 239.1.2.3 --interface eth1 --network 10.0.1.0/24";
+  headwater relay --multicast 239.1.2.3 --interface eth1 --network 10.0.1.0/24
+  headwater relay --sim 239.1.2.0 --sim-from eth0 --sim-to eth1=4M --sim-to eth2=8M";
 
 /// `headwater relay`.
 #[derive(Debug, Args)]
@@ -68,6 +70,8 @@ pub struct RelayArgs {
     /// With --queue red: mark packets rather than drop them, where their sender said that it understands (ECN)
     #[arg(long, requires = "egress_rate")]
     pub ecn: bool,
+    #[command(flatten)]
+    pub sim: SimRelayArgs,
     /// Stop after this time: 10s, 5m, 1h; default: when interrupted
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,

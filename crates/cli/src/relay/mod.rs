@@ -1,9 +1,12 @@
 //! `headwater relay`.
 
+mod sim;
+
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use headwater::StopHandle;
 use headwater::relay::{RelayError, RelayGroup, RelayOptions, RelayProgress, RelaySession};
 use headwater_proto::Seed;
 use headwater_proto::bcfs::RouterConfig;
@@ -21,6 +24,9 @@ use crate::shutdown::Shutdown;
 
 /// Relays until interrupted.
 pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
+    if !args.sim.sim.is_empty() {
+        return sim::run(args);
+    }
     if args.ecn && args.queue != QueueName::Red {
         return Err(Failure::new(Exit::Usage, "--ecn needs --queue red: a drop-tail queue marks nothing"));
     }
@@ -72,13 +78,7 @@ fn relay(
     let listen: Vec<_> = session.local_addrs().iter().map(SocketAddr::to_string).collect();
     screen.say(&format!("relaying at {}", listen.join(" and ")));
     events.emit(None, &Event::RelayStarted { listen });
-    if let Some(duration) = args.duration {
-        let stop = session.stop_handle();
-        thread::spawn(move || {
-            thread::sleep(duration);
-            stop.stop();
-        });
-    }
+    stop_after(args.duration, session.stop_handle());
     let line = screen.line("relaying");
     let mut before = RelayProgress::default();
     let ended = session.run(&mut |progress| {
@@ -94,6 +94,15 @@ fn relay(
             Ok(Exit::Ok)
         }
         Err(error) => Err(events.failed(failed("the relay ended", error))),
+    }
+}
+
+fn stop_after(duration: Option<Duration>, stop: StopHandle) {
+    if let Some(duration) = duration {
+        thread::spawn(move || {
+            thread::sleep(duration);
+            stop.stop();
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! From options to the congestion control of a session.
 
 use headwater::pgm::{LeSbccModule, LeSbccOptions};
-use headwater::{CongestionControl, LayerOptions, RainbowOptions};
+use headwater::{CongestionControl, LayerOptions, RainbowOptions, SimOptions};
 
 use crate::args::{self, Order, SendArgs};
 use crate::exit::{Exit, Failure};
@@ -17,6 +17,11 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
             "--listen is where receivers ask: it needs --congestion-control rainbow".to_owned(),
         ));
     }
+    if wanted != args::CongestionControl::Sim && args.sim != args::SimArgs::default() {
+        return Err(usage(
+            "--groups and --sim-relay are options of --congestion-control sim alone".to_owned(),
+        ));
+    }
     let control = match wanted {
         args::CongestionControl::Rainbow => rainbow(args)?,
         args::CongestionControl::Fixed => return fixed(args),
@@ -25,6 +30,7 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         args::CongestionControl::FlidDl => CongestionControl::FlidDl(layers(args)),
         args::CongestionControl::LeSbcc => return le_sbcc(args, LeSbccModule::Aimd),
         args::CongestionControl::LeSbccTfrc => return le_sbcc(args, LeSbccModule::Tfrc),
+        args::CongestionControl::Sim => CongestionControl::Sim(sim(args)),
     };
     let name = control.name();
     if let Some(rate) = args.rate {
@@ -103,6 +109,13 @@ fn layers(args: &SendArgs) -> LayerOptions {
         layers = layers.with_max_rate(rate);
     }
     layers
+}
+
+fn sim(args: &SendArgs) -> SimOptions {
+    let options = SimOptions::new().with_relays(&args.sim.sim_relay);
+    let options = args.sim.groups.map_or(options, |groups| options.with_groups(groups));
+    let options = args.base_rate.map_or(options, |rate| options.with_initial_rate(rate));
+    args.max_rate.map_or(options, |rate| options.with_max_rate(rate))
 }
 
 fn usage(message: String) -> Failure {

@@ -11,7 +11,7 @@ const GATHER_BYTES: usize = 4 * (RUN_BYTES_MAX - 1_500);
 
 /// Datagrams to be sent, in order.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(crate) struct Gather {
     buffer: Box<[u8]>,
     filled: usize,
     runs: Vec<Span>,
@@ -28,23 +28,23 @@ struct Span {
 }
 
 impl Gather {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { buffer: vec![0; GATHER_BYTES + DATAGRAM_BYTES_MAX].into(), filled: 0, runs: Vec::new() }
     }
 
     /// Room for the next datagram.
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
 
     /// The first `bytes` in the room.
-    pub(super) fn written(&self, bytes: usize) -> &[u8] {
+    pub(crate) fn written(&self, bytes: usize) -> &[u8] {
         &self.buffer[self.filled..self.filled + bytes]
     }
 
     /// Takes the first `bytes` in the room as a datagram. False when there is no room for another one: time to send.
     #[must_use]
-    pub(super) fn put(&mut self, destination: SocketAddr, ecn: Ecn, bytes: usize) -> bool {
+    pub(crate) fn put(&mut self, destination: SocketAddr, ecn: Ecn, bytes: usize) -> bool {
         let start = self.filled;
         self.filled += bytes;
         let end = self.filled;
@@ -56,7 +56,7 @@ impl Gather {
     }
 
     /// The datagrams gathered, as runs to send.
-    pub(super) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
         self.runs.iter().map(|run| Run {
             destination: run.destination,
             contents: &self.buffer[run.start..run.end],
@@ -65,11 +65,11 @@ impl Gather {
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.filled = 0;
         self.runs.clear();
     }

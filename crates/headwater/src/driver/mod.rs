@@ -27,7 +27,7 @@ use headwater_proto::{Datagram, Destination, Ecn, Input, Instant, Machine, Outle
 use rand::RngExt;
 use tracing::warn;
 
-use self::gather::Gather;
+pub(crate) use self::gather::Gather;
 pub(crate) use self::port::Port;
 pub(crate) use self::unicast::UnicastPort;
 use crate::clock::{Clock, elapsed};

@@ -25,6 +25,8 @@ const REPORTS_MAX: u32 = 3;
 pub struct UnicastOptions {
     /// Interface that multicast leaves by, and for how far. `None`: nothing is sent to groups.
     pub multicast: Option<(Interface, u8)>,
+    /// Whether what is sent to groups is heard on this machine. Default: yes.
+    pub loopback: bool,
     /// Send and receive buffer in bytes. Default: 4 MiB.
     pub buffer_bytes: usize,
     /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
@@ -33,7 +35,7 @@ pub struct UnicastOptions {
 
 impl Default for UnicastOptions {
     fn default() -> Self {
-        Self { multicast: None, buffer_bytes: 4 << 20, dscp: 0 }
+        Self { multicast: None, loopback: true, buffer_bytes: 4 << 20, dscp: 0 }
     }
 }
 
@@ -56,7 +58,8 @@ impl UnicastSocket {
     pub fn open(address: SocketAddr, options: &UnicastOptions) -> Result<Self, OpenError> {
         let endpoint = Endpoint::open(address, false)?;
         if let Some((interface, ttl)) = &options.multicast {
-            let sender = SenderOptions { ttl: *ttl, dscp: options.dscp, ..SenderOptions::default() };
+            let UnicastOptions { dscp, loopback, .. } = *options;
+            let sender = SenderOptions { ttl: *ttl, dscp, loopback, ..SenderOptions::default() };
             set_options(&endpoint, address.is_ipv4(), interface, &sender)?;
             // What ICMP tells of one peer must not fail what is read from all. A full queue of the interface is not told of then, as it is not without groups.
             let untold = match address {

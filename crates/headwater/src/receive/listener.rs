@@ -179,6 +179,7 @@ impl Listener {
             .with_max_rate(self.options.max_rate)
             .with_rtt_hint(rtt.map(Into::into))
             .with_naks(Some(naks))
+            .with_seed(Seed(chance::number()))
             .with_prober(rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
         described::Receiver::new(config)
     }

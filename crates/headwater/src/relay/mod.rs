@@ -2,6 +2,7 @@
 //! trees, and need nothing of the network between them. See [`headwater_proto::bcfs::relay`] for what it does, and what strangers can do to it.
 
 mod options;
+mod sim;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use headwater_proto::bcfs::relay::{Relay, RelayCounters};
 use headwater_proto::queue::ParameterError;
 
 pub use options::{RELAY_PORT, RelayGroup, RelayOptions};
+pub use sim::{SIM_RELAY_PORT, SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
 
 use crate::chance;
 use crate::clock::{Clock, elapsed};

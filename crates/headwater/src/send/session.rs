@@ -145,7 +145,11 @@ impl SendSession {
                 self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
             }
             control => {
-                let path = Path { sender: self.started().source.ip(), group: self.options.link.group.ip() };
+                let path = Path {
+                    sender: self.started().source.ip(),
+                    group: self.options.link.group.ip(),
+                    tsi: self.tsi,
+                };
                 self.send(control.sender(self.packet_bytes, path)?, source, &digests, observer)
             }
         }
@@ -334,7 +338,8 @@ impl Planned {
         mtu: Option<u32>,
         interface: &str,
     ) -> Result<Self, SendError> {
-        let envelope = options.congestion_control.envelope_bytes();
+        let control = &options.congestion_control;
+        let envelope = control.envelope_bytes() + control.extra_header_bytes();
         let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(envelope);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
         if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {

@@ -122,7 +122,7 @@ impl Session {
         while !self.inbox.has_news() && !link.stop.is_stopped() {
             link.wait(&session.link)?;
         }
-        let path = Path { sender: link.socket.local_addr().ip(), group: session.link.group.ip() };
+        let path = Path { sender: link.socket.local_addr().ip(), group: session.link.group.ip(), tsi: *tsi };
         let control = session.congestion_control.sender(*packet_bytes, path)?;
         let config =
             SenderConfig::new(*tsi, *symbol_size).with_order(self.options.order).with_ntp_at_zero(ntp_now());

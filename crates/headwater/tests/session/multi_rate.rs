@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headwater::{
     CongestionControl, Direction, IncompleteReason, LayerOptions, ReceiveOutcome, ReceiveSummary, SendEnd,
-    SendError, SendOptions, SendOrder, SendOutcome, SendSession, prepare,
+    SendError, SendOptions, SendOrder, SendOutcome, SendSession, SimOptions, prepare,
 };
 
 use crate::bed::{Sending, content, group, receive, receive_ahead, receive_options, write};
@@ -73,6 +73,34 @@ fn each_receiver_has_its_own_rate_by_webrc() {
 fn each_receiver_has_its_own_rate_by_flid_dl() {
     // It takes seconds to rise, and any packet that a busy machine loses takes it down a level.
     let _whole = multi_rate(CongestionControl::FlidDl);
+}
+
+/// Receivers report by unicast, and learn from the description that they are to. Without reports the sender stays at its initial rate, at which this takes minutes.
+#[test]
+fn a_session_of_sim_goes_as_fast_as_reports_allow() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(3_000_000, 9), 0o600);
+    let group = group();
+    let control = CongestionControl::Sim(SimOptions::new().with_max_rate("10M".parse().unwrap()));
+    let sending = Sending::start(&file, SendOptions::new(group, control).with_interface(Some("lo".into())));
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    let reports = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&reports);
+    let watched = receive_options(group, &one).with_trace(Some(Box::new(move |packet| {
+        let is_report = packet.direction == Direction::Sent && packet.payload.len() == 40;
+        counted.fetch_add(u64::from(is_report), Ordering::Relaxed);
+    })));
+    let watched = thread::spawn(move || receive(watched));
+    let summaries = [receive(receive_options(group, &other)), watched.join().unwrap()];
+    sending.stop();
+    for (summary, out) in summaries.iter().zip([&other, &one]) {
+        assert_eq!(summary.outcome, ReceiveOutcome::Completed);
+        assert_eq!(fs::read(out.join("file")).unwrap(), fs::read(&file).unwrap());
+        assert_eq!(summary.progress.control.name, "sim");
+        assert!(summary.progress.elapsed < Duration::from_secs(100), "{:?}", summary.progress.elapsed);
+    }
+    assert!(reports.load(Ordering::Relaxed) > 10, "{reports:?}");
 }
 
 #[test]

@@ -13,7 +13,9 @@
 //! | `constant`, `staggered` | 0 or 1 | |
 //! | `leave-ns`, `deaf-slots` | leave latency; slots without a decision after a leave | `flid-dl` |
 //!
-//! Those of a control are all required; `le-sbcc` has none: its sender alone knows the rate, and that the session comes in PGM's packets
+//! | `groups`, `session`, `decrease-ppm`, `selection` | n_g; what feedback calls it; what is left of a congested rate; requests in a selection interval | `sim` |
+//!
+//! `sim` has `packet-bytes` beside these, and no rates: they follow reports. Those of a control are all required; `le-sbcc` has none: its sender alone knows the rate, and that the session comes in PGM's packets
 //! is told by each of them. `rainbow` has none either: its receivers ask for each packet, and have to know that before. Without the attribute a session has one channel at a rate of its sender's choice.
 
 mod receiver;
@@ -27,6 +29,7 @@ use crate::flid;
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Shape};
 use crate::machine::DATAGRAM_BYTES_MAX;
 use crate::rate::Rate;
+use crate::sim;
 use crate::time::{Duration, Instant};
 
 const M2C: &str = "m2c";
@@ -34,6 +37,11 @@ const WEBRC: &str = "webrc";
 const FLID_DL: &str = "flid-dl";
 const LE_SBCC: &str = "le-sbcc";
 pub(crate) const RAINBOW: &str = "rainbow";
+const SIM: &str = "sim";
+const GROUPS: &str = "groups";
+const SESSION: &str = "session";
+const DECREASE: &str = "decrease-ppm";
+const SELECTION: &str = "selection";
 const LEAVE: &str = "leave-ns";
 const DEAF: &str = "deaf-slots";
 const PACKET_BYTES: &str = "packet-bytes";
@@ -63,6 +71,8 @@ pub enum Description {
     LeSbcc,
     /// Packets on request, carried by BCFS: [`crate::rainbow::carrier`].
     Rainbow,
+    /// SIM's groups.
+    Sim(sim::Facts),
 }
 
 /// Why a description cannot be followed.
@@ -100,6 +110,7 @@ impl Description {
             Self::FlidDl(_) => FLID_DL,
             Self::LeSbcc => LE_SBCC,
             Self::Rainbow => RAINBOW,
+            Self::Sim(_) => SIM,
         }
     }
 
@@ -112,6 +123,7 @@ impl Description {
             Self::FlidDl(config) => Some(flid_to_fdt(config)),
             Self::LeSbcc => Some(told(LE_SBCC, &[])),
             Self::Rainbow => Some(told(RAINBOW, &[])),
+            Self::Sim(facts) => Some(sim_to_fdt(facts)),
         }
     }
 
@@ -127,6 +139,7 @@ impl Description {
             FLID_DL => flid_from_fdt(control).map(Self::FlidDl),
             LE_SBCC => Ok(Self::LeSbcc),
             RAINBOW => Ok(Self::Rainbow),
+            SIM => sim_from_fdt(control).map(Self::Sim),
             other => Err(DescriptionError::Unknown(other.to_owned())),
         }
     }
@@ -164,6 +177,19 @@ fn flid_to_fdt(config: &flid::Config) -> fdt::Control {
     )
 }
 
+fn sim_to_fdt(facts: &sim::Facts) -> fdt::Control {
+    told(
+        SIM,
+        &[
+            (PACKET_BYTES, facts.packet_bytes.into()),
+            (GROUPS, facts.groups.into()),
+            (SESSION, facts.session.into()),
+            (DECREASE, millionths(facts.decrease)),
+            (SELECTION, facts.selection.into()),
+        ],
+    )
+}
+
 fn told(name: &str, parameters: &[(&str, u64)]) -> fdt::Control {
     let mut control = fdt::Control::new(name).expect("names of controls are words");
     for (name, value) in parameters {
@@ -195,6 +221,19 @@ fn flid_from_fdt(control: &fdt::Control) -> Result<flid::Config, DescriptionErro
         .with_deaf_slots(small(control, DEAF, 0)?);
     flid::Layers::new(&config, Instant::ZERO)?;
     Ok(config)
+}
+
+fn sim_from_fdt(control: &fdt::Control) -> Result<sim::Facts, DescriptionError> {
+    let decrease = number(control, DECREASE, 500_000, 990_000)?;
+    let session = number(control, SESSION, 0, 0x00FF_FFFF)?;
+    let groups = number(control, GROUPS, 1, sim::GROUPS_MAX.into())?;
+    Ok(sim::Facts {
+        session: u32::try_from(session).map_err(|_| DescriptionError::Parameter(SESSION))?,
+        groups: u16::try_from(groups).map_err(|_| DescriptionError::Parameter(GROUPS))?,
+        packet_bytes: packet_bytes(control)?,
+        decrease: decrease as f64 / 1e6,
+        selection: small(control, SELECTION, 2)?,
+    })
 }
 
 fn packet_bytes(control: &fdt::Control) -> Result<u16, DescriptionError> {

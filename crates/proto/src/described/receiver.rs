@@ -10,9 +10,10 @@ use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pgm::carrier;
 use crate::rate::Rate;
+use crate::rng::Seed;
 use crate::rtt::ProberConfig;
 use crate::time::{Duration, Instant};
-use crate::{fixed, flid, m2c, webrc};
+use crate::{fixed, flid, m2c, sim, webrc};
 
 /// What a receiver may be told beside what the session says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +22,7 @@ pub struct ReceiverConfig {
     rtt_hint: Option<Duration>,
     prober: Option<ProberConfig>,
     naks: Option<carrier::ReceiverConfig>,
+    seed: Option<Seed>,
 }
 
 impl ReceiverConfig {
@@ -49,6 +51,13 @@ impl ReceiverConfig {
     #[must_use]
     pub fn with_prober(mut self, prober: Option<ProberConfig>) -> Self {
         self.prober = prober;
+        self
+    }
+
+    /// Chance, for what a receiver calls itself where it reports. Default: the seed 0.
+    #[must_use]
+    pub fn with_seed(mut self, seed: Seed) -> Self {
+        self.seed = Some(seed);
         self
     }
 
@@ -97,6 +106,7 @@ enum Control {
         receiver: Box<flid::Receiver>,
         packet_bytes: u16,
     },
+    Sim(Box<sim::Receiver>),
     LeSbcc {
         receiver: Box<carrier::Receiver>,
         is_described: bool,
@@ -134,6 +144,7 @@ impl Receiver {
             Control::Webrc { receiver, .. } => &**receiver,
             Control::FlidDl { receiver, .. } => &**receiver,
             Control::LeSbcc { receiver, .. } => &**receiver,
+            Control::Sim(receiver) => &**receiver,
         }
     }
 
@@ -144,6 +155,7 @@ impl Receiver {
             Control::Webrc { receiver, .. } => &mut **receiver,
             Control::FlidDl { receiver, .. } => &mut **receiver,
             Control::LeSbcc { receiver, .. } => &mut **receiver,
+            Control::Sim(receiver) => &mut **receiver,
         }
     }
 
@@ -242,6 +254,13 @@ impl ReceiverControl for Receiver {
                 let receiver = Box::new(webrc::Receiver::new(layers, inner)?);
                 self.begin(now, Control::Webrc { receiver, packet_bytes: layers.packet_bytes() });
             }
+            Description::Sim(facts) => {
+                let inner = sim::Config::of(facts).with_holdings(true);
+                self.begin(
+                    now,
+                    Control::Sim(Box::new(sim::Receiver::new(inner, config.seed.unwrap_or(Seed(0))))),
+                );
+            }
             Description::FlidDl(layers) => {
                 let mut inner = flid::ReceiverConfig::new();
                 if let Some(rate) = config.max_rate {
@@ -312,6 +331,10 @@ impl ReceiverControl for Receiver {
                     status.rtt = Some(Duration::from_secs_f64(inner.rtt));
                     status.loss_event_rate = Some(inner.loss);
                 }
+            }
+            Control::Sim(receiver) => {
+                let Status { name, fair_rate, .. } = receiver.status(now);
+                (status.name, status.fair_rate) = (name, fair_rate);
             }
             Control::LeSbcc { receiver, .. } => {
                 status.name = "le-sbcc";

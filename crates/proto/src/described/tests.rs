@@ -2,17 +2,18 @@
 
 use core::str::FromStr;
 
+use headwater_wire::sim::Data;
 use headwater_wire::{Cci, fdt};
 use proptest::prelude::*;
 
 use super::{Description, DescriptionError, Receiver, ReceiverConfig};
 use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
-use crate::flid;
 use crate::layering::path::SENDER;
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use crate::machine::{ChannelId, Ecn};
+use crate::machine::{ChannelId, Destination, Ecn};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
+use crate::{flid, sim};
 
 const BYTES: usize = 1_000;
 
@@ -35,6 +36,9 @@ impl Bed {
         let control = description.to_fdt();
         let sender: Box<dyn SenderControl> = match description {
             Description::Fixed | Description::LeSbcc | Description::Rainbow => panic!("of layers"),
+            Description::Sim(facts) => {
+                Box::new(sim::Sender::new(sim::Config::of(facts), Instant::ZERO).with_description(control))
+            }
             Description::M2c(config) | Description::Webrc(config) => {
                 let channels = DynamicChannels::new(config, Instant::ZERO).unwrap();
                 Box::new(DynamicSender::new(channels).with_description(control))
@@ -115,6 +119,10 @@ fn every_description_survives_the_table() {
         flid::Config::dynamic_layers(1_000, Rate::from_kilobits(4_000)).with_ratio(1.4).with_deaf_slots(3);
     let flid = Description::FlidDl(flid.with_base_rate(Rate::from_kilobits(96)));
     assert_eq!(Description::from_fdt(flid.to_fdt().as_ref()), Ok(flid));
+    let facts =
+        sim::Facts { session: 0x0012_3456, groups: 5, packet_bytes: 1_000, decrease: 0.75, selection: 12 };
+    let sim = Description::Sim(facts);
+    assert_eq!(Description::from_fdt(sim.to_fdt().as_ref()), Ok(sim));
     let webrc = Description::Webrc(layers().with_shape(Shape::Webrc));
     assert_eq!(Description::from_fdt(webrc.to_fdt().as_ref()), Ok(webrc));
     assert_eq!(Description::from_fdt(Description::LeSbcc.to_fdt().as_ref()), Ok(Description::LeSbcc));
@@ -261,5 +269,45 @@ proptest! {
             let _status = receiver.status(now);
             prop_assert!(receiver.poll_timeout().is_none_or(|at| at + Duration::from_secs(1) > now));
         }
+    }
+
+    /// The same of SIM: what is written goes to who was heard, and to nobody else.
+    #[test]
+    fn any_session_of_sim_is_survived(
+        (groups, packet_bytes, selection) in (0..70_u64, 0..9_500_u64, 0..20_u64),
+        (decrease, session) in (400_000..1_100_000_u64, 0..0x0180_0000_u64),
+        packets in prop::collection::vec((0..4_u8, 0..40_u16, any::<u32>(), 0..900_000_000_u64, any::<bool>()), 0..150),
+    ) {
+        let text = format!(
+            "sim packet-bytes={packet_bytes} groups={groups} session={session} decrease-ppm={decrease} selection={selection}"
+        );
+        let is_sound = (1..=64).contains(&groups) && (1..=8_972).contains(&packet_bytes) && selection >= 2
+            && session < 1 << 24 && (500_000..=990_000).contains(&decrease);
+        let control: fdt::Control = text.parse().unwrap();
+        let mut receiver = Receiver::new(ReceiverConfig::new());
+        receiver.start(Instant::ZERO);
+        prop_assert_eq!(receiver.describe(Instant::ZERO, Some(&control)).is_ok(), is_sound);
+        let (mut now, mut held, mut buffer) = (Instant::ZERO, std::collections::BTreeSet::new(), [0; 9_000]);
+        for (rank, request, stamp, wait, is_marked) in packets {
+            now += Duration::from_nanos(wait);
+            receiver.timeout(now);
+            let cci = Data { rank, request: request.wrapping_sub(20), timestamp: stamp, sequence: stamp >> 9 }.to_cci();
+            let ecn = if is_marked { Ecn::CongestionExperienced } else { Ecn::Capable0 };
+            let (source, channel) = (SENDER.into(), ChannelId(rank.into()));
+            receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: BYTES });
+            while let Some(membership) = receiver.poll_membership() {
+                match membership {
+                    Membership::Join(channel) => prop_assert!(held.insert(channel) && u64::from(channel.0) < groups.max(1)),
+                    Membership::Leave(channel) => prop_assert!(held.remove(&channel)),
+                }
+            }
+            while let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
+                prop_assert_eq!(transmit.destination, Destination::Unicast(SENDER.into()));
+            }
+            prop_assert!(!is_sound || receiver.poll_timeout().is_none_or(|due| due > now));
+        }
+        receiver.stop(now);
+        let last = receiver.poll_transmit(now, &mut buffer);
+        prop_assert!(last.is_none_or(|transmit| transmit.bytes == 8 && buffer[1] == 0), "it tells that it leaves");
     }
 }

@@ -26,6 +26,22 @@ pub struct Config {
     pub(super) menu: u16,
     pub(super) has_menu: bool,
     pub(super) trust: Trust,
+    pub(super) tells_holdings: bool,
+}
+
+/// What a receiver must know of a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Facts {
+    /// See [`Config::with_session`].
+    pub session: u32,
+    /// See [`Config::new`].
+    pub groups: u16,
+    /// See [`Config::new`].
+    pub packet_bytes: u16,
+    /// See [`Config::with_decrease`].
+    pub decrease: f64,
+    /// See [`Config::with_selection`].
+    pub selection: u16,
 }
 
 /// Whose reports may speak for many receivers; any other report counts as one.
@@ -70,6 +86,7 @@ impl Config {
             menu: 25,
             has_menu: true,
             trust: Trust::Nobody,
+            tells_holdings: false,
         }
     }
 
@@ -149,6 +166,27 @@ impl Config {
     pub fn with_trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
+    }
+
+    /// Whether receivers tell whoever sends how many groups they hold, for relays, which see no joins. Default: no.
+    #[must_use]
+    pub fn with_holdings(mut self, tells_holdings: bool) -> Self {
+        self.tells_holdings = tells_holdings;
+        self
+    }
+
+    /// What receivers must know.
+    pub const fn facts(&self) -> Facts {
+        let Self { session, groups, packet_bytes, decrease, selection, .. } = *self;
+        Facts { session, groups, packet_bytes, decrease, selection }
+    }
+
+    /// The configuration of a receiver.
+    pub fn of(facts: Facts) -> Self {
+        Self::new(facts.groups, facts.packet_bytes)
+            .with_session(facts.session)
+            .with_decrease(facts.decrease)
+            .with_selection(facts.selection)
     }
 
     /// Number of groups.

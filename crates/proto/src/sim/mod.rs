@@ -8,6 +8,7 @@
 //! | [`Sender`] | rates of groups, by additive increase and multiplicative decrease of each cumulative rate; the menu that bounds them |
 //! | [`Receiver`] | which groups to hold: up while its top group takes turns that it does not feel, down while it is congested and the group still rises |
 //! | [`AggregationRouter`] | one report per group and request, of all below it; nobody's identity |
+//! | [`relay`] | a router on a host: forwards groups through queues that mark, by what is told of joins and leaves |
 //!
 //! Marks are ECN's, which routers set as [`crate::queue::Priority`] does; a loss counts as a mark. Bytes: [`headwater_wire::sim`]. Departures
 //! from the paper: `docs/errata/sim.md`.
@@ -24,17 +25,19 @@ mod measured;
 mod menu;
 mod rates;
 mod receiver;
+pub mod relay;
 mod router;
 mod schedule;
 mod selection;
 mod sender;
 mod tally;
+mod telling;
 
 #[cfg(test)]
 mod tests;
 
 pub use collector::{CHILDREN_MAX, Refused};
-pub use config::{Config, GROUPS_MAX, Trust};
+pub use config::{Config, Facts, GROUPS_MAX, Trust};
 pub use receiver::{Receiver, ReceiverCounters};
 pub use router::{AggregationRouter, RouterConfig, RouterCounters};
 pub use sender::{Sender, SenderCounters};

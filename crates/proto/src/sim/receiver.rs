@@ -9,6 +9,7 @@ use super::clock::{duration, tenths};
 use super::config::Config;
 use super::measured::Measured;
 use super::selection::{Choice, Selection};
+use super::telling::Teller;
 use super::{ANEW, is_later};
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
 use crate::machine::{ChannelId, Destination, Ecn, Transmit};
@@ -67,6 +68,8 @@ pub struct Receiver {
     packet_bytes: f64,
     selection: Selection,
     report: Option<(SocketAddr, Report, Instant)>,
+    /// Where relays are to know what is held.
+    teller: Option<Teller>,
     reception: Reception,
     counters: ReceiverCounters,
 }
@@ -84,6 +87,7 @@ impl Receiver {
             packet_bytes: config.packet_bytes.into(),
             selection: Selection::new(config.selection, config.decrease),
             report: None,
+            teller: config.tells_holdings.then(|| Teller::new(config.session)),
             reception: Reception::default(),
             counters: ReceiverCounters::default(),
             config,
@@ -148,6 +152,7 @@ impl Receiver {
             Choice::Leave if self.held > 1 => self.hold(self.held - 1),
             _ => {}
         }
+        self.tell(now);
     }
 
     fn prepare(&mut self, now: Instant, to: SocketAddr, data: &Data, is_congested: bool, rate: f64) {
@@ -188,6 +193,12 @@ impl Receiver {
         }
     }
 
+    fn tell(&mut self, now: Instant) {
+        if let Some(teller) = &mut self.teller {
+            teller.hold(now, self.held);
+        }
+    }
+
     /// Holds so many groups.
     fn hold(&mut self, groups: u16) {
         for rank in self.held..groups {
@@ -205,17 +216,19 @@ impl Receiver {
 }
 
 impl ReceiverControl for Receiver {
-    fn start(&mut self, _now: Instant) {
+    fn start(&mut self, now: Instant) {
         if self.held == 0 {
             self.hold(1);
             self.counters.changes -= 1;
         }
+        self.tell(now);
     }
 
-    fn stop(&mut self, _now: Instant) {
+    fn stop(&mut self, now: Instant) {
         if self.held > 0 {
             self.hold(0);
         }
+        self.tell(now);
         (self.asked, self.rate, self.report) = (None, None, None);
     }
 
@@ -224,6 +237,9 @@ impl ReceiverControl for Receiver {
             Ok(data)
                 if u16::from(data.rank) == arrival.channel.0 && arrival.channel.0 < self.config.groups =>
             {
+                if let Some(teller) = &mut self.teller {
+                    teller.heard(now, arrival.source);
+                }
                 if arrival.channel.0 < self.held {
                     self.data(now, arrival, &data);
                 }
@@ -233,7 +249,9 @@ impl ReceiverControl for Receiver {
     }
 
     fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        let (to, report, since) = self.report.take()?;
+        let Some((to, report, since)) = self.report.take() else {
+            return self.teller.as_mut()?.poll_transmit(now, buffer);
+        };
         let bytes = Report { hold: tenths(now.since(since)), ..report }.emit();
         buffer[..bytes.len()].copy_from_slice(&bytes);
         self.counters.reports += 1;
@@ -242,6 +260,10 @@ impl ReceiverControl for Receiver {
 
     fn poll_membership(&mut self) -> Option<Membership> {
         self.wishes.pop()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.teller.as_ref()?.due()
     }
 
     fn reception(&self) -> Reception {

@@ -1,6 +1,7 @@
 //! The sending end: asks for feedback, adjusts the rates of its groups, and sends on them.
 
-use headwater_wire::sim::{Data, Report};
+use headwater_wire::fdt;
+use headwater_wire::sim::{Data, Holding, Report};
 
 use super::clock::clock;
 use super::collector::{Collector, Refused};
@@ -38,6 +39,7 @@ pub struct SenderCounters {
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
+    description: Option<fdt::Control>,
     rates: Rates,
     lanes: Vec<Lane>,
     sequences: Vec<u32>,
@@ -74,10 +76,18 @@ impl Sender {
             next_request: now,
             reports: 0,
             counters: SenderCounters::default(),
+            description: None,
             config,
         };
         sender.ask(now);
         sender
+    }
+
+    /// Says this of itself in the session's description. Default: nothing.
+    #[must_use]
+    pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
+        self.description = description;
+        self
     }
 
     /// The maximum round-trip time, in seconds.
@@ -102,7 +112,8 @@ impl Sender {
 
     fn report(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let Some(report) = Report::parse(datagram.payload).ok().filter(|_| datagram.channel.is_none()) else {
-            self.counters.malformed += 1;
+            // What receivers hold is for relays alone.
+            self.counters.malformed += u64::from(Holding::parse(datagram.payload).is_err());
             return;
         };
         let is_router = self.config.trust.holds(datagram.source.ip());
@@ -210,6 +221,10 @@ impl SenderControl for Sender {
 
     fn levels(&self) -> u16 {
         self.config.groups
+    }
+
+    fn description(&self) -> Option<fdt::Control> {
+        self.description.clone()
     }
 
     fn layering(&self) -> Option<&dyn Layering> {

@@ -1,6 +1,6 @@
 //! SIM's congestion control information and feedback.
 use headwater_wire::lct;
-use headwater_wire::sim::{Data, Error, Group, REPORT_BYTES, Report};
+use headwater_wire::sim::{Data, Error, Group, Holding, REPORT_BYTES, Report};
 use proptest::prelude::*;
 
 use crate::hex::hex;
@@ -35,6 +35,16 @@ fn data_and_reports_are_these_bytes() {
     assert_eq!(Data::parse(&hex(DATA)), Ok(data()));
     assert_eq!(report().emit().as_slice(), hex(REPORT));
     assert_eq!(Report::parse(&hex(REPORT)), Ok(report()));
+}
+
+#[test]
+fn a_holding_is_these_bytes() {
+    let holding = Holding { session: 0x0012_3456, groups: 3 };
+    assert_eq!(holding.emit().as_slice(), hex("01 03 0000 123456 00"));
+    assert_eq!(Holding::parse(&hex("01 03 ffff 123456 ff")), Ok(holding), "what means nothing yet");
+    assert_eq!(Holding::parse(&hex("02 03 0000 123456 00")), Err(Error::Version(2)));
+    assert_eq!(Holding::parse(&hex("01 03 0000 123456")), Err(Error::Length(7)));
+    assert!(lct::Packet::new_checked(holding.emit().as_slice()).is_err());
 }
 
 #[test]

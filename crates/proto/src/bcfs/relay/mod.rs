@@ -30,9 +30,7 @@ use headwater_wire::bcfs::{Header, Kind};
 use serde::Serialize;
 
 pub use crate::egress::{EgressCounters, Shape, WAITING_MAX};
-pub use config::{
-    MulticastLink, NEIGHBOURS, RECENT, RECENT_MAX, REQUESTS_PER_SECOND, RelayConfig, Upstream,
-};
+pub use config::{MulticastLink, NEIGHBOURS, RECENT, RECENT_MAX, REQUESTS_PER_SECOND, RelayConfig, Upstream};
 pub(crate) use limit::Limit;
 
 use super::{BreadcrumbRouter, Counters};

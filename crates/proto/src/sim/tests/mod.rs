@@ -3,6 +3,7 @@
 mod aggregation;
 mod ends;
 mod figure_2;
+mod relay;
 
 use headwater_wire::sim::{Group, Report};
 

@@ -1,0 +1,78 @@
+//! `headwater relay --sim`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clap::{Args, ValueEnum};
+use headwater::relay::SIM_RELAY_PORT;
+use headwater_proto::Rate;
+
+use super::values;
+
+/// Options of a relay of SIM.
+#[derive(Clone, Debug, Args)]
+pub struct SimRelayArgs {
+    /// Forward a session of SIM instead, given by the group of its sender; may be given more than once
+    #[arg(
+        long, value_name = "ADDR[:PORT]", requires = "sim_to", value_parser = values::group,
+        conflicts_with_all = ["listen", "upstream", "source", "multicast", "entries", "neighbours", "request_rate", "queue", "ecn"],
+    )]
+    pub sim: Vec<SocketAddr>,
+    /// With --sim: interface to forward to, and what its link carries, in bit/s with headers; may be given more than once [default rate: --egress-rate]
+    #[arg(long, value_name = "IF[=RATE]", requires = "sim", value_parser = link)]
+    pub sim_to: Vec<(String, Option<Rate>)>,
+    /// With --sim: interface that the sessions come by [default: where the route to the groups leads]
+    #[arg(long, value_name = "IF", requires = "sim")]
+    pub sim_from: Option<String>,
+    /// With --sim: who sends the sessions, the sender or the relay above [default: whoever is heard first]
+    #[arg(long, value_name = "ADDR", requires = "sim")]
+    pub sim_source: Option<IpAddr>,
+    /// With --sim: relay below, whose reports speak for all receivers below it; may be given more than once
+    #[arg(long, value_name = "ADDR", requires = "sim")]
+    pub sim_relay: Vec<IpAddr>,
+    /// With --sim: what is marked, of packets that come faster than a link carries
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Threshold, requires = "sim")]
+    pub sim_marking: SimMarking,
+    /// With --sim: most groups of a session
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "sim", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub sim_groups: u16,
+    /// With --sim: UDP port for reports
+    #[arg(long, value_name = "N", default_value_t = SIM_RELAY_PORT, requires = "sim", value_parser = clap::value_parser!(u16).range(1..))]
+    pub sim_port: u16,
+}
+
+/// What is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimMarking {
+    /// Of a session's top group below the link all, while more than five packets wait
+    Threshold,
+    /// The same, drawn at random
+    Red,
+    /// Of all groups alike, drawn at random, as by any router with ECN
+    Plain,
+    /// Nothing: what finds the queue full is lost
+    None,
+}
+
+/// `eth1` or `eth1=4M`.
+fn link(text: &str) -> Result<(String, Option<Rate>), String> {
+    let (interface, rate) = match text.split_once('=') {
+        Some((interface, rate)) => (interface, Some(values::rate(rate)?)),
+        None => (text, None),
+    };
+    if interface.is_empty() {
+        return Err("no interface; write for example eth1 or eth1=4M".to_owned());
+    }
+    Ok((interface.to_owned(), rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_an_interface_and_perhaps_a_rate() {
+        assert_eq!(link("eth1"), Ok(("eth1".to_owned(), None)));
+        assert_eq!(link("10.0.0.1=4M"), Ok(("10.0.0.1".to_owned(), Rate::from_bits(4_000_000))));
+        assert!(link("eth1=fast").is_err() && link("=4M").is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! `headwater relay --sim`.
+
+use headwater::relay::{SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
+use headwater_proto::eventlog::{self, Event};
+use headwater_proto::queue::{Marking, PriorityConfig, QueueConfig};
+use headwater_proto::sim::relay::Shape;
+
+use crate::args::{RelayArgs, SimMarking};
+use crate::capture::Capture;
+use crate::events::Events;
+use crate::exit::{Exit, Failure};
+use crate::receive::settle;
+use crate::screen::{Screen, count, rate, time};
+use crate::shutdown::Shutdown;
+
+/// Relays until interrupted.
+pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
+    let screen = Screen::new(&args.output);
+    let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
+    let session = SimRelaySession::open(options(args, capture.as_ref()))
+        .map_err(|error| failed("cannot relay", error))?;
+    let mut events = Events::open(&args.output, "headwater relay")?;
+    let outcome = Shutdown::install(capture.as_ref())
+        .and_then(|shutdown| relay(args, session, &shutdown, &screen, &mut events));
+    settle(outcome, events, capture)
+}
+
+fn options(args: &RelayArgs, capture: Option<&Capture>) -> SimRelayOptions {
+    let links = args.sim.sim_to.iter().map(|(interface, rate)| SimLink {
+        interface: interface.clone(),
+        shape: rate.or(args.egress_rate).map(|rate| Shape { rate, queue: queue(args) }),
+    });
+    SimRelayOptions::new(args.sim.sim.clone(), links.collect())
+        .with_upstream(args.sim.sim_from.clone())
+        .with_source(args.sim.sim_source)
+        .with_relays(args.sim.sim_relay.clone())
+        .with_groups_max(args.sim.sim_groups)
+        .with_port(args.sim.sim_port)
+        .with_ttl(args.ttl)
+        .with_dscp(args.dscp)
+        .with_trace(capture.map(Capture::hook))
+}
+
+fn queue(args: &RelayArgs) -> QueueConfig {
+    let priority = PriorityConfig { rank_bits: 6, ..PriorityConfig::new(args.queue_packets) };
+    QueueConfig::Priority(match args.sim.sim_marking {
+        SimMarking::Threshold => priority,
+        SimMarking::Red => PriorityConfig { marking: Marking::Red, ..priority },
+        SimMarking::Plain => PriorityConfig { marking: Marking::Red, is_priority: false, ..priority },
+        SimMarking::None => return QueueConfig::drop_tail(args.queue_packets),
+    })
+}
+
+fn relay(
+    args: &RelayArgs,
+    mut session: SimRelaySession,
+    shutdown: &Shutdown,
+    screen: &Screen,
+    events: &mut Events,
+) -> Result<Exit, Failure> {
+    shutdown.watch(session.stop_handle());
+    let listen: Vec<_> = session.local_addrs().iter().map(ToString::to_string).collect();
+    screen.say(&format!("relaying SIM, reports at {}", listen.join(" and ")));
+    events.emit(None, &Event::RelayStarted { listen });
+    super::stop_after(args.duration, session.stop_handle());
+    let line = screen.line("relaying");
+    let mut before = SimRelayProgress::default();
+    let ended = session.run(&mut |progress| {
+        line.set_message(line_of(&progress, &before));
+        events.emit(None, &Event::SimRelayProgress(event(&progress)));
+        before = progress;
+    });
+    line.finish_and_clear();
+    match ended {
+        Ok(progress) => {
+            events.emit(None, &Event::SimRelayEnded(event(&progress)));
+            screen.say(&last_line_of(&progress));
+            Ok(Exit::Ok)
+        }
+        Err(error) => Err(events.failed(failed("the relay ended", error))),
+    }
+}
+
+fn event(progress: &SimRelayProgress) -> eventlog::SimRelayProgress {
+    eventlog::SimRelayProgress { counters: progress.counters, unsent: progress.unsent }
+}
+
+/// `13 Mbit/s to 3 members, 3 groups held, 12 marks/s`.
+fn line_of(progress: &SimRelayProgress, before: &SimRelayProgress) -> String {
+    let (now, then) = (&progress.counters, &before.counters);
+    let span = progress.elapsed.saturating_sub(before.elapsed).as_millis().max(1);
+    let per_second = |now: u64, then: u64| u128::from(now.saturating_sub(then)) * 1_000 / span;
+    let bits = per_second(now.egress.sent_bytes, then.egress.sent_bytes) * 8;
+    format!(
+        "{} to {}, {} held, {} marks/s",
+        rate(u64::try_from(bits).unwrap_or(u64::MAX)),
+        count(now.members, "member"),
+        count(now.groups.into(), "group"),
+        per_second(now.egress.marked, then.egress.marked),
+    )
+}
+
+/// What it came to.
+fn last_line_of(progress: &SimRelayProgress) -> String {
+    let SimRelayProgress { elapsed, counters, unsent } = progress;
+    let egress = &counters.egress;
+    format!(
+        "relayed {} packets in {}, {} of them marked; {} reports were made {}; {} packets dropped by queues, {unsent} by the system",
+        egress.sent,
+        time(*elapsed),
+        egress.marked,
+        counters.reports,
+        counters.merged,
+        egress.queue_drops + egress.no_room,
+    )
+}
+
+fn failed(tried: &str, error: SimRelayError) -> Failure {
+    let exit = match error {
+        SimRelayError::Counts
+        | SimRelayError::Family
+        | SimRelayError::Channels(_)
+        | SimRelayError::Queue(_) => Exit::Usage,
+        SimRelayError::Interface(_) | SimRelayError::Open(_) | SimRelayError::Driver(_) => Exit::Network,
+    };
+    Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+}

@@ -1,0 +1,89 @@
+//! Who holds how many groups below a relay.
+
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
+
+use crate::sim::GROUPS_MAX;
+use crate::sim::telling::EVERY;
+use crate::time::{Duration, Instant};
+
+/// Receivers and relays below that a relay knows of at a time; others wait until one has left or fallen silent.
+pub const MEMBERS_MAX: usize = 1 << 14;
+/// Who has not told for so long holds nothing: three tellings were missed.
+const SILENCE: Duration = Duration::from_nanos(7 * EVERY.as_nanos() / 2);
+
+/// A link and a session on it.
+type Place = (usize, usize);
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    groups: u8,
+    told: Instant,
+}
+
+/// The members of all links and sessions. Memory: [`MEMBERS_MAX`] entries of some 60 bytes, and 260 bytes for each session and link with members.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members {
+    table: BTreeMap<(Place, SocketAddr), Member>,
+    /// How many members hold so many groups.
+    counts: BTreeMap<Place, [u32; GROUPS_MAX as usize + 1]>,
+}
+
+impl Members {
+    /// Somebody tells that so many groups are held, at most [`GROUPS_MAX`]; false where there is no room for one more.
+    pub fn tell(&mut self, now: Instant, place: Place, who: SocketAddr, groups: u8) -> bool {
+        if groups == 0 {
+            self.remove((place, who));
+            return true;
+        }
+        let is_known = self.table.contains_key(&(place, who));
+        if !is_known && self.table.len() == MEMBERS_MAX {
+            return false;
+        }
+        let before = self.table.insert((place, who), Member { groups, told: now });
+        let counts = self.counts.entry(place).or_insert([0; _]);
+        counts[usize::from(groups)] += 1;
+        if let Some(before) = before {
+            counts[usize::from(before.groups)] -= 1;
+        }
+        true
+    }
+
+    /// Most groups that a member holds there.
+    pub fn top(&self, place: Place) -> u16 {
+        let Some(counts) = self.counts.get(&place) else { return 0 };
+        let top = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+        u16::try_from(top).unwrap_or(u16::MAX)
+    }
+
+    /// Members that are known.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Forgets those who fell silent.
+    pub fn sweep(&mut self, now: Instant) {
+        self.forget(|_, member| now.since(member.told) >= SILENCE);
+    }
+
+    /// Forgets those of a session.
+    pub fn forget_session(&mut self, session: usize) {
+        self.forget(|(_, of), _| of == session);
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(Place, &Member) -> bool) {
+        let gone = self.table.iter().filter(|((place, _), member)| is_gone(*place, member));
+        for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.remove(key);
+        }
+    }
+
+    fn remove(&mut self, key: (Place, SocketAddr)) {
+        let Some(member) = self.table.remove(&key) else { return };
+        let Some(counts) = self.counts.get_mut(&key.0) else { return };
+        counts[usize::from(member.groups)] -= 1;
+        if counts.iter().all(|count| *count == 0) {
+            self.counts.remove(&key.0);
+        }
+    }
+}

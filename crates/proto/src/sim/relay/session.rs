@@ -1,0 +1,73 @@
+//! A block of groups, and the session that is sent there.
+
+use core::net::{IpAddr, SocketAddr};
+
+use super::{LINKS_MAX, below_trusted};
+use crate::rng::Seed;
+use crate::sim::telling::Teller;
+use crate::sim::{AggregationRouter, RouterConfig};
+use crate::time::{Duration, Instant};
+
+/// Who else sends on the groups is heard once the session has been silent for so long.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Who sends, and which session.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    from: IpAddr,
+    tsi: u64,
+    at: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    heard: Option<Heard>,
+    pub router: AggregationRouter,
+    pub teller: Teller,
+    /// Groups that are joined upstream.
+    pub held: u16,
+    groups: u16,
+    seed: Seed,
+}
+
+impl Session {
+    pub fn new(groups: u16, seed: Seed) -> Self {
+        let router = aggregation(0, groups, seed);
+        Self { heard: None, router, teller: Teller::new(0), held: 0, groups, seed }
+    }
+
+    /// What feedback calls the session, once one is heard.
+    pub fn number(&self) -> Option<u32> {
+        self.heard.map(|heard| number(heard.tsi))
+    }
+
+    pub fn source(&self) -> Option<IpAddr> {
+        self.heard.map(|heard| heard.from)
+    }
+
+    /// Whether data from there is of the session: of the first one heard. `None` where it is not; else whether it is another one than before.
+    pub fn takes(&mut self, now: Instant, from: SocketAddr, tsi: u64) -> Option<bool> {
+        let is_same = self.heard.is_some_and(|heard| (heard.from, heard.tsi) == (from.ip(), tsi));
+        if !is_same && self.heard.is_some_and(|heard| now.since(heard.at) < SILENCE) {
+            return None;
+        }
+        self.heard = Some(Heard { from: from.ip(), tsi, at: now });
+        if !is_same {
+            self.router = aggregation(number(tsi), self.groups, self.seed);
+            self.teller = Teller::new(number(tsi));
+            self.teller.hold(now, self.held);
+        }
+        self.teller.heard(now, from);
+        Some(!is_same)
+    }
+}
+
+/// The low 24 bits, as the sender has it.
+fn number(tsi: u64) -> u32 {
+    u32::try_from(tsi & 0x00FF_FFFF).unwrap_or(0)
+}
+
+fn aggregation(number: u32, groups: u16, seed: Seed) -> AggregationRouter {
+    let trusted = (0..LINKS_MAX).map(below_trusted).collect();
+    AggregationRouter::new(RouterConfig::new(number, groups).with_routers(trusted), seed)
+}

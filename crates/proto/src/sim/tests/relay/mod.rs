@@ -1,0 +1,200 @@
+//! Relays: what a tree of them comes to, and what strangers can do to one.
+
+mod bed;
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_wire::sim::{Holding, Report};
+use proptest::prelude::*;
+
+use self::bed::{Bed, Node, shape};
+use crate::control::ReceiverControl;
+use crate::machine::{ChannelId, Datagram, Ecn, Input, InterfaceId, Router, RouterOutput};
+use crate::rng::Seed;
+use crate::sim::relay::{MEMBERS_MAX, Relay, RelayConfig, UPSTREAM, below, channel};
+use crate::time::{Duration, Instant};
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+const LINKS: [f64; 6] = [2e6, 4e6, 8e6, 2e6, 4e6, 8e6];
+
+#[test]
+fn each_receiver_gets_what_its_link_carries_and_only_relays_speak_upwards() {
+    let mut bed = Bed::new();
+    bed.run(at(40));
+    let rates = bed.rates(Duration::from_secs(20));
+    for (rate, link) in rates.iter().zip(LINKS) {
+        assert!((0.85..=1.0).contains(&(rate / link)), "{rates:?}");
+    }
+    let held: Vec<_> = bed.ends.iter().map(|end| end.receiver.held()).collect();
+    assert_eq!(held, [1, 2, 3, 1, 2, 3]);
+    // Late in the run nothing is lost: queues mark, and only top groups.
+    assert!(bed.ends.iter().all(|end| end.marked > 50));
+    let tops = |relay: usize| {
+        bed.relays[relay].as_ref().map(|relay| (0..3).map(|link| relay.top(link, 0)).collect())
+    };
+    assert_eq!(tops(1), Some(vec![1, 2, 3]));
+    check_reports(&bed);
+}
+
+/// What crosses the hop above a router: one report of a group and request, of nobody's name.
+fn check_reports(bed: &Bed) {
+    let mut names = BTreeSet::new();
+    for message in bed.unicast.iter().filter(|message| matches!(message.from, Node::Receiver(_))) {
+        assert!(matches!(message.to, Node::Relay(1 | 2)));
+        if let Ok(report) = Report::parse(&message.bytes) {
+            names.insert(report.source.to_be_bytes());
+        }
+    }
+    assert_eq!(names.len(), 6);
+    let above = bed.unicast.iter().filter(|message| matches!(message.from, Node::Relay(_)));
+    let mut seen = BTreeMap::new();
+    let mut most = 0;
+    for message in above {
+        let is_named = |name: &[u8]| message.bytes.windows(4).any(|bytes| bytes == name);
+        assert!(!names.iter().any(|name| is_named(name)), "a receiver is named: {message:?}");
+        assert!(!is_named(&[10, 9, 77]), "a receiver's address");
+        if let Ok(report) = Report::parse(&message.bytes) {
+            *seen.entry((message.from, report.request, report.group.rank)).or_insert(0) += 1;
+            most = most.max(report.reports);
+        }
+    }
+    assert!(seen.len() > 500 && seen.values().all(|count| *count == 1));
+    assert_eq!(most, 6, "they were merged, all in the bottom group at first");
+}
+
+#[test]
+fn a_relay_that_vanishes_is_forgotten_and_the_others_receivers_go_on() {
+    let mut bed = Bed::new();
+    bed.run(at(30));
+    bed.relays[2] = None;
+    bed.run(at(40));
+    let top = bed.relays[0].as_ref().unwrap();
+    assert_eq!(
+        (top.top(0, 0), top.top(1, 0)),
+        (3, 1),
+        "what is held below the one that is gone is sent no more"
+    );
+    let rates = bed.rates(Duration::from_secs(15));
+    for (rate, link) in rates.iter().zip(LINKS).take(3) {
+        assert!((0.8..=1.0).contains(&(rate / link)), "{rates:?}");
+    }
+}
+
+#[test]
+fn without_a_sender_all_fall_silent_and_another_session_is_taken() {
+    let mut bed = Bed::new();
+    bed.run(at(20));
+    bed.sender = None;
+    bed.run(at(45));
+    let before = bed.unicast.len();
+    bed.run(at(60));
+    assert_eq!(bed.unicast.len(), before, "{:?}", bed.unicast.last());
+    let groups = |bed: &Bed, relay: usize| bed.relays[relay].as_ref().unwrap().counters().groups;
+    assert_eq!([0, 1, 2].map(|relay| groups(&bed, relay)), [1, 1, 1]);
+    bed.tsi = 78;
+    bed.start_sender();
+    for end in &mut bed.ends {
+        let config = crate::sim::Config::new(8, bed::PACKET_BYTES).with_session(78).with_holdings(true);
+        end.receiver = crate::sim::Receiver::new(config, Seed(9));
+        end.held.clear();
+        end.receiver.start(at(60));
+    }
+    bed.run(at(85));
+    assert_eq!([0, 1, 2].map(|relay| groups(&bed, relay)), [3, 3, 3]);
+}
+
+fn tell(bed: &mut Bed, relay: usize, link: usize, from: SocketAddr, groups: u8) {
+    let payload = Holding { session: 77, groups }.emit();
+    let datagram = Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload };
+    bed.give(relay, below(link), datagram);
+}
+
+#[test]
+fn members_are_bounded_and_those_known_stay() {
+    let mut bed = Bed::new();
+    bed.run(at(5));
+    let address = |number: usize| SocketAddr::from(([10, 66, (number >> 8) as u8, number as u8], 5));
+    for number in 0..MEMBERS_MAX {
+        tell(&mut bed, 1, 0, address(number), 1);
+    }
+    tell(&mut bed, 1, 0, ([10, 67, 0, 1], 5).into(), 8);
+    let counters = bed.relays[1].as_ref().unwrap().counters();
+    assert_eq!(counters.members, MEMBERS_MAX);
+    assert_eq!(counters.crowded, 4, "three are receivers");
+    assert_eq!(bed.relays[1].as_ref().unwrap().top(0, 0), 1);
+    tell(&mut bed, 1, 0, address(7), 200);
+    assert_eq!(bed.relays[1].as_ref().unwrap().top(0, 0), 8, "no more than there are");
+    bed.run(at(13));
+    assert_eq!(bed.relays[1].as_ref().unwrap().counters().members, 3);
+    assert_eq!(bed.relays[1].as_ref().unwrap().top(0, 0), 1);
+}
+
+/// One receiver of six lies as much as it can, from one address: no rate falls below what five honest ones and an honest congested one give.
+#[test]
+fn a_forger_on_a_link_counts_as_one() {
+    let mut bed = Bed::new();
+    bed.run(at(30));
+    let from = ([10, 9, 77, 222], 6_000).into();
+    let mut weight = 0;
+    for step in 0..3_000_u64 {
+        bed.run(at(30) + Duration::from_millis(5 * step));
+        let heard = bed.unicast.iter().rev().find_map(|message| {
+            let is_below = matches!(message.from, Node::Receiver(3));
+            Report::parse(&message.bytes).ok().filter(|_| is_below)
+        });
+        let honest = heard.unwrap();
+        let forged = Report { reports: 9_000, congested: 9_000, population: 9_000, min_rate: 0, ..honest };
+        for rank in 0..8 {
+            let group = headwater_wire::sim::Group { rank, ..forged.group };
+            let payload = Report { group, ..forged }.emit();
+            let datagram = Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload };
+            bed.give(2, below(0), datagram);
+        }
+        let up = bed.unicast.iter().rev().take(4).filter(|message| message.from == Node::Relay(0));
+        let reports = up.filter_map(|message| Report::parse(&message.bytes).ok());
+        weight = reports.map(|report| report.reports).fold(weight, u32::max);
+    }
+    assert!(weight <= 7, "{weight}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    /// Whatever comes by whatever interface, a relay holds the bottom group, and no other than a session may have.
+    #[test]
+    fn anything_is_survived(
+        messages in prop::collection::vec(
+            (0_u32..5, prop::option::of(0_u16..1_100), prop::collection::vec(any::<u8>(), 0..60), 0_u64..3_000_000_000),
+            0..80,
+        ),
+    ) {
+        let config = RelayConfig::new(2, 8, vec![Some(shape(1_000_000)), None], Seed(1));
+        let mut relay = Relay::new(config, Instant::ZERO).unwrap();
+        let (mut now, mut joined, mut buffer) = (Instant::ZERO, BTreeSet::new(), [0; 9_000]);
+        for (index, (ingress, of_channel, mut payload, wait)) in messages.into_iter().enumerate() {
+            now += Duration::from_nanos(wait);
+            if let [first, ..] = &mut payload[..] {
+                // Often a version that is known: of LCT with 12 bytes of control information, or of feedback.
+                *first = if index % 2 == 0 { 0x18 } else { 1 };
+            }
+            let length = [8, 40, payload.len()][index % 3];
+            payload.resize(length, 0);
+            let source = ([10, 0, 0, u8::try_from(index).unwrap()], 5).into();
+            let datagram = Datagram { source, channel: of_channel.map(ChannelId), ecn: Ecn::Capable0, payload: &payload };
+            relay.handle(now, InterfaceId(ingress), Input::Datagram(datagram));
+            while let Some(output) = relay.poll_output(now, &mut buffer) {
+                match output {
+                    RouterOutput::Join(UPSTREAM, channel) => prop_assert!(joined.insert(channel)),
+                    RouterOutput::Leave(UPSTREAM, channel) => prop_assert!(joined.remove(&channel)),
+                    _ => {}
+                }
+            }
+            let is_whole = joined.contains(&channel(0, 0)) && joined.contains(&channel(1, 0));
+            prop_assert!(is_whole && joined.len() <= 16);
+        }
+    }
+}
