@@ -48,16 +48,19 @@ const RANK_BITS: u32 = 6;
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// The interface of a link below, counted from 0.
+#[expect(clippy::cast_possible_truncation, reason = "there are at most `LINKS_MAX`")]
 pub const fn below(link: usize) -> InterfaceId {
     InterfaceId(1 + link as u32)
 }
 
 /// What reports of trusted hosts on that link count as coming by.
+#[expect(clippy::cast_possible_truncation, reason = "there are at most `LINKS_MAX`")]
 const fn below_trusted(link: usize) -> InterfaceId {
     InterfaceId((1 + LINKS_MAX + link) as u32)
 }
 
 /// The channel of a rank in a block of groups, as a relay's driver numbers them.
+#[expect(clippy::cast_possible_truncation, reason = "there are at most `SESSIONS_MAX`")]
 pub const fn channel(block: usize, rank: u16) -> ChannelId {
     ChannelId((block as u16) << RANK_BITS | rank)
 }
@@ -226,10 +229,11 @@ impl Relay {
         };
         self.counters.holdings += 1;
         let most = u8::try_from(self.config.groups).unwrap_or(u8::MAX);
-        if self.members.tell(now, (link, block), datagram.source, holding.groups.min(most)) {
-            self.follow(now, block);
-        } else {
+        let place = (link, block);
+        if !self.members.tell(now, place, datagram.source, holding.groups.min(most)) {
             self.counters.crowded += 1;
+        } else if self.members.top(place).max(1) != self.tops[link][block] {
+            self.follow(now, block);
         }
     }
 

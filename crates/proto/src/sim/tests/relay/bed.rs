@@ -28,10 +28,11 @@ pub enum Node {
 
 impl Node {
     pub fn address(self) -> SocketAddr {
+        let small = |number: usize| u8::try_from(number).unwrap();
         let host = match self {
             Self::Sender => [192, 0, 2, 1],
-            Self::Relay(number) => [10, 7, number as u8, 1],
-            Self::Receiver(number) => [10, 9, 77, 100 + number as u8],
+            Self::Relay(number) => [10, 7, small(number), 1],
+            Self::Receiver(number) => [10, 9, 77, 100 + small(number)],
         };
         (host, 7_291).into()
     }

@@ -117,7 +117,8 @@ fn tell(bed: &mut Bed, relay: usize, link: usize, from: SocketAddr, groups: u8) 
 fn members_are_bounded_and_those_known_stay() {
     let mut bed = Bed::new();
     bed.run(at(5));
-    let address = |number: usize| SocketAddr::from(([10, 66, (number >> 8) as u8, number as u8], 5));
+    let octet = |number: usize| u8::try_from(number & 255).unwrap();
+    let address = |number: usize| SocketAddr::from(([10, 66, octet(number >> 8), octet(number)], 5));
     for number in 0..MEMBERS_MAX {
         tell(&mut bed, 1, 0, address(number), 1);
     }
