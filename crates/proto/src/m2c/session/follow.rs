@@ -20,8 +20,9 @@ const LONGER: f64 = 0.004;
 /// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
-/// What is joined at a time: so many times the rate at first, as much again every two joins, up to what fast start does; at least a level.
-const STEP: f64 = 4.0 / 3.0;
+/// What is joined at a time: so many times the rate at first, as much again every two joins, up to what fast start does; at least a level. Somewhat
+/// more than two fine levels, or one of RFC 3738.
+const STEP: f64 = 1.34;
 
 /// Packets that came, and that were lost, so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -275,6 +276,17 @@ mod tests {
         assert_eq!(judged(1.0, 105, 0), Some(false));
         assert_eq!(judged(1.0, 133, 4), Some(false), "it takes from others");
         assert_eq!(judged_waiting(1.0, 133, 0, 0.02), Some(false), "it fills a queue that was not full");
+    }
+
+    #[test]
+    fn two_fine_levels_are_a_step() {
+        let two = libm::pow(
+            crate::layering::DynamicConfig::fine(1_000, crate::rate::Rate::from_kilobits(1)).ratio(),
+            -2.0,
+        );
+        let step = |carried| Follow { carried, ..Follow::default() }.step();
+        assert!(step(0) >= two && step(0) < two * 1.15, "two levels, not three");
+        assert!(step(2) >= two * two, "four after two that were carried");
     }
 
     #[test]
