@@ -1,5 +1,5 @@
 //! A source that is asked for a small file and a receiver that asks, in a storm of forged requests and replies: no panic, no more replies than requests,
-//! few that wait; then the two by themselves, and the file comes whole, unless what the source's address said was forged.
+//! no more at once than the highest rate allows; then the two by themselves, and the file comes whole, unless what the source's address said was forged.
 #![no_main]
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use headwater_proto::delivery::{
     SessionPlan,
 };
 use headwater_proto::rainbow::carrier;
-use headwater_proto::{DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, Machine, Output};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, Machine, Output, Rate};
 use headwater_wire::alc;
 use headwater_wire::bcfs::{Header, Kind, Label, Level};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -21,8 +21,8 @@ use libfuzzer_sys::fuzz_target;
 const SOURCE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 7288);
 const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 4000);
 const STRANGER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 66)), 4000);
-/// Requests that may wait.
-const WAITING_MAX: u64 = 4_096;
+/// Packets at once: 10 ms at the highest rate, of 40 bytes at the least, and one.
+const AT_ONCE_MAX: u64 = 32;
 
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {
@@ -76,7 +76,9 @@ impl Bench {
         let plan = SessionPlan::new(vec![file], config).expect("one file");
         let source = MemorySource::new(&plan, &[content.as_slice()]);
         let digests = source.digests();
-        let control = carrier::Sender::new(carrier::SenderConfig::new([1, 2]));
+        let rate = Some(Rate::from_kilobits(1_000));
+        let control = carrier::SenderConfig::new([1, 2]).with_max_rate(rate, 168);
+        let control = carrier::Sender::new(control);
         let sender = Sender::new(SenderConfig::new(7), &plan, &digests, control, source).expect("a short FDT");
         let control = carrier::Receiver::new(carrier::ReceiverConfig::new(SOURCE, SOURCE));
         let receiver =
@@ -144,7 +146,7 @@ impl Bench {
                 self.under_way.push_back((false, room[..transmit.bytes].to_vec()));
             }
         }
-        assert!(sent <= WAITING_MAX);
+        assert!(sent <= AT_ONCE_MAX);
         while let Some(output) = self.receiver.poll_output(self.now, &mut room) {
             if let Output::Transmit(transmit) = output {
                 self.under_way.push_back((true, room[..transmit.bytes].to_vec()));

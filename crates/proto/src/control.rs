@@ -298,6 +298,12 @@ pub trait ReceiverControl {
         Some((datagram.source, datagram.payload))
     }
 
+    /// Whether the session's FDT is asked for, so that nobody sends it to those who do not. What an earlier receiver kept of one is then not taken for it
+    /// unseen.
+    fn asks_for_description(&self) -> bool {
+        false
+    }
+
     /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its sender is.
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {
         false

@@ -408,7 +408,11 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
     fn poll_timeout(&self) -> Option<Instant> {
         let departure = match &self.phase {
             Phase::Finished => return None,
-            Phase::Dismissing(until) => Some(until.unwrap_or(Instant::ZERO)),
+            // Who waits is told, too.
+            Phase::Dismissing(until) => {
+                let until = until.unwrap_or(Instant::ZERO);
+                Some(self.control.next_departure().map_or(until, |next| next.min(until)))
+            }
             Phase::Sending if self.control.is_on_request() => {
                 let end = match self.config.end {
                     End::At(at) => Some(at),

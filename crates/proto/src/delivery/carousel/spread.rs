@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 use super::{CarouselBlock, Visit};
 use crate::rng::Stream;
 
-/// Turns that are mixed at a time.
+/// Turns that are mixed at a time, at the most: those of one pass.
 const MIXED: usize = 256;
 
 /// All blocks, in turns.
@@ -28,11 +28,15 @@ pub(super) struct Spread {
 }
 
 /// Turns ahead, in a random order. A receiver that gets each second or third symbol then gets as many of each block; in a regular order it could
-/// get those of some blocks only.
+/// get those of some blocks only. Passes are not mixed with one another: small blocks would wait for their first symbol while others have many.
 #[derive(Clone, Debug)]
 struct Mix {
     draw: Stream,
     blocks: Vec<u32>,
+    /// Turns in a pass.
+    pass: u64,
+    /// Those of this pass that are not drawn yet.
+    left: u64,
 }
 
 /// All blocks of one size: they take turns, one after the other.
@@ -88,9 +92,10 @@ impl Spread {
         Self { next: vec![0; blocks.len()], order, turns, mix: None }
     }
 
-    /// The same for receivers that get parts of it: of each [`MIXED`] turns the order is drawn.
+    /// The same for receivers that get parts of it: of each [`MIXED`] turns of a pass, or those that it has left, the order is drawn.
     pub(super) fn mixed(self, draw: Stream) -> Self {
-        Self { mix: Some(Mix { draw, blocks: Vec::with_capacity(MIXED) }), ..self }
+        let pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
+        Self { mix: Some(Mix { draw, blocks: Vec::with_capacity(MIXED), pass, left: pass }), ..self }
     }
 
     /// The next symbol; `None` when there are no blocks at all.
@@ -111,7 +116,12 @@ impl Spread {
 
     fn next_mixed(&mut self, mix: &mut Mix) -> Option<u32> {
         if mix.blocks.is_empty() {
-            mix.blocks.extend(core::iter::from_fn(|| self.next_block()).take(MIXED));
+            if mix.left == 0 {
+                mix.left = mix.pass;
+            }
+            let count = usize::try_from(mix.left).unwrap_or(MIXED).min(MIXED);
+            mix.left -= count as u64;
+            mix.blocks.extend(core::iter::from_fn(|| self.next_block()).take(count));
             mix.blocks.shuffle(&mut mix.draw);
         }
         mix.blocks.pop()
@@ -204,6 +214,23 @@ mod tests {
                     let share = 1_000.0 * sizes.len() as f64 * f64::from(*size) / sum;
                     assert!((count - share).abs() < 0.25 * share, "{counts:?} of {sizes:?} by beat {beat}");
                 }
+            }
+        }
+    }
+
+    /// Who gets all of it has each block whole after one pass, however small blocks are, and has had nothing twice.
+    #[test]
+    fn mixed_turns_of_a_pass_are_all_of_it() {
+        for sizes in [&[1_u32; 10][..], &[1; 100], &[1; 300], &[3; 100], &[30; 3], &[1, 1, 300, 7]] {
+            let blocks = sizes.iter().copied().map(rateless).collect();
+            let mut carousel = Carousel::mixed(blocks, crate::Seed(3).stream("turns", 0));
+            let pass = carousel.pass_symbols();
+            for round in 0..3 {
+                let symbols: BTreeSet<_> = visits(&mut carousel, pass).into_iter().collect();
+                let each = (0..).zip(sizes);
+                let all =
+                    each.flat_map(|(block, k)| (round * k..(round + 1) * k).map(move |esi| (block, esi)));
+                assert!(symbols.into_iter().eq(all), "{sizes:?}, pass {round}");
             }
         }
     }

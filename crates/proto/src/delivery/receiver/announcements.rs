@@ -37,12 +37,14 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     /// Goes on with what an earlier receiver kept of the session's FDT, until it comes again; unless another instance is
-    /// coming.
+    /// coming, or nobody sends it before it is asked for: then this one would stay.
     pub(super) fn recall(&mut self, now: Instant) {
         self.may_recall = false;
         let (session, heard) = (self.session(), self.hearing.last());
+        let may_be_unseen = !self.front.control.asks_for_description();
         let is_this = |kept: &Description| {
-            session == Some((kept.source, kept.tsi)) && heard.is_none_or(|id| id == kept.instance_id)
+            session == Some((kept.source, kept.tsi))
+                && heard.map_or(may_be_unseen, |id| id == kept.instance_id)
         };
         let kept = self.store.kept_description().filter(is_this);
         if let Some(instance) = kept.and_then(|kept| Instance::parse(&kept.xml).ok()) {

@@ -9,8 +9,8 @@
 //!
 //! | what strangers may try | what becomes of it |
 //! |---|---|
-//! | requests from made-up addresses | [`UNPROVEN_PER_SECOND`] replies a second, to all together |
-//! | floods from addresses at which they hear | [`SenderConfig::with_requests_per_second`] for each; 4096 addresses at a time, others are unproven |
+//! | requests from made-up addresses | [`UNPROVEN_PER_SECOND`] replies a second, to all together; of a highest rate a quarter at the most |
+//! | floods from addresses at which they hear | [`SenderConfig::with_requests_per_second`] for each; 4096 addresses at a time, others are unproven. Where there is a highest rate, such a one may take most of it |
 //! | to fill the sender's queue | [`SenderConfig::with_max_rate`]'s for a tenth of a second, at most 4096; those beyond are forgotten, and asked for again |
 //! | forged replies, from the address that is asked | of the session's number they answer requests and bring false symbols, which digests find; others do nothing |
 

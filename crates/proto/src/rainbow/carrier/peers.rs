@@ -7,9 +7,8 @@ use crate::bcfs::relay::Limit;
 use crate::bcfs::{Key, hash};
 use crate::time::{Duration, Instant};
 
-/// Replies a second to addresses that have not shown that they hear them, to all of them together.
+/// Most replies a second to addresses that have not shown that they hear them, to all of them together.
 pub const UNPROVEN_PER_SECOND: u32 = 500;
-const UNPROVEN: Limit = Limit::new(UNPROVEN_PER_SECOND, UNPROVEN_PER_SECOND / 5);
 /// What an address has shown holds for so long.
 const PROVEN: Duration = Duration::from_secs(30);
 /// Addresses that are remembered.
@@ -32,6 +31,7 @@ pub(super) enum Refusal {
 pub(super) struct Peers {
     key: Key,
     limit: Limit,
+    unproven: Limit,
     proven: BTreeMap<SocketAddr, Peer>,
     /// For the limit of all others.
     unproven_due: Instant,
@@ -45,11 +45,13 @@ struct Peer {
 }
 
 impl Peers {
-    /// `key` is nobody else's. A proven address may ask so often a second, with bursts of a tenth of a second.
-    pub(super) fn new(key: Key, per_second: u32) -> Self {
+    /// `key` is nobody else's. A proven address may ask so often a second, with bursts of a tenth of a second; all others together `unproven` times, with
+    /// bursts of a fifth.
+    pub(super) fn new(key: Key, per_second: u32, unproven: u32) -> Self {
         Self {
             key,
             limit: Limit::new(per_second, (per_second / 10).max(64)),
+            unproven: Limit::new(unproven, unproven / 5),
             proven: BTreeMap::new(),
             unproven_due: Instant::ZERO,
             swept: Instant::ZERO,
@@ -83,7 +85,7 @@ impl Peers {
     }
 
     fn unproven(&mut self, now: Instant) -> Result<(), Refusal> {
-        if UNPROVEN.admits(now, &mut self.unproven_due) { Ok(()) } else { Err(Refusal::Unproven) }
+        if self.unproven.admits(now, &mut self.unproven_due) { Ok(()) } else { Err(Refusal::Unproven) }
     }
 
     fn has_room(&mut self, now: Instant) -> bool {

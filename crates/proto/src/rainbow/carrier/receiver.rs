@@ -1,7 +1,7 @@
 use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Label, Level, mark_any};
-use headwater_wire::{alc, fdt};
+use headwater_wire::{PayloadId, alc, fdt};
 
 use super::Wanted;
 use crate::bcfs::Client;
@@ -130,7 +130,18 @@ impl Receiver {
     }
 }
 
+/// Whether a packet came in place of a symbol of the FDT that there is not: content, or where there is none, the first symbol.
+fn stands_for_none(header: &alc::Repr, number: u32) -> bool {
+    let is_first = header.payload_id == Some(PayloadId { sbn: 0, esi: 0 });
+    header.toi.is_some_and(|toi| toi != 0 || (is_first && number > 0))
+}
+
 impl Description {
+    /// Whether this symbol was asked for, and the FDT is not whole yet.
+    fn asks_for(&self, number: u32) -> bool {
+        !self.is_whole && self.asked.contains(&Some(number))
+    }
+
     /// What a label of the window asks for now.
     fn wanted(&mut self, now: Instant, ask: Ask) -> Wanted {
         let asked = &mut self.asked[usize::from(ask.label) - 1];
@@ -178,11 +189,19 @@ impl ReceiverControl for Receiver {
     fn opened<'a>(&mut self, datagram: &Datagram<'a>) -> Option<(SocketAddr, &'a [u8])> {
         self.reply = None;
         let reply = self.client.receive(datagram)?;
-        let asks_for_it = !self.description.is_whole && Wanted::of(reply.label) != Wanted::Content;
-        let is_past_description = asks_for_it
-            && alc::parse(reply.body).is_ok_and(|(header, _)| header.toi.is_some_and(|toi| toi != 0));
+        let is_past_description = match Wanted::of(reply.label) {
+            // Others on this network may have asked for more of it.
+            Wanted::Description(number) if self.description.asks_for(number) => {
+                alc::parse(reply.body).is_ok_and(|(header, _)| stands_for_none(&header, number))
+            }
+            _ => false,
+        };
         self.reply = Some(Reply { label: reply.label, level: reply.level, is_past_description });
         Some((self.client.source(), reply.body))
+    }
+
+    fn asks_for_description(&self) -> bool {
+        true
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {

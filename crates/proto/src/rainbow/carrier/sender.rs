@@ -6,7 +6,7 @@ use headwater_wire::{Cci, fdt};
 use serde::Serialize;
 
 use super::Wanted;
-use super::peers::{Peers, Refusal};
+use super::peers::{Peers, Refusal, UNPROVEN_PER_SECOND};
 use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
 use crate::control::{BURST, Departure, Request, SenderControl};
 use crate::described::Description;
@@ -74,6 +74,14 @@ impl SenderConfig {
         self
     }
 
+    /// Replies a second to addresses that have shown nothing: of a highest rate a quarter at the most, so that they do not take all of it.
+    fn unproven_per_second(&self) -> u32 {
+        self.max_rate.map_or(UNPROVEN_PER_SECOND, |rate| {
+            let packets = rate.as_bits() / (4 * 8 * u64::from(self.packet_bytes.max(1)));
+            u32::try_from(packets).unwrap_or(u32::MAX).clamp(1, UNPROVEN_PER_SECOND)
+        })
+    }
+
     fn pending_max(&self) -> u64 {
         self.max_rate.map_or(PENDING_MAX, |rate| {
             let bits = u128::from(rate.as_bits()) * u128::from(PENDING_TIME.as_millis()) / 1_000;
@@ -129,7 +137,7 @@ impl Sender {
         source.bind(Label(0), 0).expect("the first binding of a source");
         Self {
             bcfs: source,
-            peers: Peers::new(config.key, config.requests_per_second.max(1)),
+            peers: Peers::new(config.key, config.requests_per_second.max(1), config.unproven_per_second()),
             pending: VecDeque::new(),
             pending_max: config.pending_max(),
             pacer: config.max_rate.map(|rate| Pacer::new(rate, BURST, Instant::ZERO)),

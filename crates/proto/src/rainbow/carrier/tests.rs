@@ -14,7 +14,7 @@ use crate::delivery::{
     self, End, FileToSend, MemorySource, MemoryStore, PlanConfig, ReceiverEvent, RelativePath,
 };
 use crate::delivery::{SessionEvent, SessionPlan};
-use crate::machine::{DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
+use crate::machine::{ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, Machine, Output};
 use crate::rate::Rate;
 use crate::rng::{self, Seed, Stream};
 use crate::time::{Duration, Instant};
@@ -79,8 +79,12 @@ impl Bed {
     }
 
     fn receiver(&mut self) -> usize {
-        let control = Receiver::new(ReceiverConfig::new(source(), source()));
-        let store = MemoryStore::new(1 << 24);
+        self.receiver_with(MemoryStore::new(1 << 24))
+    }
+
+    fn receiver_with(&mut self, store: MemoryStore) -> usize {
+        let config = ReceiverConfig::new(source(), source()).with_channel(Some(ChannelId::BASE));
+        let control = Receiver::new(config);
         let machine = delivery::Receiver::new(delivery::ReceiverConfig::default(), control, store, self.now);
         self.receivers.push((machine, Vec::new()));
         self.drain(Some(self.receivers.len() - 1));
@@ -104,7 +108,7 @@ impl Bed {
                             events.push(event);
                             continue;
                         }
-                        Some(other) => panic!("nobody told it of a group: {other:?}"),
+                        Some(Output::Join(_) | Output::Leave(_)) => continue,
                         None => return,
                     }
                 }
@@ -210,10 +214,11 @@ fn whoever_asks_whenever_gets_all_and_nothing_twice() {
             assert_eq!(stats.duplicates, 0, "{loss}: {stats:?}");
             let again = if loss > 0.0 { 2 } else { 0 };
             assert!((3..=3 + again).contains(&stats.fdt_packets), "{loss}: {stats:?}");
-            // What is under way when the last block is whole is too much: a window of them.
-            assert!(stats.useful <= symbols + 6 && stats.surplus < 300, "{loss}: {stats:?}");
+            // What is under way when the last block is whole is too much, and what comes of the large block while the other waits for one more: who gets
+            // half of what is sent has 28 symbols of it give or take 4 when the large one is whole.
+            assert!(stats.useful <= symbols + 6 && stats.surplus < 500, "{loss}: {stats:?}");
         }
-        assert!(bed.sender.stats().packets < 3 * (symbols + 310) + bed.sent / 10);
+        assert!(bed.sender.stats().packets < 3 * (symbols + 510) + bed.sent / 10);
     }
 }
 
@@ -239,13 +244,79 @@ fn a_long_description_is_asked_for_symbol_by_symbol() {
     }
 }
 
+/// Nothing but a description of some 40 symbols: what is lost of it is asked for again.
+#[test]
+fn files_without_content_come_although_packets_are_lost() {
+    let files = vec![&[][..]; 3_000];
+    let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), 0.1);
+    bed.receiver();
+    bed.run(at(60_000));
+    assert!(matches!(bed.receivers[0].1.last(), Some(ReceiverEvent::SessionCompleted { refused: 0 })));
+    let stats = bed.receivers[0].0.stats();
+    assert!(stats.fdt_packets > 30, "{stats:?}");
+}
+
+/// On a network where replies come to all, another receiver that asks for more of the FDT than there is tells nothing of what this one asked for.
+#[test]
+fn what_others_ask_of_the_description_does_not_end_it() {
+    let contents: Vec<_> = (0..300).map(|bytes| content(1 + bytes)).collect();
+    let files: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    let mut bed = Bed::new(sender(&files, config(), delivery::SenderConfig::new(7)), 0.0);
+    bed.receiver();
+    let reply = reply_to(&mut bed.sender, DESCRIPTIONS + 100_000);
+    for step in 1..48 {
+        bed.run(at(step * 20));
+        hear_on_group(&mut bed, &reply);
+    }
+    let is_announced = |event: &ReceiverEvent| matches!(event, ReceiverEvent::FileAnnounced { .. });
+    assert!(bed.receivers[0].1.iter().any(is_announced), "the FDT is whole");
+}
+
+/// What the source answers to a request of another receiver's.
+fn reply_to(sender: &mut FileSender, label: u32) -> Vec<u8> {
+    let header = Header::new(Kind::Request, source(), Label(label), Level::ONE);
+    let mut payload = vec![0; header.buffer_len()];
+    header.emit(&mut payload).unwrap();
+    let datagram = Datagram { source: host(99), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+    sender.handle(at(0), Input::Datagram(datagram));
+    let mut room = vec![0; DATAGRAM_BYTES_MAX];
+    let Some(Output::Transmit(transmit)) = sender.poll_output(at(0), &mut room) else { panic!("no reply") };
+    room[..transmit.bytes].to_vec()
+}
+
+fn hear_on_group(bed: &mut Bed, payload: &[u8]) {
+    let channel = Some(ChannelId::BASE);
+    let datagram = Datagram { source: source(), channel, ecn: Ecn::NotCapable, payload };
+    bed.receivers[0].0.handle(bed.now, Input::Datagram(datagram));
+    bed.drain(Some(0));
+}
+
+/// An earlier session had the same number, and others' content comes first.
+#[test]
+fn a_description_that_was_kept_is_not_taken_for_one_that_was_not_seen() {
+    let (old, new) = (content(60_000), content(90_000));
+    let mut first = Bed::new(sender(&[&old], config(), delivery::SenderConfig::new(7)), 0.0);
+    first.receiver();
+    first.run(at(90));
+    let store = first.receivers.remove(0).0.into_store().interrupted();
+    let session = delivery::SenderConfig::new(7).with_ntp_at_zero(60);
+    let mut bed = Bed::new(sender(&[&new], config(), session), 0.0);
+    bed.receiver_with(store);
+    let reply = reply_to(&mut bed.sender, 1);
+    hear_on_group(&mut bed, &reply);
+    bed.run(at(60_000));
+    assert!(matches!(bed.receivers[0].1.last(), Some(ReceiverEvent::SessionCompleted { refused: 0 })));
+    let announced = |event: &&ReceiverEvent| matches!(event, ReceiverEvent::FileAnnounced { bytes, .. } if *bytes == 90_000);
+    assert_eq!(bed.receivers[0].1.iter().filter(announced).count(), 1);
+}
+
 #[test]
 fn a_description_that_does_not_become_whole_is_asked_for_again() {
     let file = content(400_000);
     let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
     bed.receiver();
     bed.run(at(20) + Duration::from_micros(1));
-    // Instead of the FDT, its packet of another session's number; then one that says nothing.
+    // The FDT comes with its last byte changed.
     let (key, (who, mut reply)) = bed.under_way.pop_first().unwrap();
     assert_eq!(who, Some(0));
     let last = reply.len() - 1;
@@ -258,14 +329,21 @@ fn a_description_that_does_not_become_whole_is_asked_for_again() {
 #[test]
 fn a_session_that_is_closed_tells_who_asks_and_ends() {
     let file = content(3_000_000);
-    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
-    bed.receiver();
-    bed.run(at(500));
-    bed.sender.close();
-    bed.drain(None);
-    bed.run(at(10_000));
-    assert!(bed.sender.is_finished() && bed.now < at(4_000), "{:?}", bed.now);
-    assert_eq!(bed.receivers[0].1.last(), Some(&ReceiverEvent::SessionClosed));
+    // At the low rate a whole window waits at the source.
+    for config in [config(), config().with_max_rate(Some(Rate::from_kilobits(50)), 300)] {
+        let mut bed = Bed::new(sender(&[&file], config, delivery::SenderConfig::new(7)), 0.0);
+        bed.receiver();
+        bed.run(at(2_000));
+        let before = bed.sender.stats().packets;
+        bed.sender.close();
+        bed.drain(None);
+        bed.run(at(2_300));
+        let told = bed.sender.stats().packets - before;
+        assert!(told > 30, "the rate is used: {told} packets of some 40 bytes");
+        bed.run(at(20_000));
+        assert!(bed.sender.is_finished() && bed.now < at(5_500), "{:?}", bed.now);
+        assert_eq!(bed.receivers[0].1.last(), Some(&ReceiverEvent::SessionClosed));
+    }
     // Nobody asks: it ends all the same.
     let config_of_session = delivery::SenderConfig::new(7).with_end(End::At(at(5_000)));
     let mut alone = sender(&[&file], config(), config_of_session);
@@ -340,6 +418,48 @@ fn request(sender: &mut Sender, now: Instant, from: SocketAddr, label: u32, body
     Some(departure.cci.as_bytes().try_into().unwrap())
 }
 
+fn forged(step: u64) -> SocketAddr {
+    let [.., high, low] = step.to_be_bytes();
+    SocketAddr::new([10, 7, high, low].into(), 9)
+}
+
+/// The highest rate is 87 packets a second, and 16 requests wait at the most.
+#[test]
+fn made_up_addresses_do_not_take_all_of_a_low_rate() {
+    let rate = Rate::from_kilobits(1_000);
+    let mut sender = Sender::new(config().with_max_rate(Some(rate), 1_444));
+    let ask = |sender: &mut Sender, now, from, body: &[u8]| {
+        let header = Header::new(Kind::Request, source(), Label(1), Level::ONE);
+        let mut payload = vec![0; header.buffer_len()];
+        header.emit(&mut payload).unwrap();
+        payload.extend(body);
+        sender.feedback(
+            now,
+            &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload },
+        );
+    };
+    let (mut word, mut asked, mut served, mut others) = (Vec::new(), 0, 0, 0);
+    for step in 0..100_000_u64 {
+        let now = at(step / 10);
+        ask(&mut sender, now, forged(step), &[]);
+        if step % 200 == 0 {
+            asked += 1;
+            ask(&mut sender, now, host(1), &word);
+        }
+        while let Some(departure) = sender.departure(now) {
+            if sender.request().unwrap().destination == Destination::Unicast(host(1)) {
+                served += 1;
+                word = departure.cci.as_bytes().to_vec();
+            } else {
+                others += 1;
+            }
+            sender.departed(now, 1_444);
+        }
+    }
+    assert!(served > asked * 9 / 10, "{served} of {asked}");
+    assert!((200..=240).contains(&others), "a quarter of the rate in ten seconds: {others}");
+}
+
 #[test]
 fn made_up_addresses_are_answered_slowly_and_cannot_hold_up_who_hears() {
     let mut sender = Sender::new(config());
@@ -348,9 +468,7 @@ fn made_up_addresses_are_answered_slowly_and_cannot_hold_up_who_hears() {
     let (mut answered, mut served) = (0, 0);
     for step in 0..20_000_u64 {
         let now = at(step / 10);
-        let [.., high, low] = step.to_be_bytes();
-        let forged = SocketAddr::new([10, 7, high, low].into(), 9);
-        answered += u64::from(request(&mut sender, now, forged, 1, &word).is_some());
+        answered += u64::from(request(&mut sender, now, forged(step), 1, &word).is_some());
         if step % 10 == 0 {
             // Also those that bring nothing, as when a relay tells that somebody still waits.
             let brings = if step % 20 == 0 { &word[..] } else { &[] };
@@ -381,10 +499,12 @@ fn an_address_that_hears_may_ask_so_fast() {
 fn a_highest_rate_is_kept_and_few_requests_wait() {
     let rate = Rate::from_kilobits(1_000);
     let mut sender = Sender::new(config().with_max_rate(Some(rate), 500));
+    let word = request(&mut sender, at(0), host(1), 1, &[]).unwrap();
     let mut sent = 0;
     let header = Header::new(Kind::Request, source(), Label(1), Level::ONE);
     let mut payload = vec![0; header.buffer_len()];
     header.emit(&mut payload).unwrap();
+    payload.extend(word);
     for step in 0..20_000 {
         let now = at(step / 2);
         let datagram = Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload: &payload };
