@@ -164,6 +164,8 @@ def tree(bed, full):
     for host in RELAYS:
         carried, least = told[host]["router"]["replies"], at_least(below[host])
         print(f"  the link to {host}: {carried} packets, {carried / least - 1:+.3f} over what the fastest of its receivers took in each tenth of a second")
+        what = f"the link to {host} carries {carried / least:.2f} of what its fastest receivers took"
+        holds.append((what, not full or carried <= 1.35 * least))
     served = sum(receiver.events()[-1]["packets"] for receiver in receivers.values())
     answered = sum(event["answered"] for event in told.values())
     print(f"  relays answered {answered} requests by what they had kept")

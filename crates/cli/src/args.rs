@@ -29,6 +29,10 @@ pub use testbed::{RoutingName, TestbedArgs, TestbedCommand};
 /// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
 /// ASCII.
 pub const GROUP_DEFAULT: &str = "239.255.72.87:7287";
+/// Routers that packets may cross.
+pub const TTL_DEFAULT: u8 = 1;
+/// How long a sender goes on without its interface.
+pub const OUTAGE_DEFAULT: Duration = Duration::from_secs(60);
 /// The port of a group that is given without one.
 pub const PORT_DEFAULT: u16 = 7287;
 
@@ -163,7 +167,7 @@ pub struct SendArgs {
     /// Order of sending: `spread` for whoever joins when, `window` for receivers that start together
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
-    /// Bytes of content in a packet [default: 1408, or what fits the interface's MTU]
+    /// Bytes of content in a packet [default: 1408, or what fits the interface's MTU; with rainbow at all addresses, 1344]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
@@ -307,7 +311,7 @@ pub struct NetworkArgs {
 #[derive(Debug, Args)]
 pub struct LinkArgs {
     /// Routers that the packets may cross; 1 stays on the local network
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: u8,
     /// DiffServ code point of the packets, 0 to 63
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
@@ -457,6 +461,7 @@ mod tests {
         let Command::Send(send) = cli.command else { panic!("send was said") };
         assert_eq!(send.network.group.to_string(), GROUP_DEFAULT);
         assert_eq!((send.link.ttl, send.link.dscp, send.symbol_size), (1, 0, None));
+        assert_eq!(send.link.outage, OUTAGE_DEFAULT);
         assert_eq!((send.rate, send.congestion_control, send.fec), (None, None, Fec::Raptorq));
         assert_eq!(headwater::MAX_RATE_DEFAULT.as_bits(), 100_000_000);
         assert_eq!(headwater::BASE_RATE_DEFAULT.as_bits(), 120_000);

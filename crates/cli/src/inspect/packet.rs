@@ -3,7 +3,7 @@
 use headwater_wire::alc;
 use headwater_wire::cci::{CciError, FlidSlCci, WebrcCci};
 use headwater_wire::extensions::{HET_AUTH, HET_CENC, HET_FDT, HET_FTI, HET_SEQ, HET_TIME};
-use headwater_wire::{EncodingId, lct};
+use headwater_wire::{EncodingId, bcfs, lct};
 
 use super::pgm;
 
@@ -27,6 +27,11 @@ impl<'a> Content<'a> {
     /// # Errors
     /// Why it is neither.
     pub fn new(datagram: &'a [u8], ports: [u16; 2], is_expected: bool) -> Result<Self, String> {
+        // A reply to a request for a packet of files carries that packet.
+        let datagram = match bcfs::Header::parse(datagram) {
+            Ok((header, body)) if header.kind == bcfs::Kind::Reply => body,
+            _ => datagram,
+        };
         // By its checksum: the first bits of other makes' PGM may be LCT's version.
         let not_pgm = match pgm::Envelope::new(datagram, ports, is_expected) {
             Ok(envelope) => {

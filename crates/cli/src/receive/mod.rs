@@ -50,6 +50,10 @@ pub fn settle(
 }
 
 fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession, Failure> {
+    if args.ask.is_some() && args.multicast.is_none() && args.network.interface.is_some() {
+        let why = "--interface is where a group is joined, and with --ask there is none but with --multicast: leave it out";
+        return Err(Failure::new(Exit::Usage, why));
+    }
     let options = match args.ask {
         Some(source) => ReceiveOptions::asking(source, args.via, &args.out),
         None => ReceiveOptions::new(args.network.group, &args.out),

@@ -39,7 +39,9 @@ impl<'a> View<'a> {
             }
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
             ReceiveUpdate::OtherSession { tsi, source } => {
-                tracing::warn!("session {tsi} from {source} is on this group, too, and is not received");
+                tracing::warn!(
+                    "session {tsi} from {source} is heard, too, and is not received beside this one"
+                );
             }
             ReceiveUpdate::SessionReplaced { tsi, source } => {
                 tracing::warn!("the session has fallen silent; going on with session {tsi} from {source}");

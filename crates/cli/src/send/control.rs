@@ -65,6 +65,15 @@ fn rainbow(args: &SendArgs) -> Result<CongestionControl, Failure> {
                 .to_owned(),
         ));
     }
+    let of_multicast = [
+        ("--group", args.network.group.to_string() != args::GROUP_DEFAULT),
+        ("--ttl", args.link.ttl != args::TTL_DEFAULT),
+        ("--outage", args.link.outage != args::OUTAGE_DEFAULT),
+        ("--no-offload", args.link.no_offload),
+    ];
+    if let Some((option, _)) = of_multicast.into_iter().find(|(_, is_said)| *is_said) {
+        return Err(usage(format!("{option} is of multicast, and rainbow sends none: leave it out")));
+    }
     Ok(CongestionControl::Rainbow(RainbowOptions::new().with_max_rate(args.max_rate)))
 }
 

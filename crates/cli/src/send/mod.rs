@@ -188,7 +188,12 @@ fn preparation_failed(error: PrepareError) -> Failure {
 
 fn sending_failed(args: &SendArgs, error: SendError) -> Failure {
     let tried = match args.congestion_control {
-        Some(crate::args::CongestionControl::Rainbow) => "cannot send to those who ask".to_owned(),
+        Some(crate::args::CongestionControl::Rainbow) => match &error {
+            SendError::Open(OpenError::Bind { .. }) => {
+                "cannot be asked there (--listen says where)".to_owned()
+            }
+            _ => "cannot send to those who ask".to_owned(),
+        },
         _ => format!("cannot send to {}", args.network.group),
     };
     failure(&tried, error)

@@ -123,7 +123,12 @@ impl<'a> View<'a> {
             self.screen
                 .say(&format!("{} requests, {refused} of them not answered", asked.requests + asked.nulls));
         }
-        if unsent > 0 {
+        if unsent > 0 && summary.progress.requests.is_some() {
+            tracing::warn!(
+                "{unsent} packets were not sent: there was no way to who asked, or no room in a queue here; who hears asks again, and --max-rate \
+                 bounds what is sent"
+            );
+        } else if unsent > 0 {
             tracing::warn!(
                 "{unsent} packets are lost to all receivers: the interface could not send, or its queue was full; if it was up all the \
                  time, send more slowly, or raise its queue length (`txqueuelen`)"

@@ -51,13 +51,13 @@ impl Running {
     }
 
     /// Reads standard output up to a line that contains `text`.
-    pub fn wait_for(&mut self, text: &str) {
+    pub fn wait_for(&mut self, text: &str) -> &str {
         let stdout = self.stdout.as_mut().unwrap();
         loop {
             let start = self.seen.len();
             assert_ne!(stdout.read_line(&mut self.seen).unwrap(), 0, "no '{text}' in {}", self.seen);
             if self.seen[start..].contains(text) {
-                return;
+                return &self.seen[start..];
             }
         }
     }

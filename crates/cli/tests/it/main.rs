@@ -10,6 +10,7 @@ mod help;
 mod inspect;
 mod pgm;
 mod relay;
+mod requests;
 mod simulate;
 mod transfer;
 mod usage;

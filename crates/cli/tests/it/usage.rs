@@ -69,6 +69,14 @@ fn files_by_request_have_options_of_their_own() {
     send(&["--passes", "2"], &["--duration"]);
     send(&["--base-rate", "1M"], &["--base-rate"]);
     send(&["--interface", "lo"], &["--listen"]);
+    for option in [&["--group", "239.1.2.3"][..], &["--ttl", "8"], &["--outage", "1s"], &["--no-offload"]] {
+        send(option, &[option[0], "multicast"]);
+    }
+    send(&["--listen", "0.0.0.0:0", "--symbol-size", "8000"], &["1500 bytes", "MTU"]);
+    let taken = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let args = ["send", file, "--congestion-control", "rainbow", "--listen", &at];
+    fails(&args, 3, &["--listen", &at]);
     send(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"], &["one IP version"]);
     fails(&["send", file, "--listen", "127.0.0.1"], 2, &["rainbow"]);
     let receive = |more: &[&str], hints: &[&str]| {
@@ -79,7 +87,20 @@ fn files_by_request_have_options_of_their_own() {
     receive(&["--via", "192.0.2.1"], &["--ask"]);
     receive(&["--ask", "192.0.2.1", "--group", "239.1.2.3"], &["--group"]);
     receive(&["--ask", "source.example.org"], &["192.0.2.1:7288"]);
-    receive(&["--ask", "0.0.0.0"], &["nobody's"]);
+    receive(&["--ask", "0.0.0.0"], &["no host's"]);
+    receive(&["--ask", "239.1.2.3"], &["no host's", "a group"]);
+    receive(&["--ask", "192.0.2.1", "--interface", "lo"], &["--multicast"]);
+    let mixed = ["--ask", "192.0.2.1", "--multicast", "[ff15::1]:7290", "--interface", "lo"];
+    receive(&mixed, &["not of one IP version"]);
+}
+
+/// Packets to a broadcast address are not sent.
+#[test]
+fn requests_that_find_no_way_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let args = ["receive", "--ask", "127.255.255.255", "--out", out, "--timeout", "500ms"];
+    fails(&args, 4, &["requests cannot be sent to 127.255.255.255:7288"]);
 }
 
 #[test]

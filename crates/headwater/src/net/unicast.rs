@@ -15,7 +15,7 @@ use super::interface::Interface;
 use super::pieces::{Piece, Pieces};
 use super::sender::Run;
 use super::sender_options::{SenderOptions, set_options, traffic_class};
-use super::sys::{Outgoing, send_messages};
+use super::sys::{Outgoing, messages_dropped, send_messages};
 
 /// How often a call that failed is made again, in case that it told of something else.
 const REPORTS_MAX: u32 = 3;
@@ -99,6 +99,11 @@ impl UnicastSocket {
     /// Calls to the kernel that were to send something.
     pub const fn calls(&self) -> u64 {
         self.calls
+    }
+
+    /// Messages that the kernel dropped, mostly because the receive buffer was full. Asks the kernel.
+    pub fn kernel_drops(&self) -> u64 {
+        messages_dropped(self.endpoint.as_fd()).map_or(0, u64::from)
     }
 
     /// Replaces what is in `batch` by what is waiting, and says how many datagrams. Never blocks; 0 when nothing is waiting.

@@ -1,12 +1,13 @@
 //! Where a session is asked for, packet by packet: a socket, a group for replies where there is one, and what drives a machine on them.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::control::Membership;
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
 use headwater_proto::{ChannelId, Duration, Machine, Seed};
+use tracing::warn;
 
 use super::error::ReceiveError;
 use super::listener::ListenOptions;
@@ -64,11 +65,18 @@ impl Asker {
         };
         let asked = UnicastOptions { buffer_bytes: BUFFER_BYTES, ..UnicastOptions::default() };
         let unicast = UnicastSocket::open(any, &asked)?;
+        // It sends nothing: the kernel says whether there is a way. One may come later, as the relay or source may.
+        let way = UdpSocket::bind(any).and_then(|socket| socket.connect(ask.upstream));
+        if let Err(error) = way {
+            warn!("requests cannot be sent to {}: {error}; they are tried again and again", ask.upstream);
+        }
         let group = match &ask.group {
             None => None,
             Some((group, interface)) => {
                 let interface = interface.as_deref().map(Interface::find).transpose()?;
-                let asked = ReceiverOptions { interface, ..ReceiverOptions::default() };
+                // Others on that network could make replies without forging an address.
+                let source = Some(ask.upstream.ip());
+                let asked = ReceiverOptions { interface, source, ..ReceiverOptions::default() };
                 Some(ReceiverSocket::open(&Channels::new(*group, 1)?, &asked)?)
             }
         };
@@ -141,7 +149,8 @@ impl Ground for Asker {
 
 impl Ears for AskingPort {
     fn counters(&self) -> ReceiverCounters {
-        self.group.as_ref().map(ReceiverSocket::counters).unwrap_or_default()
+        let of_group = self.group.as_ref().map(ReceiverSocket::counters).unwrap_or_default();
+        ReceiverCounters { kernel_drops: of_group.kernel_drops + self.unicast.kernel_drops(), ..of_group }
     }
 }
 

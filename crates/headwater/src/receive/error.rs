@@ -27,7 +27,9 @@ pub enum ReceiveError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The source, or the relay that it is to be asked by, is no address of a host.
-    #[error("nothing of {0} can be asked for by way of {1}: port 0 or an unspecified address is nobody's")]
+    #[error(
+        "nothing of {0} can be asked for by way of {1}: port 0, an unspecified address and a group are no host's"
+    )]
     Nobody(SocketAddr, SocketAddr),
     /// Receiving failed: the interface or a membership.
     #[error("receiving from {group} failed")]

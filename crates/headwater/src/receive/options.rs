@@ -39,7 +39,7 @@ impl ReceiveOptions {
     }
 
     /// Asks a source for its session, packet by packet, by way of a relay or directly, and receives it into the folder `out`. Of the options of what
-    /// listens TSI, timeout, loss and trace alone count.
+    /// listens TSI, timeout, loss and trace alone count; a source to receive from must be the one that is asked.
     pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
         let ask = Ask { source, upstream: via.unwrap_or(source), group: None };
         Self { ask: Some(ask), ..Self::new((Ipv4Addr::UNSPECIFIED, 0).into(), out) }

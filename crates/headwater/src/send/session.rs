@@ -367,7 +367,8 @@ fn open(options: &SendOptions) -> Result<(Planned, Way), SendError> {
         return Err(SendError::ListenTwice(*one, *other));
     }
     let desk = Desk::open(&options.listen, &options.link)?;
-    let planned = Planned::new(options, Headers::FILES, desk.header_bytes(), None, "")?;
+    let (mtu, interface) = desk.mtu();
+    let planned = Planned::new(options, Headers::FILES, desk.header_bytes(), Some(mtu), &interface)?;
     Ok((planned, Way::Requests(desk)))
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use headwater::relay::{RelayOptions, RelaySession};
 use headwater::{
-    IncompleteReason, RainbowOptions, ReceiveOptions, ReceiveOutcome, SendOptions, SendOutcome, SendSession,
-    prepare,
+    IncompleteReason, RainbowOptions, ReceiveOptions, ReceiveOutcome, SendError, SendOptions, SendOutcome,
+    SendSession, prepare,
 };
 
 use crate::bed::{PATIENCE, Sending, content, names, receive, tree, write};
@@ -17,7 +17,11 @@ fn any() -> SocketAddr {
 
 /// A sender on a thread, and where it is asked.
 fn start(path: &std::path::Path, options: SendOptions) -> (Sending, SocketAddr) {
-    let mut session = SendSession::open(prepare([path]).unwrap(), options.with_listen(vec![any()])).unwrap();
+    start_at(any(), path, options)
+}
+
+fn start_at(at: SocketAddr, path: &std::path::Path, options: SendOptions) -> (Sending, SocketAddr) {
+    let mut session = SendSession::open(prepare([path]).unwrap(), options.with_listen(vec![at])).unwrap();
     let (stop, source) = (session.stop_handle(), session.started().source);
     let thread = std::thread::spawn(move || session.run(&mut |_| {}));
     (Sending { stop, thread }, source)
@@ -51,6 +55,34 @@ fn a_folder_comes_from_the_source_and_by_way_of_a_relay() {
     let summary = sending.stop();
     let requests = summary.progress.requests.unwrap();
     assert!(requests.requests >= summary.progress.packets && requests.unproven == 0, "{requests:?}");
+}
+
+#[test]
+fn a_file_comes_by_ipv6() {
+    let bed = tempfile::tempdir().unwrap();
+    let file = bed.path().join("file");
+    write(&file, &content(300_000, 4), 0o644);
+    let options = SendOptions::on_request(RainbowOptions::new());
+    let (sending, source) = start_at("[::1]:0".parse().unwrap(), &file, options);
+    let out = bed.path().join("out");
+    assert_eq!(receive(asking(source, None, &out)).outcome, ReceiveOutcome::Completed);
+    assert_eq!(tree(&out)["file"].1, content(300_000, 4));
+    sending.stop();
+}
+
+/// What does not fit would never come, and nobody would be told.
+#[test]
+fn packets_that_no_usual_path_takes_are_refused() {
+    let bed = tempfile::tempdir().unwrap();
+    let file = bed.path().join("file");
+    write(&file, &content(10_000, 5), 0o644);
+    for (at, fits) in [("0.0.0.0:0", false), ("127.0.0.1:0", true)] {
+        let options = SendOptions::on_request(RainbowOptions::new()).with_symbol_size(Some(8_000));
+        let options = options.with_listen(vec![at.parse().unwrap()]);
+        let session = SendSession::open(prepare([&file]).unwrap(), options);
+        assert_eq!(session.is_ok(), fits, "{at}");
+        assert!(fits || matches!(session, Err(SendError::Mtu { mtu: 1_500, .. })));
+    }
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! Files by request on loopback.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::command::{Running, headwater, run};
+
+#[test]
+fn a_file_is_asked_for_and_both_ends_and_the_capture_tell_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, out, capture) = (path("a.bin"), path("out"), path("received.pcap"));
+    let content: Vec<u8> = (0..50_000_u32).flat_map(|at| (at * 7_919).to_be_bytes()).collect();
+    fs::write(&file, &content).unwrap();
+    let control = ["--congestion-control", "rainbow", "--listen", "127.0.0.1:0", "--json"];
+    let mut sending = Running::start(headwater().args(["send", &file]).args(control));
+    let started: Value = serde_json::from_str(sending.wait_for("session:started")).unwrap();
+    let source = started["group"].as_str().unwrap().to_owned();
+    let ask = ["receive", "--ask", &source, "--out", &out, "--timeout", "30s", "--json", "--pcap", &capture];
+    let received = run(&ask);
+    assert_eq!(received.code, Some(0), "{}", received.stderr);
+    assert_eq!(fs::read(folder.path().join("out/a.bin")).unwrap(), content);
+    let last = received.json().pop().unwrap();
+    assert_eq!((&last["outcome"], &last["control"]), (&"completed".into(), &"rainbow".into()));
+    assert!(last["window"].as_u64().unwrap() > 1 && last["duplicates"] == 0, "{last}");
+    let shown = run(&["inspect", "--json", &capture]);
+    let packets = last["packets"].as_u64().unwrap();
+    assert!(
+        packets > 140 && u64::try_from(shown.json().len()).unwrap() >= packets,
+        "{} of {packets}",
+        shown.json().len()
+    );
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(sent.code, Some(130), "{}", sent.stderr);
+    let last = sent.json().pop().unwrap();
+    assert!(last["asked"]["requests"].as_u64().unwrap() >= packets, "{last}");
+    // Nobody is there any more.
+    assert_eq!(run(&["receive", "--ask", &source, "--out", &out, "--timeout", "500ms"]).code, Some(4));
+}
