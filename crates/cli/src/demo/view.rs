@@ -35,7 +35,7 @@ impl<'a> View<'a> {
                 self.sender.set_message(format!("reading, {}", Size(*bytes_done)));
             }
             SendUpdate::Started(started) => {
-                let SendStarted { group, interface, symbols, .. } = started;
+                let SendStarted { group, interface, symbols, .. } = &**started;
                 let on = interface.as_ref().map_or_else(String::new, |interface| format!(" on {interface}"));
                 self.screen.say(&format!("sender: to {group}{on}, packets per pass: {symbols}"));
             }

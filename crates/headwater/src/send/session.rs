@@ -138,7 +138,7 @@ impl SendSession {
         let control = self.options.congestion_control;
         let layered = control.is_multi_rate() && !control.is_on_request();
         let source = FileSource::new(content, &self.plan, &digests, &self.budget, store, layered)?;
-        observer(SendUpdate::Started(self.started()));
+        observer(SendUpdate::Started(Box::new(self.started())));
         match control {
             // At the highest rates each packet counts what the control costs.
             CongestionControl::Fixed { rate } => {

@@ -21,7 +21,7 @@ pub enum SendUpdate {
         bytes_total: u64,
     },
     /// The first packet is about to leave.
-    Started(SendStarted),
+    Started(Box<SendStarted>),
     /// So many passes over the session are complete.
     PassCompleted(u64),
     /// The interface went down or away, or came back: what it could not send meanwhile is counted as unsent.
