@@ -64,8 +64,6 @@ pub struct Receiver {
     asked: Option<Asked>,
     /// Received, all groups together, in bit/s.
     rate: Option<f64>,
-    /// Bytes of the last packet.
-    packet_bytes: f64,
     selection: Selection,
     report: Option<(SocketAddr, Report, Instant)>,
     /// Where relays are to know what is held.
@@ -84,7 +82,6 @@ impl Receiver {
             wishes: Wishes::default(),
             asked: None,
             rate: None,
-            packet_bytes: config.packet_bytes.into(),
             selection: Selection::new(config.selection, config.decrease),
             report: None,
             teller: config.tells_holdings.then(|| Teller::new(config.session)),
@@ -124,7 +121,6 @@ impl Receiver {
         self.reception.packets += 1;
         self.reception.lost += found.lost;
         self.reception.marked += u64::from(is_marked);
-        self.packet_bytes = arrival.bytes as f64;
         if let Some(asked) = &mut self.asked {
             asked.bytes += arrival.bytes as u64;
             let is_top = u16::from(data.rank) + 1 == self.held;
@@ -145,7 +141,7 @@ impl Receiver {
         self.prepare(now, arrival.source, data, asked.is_congested, rate);
         let requests = data.request.wrapping_sub(asked.request).max(1);
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
-        let packet = 8.0 * self.packet_bytes / interval.max(1e-3);
+        let packet = self.config.packet_bits() / interval.max(1e-3);
         let step = self.config.step.map_or(packet, |step| step.as_bits() as f64);
         match self.selection.report(asked.is_congested, sent, step) {
             Choice::Join if self.held < self.config.groups => self.hold(self.held + 1),
@@ -179,12 +175,13 @@ impl Receiver {
     }
 
     /// What the sender sends on the groups held, by numbers and times of packets since the last request, in bit/s; `None` until all of
-    /// them were heard. `stamp` is of the packet that brings a request.
+    /// them were heard. `stamp` is of the packet that brings a request. A shorter packet, of the FDT or the end of a file, takes the time of a whole one,
+    /// so it counts as one: that it comes just before a request is no fall.
     fn sent_rate(&mut self, stamp: u32) -> Option<f64> {
         self.settle(stamp);
         let rates = self.groups.iter().take(self.held.into()).map(|group| group.sent.rate());
         let packets: f64 = rates.sum::<Option<f64>>()?;
-        Some(8.0 * self.packet_bytes * packets)
+        Some(self.config.packet_bits() * packets)
     }
 
     fn settle(&mut self, stamp: u32) {

@@ -214,25 +214,21 @@ fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_an
     assert!(near(slow.rate(), 0.0), "{:?}", slow.rate());
 }
 
-/// A receiver fed by a sender that it alone answers, with nothing lost.
+/// A receiver fed by a sender that it alone answers, with nothing lost. `see` gives what a packet carries, and its bytes.
 fn feed(
     receiver: &mut Receiver,
     sender: &mut Sender,
     until: Instant,
-    ecn: impl Fn(&Data) -> Ecn,
+    see: impl Fn(&Data) -> (Ecn, usize),
 ) -> Vec<Report> {
     let mut reports = Vec::new();
     let mut buffer = [0; 9_000];
     let mut packets = Vec::new();
     run(sender, until, |now, data| packets.push((now, data)));
     for (now, data) in packets {
-        let arrival = Arrival {
-            source: SENDER.into(),
-            channel: ChannelId(data.rank.into()),
-            cci: &data.to_cci(),
-            ecn: ecn(&data),
-            bytes: 1_000,
-        };
+        let (ecn, bytes) = see(&data);
+        let channel = ChannelId(data.rank.into());
+        let arrival = Arrival { source: SENDER.into(), channel, cci: &data.to_cci(), ecn, bytes };
         receiver.arrived(now, &arrival);
         while let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
             reports.push(Report::parse(&buffer[..transmit.bytes]).unwrap());
@@ -248,7 +244,10 @@ fn each_request_is_answered_once_and_marks_are_told() {
     let mut receiver = Receiver::new(config, Seed(1));
     receiver.start(at(0));
     assert_eq!(receiver.poll_membership(), Some(Membership::Join(ChannelId(0))));
-    let marked = |data: &Data| if data.request == 3 { Ecn::CongestionExperienced } else { Ecn::Capable0 };
+    let marked = |data: &Data| match data.request {
+        3 => (Ecn::CongestionExperienced, 1_000),
+        _ => (Ecn::Capable0, 1_000),
+    };
     let reports = feed(&mut receiver, &mut sender, at(3_000), marked);
     let requests: Vec<u16> = reports.iter().map(|report| report.request).collect();
     assert_eq!(
@@ -265,6 +264,20 @@ fn each_request_is_answered_once_and_marks_are_told() {
     let changes = receiver.counters().changes;
     receiver.stop(at(3_001));
     assert_eq!(receiver.counters().changes, changes, "it holds nothing any more");
+}
+
+/// Packets of the FDT, and of the ends of files, are shorter: a request that follows one shows no fall, after which it would join.
+#[test]
+fn the_length_of_a_packet_says_nothing_of_the_rate_that_is_sent() {
+    let rtt = Duration::from_millis(100);
+    let config = Config::new(5, 1_000).with_rtt_bounds(rtt, rtt);
+    let mut sender = Sender::new(config.clone(), at(0));
+    let mut receiver = Receiver::new(config, Seed(1));
+    receiver.start(at(0));
+    let short = |data: &Data| (Ecn::Capable0, if data.request % 5 == 0 { 300 } else { 1_000 });
+    let reports = feed(&mut receiver, &mut sender, at(20_000), short);
+    assert!(reports.len() > 50, "{} requests", reports.len());
+    assert_eq!((receiver.held(), receiver.counters().changes), (1, 0));
 }
 
 proptest! {
