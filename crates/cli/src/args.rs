@@ -217,7 +217,7 @@ pub struct ReceiveArgs {
     /// With --ask: the group at which the relay replies to all on this network, as its own --multicast says
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::group, requires = "ask")]
     pub multicast: Option<SocketAddr>,
-    /// Take no more than this, in bit/s; default: what the path fairly carries
+    /// Take no more than this, in bit/s, except from SIM; default: what the path fairly carries
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
     /// Round-trip time to the sender on an idle path: 20ms; default: the sender is asked by unicast, a few times an hour

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use headwater_proto::Rate;
 use headwater_proto::bcfs::relay::Upstream;
 
@@ -21,6 +21,7 @@ Examples:
 
 /// `headwater relay`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("rates").args(["egress_rate", "sim_to"]).multiple(true)))]
 pub struct RelayArgs {
     /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::relay)]
@@ -65,7 +66,7 @@ pub struct RelayArgs {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = QueueName::DropTail, requires = "egress_rate")]
     pub queue: QueueName,
     /// Packets that may wait for each address
-    #[arg(long, value_name = "N", default_value_t = 50, requires = "egress_rate", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    #[arg(long, value_name = "N", default_value_t = 50, requires = "rates", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub queue_packets: u32,
     /// With --queue red: mark packets rather than drop them, where their sender said that it understands (ECN)
     #[arg(long, requires = "egress_rate")]

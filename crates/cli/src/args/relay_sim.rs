@@ -14,7 +14,7 @@ pub struct SimRelayArgs {
     /// Forward a session of SIM instead, given by the group of its sender; may be given more than once
     #[arg(
         long, value_name = "ADDR[:PORT]", requires = "sim_to", value_parser = values::group,
-        conflicts_with_all = ["listen", "upstream", "source", "multicast", "entries", "neighbours", "request_rate", "queue", "ecn"],
+        conflicts_with_all = ["listen", "upstream", "source", "multicast", "interface", "network", "entries", "neighbours", "request_rate", "queue", "ecn"],
     )]
     pub sim: Vec<SocketAddr>,
     /// With --sim: interface to forward to, and what its link carries, in bit/s with headers; may be given more than once [default rate: --egress-rate]
@@ -32,7 +32,7 @@ pub struct SimRelayArgs {
     /// With --sim: what is marked, of packets that come faster than a link carries
     #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Threshold, requires = "sim")]
     pub sim_marking: SimMarking,
-    /// With --sim: most groups of a session
+    /// With --sim: most groups of a session, at least as many as its sender's --groups: receivers that want more get no more
     #[arg(long, value_name = "N", default_value_t = 8, requires = "sim", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub sim_groups: u16,
     /// With --sim: UDP port for reports

@@ -22,6 +22,12 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
             "--groups and --sim-relay are options of --congestion-control sim alone".to_owned(),
         ));
     }
+    if args.sim.sim_relay.len() > headwater::SIM_RELAYS_MAX {
+        return Err(usage(format!(
+            "--sim-relay may be given {} times at the most; put a relay between",
+            headwater::SIM_RELAYS_MAX
+        )));
+    }
     let control = match wanted {
         args::CongestionControl::Rainbow => rainbow(args)?,
         args::CongestionControl::Fixed => return fixed(args),

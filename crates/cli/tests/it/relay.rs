@@ -79,6 +79,13 @@ fn what_is_wrong_is_said_before_it_starts() {
         "127.0.0.1:0",
     ];
     refused(&network, 2, "one IP version");
+    let sim = |arguments: &[&str], hint: &str| {
+        refused(&[&["--sim", "239.1.2.0", "--sim-port", "7999"], arguments].concat(), 2, hint);
+    };
+    sim(&["--sim-to", "lo=4M", "--interface", "lo"], "--interface");
+    sim(&["--sim-to", "lo=4M", "--network", "10.0.0.0/8"], "--network");
+    sim(&["--sim-to", "lo", "--sim-marking", "red"], "--sim-to IF=RATE");
+    refused(&["--queue-packets", "100"], 2, "--egress-rate");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _holder = UdpSocket::bind(taken).unwrap();
     refused(&["--listen", &taken.to_string()], 3, "another program may hold the port");

@@ -131,6 +131,9 @@ fn rates_that_a_control_finds_by_itself_are_bounded_not_said() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let base = ["send", "--interface", "lo", path, "--congestion-control"];
+    let relays: Vec<_> = (1..=9).map(|host| format!("--sim-relay=10.0.0.{host}")).collect();
+    let relays: Vec<_> = ["sim"].into_iter().chain(relays.iter().map(String::as_str)).collect();
+    fails(&[&base[..], &relays].concat(), 2, &["8 times"]);
     let le_sbcc =
         |control, more: &[&str], hints: &[&str]| fails(&[&base[..], &[control], more].concat(), 2, hints);
     le_sbcc("le-sbcc", &["--rate", "1M"], &["the sender finds it", "--max-rate"]);

@@ -387,7 +387,10 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     let is_multi_rate = options.congestion_control.is_multi_rate();
     let max = options.congestion_control.rate_max();
     if let Some(base) = options.congestion_control.rate_base().filter(|_| is_multi_rate) {
-        let least = Rate::from_bits(base.as_bits().saturating_mul(MAX_OVER_BASE_MIN)).unwrap_or(base);
+        // SIM's rates follow reports: it needs no room for steps above the first one.
+        let is_sim = matches!(options.congestion_control, CongestionControl::Sim(_));
+        let over = if is_sim { 1 } else { MAX_OVER_BASE_MIN };
+        let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
         if max < least {
             return Err(SendError::Rates { base, max, least });
         }

@@ -137,6 +137,12 @@ fn contradictions_of_a_session_of_many_rates_are_refused() {
     let error = refused(low, |options| options);
     assert!(matches!(error, SendError::Rates { .. }));
     assert!(error.to_string().contains("at least 600 kbit/s"), "{error}");
+    // SIM's rates follow reports: they begin at the base rate, and may stay there.
+    for (max, is_open) in [("120k", true), ("119k", false)] {
+        let control = CongestionControl::Sim(SimOptions::new().with_max_rate(max.parse().unwrap()));
+        let options = SendOptions::new(group(), control).with_interface(Some("lo".into()));
+        assert_eq!(SendSession::open(prepare([&file]).unwrap(), options).is_ok(), is_open, "{max}");
+    }
     let windows = refused(LayerOptions::new(), |options| options.with_order(Some(SendOrder::Window)));
     assert!(matches!(windows, SendError::NoWindows));
     let passes = refused(LayerOptions::new(), |options| options.with_end(SendEnd::Passes(1)));
