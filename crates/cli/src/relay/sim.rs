@@ -15,6 +15,13 @@ use crate::shutdown::Shutdown;
 
 /// Relays until interrupted.
 pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
+    let is_shaped = args.egress_rate.is_some() || args.sim.sim_to.iter().any(|(_, rate)| rate.is_some());
+    if !is_shaped && args.sim.sim_marking != SimMarking::Threshold {
+        return Err(Failure::new(
+            Exit::Usage,
+            "--sim-marking is of links that have a rate: say --sim-to IF=RATE, or --egress-rate",
+        ));
+    }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
     let session = SimRelaySession::open(options(args, capture.as_ref()))
@@ -67,6 +74,11 @@ fn relay(
     let mut before = SimRelayProgress::default();
     let ended = session.run(&mut |progress| {
         line.set_message(line_of(&progress, &before));
+        if progress.counters.beyond > 0 && before.counters.beyond == 0 {
+            screen.say(
+                "somebody below holds more groups than --sim-groups: give as many as the sender's --groups",
+            );
+        }
         events.emit(None, &Event::SimRelayProgress(event(&progress)));
         before = progress;
     });

@@ -27,6 +27,9 @@ pub struct UnicastOptions {
     pub multicast: Option<(Interface, u8)>,
     /// Whether what is sent to groups is heard on this machine. Default: yes.
     pub loopback: bool,
+    /// Whether only what comes by the interface of `multicast` is heard: Linux gives a socket what is sent to its address by whatever interface. No
+    /// privilege is needed from Linux 5.7 on. Default: no.
+    pub is_bound: bool,
     /// Send and receive buffer in bytes. Default: 4 MiB.
     pub buffer_bytes: usize,
     /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
@@ -35,7 +38,7 @@ pub struct UnicastOptions {
 
 impl Default for UnicastOptions {
     fn default() -> Self {
-        Self { multicast: None, loopback: true, buffer_bytes: 4 << 20, dscp: 0 }
+        Self { multicast: None, loopback: true, is_bound: false, buffer_bytes: 4 << 20, dscp: 0 }
     }
 }
 
@@ -58,7 +61,11 @@ impl UnicastSocket {
     pub fn open(address: SocketAddr, options: &UnicastOptions) -> Result<Self, OpenError> {
         let endpoint = Endpoint::open(address, false)?;
         if let Some((interface, ttl)) = &options.multicast {
-            let UnicastOptions { dscp, loopback, .. } = *options;
+            let UnicastOptions { dscp, loopback, is_bound, .. } = *options;
+            if is_bound {
+                let bound = endpoint.socket.bind_device(Some(interface.name.as_bytes()));
+                trying("bind the socket to its interface (SO_BINDTODEVICE)", bound)?;
+            }
             let sender = SenderOptions { ttl: *ttl, dscp, loopback, ..SenderOptions::default() };
             set_options(&endpoint, address.is_ipv4(), interface, &sender)?;
             // What ICMP tells of one peer must not fail what is read from all. A full queue of the interface is not told of then, as it is not without groups.

@@ -222,6 +222,55 @@ fn datagrams_to_no_group_of_ours_are_counted_not_delivered() {
 }
 
 /// Runs to 40 ports at which nobody listens: each is answered by ICMP at once.
+/// Linux hands a socket what is sent to its address by whatever interface: here by `near`, from a host of another network.
+#[test]
+fn a_socket_that_is_bound_to_its_interface_hears_nothing_by_others() {
+    if !in_namespace("groups::a_socket_that_is_bound_to_its_interface_hears_nothing_by_others") {
+        return;
+    }
+    let run = |program: &str, arguments: &str| {
+        assert!(Command::new(program).args(arguments.split(' ')).status().unwrap().success(), "{arguments}");
+    };
+    let mut host = Command::new("unshare").args(["--net", "sleep", "30"]).spawn().unwrap();
+    run("ip", "link add dev near type veth peer name far");
+    let namespace = || std::fs::read_link(format!("/proc/{}/ns/net", host.id())).unwrap();
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let began = Instant::now();
+    while namespace() == own && began.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
+    run("ip", &format!("link set far netns {}", host.id()));
+    run("ip", "address add 10.9.9.1/24 dev near");
+    run("ip", "link set near up");
+    let at_host = |arguments: &str| run("nsenter", &format!("-t {} -n {arguments}", host.id()));
+    at_host("ip address add 10.9.9.2/24 dev far");
+    at_host("ip link set far up");
+    at_host("ip route add 10.9.8.0/24 via 10.9.9.1");
+
+    let left = Interface::find("left").unwrap();
+    let open = |is_bound| {
+        let options =
+            UnicastOptions { multicast: Some((left.clone(), 1)), is_bound, ..UnicastOptions::default() };
+        UnicastSocket::open(left.bind_address(true, 0).unwrap(), &options).unwrap()
+    };
+    let [mut bound, mut free] = [true, false].map(open);
+    for socket in [&bound, &free] {
+        let command = format!("echo > /dev/udp/10.9.8.1/{}", socket.local_addr().port());
+        let sent = Command::new("nsenter")
+            .args(["-t", &host.id().to_string(), "-n", "bash", "-c", &command])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+    let (mut batch, began) = (RecvBatch::new(), Instant::now());
+    while free.recv(&mut batch).unwrap() == 0 {
+        assert!(began.elapsed() < PATIENCE, "nothing came by the other interface");
+        std::thread::yield_now();
+    }
+    assert_eq!(bound.recv(&mut batch).unwrap(), 0);
+    host.kill().unwrap();
+    host.wait().unwrap();
+}
+
 fn to_nobody() -> Vec<Run<'static>> {
     let free: Vec<_> = (0..40).map(|_| UdpSocket::bind((LOCALHOST, 0)).unwrap()).collect();
     let to = free.iter().map(|socket| socket.local_addr().unwrap());

@@ -62,6 +62,7 @@ impl Ports {
                 multicast,
                 dscp: options.dscp,
                 loopback: false,
+                is_bound: true,
                 ..UnicastOptions::default()
             };
             let socket = UnicastSocket::open(address, &unicast)?;
@@ -88,15 +89,22 @@ impl Ports {
         self.above.iter().flat_map(ReceiverSocket::fds).chain(links)
     }
 
-    /// Joins again what was joined on an interface that came back.
-    pub(super) fn look(&mut self) {
-        for socket in &mut self.above {
+    /// Joins again what was joined on an interface that came back, or could not be joined while it was away.
+    pub(super) fn look(&mut self, relay: &Relay) {
+        for (block, socket) in self.above.iter_mut().enumerate() {
             if let Some(change) = socket.look() {
                 debug!(
                     interface = change.interface,
                     state = change.state.name(),
                     "the interface of a session changed"
                 );
+            }
+            for rank in (1..relay.held(block))
+                .map(ChannelId)
+                .filter(|rank| !socket.is_joined(*rank))
+                .collect::<Vec<_>>()
+            {
+                let _refused = socket.join(rank);
             }
         }
     }
@@ -180,7 +188,13 @@ impl Ports {
         let Some(socket) = self.above.get_mut(block) else { return Ok(()) };
         socket.expect_source(relay.source(block));
         if is_join {
-            return socket.join(ChannelId(rank));
+            return match socket.join(ChannelId(rank)) {
+                Err(MembershipError::Refused { attempt, group, interface, source }) if rank > 0 => {
+                    debug!(attempt, %group, interface, %source, "tried again each second");
+                    Ok(())
+                }
+                joined => joined,
+            };
         }
         // One that cannot be left is gone with its interface.
         let _left = socket.leave(ChannelId(rank));

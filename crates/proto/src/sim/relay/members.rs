@@ -1,6 +1,6 @@
 //! Who holds how many groups below a relay.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 
 use crate::sim::GROUPS_MAX;
@@ -9,6 +9,8 @@ use crate::time::{Duration, Instant};
 
 /// Receivers and relays below that a relay knows of at a time; others wait until one has left or fallen silent.
 pub const MEMBERS_MAX: usize = 1 << 14;
+/// Of those, at one address for a session on a link: programs on one host, or hosts behind one translator of addresses.
+pub const PORTS_MAX: usize = 16;
 /// Who has not told for so long holds nothing: three tellings were missed.
 const SILENCE: Duration = Duration::from_nanos(7 * EVERY.as_nanos() / 2);
 
@@ -37,7 +39,7 @@ impl Members {
             return true;
         }
         let is_known = self.table.contains_key(&(place, who));
-        if !is_known && self.table.len() == MEMBERS_MAX {
+        if !is_known && (self.table.len() == MEMBERS_MAX || self.at(place, who.ip()) == PORTS_MAX) {
             return false;
         }
         let before = self.table.insert((place, who), Member { groups, told: now });
@@ -47,6 +49,12 @@ impl Members {
             counts[usize::from(before.groups)] -= 1;
         }
         true
+    }
+
+    /// Members at an address, [`PORTS_MAX`] at most.
+    fn at(&self, place: Place, host: IpAddr) -> usize {
+        let [first, last] = [0, u16::MAX].map(|port| (place, SocketAddr::new(host, port)));
+        self.table.range(first..=last).take(PORTS_MAX).count()
     }
 
     /// Most groups that a member holds there.

@@ -8,8 +8,9 @@
 //! | what strangers on a link may try | what becomes of it |
 //! |---|---|
 //! | forged, late, repeated, oversized reports | as at any router: see [`crate::sim`] |
-//! | tell of groups that nobody holds | they are sent on that link, as by a forged join, for 7 s or as long as they tell |
-//! | tell from ever other addresses | [`MEMBERS_MAX`] are known; those that are keep their groups |
+//! | tell of groups that nobody holds | they are sent on that link, as by a forged join, for 7 s or as long as they tell, and marked there in place of those that are held |
+//! | tell of more and of fewer in turn | who tells of more is followed at once, who tells of fewer four times a second |
+//! | tell from ever other addresses | [`MEMBERS_MAX`] are known, [`PORTS_MAX`] at one address; those that are keep their groups |
 //! | send on the groups themselves | while the session is sent, only who was heard first is forwarded |
 //!
 //! At most [`SESSIONS_MAX`] blocks of groups, [`LINKS_MAX`] links and [`crate::bcfs::relay::WAITING_MAX`] packets that wait.
@@ -27,8 +28,8 @@ use headwater_wire::sim::{Data, Holding, Report};
 use serde::Serialize;
 
 pub use self::config::RelayConfig;
-pub use self::members::MEMBERS_MAX;
 use self::members::Members;
+pub use self::members::{MEMBERS_MAX, PORTS_MAX};
 use self::session::Session;
 pub use crate::egress::Shape;
 use crate::egress::{Egress, EgressCounters, WAITING_MAX};
@@ -44,8 +45,8 @@ pub const LINKS_MAX: usize = 64;
 pub const UPSTREAM: InterfaceId = InterfaceId(0);
 /// Bits of a channel's number that are the rank; the rest is the block of groups.
 const RANK_BITS: u32 = 6;
-/// Time between two looks for members that fell silent.
-const SWEEP: Duration = Duration::from_secs(1);
+/// Time between two looks for members that fell silent, and for groups that nobody holds any more.
+const SWEEP: Duration = Duration::from_millis(250);
 
 /// The interface of a link below, counted from 0.
 #[expect(clippy::cast_possible_truncation, reason = "there are at most `LINKS_MAX`")]
@@ -91,6 +92,8 @@ pub struct RelayCounters {
     pub holdings: u64,
     /// Of those, tellings of members that there was no room for.
     pub crowded: u64,
+    /// Of those, tellings of more groups than the relay carries of a session: it should carry as many as the sender has.
+    pub beyond: u64,
     /// Members below.
     pub members: usize,
     /// Most groups of a session that somebody below holds.
@@ -106,7 +109,7 @@ pub struct Relay {
     /// Groups that links are sent, by link and session.
     tops: Vec<Vec<u16>>,
     egress: Egress,
-    /// Joins and leaves to come out, as many as there are groups at most.
+    /// Joins and leaves to come out: between two sweeps each group is joined at most once, and left once.
     changes: VecDeque<RouterOutput<Infallible>>,
     next_sweep: Instant,
     counters: RelayCounters,
@@ -133,7 +136,7 @@ impl Relay {
             counters: RelayCounters::default(),
             config,
         };
-        (0..relay.sessions.len()).for_each(|block| relay.follow(now, block));
+        (0..relay.sessions.len()).for_each(|block| relay.follow(now, block, true));
         Ok(relay)
     }
 
@@ -162,6 +165,11 @@ impl Relay {
         self.tops.get(link).and_then(|tops| tops.get(block)).copied().unwrap_or(0)
     }
 
+    /// Groups of a block that are joined upstream.
+    pub fn held(&self, block: usize) -> u16 {
+        self.sessions.get(block).map_or(0, |session| session.held)
+    }
+
     /// A packet on the groups.
     fn data(&mut self, now: Instant, datagram: &Datagram<'_>, channel: ChannelId) {
         let (block, rank) = place(channel);
@@ -178,7 +186,7 @@ impl Relay {
         session.router.handle(now, UPSTREAM, Input::Datagram(*datagram));
         if is_new {
             self.members.forget_session(block);
-            self.follow(now, block);
+            self.follow(now, block, true);
         }
         self.forward(now, datagram, channel);
     }
@@ -229,11 +237,13 @@ impl Relay {
         };
         self.counters.holdings += 1;
         let most = u8::try_from(self.config.groups).unwrap_or(u8::MAX);
+        self.counters.beyond += u64::from(holding.groups > most);
         let place = (link, block);
         if !self.members.tell(now, place, datagram.source, holding.groups.min(most)) {
             self.counters.crowded += 1;
-        } else if self.members.top(place).max(1) != self.tops[link][block] {
-            self.follow(now, block);
+        } else if self.members.top(place) > self.tops[link][block] {
+            // What nobody holds any more goes at the next sweep: who tells of more and less in turn brings one join in that time.
+            self.follow(now, block, false);
         }
     }
 
@@ -241,13 +251,15 @@ impl Relay {
         self.sessions.iter().position(|session| session.number() == Some(number))
     }
 
-    /// Has links and the way up carry what members hold of a block.
-    fn follow(&mut self, now: Instant, block: usize) {
+    /// Has links and the way up carry what members hold of a block; where it may not fall, what is carried already, too.
+    fn follow(&mut self, now: Instant, block: usize, may_fall: bool) {
         let mut most = 1;
         for link in 0..self.tops.len() {
-            let top = self.members.top((link, block)).max(1);
+            let before = self.tops[link][block];
+            let least = if may_fall { 1 } else { before };
+            let top = self.members.top((link, block)).max(least);
             most = most.max(top);
-            let before = core::mem::replace(&mut self.tops[link][block], top);
+            self.tops[link][block] = top;
             for (rank, is_more) in steps(before, top) {
                 self.egress.membership(now, below(link), channel(block, rank), is_more);
             }
@@ -272,7 +284,7 @@ impl Relay {
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP;
             self.members.sweep(now);
-            (0..self.sessions.len()).for_each(|block| self.follow(now, block));
+            (0..self.sessions.len()).for_each(|block| self.follow(now, block, true));
         }
     }
 }
@@ -330,7 +342,8 @@ impl Router for Relay {
     fn poll_timeout(&self) -> Option<Instant> {
         let sessions =
             self.sessions.iter().flat_map(|session| [session.router.poll_timeout(), session.teller.due()]);
-        let sweep = (self.members.len() > 0).then_some(self.next_sweep);
+        let is_due = self.members.len() > 0 || self.sessions.iter().any(|session| session.held > 1);
+        let sweep = is_due.then_some(self.next_sweep);
         sessions.chain([self.egress.due(), sweep]).flatten().min()
     }
 }

@@ -274,7 +274,7 @@ fn the_length_of_a_packet_says_nothing_of_the_rate_that_is_sent() {
     let mut sender = Sender::new(config.clone(), at(0));
     let mut receiver = Receiver::new(config, Seed(1));
     receiver.start(at(0));
-    let short = |data: &Data| (Ecn::Capable0, if data.request % 5 == 0 { 300 } else { 1_000 });
+    let short = |data: &Data| (Ecn::Capable0, if data.request.is_multiple_of(5) { 300 } else { 1_000 });
     let reports = feed(&mut receiver, &mut sender, at(20_000), short);
     assert!(reports.len() > 50, "{} requests", reports.len());
     assert_eq!((receiver.held(), receiver.counters().changes), (1, 0));
