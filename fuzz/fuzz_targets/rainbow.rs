@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use headwater_fec::{Order, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
-    FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender, SenderConfig,
-    SessionPlan,
+    FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender,
+    SenderConfig, SessionPlan,
 };
 use headwater_proto::rainbow::carrier;
 use headwater_proto::{DATAGRAM_BYTES_MAX, Datagram, Duration, Ecn, Input, Instant, Machine, Output, Rate};
@@ -30,11 +30,25 @@ enum Step<'a> {
     Honest(u8),
     Millis(u16),
     /// A datagram to the source.
-    Asks { is_null: bool, is_stranger: bool, label: u32, level: u16, body: &'a [u8] },
+    Asks {
+        is_null: bool,
+        is_stranger: bool,
+        label: u32,
+        level: u16,
+        body: &'a [u8],
+    },
     /// A datagram to the receiver.
-    Replies { is_stranger: bool, label: u32, level: u16, body: &'a [u8] },
+    Replies {
+        is_stranger: bool,
+        label: u32,
+        level: u16,
+        body: &'a [u8],
+    },
     /// Bytes to either.
-    Bytes { to_source: bool, bytes: &'a [u8] },
+    Bytes {
+        to_source: bool,
+        bytes: &'a [u8],
+    },
 }
 
 struct Bench {
@@ -79,7 +93,8 @@ impl Bench {
         let rate = Some(Rate::from_kilobits(1_000));
         let control = carrier::SenderConfig::new([1, 2]).with_max_rate(rate, 168);
         let control = carrier::Sender::new(control);
-        let sender = Sender::new(SenderConfig::new(7), &plan, &digests, control, source).expect("a short FDT");
+        let sender =
+            Sender::new(SenderConfig::new(7), &plan, &digests, control, source).expect("a short FDT");
         let control = carrier::Receiver::new(carrier::ReceiverConfig::new(SOURCE, SOURCE));
         let receiver =
             Receiver::new(ReceiverConfig::default(), control, MemoryStore::new(1 << 20), Instant::ZERO);

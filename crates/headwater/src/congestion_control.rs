@@ -425,7 +425,7 @@ mod tests {
             }
         }
         assert_eq!(CongestionControl::M2c(LayerOptions::new()).channels(), Ok(47 + 60 + 1));
-        assert_eq!(CongestionControl::Webrc(LayerOptions::new()).channels(), Ok(24 + 30 + 1));
+        assert_eq!(CongestionControl::Webrc(LayerOptions::new()).channels(), Ok(18 + 30 + 1));
         assert_eq!(CongestionControl::LeSbcc(LeSbccOptions::new()).channels(), Ok(1));
         assert_eq!(CongestionControl::Rainbow(RainbowOptions::new()).channels(), Ok(1));
         let none = LayerOptions::new().with_max_rate(BASE_RATE_DEFAULT);
