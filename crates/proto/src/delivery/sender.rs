@@ -26,8 +26,9 @@ use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
-/// How long a session that is sent on request tells those who ask that it is closed: longer than it takes most of them to ask again.
-const DISMISSAL: Duration = Duration::from_secs(1);
+/// How long a session that is sent on request tells those who ask that it is closed: longer than it takes most of them to ask again, and relays in a row
+/// keep what answers them for a second each.
+const DISMISSAL: Duration = Duration::from_secs(4);
 
 /// When a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +190,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     }
 
     /// Ends the session: on every channel it is described once more and closed with a few last packets. It is over when the
-    /// base channel has sent them. One that is sent on request is over a second later; who asks meanwhile is told.
+    /// base channel has sent them. One that is sent on request is over 4 s later; who asks meanwhile is told.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
             self.phase = match self.control.is_on_request() {

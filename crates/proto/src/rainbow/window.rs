@@ -11,8 +11,11 @@ use crate::time::{Duration, Instant};
 const THRESHOLD_LEAST: u16 = 2;
 /// By how much the timeout is above the mean round-trip time at least, in seconds: a clock tick of TCPs of the time (RFC 6298's G).
 const TIMEOUT_MARGIN: f64 = 0.1;
-/// Part of the way down to a shorter sample that the longest round-trip time goes.
+/// Part of the way down to a shorter sample that the longest round-trip time goes, at the most.
 const FADING: f64 = 1.0 / 64.0;
+/// In so many seconds it goes all the way, at the least. What a relay had kept comes at once, any number of times between two replies that came from the
+/// source.
+const FADING_SECONDS: f64 = 10.0;
 /// What is waited beyond the longest round-trip time, in seconds.
 const OVERTAKEN_MARGIN: f64 = 0.01;
 /// Doublings of the timeout.
@@ -105,6 +108,8 @@ pub struct Window {
     round_trip: RoundTrip,
     /// The longest round-trip time of late, in seconds.
     longest: f64,
+    /// When a round-trip time was measured last.
+    measured: Instant,
     /// Doublings of the timeout since the last sample.
     doublings: u32,
     counters: WindowCounters,
@@ -139,6 +144,7 @@ impl Window {
             cut: Cut::default(),
             round_trip: RoundTrip::default(),
             longest: 0.0,
+            measured: Instant::ZERO,
             doublings: 0,
             counters: WindowCounters::default(),
             config,
@@ -210,7 +216,7 @@ impl Window {
         }
         if level == slot.asked && slot.is_fresh {
             // Also when it is late: else a timeout that has become too short would never learn of it.
-            self.measure(now.since(slot.sent).as_secs_f64());
+            self.measure(now, now.since(slot.sent).as_secs_f64());
             self.slot_mut(label).is_fresh = false;
         }
         if !slot.is_waiting {
@@ -248,10 +254,12 @@ impl Window {
         self.resume(now);
     }
 
-    fn measure(&mut self, sample: f64) {
+    fn measure(&mut self, now: Instant, sample: f64) {
         self.round_trip.sample(sample);
+        let time = now.since(core::mem::replace(&mut self.measured, now)).as_secs_f64();
+        let fading = FADING.min(time / FADING_SECONDS);
         let shorter = (self.longest - sample).max(0.0);
-        self.longest = sample.max(self.longest - FADING * shorter);
+        self.longest = sample.max(self.longest - fading * shorter);
         self.doublings = 0;
     }
 

@@ -14,9 +14,9 @@ pub const NEIGHBOURS: usize = 1_024;
 /// Requests a second from one address unless told otherwise: what a receiver of 200 Mbit/s sends.
 pub const REQUESTS_PER_SECOND: u32 = 20_000;
 
-/// Replies of each of at most 16 sources that a relay keeps unless told otherwise: 0.4 MB.
+/// Replies of each of at most 16 sources that a relay keeps unless told otherwise: 0.4 MB of each in packets of 1500 bytes, at most 2.3 MB.
 pub const RECENT: usize = 256;
-/// Most that it can be told to keep: 25 MB.
+/// Most that it can be told to keep: 25 MB of each source in packets of 1500 bytes, at most 147 MB.
 pub const RECENT_MAX: usize = 16_384;
 
 /// Where requests for a source go.
@@ -117,7 +117,7 @@ impl RelayConfig {
         self
     }
 
-    /// Replies of a source that are kept for a second, where any would do, for those that have not had them: at most [`RECENT_MAX`]. They answer requests that would
+    /// Replies of a source that are given out for a second, where any would do, for those that have not had them: at most [`RECENT_MAX`]. They answer requests that would
     /// go up else. 0: none. Default [`RECENT`].
     #[must_use]
     pub const fn with_recent(mut self, replies: usize) -> Self {

@@ -15,7 +15,7 @@
 //! | requests for sources at random, to take all places | once half of them were taken, 1 a second from an address; only who replies keeps its place |
 //! | requests for a source that is none, to trouble whoever has the address | 20 a second to a host, as long as it has not replied from that port; none to loopback and groups; [`RelayConfig::with_sources`] names those that may be asked |
 //! | forged replies | taken only from whom the source is asked by; who can forge that address can forge replies |
-//! | requests for many sources, for what is kept of others | 16 sources; of one that has been silent for a second nothing is kept |
+//! | requests for many sources, for what is kept of others | 16 sources; one that has been silent for a second gives way to another |
 //! | relays in a circle | the hops of messages: see [`BreadcrumbRouter`] |
 
 mod config;
@@ -175,7 +175,8 @@ impl Relay {
                 RouterOutput::Forward { egress, ecn } => {
                     if held.is_none() {
                         held = self.egress.hold(datagram.payload, WAITING_MAX);
-                        kept = self.recent.keep(now, datagram.payload);
+                        // Once, though there may be no room for any link.
+                        kept = kept.or_else(|| self.recent.keep(now, datagram.payload));
                     }
                     let Some(packet) = held else { continue };
                     if let Some(kept) = kept {

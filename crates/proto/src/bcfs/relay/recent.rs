@@ -3,9 +3,9 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_wire::bcfs::{Header, Kind};
+use headwater_wire::bcfs::{Header, Kind, Level};
 
-use crate::machine::InterfaceId;
+use crate::machine::{DATAGRAM_BYTES_MAX, InterfaceId};
 use crate::time::{Duration, Instant};
 
 /// How long a reply is kept: a source that is started again sends others.
@@ -63,7 +63,8 @@ impl Recent {
     /// Keeps a reply if it is one of which any would do.
     pub(super) fn keep(&mut self, now: Instant, message: &[u8]) -> Option<Number> {
         let (header, _) = Header::parse(message).ok()?;
-        if self.most == 0 || header.kind != Kind::Reply || !header.is_any {
+        let is_short = message.len() <= DATAGRAM_BYTES_MAX;
+        if self.most == 0 || header.kind != Kind::Reply || !header.is_any || !is_short {
             return None;
         }
         if !self.rings.contains_key(&header.source) && self.rings.len() == SOURCES_MAX {
@@ -92,7 +93,8 @@ impl Recent {
         room: &mut [u8],
     ) -> Option<usize> {
         let (asked, _) = Header::parse(request).ok()?;
-        if asked.kind != Kind::Request || !asked.is_any {
+        // A raised level is to clear what a lost message left on the way: it goes up.
+        if asked.kind != Kind::Request || !asked.is_any || asked.level > Level::ONE {
             return None;
         }
         let message = self.rings.get_mut(&asked.source)?.take(now, ingress)?;
@@ -143,9 +145,13 @@ impl Ring {
 
 impl Link {
     fn sent(&mut self, number: u64) {
-        if self.ahead.len() < AHEAD_MAX {
-            self.ahead.push_back(number);
+        if self.ahead.len() >= AHEAD_MAX
+            && let Some(oldest) = self.ahead.pop_front()
+        {
+            // What it missed before that it does without: nothing comes twice.
+            self.next = oldest + 1;
         }
+        self.ahead.push_back(number);
         self.settle();
     }
 
@@ -160,7 +166,7 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use headwater_wire::bcfs::{Label, Level};
+    use headwater_wire::bcfs::Label;
 
     use super::*;
 
@@ -173,7 +179,8 @@ mod tests {
     }
 
     fn message(kind: Kind, source: &str, label: u32, is_any: bool, body: u8) -> Vec<u8> {
-        let header = Header { is_any, ..Header::new(kind, source.parse().unwrap(), Label(label), Level(2)) };
+        let header =
+            Header { is_any, ..Header::new(kind, source.parse().unwrap(), Label(label), Level::ONE) };
         let mut bytes = vec![body; header.buffer_len() + 1];
         header.emit(&mut bytes).unwrap();
         bytes
@@ -189,7 +196,7 @@ mod tests {
         let mut room = [0; 100];
         let bytes = recent.answer(at(ms), link, &message(Kind::Request, SOURCE, 9, true, 0), &mut room)?;
         let (header, body) = Header::parse(&room[..bytes]).unwrap();
-        assert_eq!((header.kind, header.label, header.level), (Kind::Reply, Label(9), Level(2)));
+        assert_eq!((header.kind, header.label, header.level), (Kind::Reply, Label(9), Level::ONE));
         Some(body[0])
     }
 
@@ -247,6 +254,26 @@ mod tests {
         let kept = (0..40).filter(|number| keep(0, *number)).count();
         assert_eq!(kept, SOURCES_MAX);
         assert!(!keep(999, 100) && keep(1_001, 100));
+    }
+
+    #[test]
+    fn what_could_not_go_out_whole_is_not_kept() {
+        let mut recent = Recent::new(8);
+        let mut long = message(Kind::Reply, SOURCE, 1, true, 1);
+        long.resize(DATAGRAM_BYTES_MAX, 1);
+        assert!(recent.keep(at(0), &long).is_some());
+        long.push(1);
+        assert!(recent.keep(at(0), &long).is_none());
+    }
+
+    #[test]
+    fn a_gap_too_long_to_remember_is_given_up_and_nothing_comes_twice() {
+        let mut recent = Recent::new(4_096);
+        keep(&mut recent, 0, 0, &[]);
+        (0..600).for_each(|_| keep(&mut recent, 0, 1, &[OTHER]));
+        keep(&mut recent, 0, 2, &[]);
+        let all: Vec<_> = core::iter::from_fn(|| answer(&mut recent, 1, OTHER)).collect();
+        assert_eq!(all, [2]);
     }
 
     #[test]

@@ -346,3 +346,23 @@ fn a_reply_of_which_any_would_do_is_sent_down_once_for_all() {
     assert_eq!(relay.counters().answered, 1);
     assert_eq!(relay.counters().router.requests, 6);
 }
+
+/// The reply, or the request, was lost above: what it left is cleared by a higher level, which no reply that was kept may hold up.
+#[test]
+fn a_raised_level_goes_up_whatever_was_kept() {
+    let any = |kind, from, label, level| {
+        let header = Header { is_any: true, ..Header::new(kind, address(from), Label(label), Level(level)) };
+        let mut bytes = vec![0; header.buffer_len()];
+        header.emit(&mut bytes).expect("room");
+        bytes
+    };
+    let mut relay = relay(config());
+    assert_eq!(play(&mut relay, START, 10, &any(Kind::Request, 1, 5, 1)), [unicast(1)]);
+    assert_eq!(play(&mut relay, START, 11, &any(Kind::Request, 1, 6, 1)), [unicast(1)]);
+    assert_eq!(play(&mut relay, START, 1, &any(Kind::Reply, 1, 6, 1)), [unicast(11)]);
+    let later = START + Duration::from_millis(100);
+    assert_eq!(play(&mut relay, later, 10, &any(Kind::Request, 1, 5, 2)), [unicast(1)]);
+    assert_eq!(play(&mut relay, later, 1, &any(Kind::Reply, 1, 5, 2)), [unicast(10)]);
+    assert_eq!(relay.counters().answered, 0);
+    assert_eq!(relay.counters().entries, 0);
+}

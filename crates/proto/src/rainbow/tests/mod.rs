@@ -1,5 +1,6 @@
 mod ends;
 mod hostile;
+mod kept;
 mod properties;
 mod trace;
 
