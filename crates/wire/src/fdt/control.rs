@@ -1,7 +1,7 @@
 //! How a session's channels are sent, as its FDT tells receivers: a name and a few numbers.
 //!
 //! The attribute `hw:Congestion-Control` of the root, for example `m2c packet-bytes=1424 base-rate=120000
-//! max-rate=100000000 ratio-ppm=750000 slot-ns=10000000000`. What the numbers of a control mean is the control's affair.
+//! max-rate=100000000 ratio-ppm=866000 slot-ns=5000000000`. What the numbers of a control mean is the control's affair.
 
 use core::fmt;
 use core::str::FromStr;
