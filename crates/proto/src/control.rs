@@ -304,6 +304,9 @@ pub trait ReceiverControl {
         false
     }
 
+    /// The sender said that the session is over: what is on the way still counts, nothing more is to be asked for.
+    fn dismissed(&mut self, _now: Instant) {}
+
     /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its sender is.
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {
         false

@@ -159,6 +159,9 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         }
         self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
         self.listening.close(header.close_session);
+        if header.close_session {
+            self.control.dismissed(now);
+        }
         Some(Taken::Packet(header, payload))
     }
 

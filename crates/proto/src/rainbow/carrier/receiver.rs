@@ -182,8 +182,15 @@ impl ReceiverControl for Receiver {
     }
 
     fn stop(&mut self, _now: Instant) {
-        self.hold(false);
-        self.window.stop();
+        if self.is_held {
+            self.hold(false);
+            self.window.stop();
+        }
+    }
+
+    fn dismissed(&mut self, now: Instant) {
+        // Each request more would bring that word once more.
+        self.stop(now);
     }
 
     fn opened<'a>(&mut self, datagram: &Datagram<'a>) -> Option<(SocketAddr, &'a [u8])> {
