@@ -2,6 +2,8 @@
 
 import argparse
 
+from network import check
+
 
 def chosen(parts, control, **more):
     """What the command line says: `binary`, `parts` (all names where there is none), `full`, `control`, and options of one's own."""
@@ -27,3 +29,12 @@ def run(parts, names, about, call):
             print(f"  {'met   ' if holds else 'MISSED'} {what}", flush=True)
             missed += [] if holds else [f"{name}: {what}"]
     return missed
+
+
+def judge(name, missed, full, certain):
+    """Fails for what was missed; in the short form, where files are small and the machine does other things, only for what has one of the words of
+    `certain`. The rest is told."""
+    if missed:
+        print(f"{name}: missed: {'; '.join(missed)}", flush=True)
+    failed = [miss for miss in missed if full or any(word in miss for word in certain)]
+    check(not failed, f"must hold: {'; '.join(failed)}")

@@ -223,10 +223,7 @@ def main():
                 return part(bed.build(), options.full)
 
         missed = parts.run(PARTS, options.parts or PARTS, "sim", call)
-    certain = [miss for miss in missed if options.full or any(word in miss for word in CERTAIN)]
-    if missed:
-        print(f"sim: missed: {'; '.join(missed)}", flush=True)
-    check(not certain, f"must hold: {'; '.join(certain)}")
+    parts.judge("sim", missed, options.full, CERTAIN)
 
 
 if __name__ == "__main__":

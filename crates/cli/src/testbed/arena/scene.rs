@@ -47,57 +47,40 @@ const PLAIN: Scene = Scene {
     join_ms: 0,
 };
 
+const TCP: Scene = Scene { name: "tcp", title: "Beside one TCP", rival: Rival::Tcp, ..PLAIN };
+const SLOW: Scene = Scene {
+    name: "slow",
+    title: "One receiver behind a quarter of the rate",
+    rates: &[4],
+    receivers: &[2, 5],
+    is_slow: true,
+    ..PLAIN
+};
+const JOIN: Scene = Scene {
+    name: "join-500",
+    title: "Joins that take 500 ms",
+    rates: &[4],
+    receivers: &[1],
+    join_ms: 500,
+    ..PLAIN
+};
+
 /// All of it: some hours.
 pub const FULL: &[Scene] = &[
     PLAIN,
-    Scene { name: "tcp", title: "Beside one TCP", rival: Rival::Tcp, ..PLAIN },
+    TCP,
     Scene { name: "short", title: "Beside short TCP connections", rival: Rival::Short, ..PLAIN },
-    Scene {
-        name: "slow",
-        title: "One receiver behind a quarter of the rate",
-        rates: &[4],
-        receivers: &[2, 5],
-        is_slow: true,
-        ..PLAIN
-    },
-    Scene {
-        name: "join-100",
-        title: "Joins that take 100 ms",
-        rates: &[4],
-        receivers: &[1],
-        join_ms: 100,
-        ..PLAIN
-    },
-    Scene {
-        name: "join-500",
-        title: "Joins that take 500 ms",
-        rates: &[4],
-        receivers: &[1],
-        join_ms: 500,
-        ..PLAIN
-    },
+    SLOW,
+    Scene { name: "join-100", title: "Joins that take 100 ms", join_ms: 100, ..JOIN },
+    JOIN,
 ];
 
 /// Enough to see all of it once: at 4 Mbit/s.
 pub const SHORT: &[Scene] = &[
     Scene { rates: &[4], receivers: &[1, 5], ..PLAIN },
-    Scene { name: "tcp", title: "Beside one TCP", rival: Rival::Tcp, rates: &[4], receivers: &[1], ..PLAIN },
-    Scene {
-        name: "slow",
-        title: "One receiver behind a quarter of the rate",
-        rates: &[4],
-        receivers: &[5],
-        is_slow: true,
-        ..PLAIN
-    },
-    Scene {
-        name: "join-500",
-        title: "Joins that take 500 ms",
-        rates: &[4],
-        receivers: &[1],
-        join_ms: 500,
-        ..PLAIN
-    },
+    Scene { rates: &[4], receivers: &[1], ..TCP },
+    Scene { receivers: &[5], ..SLOW },
+    JOIN,
 ];
 
 impl Scene {
