@@ -115,13 +115,14 @@ step_deny() {
 
 step_fuzz() {
     have cargo-fuzz || need_cargo cargo-fuzz "$CARGO_FUZZ"
-    local targets target
+    local targets
     targets=$(cargo fuzz list)
     [ -n "$targets" ] || die "fuzz/ has no target"
     # libFuzzer needs unstable compiler flags; without a sanitizer the stable compiler has all the rest.
     local -x RUSTC_BOOTSTRAP=1 RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
     cargo fuzz build --sanitizer none
-    for target in $targets; do fuzz_one "$target"; done
+    # shellcheck disable=SC2086
+    side_by_side fuzz_one $targets
     notes+=("fuzz: $(wc -w <<<"$targets") targets, $FUZZ_SECONDS s each")
 }
 
@@ -135,23 +136,54 @@ step_interop() {
     [ -x /usr/bin/time ] || need_apt time
     have python3 || need_apt python3
     /usr/bin/python3 -c 'import zmq' 2>/dev/null || need_apt python3-zmq
-    local script scripts=(tests/interop/*.sh)
+    local scripts=(tests/interop/*.sh)
     [ -e "${scripts[0]}" ] || die "no script in tests/interop"
-    for script in "${scripts[@]}"; do
-        say "interop: $script"
-        bash "$script" || die "interop: $script failed with exit code $?"
-    done
+    # Built once, before the scripts look.
+    . tests/built.sh
+    side_by_side bash "${scripts[@]}"
     notes+=("interop: ${#scripts[@]} scripts")
 }
 
 # ---- helpers of the steps -------------------------------------------------------------------------------------
+
+# side_by_side COMMAND ARG...: runs COMMAND with each ARG, two at a time, as most of them wait for clocks and links
+# more than they compute. Each one's output is shown whole when it ends; dies when all have ended and one has failed.
+side_by_side() {
+    local command=$1 arg running=0 failed=0
+    shift
+    for arg in "$@"; do
+        if ((running == 2)); then
+            wait -n || failed=1
+            running=$((running - 1))
+        fi
+        shown_whole "$command" "$arg" &
+        running=$((running + 1))
+    done
+    while ((running > 0)); do
+        wait -n || failed=1
+        running=$((running - 1))
+    done
+    ((failed == 0)) || die "$step: one or more have failed (above)"
+}
+
+# shown_whole COMMAND ARG
+shown_whole() {
+    local log started=$SECONDS code=0
+    log=$(mktemp -p "$scratch")
+    "$1" "$2" >"$log" 2>&1 || code=$?
+    {
+        flock 9
+        say "$step: $2: exit code $code, $((SECONDS - started)) s"
+        cat "$log"
+    } 9>"$scratch/shown"
+    return "$code"
+}
 
 # fuzz_one TARGET: new inputs go to a scratch corpus, so that a run leaves the checkout as it was.
 fuzz_one() {
     local found="$scratch/corpus-$1" seeds=()
     mkdir "$found"
     if [ -d "fuzz/corpus/$1" ]; then seeds=("fuzz/corpus/$1"); fi
-    say "fuzz: $1"
     cargo fuzz run --sanitizer none "$1" "$found" "${seeds[@]}" -- \
         -max_total_time="$FUZZ_SECONDS" -print_final_stats=1 -verbosity=0
 }
