@@ -33,7 +33,7 @@ pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
 pub use router::{BreadcrumbRouter, Counters, Dropped, ENTRIES, ENTRIES_MAX, RouterConfig, Routes};
 pub use source::{Asked, ReplyTo, ReturnPath, Source};
 
-pub(crate) use router::hash::{Key, hash};
+pub(crate) use router::hash::{Key, address_words, hash};
 
 use crate::time::Duration;
 

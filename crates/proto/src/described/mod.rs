@@ -5,18 +5,18 @@
 //!
 //! | parameter | what | controls |
 //! |---|---|---|
-//! | `packet-bytes` | UDP payload of a full packet | all |
-//! | `base-rate`, `max-rate` | of the base channel, of all channels | all |
-//! | `ratio-ppm` | what a level is to the next one, in millionths | all |
-//! | `slot-ns` | TSD, in nanoseconds | all |
+//! | `packet-bytes` | UDP payload of a full packet | `m2c`, `webrc`, `flid-dl`, `sim` |
+//! | `base-rate`, `max-rate` | of the base channel, of all channels | `m2c`, `webrc`, `flid-dl` |
+//! | `ratio-ppm` | what a level is to the next one, in millionths | `m2c`, `webrc`, `flid-dl` |
+//! | `slot-ns` | TSD, in nanoseconds | `m2c`, `webrc`, `flid-dl` |
 //! | `channels-per-slot`, `quiescent-slots` | K, Q | `m2c`, `webrc` |
 //! | `constant`, `staggered` | 0 or 1 | |
 //! | `leave-ns`, `deaf-slots` | leave latency; slots without a decision after a leave | `flid-dl` |
-//!
 //! | `groups`, `session`, `decrease-ppm`, `selection` | n_g; what feedback calls it; what is left of a congested rate; requests in a selection interval | `sim` |
 //!
-//! `sim` has `packet-bytes` beside these, and no rates: they follow reports. Those of a control are all required; `le-sbcc` has none: its sender alone knows the rate, and that the session comes in PGM's packets
-//! is told by each of them. `rainbow` has none either: its receivers ask for each packet, and have to know that before. Without the attribute a session has one channel at a rate of its sender's choice.
+//! Those of a control are all required. `sim` has no rates: they follow reports. `le-sbcc` has no parameters: its sender alone knows the rate, and that
+//! the session comes in PGM's packets is told by each of them; nor has `rainbow`: its receivers ask for each packet, and have to know that before. Without
+//! the attribute a session has one channel at a rate of its sender's choice.
 
 mod receiver;
 #[cfg(test)]

@@ -19,8 +19,6 @@ const TRIGGERS: f64 = 20.0;
 #[derive(Clone, Debug)]
 pub struct Layers {
     levels: StaticLayers,
-    /// Cumulative rates in packets/s.
-    rates: Vec<f64>,
     slot: Duration,
     start: Instant,
     /// T; 0 with static layers.
@@ -54,8 +52,7 @@ impl Layers {
             .filter_map(|bits| Rate::from_bits(bits - core::mem::replace(&mut below, *bits)))
             .collect();
         let levels = StaticLayers::new(&rates, config.packet_bytes, start);
-        let rates = (0..levels.level_count()).map(|level| levels.rate(level)).collect();
-        Ok(Self { levels, rates, slot: config.slot, start, cycle })
+        Ok(Self { levels, slot: config.slot, start, cycle })
     }
 
     /// Channels of the session, the base included.
@@ -65,12 +62,12 @@ impl Layers {
 
     /// Packets per second of all levels.
     pub fn rate_max(&self) -> f64 {
-        self.rate(self.levels.level_count() - 1)
+        self.levels.rate_max()
     }
 
     /// Packets per second of levels 0..=`level`.
     pub fn rate(&self, level: u16) -> f64 {
-        self.rates[usize::from(level)]
+        self.levels.rate(level)
     }
 
     /// Whether channels go down by a level in each slot.

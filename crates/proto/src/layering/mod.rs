@@ -136,6 +136,7 @@ impl Schedule for StaticLayers {
         let phase = u128::from(level) * unit;
         u64::try_from(position.saturating_sub(phase).div_ceil(unit * levels)).unwrap_or(u64::MAX)
     }
+
     fn rate_max(&self) -> f64 {
         self.rate(narrow(self.periods.len()) - 1)
     }

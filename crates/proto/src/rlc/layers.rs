@@ -19,8 +19,6 @@ const BURST_PART: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct Layers {
     levels: StaticLayers,
-    /// Cumulative rates in packets/s.
-    rates: Vec<f64>,
     /// b of each layer; the highest has none.
     bursts: Vec<Duration>,
     spacing: Duration,
@@ -42,8 +40,7 @@ impl Layers {
             *highest = Duration::ZERO;
         }
         let levels = StaticLayers::new(&rates, config.packet_bytes, start);
-        let rates = (0..levels.level_count()).map(|level| levels.rate(level)).collect();
-        Ok(Self { levels, rates, bursts, spacing: config.spacing, start })
+        Ok(Self { levels, bursts, spacing: config.spacing, start })
     }
 
     /// Whether a layer's packet is a synchronisation point.
@@ -113,12 +110,12 @@ impl Schedule for Layers {
     }
 
     fn rate_max(&self) -> f64 {
-        2.0 * self.rates.last().copied().unwrap_or_default()
+        2.0 * self.levels.rate_max()
     }
 }
 
 impl Unchanging for Layers {
     fn rate(&self, level: u16) -> f64 {
-        self.rates[usize::from(level)]
+        self.levels.rate(level)
     }
 }

@@ -50,7 +50,7 @@ pub enum Trust {
     /// Nobody's.
     #[default]
     Nobody,
-    /// Those of these hosts: the aggregation routers next to the sender.
+    /// Those of these hosts: the aggregation routers next to whoever hears them.
     Hosts(Vec<IpAddr>),
     /// Everybody's, where an operator's network lets no report through that its routers have not merged.
     Everybody,
@@ -61,7 +61,7 @@ impl Trust {
     pub(super) fn holds(&self, host: IpAddr) -> bool {
         match self {
             Self::Nobody => false,
-            Self::Hosts(hosts) => hosts.contains(&host),
+            Self::Hosts(hosts) => hosts.contains(&host.to_canonical()),
             Self::Everybody => true,
         }
     }

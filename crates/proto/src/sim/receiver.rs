@@ -117,10 +117,8 @@ impl Receiver {
         #[expect(clippy::cast_possible_truncation, reason = "holes are told by 16 bits")]
         let found = group.holes.record(data.sequence as u16);
         group.sent.record(data.sequence, data.timestamp);
-        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
-        self.reception.packets += 1;
+        let is_marked = self.reception.count(arrival.ecn);
         self.reception.lost += found.lost;
-        self.reception.marked += u64::from(is_marked);
         if let Some(asked) = &mut self.asked {
             asked.bytes += arrival.bytes as u64;
             let is_top = u16::from(data.rank) + 1 == self.held;

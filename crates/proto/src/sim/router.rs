@@ -7,6 +7,7 @@ use rand::Rng;
 
 use super::clock::clock;
 use super::collector::{Collector, Refused};
+use super::config::Trust;
 use super::tally::Tally;
 use super::{ANEW, data_of, is_later};
 use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
@@ -26,6 +27,7 @@ pub struct RouterConfig {
     session: u32,
     groups: u16,
     routers: Vec<InterfaceId>,
+    trust: Trust,
     rtt: Duration,
     rtt_cap: Duration,
 }
@@ -37,6 +39,7 @@ impl RouterConfig {
             session,
             groups: groups.clamp(1, super::GROUPS_MAX),
             routers: Vec::new(),
+            trust: Trust::Nobody,
             rtt: Duration::from_millis(100),
             rtt_cap: Duration::from_secs(2),
         }
@@ -47,6 +50,13 @@ impl RouterConfig {
     #[must_use]
     pub fn with_routers(mut self, interfaces: Vec<InterfaceId>) -> Self {
         self.routers = interfaces;
+        self
+    }
+
+    /// Whose reports speak for many, by whatever interface they come. Default: nobody's.
+    #[must_use]
+    pub fn with_trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
         self
     }
 
@@ -180,7 +190,8 @@ impl AggregationRouter {
     }
 
     fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &Report) {
-        let is_router = self.config.routers.contains(&writer.0);
+        let (interface, from) = writer;
+        let is_router = self.config.routers.contains(&interface) || self.config.trust.holds(from.ip());
         match self.collector.take(now, writer, is_router, report) {
             Ok(()) => {
                 self.counters.taken += 1;

@@ -1,7 +1,20 @@
 //! SipHash-1-3 (Aumasson, Bernstein 2012): whoever does not know the key cannot choose labels that share a bucket.
 
-/// The key: drawn at random by who makes a router, so that nobody on the network knows it.
+use core::net::IpAddr;
+
+/// The key: drawn at random by who makes a router or a source, so that nobody on the network knows it.
 pub(crate) type Key = [u64; 2];
+
+/// An address, IPv4's as mapped to IPv6: its high bits and its low ones.
+pub(crate) fn address_words(address: IpAddr) -> [u64; 2] {
+    let bits = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    let low = u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
+    let high = u64::try_from(bits >> 64).unwrap_or_default();
+    [high, low]
+}
 
 /// The hash of `words`, little-endian, one after the other.
 pub(crate) fn hash<const N: usize>(key: Key, words: [u64; N]) -> u64 {

@@ -2,11 +2,11 @@
 //!
 //! Every operation costs the same whatever the table holds, but for those that go over all links of one entry.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Label, Level};
 
-use super::hash::{Key, hash};
+use super::hash::{Key, address_words, hash};
 use super::slab::{NONE, Node, Slab};
 use crate::machine::InterfaceId;
 use crate::time::{Duration, Instant};
@@ -62,14 +62,7 @@ impl Node for Link {
 
 impl Of {
     fn new(source: SocketAddr, label: Label) -> Self {
-        let address = match source.ip() {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
-        let bits = address.to_bits();
-        let low = u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
-        let high = u64::try_from(bits >> 64).unwrap_or_default();
-        Self { address: [high, low], port: source.port(), label }
+        Self { address: address_words(source.ip()), port: source.port(), label }
     }
 
     fn hash(&self, key: Key) -> u64 {

@@ -115,9 +115,7 @@ impl Follow {
 
     /// Up to how many times what is held is joined at once.
     fn step(&self) -> f64 {
-        // Four steps exceed it.
-        let steps = 1 + self.carried.min(6) / 2;
-        libm::pow(STEP, f64::from(steps)).min(FAST_FACTOR)
+        libm::pow(STEP, f64::from(1 + self.carried / 2)).min(FAST_FACTOR)
     }
 
     fn succeed(&mut self) {

@@ -1,10 +1,10 @@
 //! Who asks a sender, and how fast each may.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use crate::bcfs::relay::Limit;
-use crate::bcfs::{Key, hash};
+use crate::bcfs::{Key, address_words, hash};
 use crate::time::{Duration, Instant};
 
 /// Most replies a second to addresses that have not shown that they hear them, to all of them together.
@@ -60,12 +60,8 @@ impl Peers {
 
     /// The word of an address.
     pub(super) fn word(&self, peer: SocketAddr) -> Word {
-        let bits = match peer.ip() {
-            IpAddr::V4(address) => address.to_bits().into(),
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        let low = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default();
-        let [.., a, b, c, d] = hash(self.key, [low(bits), low(bits >> 64), peer.port().into()]).to_be_bytes();
+        let [high, low] = address_words(peer.ip());
+        let [.., a, b, c, d] = hash(self.key, [high, low, peer.port().into()]).to_be_bytes();
         [a, b, c, d]
     }
 

@@ -7,7 +7,7 @@ use super::Wanted;
 use crate::bcfs::Client;
 use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
 use crate::described::{DescriptionError, RAINBOW};
-use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::machine::{ChannelId, Datagram, Transmit};
 use crate::rainbow::config::WindowConfig;
 use crate::rainbow::window::{Ask, Window};
 use crate::time::{Duration, Instant};
@@ -53,18 +53,15 @@ pub struct Receiver {
     config: ReceiverConfig,
     client: Client,
     window: Window,
-    /// Requests that windows before this one held to be lost.
-    lost_before: u64,
     is_held: bool,
-    has_started: bool,
     wishes: Wishes,
     description: Description,
     /// The reply at hand, until it is known whether it is the session's.
     reply: Option<Reply>,
     /// What the source sent last for requests to bring back.
     word: Option<[u8; 4]>,
-    packets: u64,
-    marked: u64,
+    /// Of losses those that windows before this one counted.
+    reception: Reception,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +79,7 @@ struct Description {
     /// The number of the next one.
     next: u32,
     /// Since when it is known that all there are have been asked for.
-    is_all: Option<Instant>,
+    exhausted: Option<Instant>,
     /// By label of the window, less 1: the symbol that it last asked for; else it was content.
     asked: Box<[Option<u32>]>,
 }
@@ -97,15 +94,12 @@ impl Receiver {
             config,
             client,
             window: Window::new(config.window),
-            lost_before: 0,
             is_held: false,
-            has_started: false,
             wishes: Wishes::default(),
-            description: Description { is_whole: false, next: 0, is_all: None, asked },
+            description: Description { is_whole: false, next: 0, exhausted: None, asked },
             reply: None,
             word: None,
-            packets: 0,
-            marked: 0,
+            reception: Reception::default(),
         }
     }
 
@@ -116,7 +110,7 @@ impl Receiver {
 
     fn lost(&self) -> u64 {
         let counters = self.window.counters();
-        self.lost_before + counters.overtaken + counters.late
+        self.reception.lost + counters.overtaken + counters.late
     }
 
     fn hold(&mut self, is_held: bool) {
@@ -149,10 +143,10 @@ impl Description {
             *asked = None;
         } else if asked.is_none() || ask.level == 1 {
             // Content that comes before it waits.
-            if self.is_all.is_some_and(|since| since + AGAIN <= now) {
-                (self.next, self.is_all) = (0, None);
+            if self.exhausted.is_some_and(|since| since + AGAIN <= now) {
+                (self.next, self.exhausted) = (0, None);
             }
-            *asked = self.is_all.is_none().then_some(self.next);
+            *asked = self.exhausted.is_none().then_some(self.next);
             self.next += u32::from(asked.is_some());
         }
         asked.map_or(Wanted::Content, Wanted::Description)
@@ -173,10 +167,8 @@ impl Description {
 
 impl ReceiverControl for Receiver {
     fn start(&mut self, now: Instant) {
-        if core::mem::replace(&mut self.has_started, true) {
-            self.lost_before = self.lost();
-            self.window = Window::new(self.config.window);
-        }
+        self.reception.lost = self.lost();
+        self.window = Window::new(self.config.window);
         self.hold(true);
         self.window.start(now);
     }
@@ -213,11 +205,10 @@ impl ReceiverControl for Receiver {
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         let Some(reply) = self.reply.take() else { return };
-        self.packets += 1;
-        self.marked += u64::from(arrival.ecn == Ecn::CongestionExperienced);
+        self.reception.count(arrival.ecn);
         self.word = arrival.cci.as_bytes().try_into().ok();
         if reply.is_past_description {
-            self.description.is_all.get_or_insert(now);
+            self.description.exhausted.get_or_insert(now);
         }
         if self.is_held
             && let Some(label) = self.description.window_label(reply.label)
@@ -251,7 +242,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn reception(&self) -> Reception {
-        Reception { packets: self.packets, lost: self.lost(), marked: self.marked }
+        Reception { lost: self.lost(), ..self.reception }
     }
 
     fn status(&mut self, _now: Instant) -> Status {

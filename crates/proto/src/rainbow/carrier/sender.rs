@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Wanted;
 use super::peers::{Peers, Refusal, UNPROVEN_PER_SECOND};
+use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
 use crate::control::{BURST, Departure, Request, SenderControl};
 use crate::described::Description;
@@ -27,8 +28,8 @@ pub struct SenderConfig {
     key: Key,
     identity: Option<SocketAddr>,
     reply_to: ReplyTo,
-    max_rate: Option<Rate>,
-    packet_bytes: u16,
+    /// And the bytes of a packet.
+    max_rate: Option<(Rate, u16)>,
     requests_per_second: u32,
 }
 
@@ -40,8 +41,7 @@ impl SenderConfig {
             identity: None,
             reply_to: ReplyTo::Peer,
             max_rate: None,
-            packet_bytes: 1_444,
-            requests_per_second: 20_000,
+            requests_per_second: REQUESTS_PER_SECOND,
         }
     }
 
@@ -62,12 +62,14 @@ impl SenderConfig {
     /// Most that is sent, in bit/s of UDP payload, in packets of so many bytes. Default: what is asked for.
     #[must_use]
     pub const fn with_max_rate(mut self, rate: Option<Rate>, packet_bytes: u16) -> Self {
-        self.max_rate = rate;
-        self.packet_bytes = packet_bytes;
+        self.max_rate = match rate {
+            Some(rate) => Some((rate, packet_bytes)),
+            None => None,
+        };
         self
     }
 
-    /// Requests a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default: 20 000, as at relays.
+    /// Requests a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default: [`REQUESTS_PER_SECOND`].
     #[must_use]
     pub const fn with_requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests;
@@ -76,18 +78,19 @@ impl SenderConfig {
 
     /// Replies a second to addresses that have shown nothing: of a highest rate a quarter at the most, so that they do not take all of it.
     fn unproven_per_second(&self) -> u32 {
-        self.max_rate.map_or(UNPROVEN_PER_SECOND, |rate| {
-            let packets = rate.as_bits() / (4 * 8 * u64::from(self.packet_bytes.max(1)));
+        self.packets_in(Duration::from_millis(250)).map_or(UNPROVEN_PER_SECOND, |packets| {
             u32::try_from(packets).unwrap_or(u32::MAX).clamp(1, UNPROVEN_PER_SECOND)
         })
     }
 
     fn pending_max(&self) -> u64 {
-        self.max_rate.map_or(PENDING_MAX, |rate| {
-            let bits = u128::from(rate.as_bits()) * u128::from(PENDING_TIME.as_millis()) / 1_000;
-            let packets = bits / (8 * u128::from(self.packet_bytes.max(1)));
-            u64::try_from(packets).unwrap_or(PENDING_MAX).clamp(PENDING_MIN, PENDING_MAX)
-        })
+        let packets = self.packets_in(PENDING_TIME);
+        packets.map_or(PENDING_MAX, |packets| packets.clamp(PENDING_MIN, PENDING_MAX))
+    }
+
+    /// Packets of the highest rate, if there is one.
+    fn packets_in(&self, time: Duration) -> Option<u64> {
+        self.max_rate.map(|(rate, packet_bytes)| rate.bytes_in(time) / u64::from(packet_bytes.max(1)))
     }
 }
 
@@ -140,7 +143,7 @@ impl Sender {
             peers: Peers::new(config.key, config.requests_per_second.max(1), config.unproven_per_second()),
             pending: VecDeque::new(),
             pending_max: config.pending_max(),
-            pacer: config.max_rate.map(|rate| Pacer::new(rate, BURST, Instant::ZERO)),
+            pacer: config.max_rate.map(|(rate, _)| Pacer::new(rate, BURST, Instant::ZERO)),
             counters: RequestCounters::default(),
         }
     }

@@ -120,15 +120,12 @@ impl Bed {
             };
             self.sent += 1;
             if rng::unit(&mut self.draw) >= self.loss {
-                let datagram = room[..transmit.bytes].to_vec();
-                self.under_way.insert((self.now + DELAY, self.sent), (to, datagram.clone()));
+                let mut datagram = room[..transmit.bytes].to_vec();
                 if to.is_none() {
-                    self.under_way.get_mut(&(self.now + DELAY, self.sent)).unwrap().1.extend([0, 0]);
                     let from = u16::try_from(who.unwrap()).unwrap();
-                    let end = datagram.len();
-                    self.under_way.get_mut(&(self.now + DELAY, self.sent)).unwrap().1[end..]
-                        .copy_from_slice(&from.to_be_bytes());
+                    datagram.extend(from.to_be_bytes());
                 }
+                self.under_way.insert((self.now + DELAY, self.sent), (to, datagram));
             }
         }
     }
@@ -272,11 +269,18 @@ fn what_others_ask_of_the_description_does_not_end_it() {
     assert!(bed.receivers[0].1.iter().any(is_announced), "the FDT is whole");
 }
 
-/// What the source answers to a request of another receiver's.
-fn reply_to(sender: &mut FileSender, label: u32) -> Vec<u8> {
+/// A request that brings this.
+fn asking(label: u32, body: &[u8]) -> Vec<u8> {
     let header = Header::new(Kind::Request, source(), Label(label), Level::ONE);
     let mut payload = vec![0; header.buffer_len()];
     header.emit(&mut payload).unwrap();
+    payload.extend(body);
+    payload
+}
+
+/// What the source answers to a request of another receiver's.
+fn reply_to(sender: &mut FileSender, label: u32) -> Vec<u8> {
+    let payload = asking(label, &[]);
     let datagram = Datagram { source: host(99), channel: None, ecn: Ecn::NotCapable, payload: &payload };
     sender.handle(at(0), Input::Datagram(datagram));
     let mut room = vec![0; DATAGRAM_BYTES_MAX];
@@ -413,10 +417,7 @@ fn replies_of_others_and_bytes_at_random_do_nothing() {
 
 /// A request of an address, that brings this.
 fn request(sender: &mut Sender, now: Instant, from: SocketAddr, label: u32, body: &[u8]) -> Option<[u8; 4]> {
-    let header = Header::new(Kind::Request, source(), Label(label), Level::ONE);
-    let mut payload = vec![0; header.buffer_len()];
-    header.emit(&mut payload).unwrap();
-    payload.extend(body);
+    let payload = asking(label, body);
     sender.feedback(now, &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload });
     let departure = sender.departure(now)?;
     assert_eq!(sender.request().unwrap().destination, Destination::Unicast(from));
@@ -435,10 +436,7 @@ fn made_up_addresses_do_not_take_all_of_a_low_rate() {
     let rate = Rate::from_kilobits(1_000);
     let mut sender = Sender::new(config().with_max_rate(Some(rate), 1_444));
     let ask = |sender: &mut Sender, now, from, body: &[u8]| {
-        let header = Header::new(Kind::Request, source(), Label(1), Level::ONE);
-        let mut payload = vec![0; header.buffer_len()];
-        header.emit(&mut payload).unwrap();
-        payload.extend(body);
+        let payload = asking(1, body);
         sender.feedback(
             now,
             &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload },
@@ -507,10 +505,7 @@ fn a_highest_rate_is_kept_and_few_requests_wait() {
     let mut sender = Sender::new(config().with_max_rate(Some(rate), 500));
     let word = request(&mut sender, at(0), host(1), 1, &[]).unwrap();
     let mut sent = 0;
-    let header = Header::new(Kind::Request, source(), Label(1), Level::ONE);
-    let mut payload = vec![0; header.buffer_len()];
-    header.emit(&mut payload).unwrap();
-    payload.extend(word);
+    let payload = asking(1, &word);
     for step in 0..20_000 {
         let now = at(step / 2);
         let datagram = Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload: &payload };

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use super::{LINKS_MAX, SESSIONS_MAX};
 use crate::egress::Shape;
 use crate::rng::Seed;
-use crate::sim::GROUPS_MAX;
+use crate::sim::{GROUPS_MAX, Trust};
 
 /// Configuration of a [`Relay`](super::Relay).
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct RelayConfig {
     pub(super) sessions: usize,
     pub(super) groups: u16,
     pub(super) links: Vec<Option<Shape>>,
-    pub(super) relays: Vec<IpAddr>,
+    pub(super) trust: Trust,
     pub(super) seed: Seed,
 }
 
@@ -26,7 +26,7 @@ impl RelayConfig {
             sessions: sessions.clamp(1, SESSIONS_MAX),
             groups: groups.clamp(1, GROUPS_MAX),
             links,
-            relays: Vec::new(),
+            trust: Trust::Nobody,
             seed,
         }
     }
@@ -34,7 +34,7 @@ impl RelayConfig {
     /// Relays below: what they report speaks for many. Default: none, each report counts as one receiver.
     #[must_use]
     pub fn with_relays(mut self, relays: Vec<IpAddr>) -> Self {
-        self.relays = relays;
+        self.trust = Trust::Hosts(relays);
         self
     }
 }

@@ -54,12 +54,6 @@ pub const fn below(link: usize) -> InterfaceId {
     InterfaceId(1 + link as u32)
 }
 
-/// What reports of trusted hosts on that link count as coming by.
-#[expect(clippy::cast_possible_truncation, reason = "there are at most `LINKS_MAX`")]
-const fn below_trusted(link: usize) -> InterfaceId {
-    InterfaceId((1 + LINKS_MAX + link) as u32)
-}
-
 /// The channel of a rank in a block of groups, as a relay's driver numbers them.
 #[expect(clippy::cast_possible_truncation, reason = "there are at most `SESSIONS_MAX`")]
 pub const fn channel(block: usize, rank: u16) -> ChannelId {
@@ -125,7 +119,7 @@ impl Relay {
         for (link, shape) in config.links.iter().enumerate() {
             egress.set_shape(below(link), *shape)?;
         }
-        let session = |_| Session::new(config.groups, config.seed);
+        let session = |_| Session::new(&config);
         let mut relay = Self {
             sessions: (0..config.sessions).map(session).collect(),
             members: Members::default(),
@@ -178,7 +172,7 @@ impl Relay {
             self.counters.malformed += 1;
             return;
         };
-        let Some(is_new) = session.takes(now, datagram.source, tsi) else {
+        let Some(is_new) = session.takes(now, &self.config, datagram.source, tsi) else {
             self.counters.strangers += 1;
             return;
         };
@@ -221,12 +215,9 @@ impl Relay {
             self.counters.refused += 1;
             return;
         };
-        let is_trusted = self.config.relays.contains(&datagram.source.ip().to_canonical());
-        let ingress = if is_trusted { below_trusted(link) } else { below(link) };
-        let datagram = Datagram { channel: None, ..*datagram };
         let router = &mut self.sessions[block].router;
         let before = router.counters().taken;
-        router.handle(now, ingress, Input::Datagram(datagram));
+        router.handle(now, below(link), Input::Datagram(*datagram));
         self.counters.reports += router.counters().taken - before;
     }
 

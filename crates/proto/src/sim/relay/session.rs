@@ -2,8 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use super::{LINKS_MAX, below_trusted};
-use crate::rng::Seed;
+use super::RelayConfig;
 use crate::sim::telling::Teller;
 use crate::sim::{AggregationRouter, RouterConfig};
 use crate::time::{Duration, Instant};
@@ -26,14 +25,11 @@ pub(super) struct Session {
     pub teller: Teller,
     /// Groups that are joined upstream.
     pub held: u16,
-    groups: u16,
-    seed: Seed,
 }
 
 impl Session {
-    pub fn new(groups: u16, seed: Seed) -> Self {
-        let router = aggregation(0, groups, seed);
-        Self { heard: None, router, teller: Teller::new(0), held: 0, groups, seed }
+    pub fn new(config: &RelayConfig) -> Self {
+        Self { heard: None, router: aggregation(config, 0), teller: Teller::new(0), held: 0 }
     }
 
     /// What feedback calls the session, once one is heard.
@@ -46,14 +42,14 @@ impl Session {
     }
 
     /// Whether data from there is of the session: of the first one heard. `None` where it is not; else whether it is another one than before.
-    pub fn takes(&mut self, now: Instant, from: SocketAddr, tsi: u64) -> Option<bool> {
+    pub fn takes(&mut self, now: Instant, config: &RelayConfig, from: SocketAddr, tsi: u64) -> Option<bool> {
         let is_same = self.heard.is_some_and(|heard| (heard.from, heard.tsi) == (from.ip(), tsi));
         if !is_same && self.heard.is_some_and(|heard| now.since(heard.at) < SILENCE) {
             return None;
         }
         self.heard = Some(Heard { from: from.ip(), tsi, at: now });
         if !is_same {
-            self.router = aggregation(number(tsi), self.groups, self.seed);
+            self.router = aggregation(config, number(tsi));
             self.teller = Teller::new(number(tsi));
             self.teller.hold(now, self.held);
         }
@@ -67,7 +63,7 @@ fn number(tsi: u64) -> u32 {
     u32::try_from(tsi & 0x00FF_FFFF).unwrap_or(0)
 }
 
-fn aggregation(number: u32, groups: u16, seed: Seed) -> AggregationRouter {
-    let trusted = (0..LINKS_MAX).map(below_trusted).collect();
-    AggregationRouter::new(RouterConfig::new(number, groups).with_routers(trusted), seed)
+fn aggregation(config: &RelayConfig, number: u32) -> AggregationRouter {
+    let router = RouterConfig::new(number, config.groups).with_trust(config.trust.clone());
+    AggregationRouter::new(router, config.seed)
 }
