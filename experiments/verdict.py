@@ -249,12 +249,18 @@ def quantity(folder, name):
 
 
 def claim_rows(claim, cells):
-    rows = []
+    rows, short = [], {}
+
+    def values_of(cell, lines):
+        values = claim_values(claim, cell, lines)
+        # Once for each cell, however many are compared with it.
+        short[id(lines)] = not_complete(claim, cell, lines, len(values))
+        return values
+
     for cell, lines in cells:
         if not matches(cell, claim.get("where", {})) or any(path in cell for path in claim.get("without", [])):
             continue
-        values = claim_values(claim, cell, lines)
-        rows += not_complete(claim, cell, lines, len(values))
+        values = values_of(cell, lines)
         if not values:
             continue
         if "base" in claim:
@@ -262,18 +268,10 @@ def claim_rows(claim, cells):
             other = {path: value for path, value in cell.items() if not any((path + ".").startswith(key + ".") for key in claim["base"])}
             flatten("", claim["base"], other)
             base = next((base for base in cells if base[0] == other), None)
-            bases = claim_values(claim, *base) if base else []
-            rows += not_complete(claim, *base, len(bases)) if base else []
-            mean = Estimate(bases).mean
+            mean = Estimate(values_of(*base) if base else []).mean
             values = [value / mean for value in values]
         if "against" in claim:
-            others = []
-            for other, beside in cells:
-                if matches(other, claim["against"]):
-                    found = claim_values(claim, other, beside)
-                    rows += not_complete(claim, other, beside, len(found))
-                    others += found
-            mean = Estimate(others).mean
+            mean = Estimate([value for other in cells if matches(other[0], claim["against"]) for value in values_of(*other)]).mean
             values = [value / mean for value in values]
         ours = Estimate(values, claim.get("level", 95))
         name = ", ".join([claim["name"], *(f"{' '.join(path.split('.')[-2:])} {value}" for path, value in cell.items()
@@ -285,7 +283,7 @@ def claim_rows(claim, cells):
                 rule = rule.replace("mean", "each run")
                 verdict = "met" if all(inside(value, claim["holds"]) for value in values) else "missed"
         rows.append(as_row(name, ours, claim.get("published"), "", rule, verdict))
-    return rows
+    return [*rows, *(row for found in short.values() for row in found)]
 
 
 def not_complete(claim, cell, lines, count):

@@ -191,7 +191,7 @@ def links(make, folder, full):
     speeds = [shares[host] * rate for host, rate in hosts.items()]
     return [
         ("rates in the order of the links", speeds == sorted(speeds)),
-        ("each at least 75 % of its link", min(shares.values()) >= 0.75),
+        ("each at least 75 % of its link", min(shares.values()) >= 0.75, parts.BUSY),
     ]
 
 
@@ -217,7 +217,7 @@ def tcp(make, folder, full):
         lost = (later[-1]["lost"] - later[0]["lost"]) / max(1, later[-1]["packets"] - later[0]["packets"])
         stop(sender, receivers["shared"], source, sink)
     print(f"  TCP {share:.2f} of the link, the receiver {ours:.2f} ({lost:.1%} lost)")
-    return [("TCP keeps between 1/3 and 2/3 of the link", 1 / 3 <= share <= 2 / 3)]
+    return [("TCP keeps between 1/3 and 2/3 of the link", 1 / 3 <= share <= 2 / 3, parts.BUSY)]
 
 
 def shared(make, folder, full):
@@ -285,7 +285,7 @@ def small(make, folder, full):
             stop(sender)
     middle = sorted(times)[len(times) // 2]
     print(f"  TCP {tcp_seconds:.1f} s, ours {middle:.1f} s: {middle / tcp_seconds:.2f} times")
-    return [("within 1.5 of TCP's time", middle <= 1.5 * tcp_seconds)]
+    return [("within 1.5 of TCP's time", middle <= 1.5 * tcp_seconds, parts.BUSY)]
 
 
 def naks(make, folder, full):
@@ -312,11 +312,10 @@ def naks(make, folder, full):
     return [
         ("the slow one is found to be the worst receiver", told.get("worst") == slow),
         ("nothing is sent again", told["repairs"] == 0),
-        ("the rate is the slow link's, between 60 and 100 %", 0.6 <= share <= 1.0),
+        ("the rate is the slow link's, between 60 and 100 %", 0.6 <= share <= 1.0, parts.BUSY),
     ]
 
 
-CERTAIN = ("order of the links", "before the slow one", "carries the session once", "worst receiver", "sent again")
 PARTS = {"links": links, "tcp": tcp, "shared": shared, "small": small, "naks": naks}
 SHORT = ("links", "shared", "naks")
 
@@ -332,8 +331,11 @@ def main():
         folder = Path(name)
         make = lambda bottleneck, hosts: Bed(folder, options.binary, options.control, options.routing, bottleneck, hosts)
         names = options.parts or (PARTS if options.full else SHORT)
-        missed = parts.run(PARTS, names, f"multirate, routing by {options.routing}", lambda part: part(make, folder, options.full))
-    parts.judge("multirate", missed, options.full, CERTAIN)
+        # Short files are mostly start-up, and a busy machine measures itself: the short form proves that files come whole, each receiver at
+        # its own rate, and that the link carries them once.
+        call = lambda part: part(make, folder, options.full)
+        missed = parts.run(PARTS, names, f"multirate, routing by {options.routing}", call, options.full)
+    check(not missed, f"must hold: {'; '.join(missed)}")
 
 
 if __name__ == "__main__":

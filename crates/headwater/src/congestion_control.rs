@@ -210,6 +210,11 @@ impl LayerOptions {
         };
         config.with_base_rate(self.base_rate)
     }
+
+    /// Of FLID-DL.
+    fn flid(&self, packet_bytes: u16) -> flid::Config {
+        flid::Config::dynamic_layers(packet_bytes, self.max_rate).with_base_rate(self.base_rate)
+    }
 }
 
 impl CongestionControl {
@@ -236,18 +241,11 @@ impl CongestionControl {
         matches!(self, Self::Rainbow(_))
     }
 
-    /// Bytes that it puts in front of each packet, at the most.
-    pub fn envelope_bytes(&self) -> u16 {
+    /// Bytes by which it makes each packet longer, at the most: in front of it, or of congestion control information beyond the usual four.
+    pub fn added_bytes(&self) -> u16 {
         match self {
             Self::LeSbcc(_) => u16::try_from(carrier::Sender::envelope_bytes()).unwrap_or(u16::MAX),
             Self::Rainbow(_) => u16::try_from(on_request::Sender::envelope_bytes_max()).unwrap_or(u16::MAX),
-            _ => 0,
-        }
-    }
-
-    /// Bytes by which its congestion control information is longer than the usual four.
-    pub const fn extra_header_bytes(&self) -> u16 {
-        match self {
             Self::Sim(_) => 8,
             _ => 0,
         }
@@ -304,9 +302,7 @@ impl CongestionControl {
             Self::Fixed { .. } => Description::Fixed,
             Self::M2c(layers) => Description::M2c(layers.config(packet_bytes, Shape::Geometric)),
             Self::Webrc(layers) => Description::Webrc(layers.config(packet_bytes, Shape::Webrc)),
-            Self::FlidDl(layers) => Description::FlidDl(
-                flid::Config::dynamic_layers(packet_bytes, layers.max_rate).with_base_rate(layers.base_rate),
-            ),
+            Self::FlidDl(layers) => Description::FlidDl(layers.flid(packet_bytes)),
             Self::LeSbcc(_) => Description::LeSbcc,
             Self::Rainbow(_) => Description::Rainbow,
             Self::Sim(options) => Description::Sim(options.config(packet_bytes).facts()),
@@ -322,32 +318,29 @@ impl CongestionControl {
         packet_bytes: u16,
         path: Path,
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
-        let description = self.description(packet_bytes);
-        match self {
-            Self::LeSbcc(options) => return Ok(Box::new(carried(options, packet_bytes, path))),
+        let described = self.description(packet_bytes).to_fdt();
+        let dynamic = |config, described| {
+            let channels = DynamicChannels::new(config, Instant::ZERO)?;
+            Ok::<_, DescriptionError>(DynamicSender::new(channels).with_description(described))
+        };
+        Ok(match self {
+            Self::Fixed { rate } => Box::new(fixed::Sender::new(*rate, Instant::ZERO)),
+            Self::M2c(layers) => Box::new(dynamic(layers.config(packet_bytes, Shape::Geometric), described)?),
+            Self::Webrc(layers) => Box::new(dynamic(layers.config(packet_bytes, Shape::Webrc), described)?),
+            Self::FlidDl(layers) => {
+                let layers = flid::Layers::new(&layers.flid(packet_bytes), Instant::ZERO)?;
+                Box::new(flid::Sender::new(layers).with_description(described))
+            }
+            Self::LeSbcc(options) => Box::new(carried(options, packet_bytes, path)),
             Self::Rainbow(options) => {
                 let key = [chance::number(), chance::number()];
                 let config = on_request::SenderConfig::new(key).with_max_rate(options.max_rate, packet_bytes);
-                return Ok(Box::new(on_request::Sender::new(config)));
+                Box::new(on_request::Sender::new(config))
             }
-            _ => {}
-        }
-        if let Self::Sim(options) = self {
-            let config = options.config(packet_bytes).with_session(path.tsi);
-            let description = Description::Sim(config.facts()).to_fdt();
-            return Ok(Box::new(sim::Sender::new(config, Instant::ZERO).with_description(description)));
-        }
-        Ok(match description {
-            Description::Fixed | Description::LeSbcc | Description::Rainbow | Description::Sim(_) => {
-                Box::new(fixed::Sender::new(self.rate_max(), Instant::ZERO))
-            }
-            Description::M2c(layers) | Description::Webrc(layers) => {
-                let channels = DynamicChannels::new(layers, Instant::ZERO)?;
-                Box::new(DynamicSender::new(channels).with_description(description.to_fdt()))
-            }
-            Description::FlidDl(layers) => {
-                let layers = flid::Layers::new(&layers, Instant::ZERO)?;
-                Box::new(flid::Sender::new(layers).with_description(description.to_fdt()))
+            Self::Sim(options) => {
+                let config = options.config(packet_bytes).with_session(path.tsi);
+                let described = Description::Sim(config.facts()).to_fdt();
+                Box::new(sim::Sender::new(config, Instant::ZERO).with_description(described))
             }
         })
     }

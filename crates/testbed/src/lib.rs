@@ -16,37 +16,25 @@
 //! | `traffic` | sessions, the kernel's TCP, other tools |
 //! | `trial`, `results` | one run, and what it came to |
 
-#[cfg(target_os = "linux")]
+#![cfg(target_os = "linux")]
+
 mod bed;
 mod error;
-#[cfg(target_os = "linux")]
 mod network;
-#[cfg(target_os = "linux")]
 mod program;
-#[cfg(target_os = "linux")]
 mod results;
-#[cfg(target_os = "linux")]
 mod routing;
 mod samples;
 mod shape;
-#[cfg(target_os = "linux")]
 mod sys;
-#[cfg(target_os = "linux")]
 mod traffic;
-#[cfg(target_os = "linux")]
 mod trial;
-#[cfg(target_os = "linux")]
 mod wire;
 
-#[cfg(target_os = "linux")]
 pub use bed::{Bed, ROOT, Standing, remove_abandoned, standing};
 pub use error::{Error, Kind};
-#[cfg(target_os = "linux")]
 pub use results::{BedReport, LinkOutcome, Outcome, ProgramReport};
-#[cfg(target_os = "linux")]
 pub use routing::Routing;
 pub use shape::Shape;
-#[cfg(target_os = "linux")]
 pub use trial::{Setting, check, run};
-#[cfg(target_os = "linux")]
 pub use wire::{LATENESS_MAX, Lateness, LatenessReport};

@@ -106,6 +106,11 @@ impl Shape {
         &self.neighbours[node]
     }
 
+    /// Which end of a link a node is.
+    pub fn end(&self, link: usize, node: usize) -> usize {
+        usize::from(self.cables[link].ends[1] == node)
+    }
+
     /// All routers.
     pub fn routers(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.roles.len()).filter(|node| self.roles[*node] == Role::Router)

@@ -16,7 +16,7 @@ use crate::network::QueueCounters;
 use crate::program::Program;
 use crate::results::{BedReport, LinkOutcome, Outcome, ProgramReport, share};
 use crate::routing::Routing;
-use crate::shape::{Bucket, Shape};
+use crate::shape::Shape;
 use crate::traffic::{self, Site, Traffic, Window};
 use crate::wire::{Lateness, Lines};
 
@@ -64,7 +64,7 @@ pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> boo
         let mut trial = Trial::new(site, is_given_up)?;
         trial.go()?
     };
-    let links = links_of(scenario, &bed, &counted, window);
+    let links = links_of(scenario, &counted, window);
     let lateness = bed.end_wire()?.as_ref().map(Lateness::report);
     if let Some(lateness) = lateness.filter(|lateness| !lateness.is_valid) {
         return Err(Error::failed(format!(
@@ -151,8 +151,8 @@ impl<'a> Trial<'a> {
 
     /// From the start to the end, and what was measured on the way.
     fn go(&mut self) -> Result<Measurement, Error> {
-        let seconds = |time: headwater_proto::Duration| Duration::from_nanos(time.as_nanos());
-        let (end, warm_up) = (seconds(self.site.scenario.duration), seconds(self.site.scenario.warm_up));
+        let (end, warm_up) =
+            (Duration::from(self.site.scenario.duration), Duration::from(self.site.scenario.warm_up));
         let (mut before, mut looked) = (None, Duration::ZERO);
         loop {
             let now = self.site.now();
@@ -219,12 +219,7 @@ impl<'a> Trial<'a> {
 }
 
 /// What became of packets at the reported links.
-fn links_of(
-    scenario: &Scenario,
-    bed: &Bed,
-    [before, after]: &[Counted; 2],
-    window: Window,
-) -> Vec<LinkOutcome> {
+fn links_of(scenario: &Scenario, [before, after]: &[Counted; 2], window: Window) -> Vec<LinkOutcome> {
     let seconds = window.to.saturating_sub(window.from).as_secs_f64().max(f64::MIN_POSITIVE);
     let mut outcomes = Vec::new();
     for (place, link) in scenario.measure.links.iter().enumerate() {
@@ -239,8 +234,7 @@ fn links_of(
                 .get(place)
                 .zip(after.queues.get(place))
                 .and_then(|(before, after)| Some(after[side]?.since(before[side].unwrap_or_default())));
-            let bucket: Option<&Bucket> = bed.shape.cables[*link].buckets[side].as_ref();
-            match (queue.filter(|_| bucket.is_some()), on_wire) {
+            match (queue, on_wire) {
                 (Some(queue), wire) => outcomes.push(of_bucket(name, queue, wire, seconds)),
                 (None, Some(wire)) => outcomes.push(of_wire(name, wire, seconds)),
                 (None, None) => {}

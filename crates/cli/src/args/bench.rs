@@ -39,7 +39,7 @@ pub enum BenchPart {
     Netsim(MeasureArgs),
     /// A plan in network namespaces, beside the kernel's TCP; needs Linux and root
     Testbed(Box<BenchTestbedArgs>),
-    /// Every control of ours, the kernel's TCP, UFTP, udpcast and NORM on the same bottlenecks; needs Linux and root
+    /// Our controls but Rainbow and SIM, the kernel's TCP, UFTP, udpcast and NORM on the same bottlenecks; needs Linux and root
     Arena(Box<ArenaArgs>),
 }
 
@@ -103,7 +103,7 @@ pub struct ArenaArgs {
     /// Folder for results and the report; made if there is none. Runs whose results are there are not done again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
-    /// How much: `short` is some minutes for each contender at 4 Mbit/s, `full` takes many hours
+    /// How much: `short` is some minutes for each contender at 4 Mbit/s, `full` takes about a day
     #[arg(long, value_enum, default_value_t = ArenaForm::Short)]
     pub form: ArenaForm,
     /// Only these take part: m2c,tcp,uftp

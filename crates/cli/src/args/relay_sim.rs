@@ -3,8 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, ValueEnum};
+use headwater::SIM_GROUPS_DEFAULT;
 use headwater::relay::SIM_RELAY_PORT;
 use headwater_proto::Rate;
+use headwater_proto::sim::GROUPS_MAX;
 
 use super::values;
 
@@ -14,7 +16,7 @@ pub struct SimRelayArgs {
     /// Forward a session of SIM instead, given by the group of its sender; may be given more than once
     #[arg(
         long, value_name = "ADDR[:PORT]", requires = "sim_to", value_parser = values::group,
-        conflicts_with_all = ["listen", "upstream", "source", "multicast", "interface", "network", "entries", "neighbours", "request_rate", "queue", "ecn"],
+        conflicts_with_all = ["listen", "upstream", "source", "multicast", "interface", "network", "entries", "neighbours", "request_rate", "keep", "queue", "ecn"],
     )]
     pub sim: Vec<SocketAddr>,
     /// With --sim: interface to forward to, and what its link carries, in bit/s with headers; may be given more than once [default rate: --egress-rate]
@@ -33,7 +35,7 @@ pub struct SimRelayArgs {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Threshold, requires = "sim")]
     pub sim_marking: SimMarking,
     /// With --sim: most groups of a session, at least as many as its sender's --groups: receivers that want more get no more
-    #[arg(long, value_name = "N", default_value_t = 8, requires = "sim", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = SIM_GROUPS_DEFAULT, requires = "sim", value_parser = clap::value_parser!(u16).range(1..=i64::from(GROUPS_MAX)))]
     pub sim_groups: u16,
     /// With --sim: UDP port for reports
     #[arg(long, value_name = "N", default_value_t = SIM_RELAY_PORT, requires = "sim", value_parser = clap::value_parser!(u16).range(1..))]

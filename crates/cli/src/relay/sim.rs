@@ -49,7 +49,7 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> SimRelayOptions {
 }
 
 fn queue(args: &RelayArgs) -> QueueConfig {
-    let priority = PriorityConfig { rank_bits: 6, ..PriorityConfig::new(args.queue_packets) };
+    let priority = PriorityConfig::new(args.queue_packets);
     QueueConfig::Priority(match args.sim.sim_marking {
         SimMarking::Threshold => priority,
         SimMarking::Red => PriorityConfig { marking: Marking::Red, ..priority },

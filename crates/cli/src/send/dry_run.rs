@@ -35,8 +35,8 @@ pub fn show(args: &SendArgs, session: &SendSession, events: &mut Events) -> io::
 
 fn planned<'a>(args: &SendArgs, session: &SendSession, started: &'a SendStarted) -> Plan<'a> {
     let plan = session.plan();
-    let envelope = started.congestion_control.envelope_bytes();
-    let packet_bytes = u64::from(started.symbol_size) + HEADER_BYTES + u64::from(envelope);
+    let added = started.congestion_control.added_bytes();
+    let packet_bytes = u64::from(started.symbol_size) + HEADER_BYTES + u64::from(added);
     let rate = started.congestion_control.rate_max();
     let pass: Duration = rate.time_of(plan.pass_symbols().saturating_mul(packet_bytes));
     Plan {

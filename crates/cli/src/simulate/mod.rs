@@ -1,7 +1,7 @@
 //! `headwater simulate`: plans in, results out.
 
 mod one;
-mod results;
+pub mod results;
 mod summary;
 mod traces;
 pub mod work;

@@ -65,15 +65,7 @@ impl Results {
         let stem = shard
             .map_or_else(|| "results".into(), |shard| format!("results.{}-of-{}", shard.index, shard.count));
         let path = folder.join(format!("{stem}.journal"));
-        let named = || format!("'{}'", path.display());
-        let journal = File::options().read(true).append(true).create(true).open(&path).with_context(named)?;
-        if journal.try_lock().is_err() {
-            anyhow::bail!(
-                "another headwater is at work there ({}); wait for it, or choose another folder",
-                named()
-            );
-        }
-        mend(&journal).with_context(named)?;
+        let journal = open_journal(&path)?;
         let journal_end = journal.metadata()?.len();
         let is_whole = shard.is_none();
         let mut results = Self {
@@ -197,6 +189,20 @@ impl Results {
         }
         Ok(())
     }
+}
+
+/// A file that lines are added to, made if there is none; nobody else adds to it meanwhile.
+pub fn open_journal(path: &Path) -> anyhow::Result<File> {
+    let named = || format!("'{}'", path.display());
+    let journal = File::options().read(true).append(true).create(true).open(path).with_context(named)?;
+    if journal.try_lock().is_err() {
+        anyhow::bail!(
+            "another headwater is at work there ({}); wait for it, or choose another folder",
+            named()
+        );
+    }
+    mend(&journal).with_context(named)?;
+    Ok(journal)
 }
 
 /// Cuts off a last line that was not written to its end.

@@ -1,4 +1,4 @@
-//! `headwater testbed` and `headwater bench testbed`: plans on this machine's kernel.
+//! `headwater testbed`, `headwater bench testbed` and `headwater bench arena`: plans on this machine's kernel.
 
 #[cfg(target_os = "linux")]
 mod arena;

@@ -29,7 +29,7 @@ impl UnicastPort {
         self.sockets[0].send_buffer()
     }
 
-    /// Calls to the kernel that sent something.
+    /// Calls to the kernel that were to send something.
     pub(crate) fn calls(&self) -> u64 {
         self.sockets.iter().map(UnicastSocket::calls).sum()
     }

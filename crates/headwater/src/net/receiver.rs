@@ -244,6 +244,14 @@ impl ReceiverSocket {
         result.map_err(|source| self.refused("leave", group, source))
     }
 
+    /// Leaves all channels.
+    pub fn leave_all(&mut self) {
+        for channel in (0..self.channels.count()).map(ChannelId) {
+            // It is left all the same: the interface is gone.
+            let _refused = self.leave(channel);
+        }
+    }
+
     /// From here on channels other than the base are joined by this source (source-specific multicast), so that routers
     /// build and prune the way from there alone; `None` for any. What is joined stays as it is. No effect where a source
     /// was named.

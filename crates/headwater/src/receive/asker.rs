@@ -1,4 +1,4 @@
-//! Where a session is asked for, packet by packet: a socket, a group for replies where there is one, and what drives a machine on them.
+//! Where a session is asked for, packet by packet: a socket, and a group for replies where there is one.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -6,151 +6,109 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_proto::control::Membership;
 use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
-use headwater_proto::{ChannelId, Duration, Machine, Seed};
+use headwater_proto::{ChannelId, Duration};
 use tracing::warn;
 
 use super::error::ReceiveError;
-use super::listener::ListenOptions;
+use super::listener::{ListenOptions, Listener};
 use super::options::Ask;
-use super::session::{Ears, Ground};
+use super::session::Ears;
 use super::update::ReceiveStarted;
-use crate::clock::Clock;
-use crate::driver::{Application, Hooks, Port, drive};
+use crate::driver::Port;
 use crate::net::{
-    Channels, Interface, LinkChange, MembershipError, Poller, ReceiverCounters, ReceiverOptions,
-    ReceiverSocket, RecvBatch, Run, SendError, UnicastOptions, UnicastSocket, Waker,
+    Channels, Interface, LinkChange, MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket,
+    RecvBatch, Run, SendError, UnicastOptions, UnicastSocket,
 };
-use crate::stop::{StopHandle, stoppable};
+use crate::stop::stoppable;
 
 /// Receive buffer in bytes: what a busy machine may let wait of a window of the most labels.
 const BUFFER_BYTES: usize = 16 << 20;
 /// A source or relay that was away is asked again within this.
 const TIMEOUT_MOST: Duration = Duration::from_secs(3);
 
-/// Open sockets, whom they ask, and what drives a machine on them.
-#[derive(Debug)]
-pub(super) struct Asker {
-    options: ListenOptions,
-    ask: Ask,
-    port: AskingPort,
-    poller: Poller,
-    stop: StopHandle,
-}
-
 /// The socket that asks, and one for the group of replies.
 #[derive(Debug)]
 pub(super) struct AskingPort {
+    /// Whom requests go to.
+    upstream: SocketAddr,
     unicast: UnicastSocket,
     group: Option<ReceiverSocket>,
     /// Whether the group's is read next, so that each has its turn.
     is_groups_turn: bool,
 }
 
-impl Asker {
-    /// Opens the sockets. Nothing is asked for yet.
-    ///
-    /// # Errors
-    /// When an option is out of range, or there is no way to receive from the group.
-    pub(super) fn open(options: ListenOptions, ask: Ask) -> Result<Self, ReceiveError> {
-        options.check()?;
-        let is_host = |address: SocketAddr| {
-            address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast()
-        };
-        if !is_host(ask.source) || !is_host(ask.upstream) {
-            return Err(ReceiveError::Nobody(ask.source, ask.upstream));
-        }
-        let any: SocketAddr = match ask.upstream {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let asked = UnicastOptions { buffer_bytes: BUFFER_BYTES, ..UnicastOptions::default() };
-        let unicast = UnicastSocket::open(any, &asked)?;
-        // It sends nothing: the kernel says whether there is a way. One may come later, as the relay or source may.
-        let way = UdpSocket::bind(any).and_then(|socket| socket.connect(ask.upstream));
-        if let Err(error) = way {
-            warn!("requests cannot be sent to {}: {error}; they are tried again and again", ask.upstream);
-        }
-        let group = match &ask.group {
-            None => None,
-            Some((group, interface)) => {
-                let interface = interface.as_deref().map(Interface::find).transpose()?;
-                // Others on that network could make replies without forging an address.
-                let source = Some(ask.upstream.ip());
-                let asked = ReceiverOptions { interface, source, ..ReceiverOptions::default() };
-                Some(ReceiverSocket::open(&Channels::new(*group, 1)?, &asked)?)
-            }
-        };
-        let (poller, stop) = stoppable()?;
-        let port = AskingPort { unicast, group, is_groups_turn: false };
-        Ok(Self { options, ask, port, poller, stop })
+/// Opens the sockets. Nothing is asked for yet.
+///
+/// # Errors
+/// When an option is out of range, or there is no way to receive from the group.
+pub(super) fn open(options: ListenOptions, ask: &Ask) -> Result<Listener<AskingPort>, ReceiveError> {
+    options.check()?;
+    let (source, upstream) = (options.group, ask.upstream);
+    let is_host = |address: SocketAddr| {
+        address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast()
+    };
+    if !is_host(source) || !is_host(upstream) {
+        return Err(ReceiveError::Nobody(source, upstream));
     }
+    let any: SocketAddr = match upstream {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let asked = UnicastOptions { buffer_bytes: BUFFER_BYTES, ..UnicastOptions::default() };
+    let unicast = UnicastSocket::open(any, &asked)?;
+    // It sends nothing: the kernel says whether there is a way. One may come later, as the relay or source may.
+    let way = UdpSocket::bind(any).and_then(|socket| socket.connect(upstream));
+    if let Err(error) = way {
+        warn!("requests cannot be sent to {upstream}: {error}; they are tried again and again");
+    }
+    let group = match &ask.group {
+        None => None,
+        Some((group, interface)) => {
+            let interface = interface.as_deref().map(Interface::find).transpose()?;
+            // Others on that network could make replies without forging an address.
+            let source = Some(upstream.ip());
+            let asked = ReceiverOptions { interface, source, ..ReceiverOptions::default() };
+            Some(ReceiverSocket::open(&Channels::new(*group, 1)?, &asked)?)
+        }
+    };
+    let (poller, stop) = stoppable()?;
+    let socket = AskingPort { upstream, unicast, group, is_groups_turn: false };
+    Ok(Listener { options, socket, poller, stop })
 }
 
-impl Ground for Asker {
+impl Ears for AskingPort {
     type Control = carrier::Receiver;
-    type Port = AskingPort;
 
-    fn started(&self) -> ReceiveStarted {
+    fn started(&self, options: &ListenOptions) -> ReceiveStarted {
         ReceiveStarted {
-            group: self.ask.source,
-            via: Some(self.ask.upstream),
-            source: Some(self.ask.source.ip()),
+            group: options.group,
+            via: Some(self.upstream),
+            source: Some(options.group.ip()),
             interface: None,
-            receive_buffer: self.port.unicast.receive_buffer(),
+            receive_buffer: self.unicast.receive_buffer(),
         }
     }
 
-    fn options(&self) -> &ListenOptions {
-        &self.options
-    }
-
-    fn waker(&self) -> Waker {
-        self.poller.waker()
-    }
-
-    fn stop_handle(&self) -> &StopHandle {
-        &self.stop
-    }
-
-    fn control(&self) -> carrier::Receiver {
+    fn control(&self, options: &ListenOptions) -> carrier::Receiver {
         let window = WindowConfig::new()
             .with_labels_max(WindowConfig::LABELS_MAX)
             .with_overtaking(Overtaking::Longest)
             .with_timeout_most(TIMEOUT_MOST);
-        let config = carrier::ReceiverConfig::new(self.ask.source, self.ask.upstream)
+        let config = carrier::ReceiverConfig::new(options.group, self.upstream)
             .with_window(window)
-            .with_channel(self.port.group.is_some().then_some(ChannelId::BASE));
+            .with_channel(self.group.is_some().then_some(ChannelId::BASE));
         carrier::Receiver::new(config)
     }
 
-    fn port(&self) -> &AskingPort {
-        &self.port
-    }
-
-    fn drive<M: Machine>(
-        &mut self,
-        machine: &mut M,
-        clock: Clock,
-        application: &mut impl Application<M, AskingPort>,
-    ) -> Result<(), ReceiveError> {
-        let loss = self.options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
-        let hooks = Hooks { trace: self.options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
-        drive(machine, &mut self.port, &mut self.poller, clock, hooks, application)
-            .map_err(|source| ReceiveError::Network { group: self.ask.source.ip(), source })
-    }
-
-    fn leave(&mut self) {
-        if let Some(group) = &mut self.port.group {
-            // It is left all the same: the interface is gone.
-            let _refused = group.leave(ChannelId::BASE);
-        }
-    }
-}
-
-impl Ears for AskingPort {
     fn counters(&self) -> ReceiverCounters {
         let of_group = self.group.as_ref().map(ReceiverSocket::counters).unwrap_or_default();
         ReceiverCounters { kernel_drops: of_group.kernel_drops + self.unicast.kernel_drops(), ..of_group }
+    }
+
+    fn leave_all(&mut self) {
+        if let Some(group) = &mut self.group {
+            group.leave_all();
+        }
     }
 }
 

@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
-use headwater_proto::{ChannelId, Machine, Rate, Seed, described};
+use headwater_proto::{Machine, Rate, Seed, described};
 
 use super::error::ReceiveError;
 use super::options::Loss;
-use super::session::{Ears, Ground};
+use super::session::Ears;
 use super::update::ReceiveStarted;
 use crate::chance;
 use crate::clock::Clock;
-use crate::driver::{Application, Hooks, drive};
-use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket, Waker};
+use crate::driver::{Application, Hooks, Port, drive};
+use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 use crate::stop::{StopHandle, stoppable};
 use crate::trace::TraceHook;
 
 /// Where and how to listen. [`crate::ReceiveOptions`] says what each means.
 pub(crate) struct ListenOptions {
+    /// Of the base channel; where packets are asked for, the source.
     pub(crate) group: SocketAddr,
     pub(crate) source: Option<IpAddr>,
     pub(crate) interface: Option<String>,
@@ -56,6 +57,18 @@ impl ListenOptions {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A control for whatever the session describes. The one place where a receiver's control is made.
+    pub(crate) fn control(&self) -> described::Receiver {
+        let naks = carrier::ReceiverConfig::new(self.group.ip(), Seed(chance::number()));
+        let config = described::ReceiverConfig::new()
+            .with_max_rate(self.max_rate)
+            .with_rtt_hint(self.rtt.map(Into::into))
+            .with_naks(Some(naks))
+            .with_seed(Seed(chance::number()))
+            .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
+        described::Receiver::new(config)
     }
 }
 
@@ -146,11 +159,11 @@ impl fmt::Debug for ListenOptions {
     }
 }
 
-/// An open socket, and what drives a machine on it.
+/// Open sockets, and what drives a machine on them.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct Listener<P = ReceiverSocket> {
     pub(crate) options: ListenOptions,
-    pub(crate) socket: ReceiverSocket,
+    pub(crate) socket: P,
     pub(crate) poller: Poller,
     pub(crate) stop: StopHandle,
 }
@@ -171,19 +184,13 @@ impl Listener {
         Ok(Self { options, socket, poller, stop })
     }
 
-    /// A control for whatever the session describes. The one place where a receiver's control is made.
-    pub(crate) fn control(&self) -> described::Receiver {
-        let rtt = self.options.rtt;
-        let naks = carrier::ReceiverConfig::new(self.options.group.ip(), Seed(chance::number()));
-        let config = described::ReceiverConfig::new()
-            .with_max_rate(self.options.max_rate)
-            .with_rtt_hint(rtt.map(Into::into))
-            .with_naks(Some(naks))
-            .with_seed(Seed(chance::number()))
-            .with_prober(rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
-        described::Receiver::new(config)
+    /// Gives up what is still joined after a session that did not come to its own end.
+    pub(crate) fn leave(&mut self) {
+        self.socket.leave_all();
     }
+}
 
+impl<P: Port> Listener<P> {
     /// Drives `machine` until `application` ends it.
     ///
     /// # Errors
@@ -192,77 +199,41 @@ impl Listener {
         &mut self,
         machine: &mut M,
         clock: Clock,
-        application: &mut impl Application<M, ReceiverSocket>,
+        application: &mut impl Application<M, P>,
     ) -> Result<(), ReceiveError> {
         let loss = self.options.loss.map(|loss| (loss.probability, Seed(loss.seed).stream("loss", 0)));
         let hooks = Hooks { trace: self.options.trace.as_mut(), loss, dscp: 0, ttl: 0 };
         drive(machine, &mut self.socket, &mut self.poller, clock, hooks, application)
             .map_err(|source| ReceiveError::Network { group: self.options.group.ip(), source })
     }
-
-    /// Gives up what is still joined after a session that did not come to its own end.
-    pub(crate) fn leave(&mut self) {
-        for channel in (0..self.socket.channels().count()).map(ChannelId) {
-            // It is left all the same: the interface is gone.
-            let _refused = self.socket.leave(channel);
-        }
-    }
-}
-
-impl Ground for Listener {
-    type Control = described::Receiver;
-    type Port = ReceiverSocket;
-
-    fn started(&self) -> ReceiveStarted {
-        ReceiveStarted {
-            group: self.options.group,
-            via: None,
-            source: self.options.source,
-            interface: Some(self.socket.interface().name.clone()),
-            receive_buffer: self.socket.receive_buffer(),
-        }
-    }
-
-    fn options(&self) -> &ListenOptions {
-        &self.options
-    }
-
-    fn waker(&self) -> Waker {
-        self.poller.waker()
-    }
-
-    fn stop_handle(&self) -> &StopHandle {
-        &self.stop
-    }
-
-    fn control(&self) -> described::Receiver {
-        Listener::control(self)
-    }
-
-    fn port(&self) -> &ReceiverSocket {
-        &self.socket
-    }
-
-    fn drive<M: Machine>(
-        &mut self,
-        machine: &mut M,
-        clock: Clock,
-        application: &mut impl Application<M, ReceiverSocket>,
-    ) -> Result<(), ReceiveError> {
-        Listener::drive(self, machine, clock, application)
-    }
-
-    fn leave(&mut self) {
-        Listener::leave(self);
-    }
 }
 
 impl Ears for ReceiverSocket {
+    type Control = described::Receiver;
+
+    fn started(&self, options: &ListenOptions) -> ReceiveStarted {
+        ReceiveStarted {
+            group: options.group,
+            via: None,
+            source: options.source,
+            interface: Some(self.interface().name.clone()),
+            receive_buffer: self.receive_buffer(),
+        }
+    }
+
+    fn control(&self, options: &ListenOptions) -> described::Receiver {
+        options.control()
+    }
+
     fn expect_source(&mut self, source: Option<IpAddr>) {
         ReceiverSocket::expect_source(self, source);
     }
 
     fn counters(&self) -> ReceiverCounters {
         ReceiverSocket::counters(self)
+    }
+
+    fn leave_all(&mut self) {
+        ReceiverSocket::leave_all(self);
     }
 }

@@ -1,6 +1,6 @@
 //! How a session is received.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::listener::{ListenOptions, listen_setters, session_setters};
@@ -13,10 +13,9 @@ pub struct ReceiveOptions {
     pub(super) ask: Option<Ask>,
 }
 
-/// Whom to ask for packets.
+/// By what way to ask a source, whose address stands in place of the group, for packets.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
-    pub(super) source: SocketAddr,
     /// Whom requests go to.
     pub(super) upstream: SocketAddr,
     /// A group by which replies may come, and the interface that it is joined on.
@@ -41,8 +40,8 @@ impl ReceiveOptions {
     /// Asks a source for its session, packet by packet, by way of a relay or directly, and receives it into the folder `out`. Of the options of what
     /// listens TSI, timeout, loss and trace alone count; a source to receive from must be the one that is asked.
     pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
-        let ask = Ask { source, upstream: via.unwrap_or(source), group: None };
-        Self { ask: Some(ask), ..Self::new((Ipv4Addr::UNSPECIFIED, 0).into(), out) }
+        let ask = Ask { upstream: via.unwrap_or(source), group: None };
+        Self { ask: Some(ask), ..Self::new(source, out) }
     }
 
     /// A group by which the relay replies to all on this network, where it does ([`RelayGroup`](crate::relay::RelayGroup)), and the interface to join it on: by default

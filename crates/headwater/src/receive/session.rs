@@ -3,18 +3,17 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use headwater_proto::Machine;
 use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{Receiver, ReceiverConfig};
 
-use super::asker::Asker;
+use super::asker::{self, AskingPort};
 use super::error::ReceiveError;
 use super::listener::{ListenOptions, Listener};
 use super::options::ReceiveOptions;
 use super::update::{ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
-use crate::driver::{Application, Port};
+use crate::driver::Port;
 use crate::net::{ReceiverCounters, Waker};
 use crate::stop::StopHandle;
 use crate::store::DiskStore;
@@ -34,38 +33,25 @@ enum Way {
     /// By groups that are joined.
     Groups(Box<Listener>),
     /// From who is asked for them.
-    Requests(Box<Asker>),
+    Requests(Box<Listener<AskingPort>>),
 }
 
-/// What a receiver stands on: sockets, and the control that fits them.
-pub(super) trait Ground {
+/// What a session of files asks of a receiver's sockets beside datagrams.
+pub(super) trait Ears: Port {
     type Control: ReceiverControl;
-    type Port: Port + Ears;
 
-    fn started(&self) -> ReceiveStarted;
-    fn options(&self) -> &ListenOptions;
-    fn waker(&self) -> Waker;
-    fn stop_handle(&self) -> &StopHandle;
+    fn started(&self, options: &ListenOptions) -> ReceiveStarted;
+
     /// A control for a session that is not known yet.
-    fn control(&self) -> Self::Control;
-    fn port(&self) -> &Self::Port;
-    /// Drives `machine` until `application` ends it.
-    fn drive<M: Machine>(
-        &mut self,
-        machine: &mut M,
-        clock: Clock,
-        application: &mut impl Application<M, Self::Port>,
-    ) -> Result<(), ReceiveError>;
-    /// Gives up what is still joined.
-    fn leave(&mut self);
-}
+    fn control(&self, options: &ListenOptions) -> Self::Control;
 
-/// What is asked of a receiver's sockets beside datagrams.
-pub(super) trait Ears {
     /// Who sends the session, once that is known.
     fn expect_source(&mut self, _source: Option<IpAddr>) {}
 
     fn counters(&self) -> ReceiverCounters;
+
+    /// Gives up what is still joined.
+    fn leave_all(&mut self);
 }
 
 impl ReceiveSession {
@@ -77,7 +63,7 @@ impl ReceiveSession {
         let ReceiveOptions { listen, out, ask } = options;
         let way = match ask {
             None => Way::Groups(Box::new(Listener::open(listen)?)),
-            Some(ask) => Way::Requests(Box::new(Asker::open(listen, ask)?)),
+            Some(ask) => Way::Requests(Box::new(asker::open(listen, &ask)?)),
         };
         let store = DiskStore::open(&out, way.waker())?;
         Ok(Self { way, out, store: Some(store) })
@@ -86,16 +72,16 @@ impl ReceiveSession {
     /// Stops it from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         match &self.way {
-            Way::Groups(listener) => listener.stop_handle().clone(),
-            Way::Requests(asker) => asker.stop_handle().clone(),
+            Way::Groups(listener) => listener.stop.clone(),
+            Way::Requests(asker) => asker.stop.clone(),
         }
     }
 
     /// Where it receives.
     pub fn started(&self) -> ReceiveStarted {
         match &self.way {
-            Way::Groups(listener) => listener.started(),
-            Way::Requests(asker) => asker.started(),
+            Way::Groups(listener) => listener.socket.started(&listener.options),
+            Way::Requests(asker) => asker.socket.started(&asker.options),
         }
     }
 
@@ -111,8 +97,8 @@ impl ReceiveSession {
         observer(ReceiveUpdate::Started(self.started()));
         let store = self.store.take();
         match &mut self.way {
-            Way::Groups(listener) => run_on(&mut **listener, &self.out, store, observer),
-            Way::Requests(asker) => run_on(&mut **asker, &self.out, store, observer),
+            Way::Groups(listener) => run_on(listener, &self.out, store, observer),
+            Way::Requests(asker) => run_on(asker, &self.out, store, observer),
         }
     }
 }
@@ -120,34 +106,35 @@ impl ReceiveSession {
 impl Way {
     fn waker(&self) -> Waker {
         match self {
-            Self::Groups(listener) => listener.waker(),
-            Self::Requests(asker) => asker.waker(),
+            Self::Groups(listener) => listener.poller.waker(),
+            Self::Requests(asker) => asker.poller.waker(),
         }
     }
 }
 
-fn run_on<G: Ground>(
-    ground: &mut G,
+fn run_on<P: Ears>(
+    listener: &mut Listener<P>,
     out: &Path,
     mut first: Option<DiskStore>,
     observer: &mut dyn FnMut(ReceiveUpdate),
 ) -> Result<ReceiveSummary, ReceiveError> {
-    let options = ground.options();
+    let options = &listener.options;
     let config = ReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
     let clock = Clock::start();
-    let mut watch = Watch::new(ground.stop_handle().clone(), observer, options.timeout, clock.now());
+    let mut watch = Watch::new(listener.stop.clone(), observer, options.timeout, clock.now());
     loop {
         let store = match first.take() {
             Some(store) => store,
-            None => DiskStore::open(out, ground.waker())?,
+            None => DiskStore::open(out, listener.poller.waker())?,
         };
-        let mut machine = Receiver::new(config, ground.control(), store, clock.now());
-        let driven = ground.drive(&mut machine, clock, &mut watch);
+        let control = listener.socket.control(&listener.options);
+        let mut machine = Receiver::new(config, control, store, clock.now());
+        let driven = listener.drive(&mut machine, clock, &mut watch);
         if driven.is_ok() && watch.begins_anew(clock.now()) {
             continue;
         }
-        let summary = watch.summary(&mut machine, ground.port(), clock.now());
-        ground.leave();
+        let summary = watch.summary(&mut machine, &listener.socket, clock.now());
+        listener.socket.leave_all();
         driven?;
         return Ok(summary);
     }

@@ -12,7 +12,7 @@ use super::update::{
     FileStatus, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate,
 };
 use crate::clock::elapsed;
-use crate::driver::{Application, Port};
+use crate::driver::Application;
 use crate::net::LinkChange;
 use crate::progress::Progress;
 use crate::stop::StopHandle;
@@ -161,7 +161,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl<C: ReceiverControl, P: Port + Ears> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
+impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
     fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut P, _now: Instant) {
         // The base channel stays open to whoever may send on it next; the others are this sender's.
         socket.expect_source(machine.session().map(|(source, _)| source));

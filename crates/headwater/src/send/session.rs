@@ -339,13 +339,13 @@ impl Planned {
         interface: &str,
     ) -> Result<Self, SendError> {
         let control = &options.congestion_control;
-        let envelope = control.envelope_bytes() + control.extra_header_bytes();
-        let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(envelope);
+        let added = control.added_bytes();
+        let header_bytes = path_bytes + u32::from(headers.longest) + u32::from(added);
         let symbol_size = options.symbol_size.unwrap_or_else(|| symbol_size_for(mtu, header_bytes));
         if let Some(mtu) = mtu.filter(|mtu| header_bytes + u32::from(symbol_size) > *mtu) {
             return Err(SendError::Mtu { symbol_size, mtu, interface: interface.to_owned() });
         }
-        let packet_bytes = symbol_size + headers.usual + envelope;
+        let packet_bytes = symbol_size + headers.usual + added;
         options.congestion_control.channels_of(packet_bytes)?;
         let tsi = match options.tsi {
             Some(tsi) => tsi,

@@ -122,7 +122,7 @@ impl Session {
     fn receive(&mut self) -> Result<StreamReceiveSummary, ReceiveError> {
         let clock = Clock::start();
         loop {
-            let mut machine = Receiver::new(self.config, self.listener.control(), clock.now());
+            let mut machine = Receiver::new(self.config, self.listener.options.control(), clock.now());
             let mut watch = Watch {
                 stop: self.listener.stop.clone(),
                 outbox: self.outbox.clone(),

@@ -221,7 +221,6 @@ fn datagrams_to_no_group_of_ours_are_counted_not_delivered() {
     assert_eq!(receiver.counters().datagrams, 0);
 }
 
-/// Runs to 40 ports at which nobody listens: each is answered by ICMP at once.
 /// Linux hands a socket what is sent to its address by whatever interface: here by `near`, from a host of another network.
 #[test]
 fn a_socket_that_is_bound_to_its_interface_hears_nothing_by_others() {
@@ -271,6 +270,7 @@ fn a_socket_that_is_bound_to_its_interface_hears_nothing_by_others() {
     host.wait().unwrap();
 }
 
+/// Runs to 40 ports at which nobody listens: each is answered by ICMP at once.
 fn to_nobody() -> Vec<Run<'static>> {
     let free: Vec<_> = (0..40).map(|_| UdpSocket::bind((LOCALHOST, 0)).unwrap()).collect();
     let to = free.iter().map(|socket| socket.local_addr().unwrap());

@@ -38,7 +38,7 @@ pub(super) struct Daemons {
 pub(super) fn make(network: &Network, shape: &Shape, folder: &Path) -> Result<Daemons, Error> {
     for host in shape.hosts() {
         let Some((link, _)) = shape.neighbours(host).first() else { continue };
-        let end = usize::from(shape.cables[*link].ends[1] == host);
+        let end = shape.end(*link, host);
         let gateway = Shape::link_address(*link, 1 - end);
         network.address(host, Shape::link_address(*link, end), 24, Some(gateway))?;
     }
@@ -57,17 +57,16 @@ pub(super) fn make(network: &Network, shape: &Shape, folder: &Path) -> Result<Da
 fn ways(shape: &Shape, router: usize) -> Vec<String> {
     let mut commands = Vec::new();
     for (link, _) in shape.neighbours(router) {
-        let end = usize::from(shape.cables[*link].ends[1] == router);
         let port = Network::port(shape, router, *link);
-        commands.push(format!("address add {}/24 dev {port}", Shape::link_address(*link, end)));
+        let address = Shape::link_address(*link, shape.end(*link, router));
+        commands.push(format!("address add {address}/24 dev {port}"));
     }
     for (link, cable) in shape.cables.iter().enumerate() {
         if cable.ends.contains(&router) {
             continue;
         }
         let Some(way) = shape.way(router, cable.ends[0]) else { continue };
-        let end = usize::from(shape.cables[way].ends[1] == router);
-        let gateway = Shape::link_address(way, 1 - end);
+        let gateway = Shape::link_address(way, 1 - shape.end(way, router));
         commands.push(format!("route add {}/24 via {gateway}", subnet(link)));
     }
     commands

@@ -113,10 +113,7 @@ impl Router {
 /// A host's address.
 pub(crate) fn address(routing: Routing, shape: &Shape, host: usize) -> Ipv4Addr {
     match (routing, shape.neighbours(host).first()) {
-        (Routing::Frr, Some((link, _))) => {
-            let end = usize::from(shape.cables[*link].ends[1] == host);
-            Shape::link_address(*link, end)
-        }
+        (Routing::Frr, Some((link, _))) => Shape::link_address(*link, shape.end(*link, host)),
         _ => Shape::flat_address(host),
     }
 }

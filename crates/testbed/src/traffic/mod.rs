@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use headwater_netsim::plan::Scenario;
-use headwater_netsim::plan::flow::{Flow, FlowKind};
+use headwater_netsim::plan::flow::{Flow, FlowKind, Receivers};
 use headwater_netsim::plan::run::FlowOutcome;
 
 use crate::bed::Bed;
@@ -108,12 +108,17 @@ pub(crate) trait Traffic {
 /// A flow of a plan on a bed. `number` is its place in the plan.
 pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn Traffic>, Error> {
     let cannot = |why: &str| Err(Error::plan(format!("flow '{}' cannot run on a testbed: {why}", flow.name)));
+    let is_left =
+        matches!(&flow.to, Receivers::Group(members) if members.iter().any(|member| member.leave.is_some()));
     match &flow.kind {
         FlowKind::Tcp(tcp) => Ok(Box::new(tcp::TcpFlow::new(site, number, flow, tcp)?)),
         FlowKind::ShortTcp(short) => Ok(Box::new(short::ShortFlow::new(site, number, flow, short)?)),
         FlowKind::Session(planned) => Ok(Box::new(session::SessionFlow::of_session(number, flow, planned)?)),
         FlowKind::LeSbcc(planned) => Ok(Box::new(session::SessionFlow::of_messages(number, flow, planned)?)),
         FlowKind::Transfer(transfer) => match transfer.by {
+            "uftp" | "udpcast" | "norm" | "tcp" if is_left || flow.stop.is_some() => cannot(
+                "only controls of 'headwater send' stop, or have receivers that leave, before the file is there",
+            ),
             "uftp" | "udpcast" | "norm" => Ok(Box::new(tools::ToolFlow::new(site, number, flow, *transfer)?)),
             "tcp" => Ok(Box::new(tcp::TcpFlow::to_each(site, number, flow, *transfer)?)),
             _ => Ok(Box::new(session::SessionFlow::of_transfer(number, flow, *transfer))),

@@ -308,7 +308,7 @@ fn plain(planned: &LeSbcc) -> LeSbcc {
 impl Traffic for SessionFlow {
     fn tick(&mut self, site: &Site<'_>) -> Result<(), Error> {
         let now = site.now();
-        let is_due = |at: headwater_proto::Duration| Duration::from_nanos(at.as_nanos()) <= now;
+        let is_due = |at: headwater_proto::Duration| Duration::from(at) <= now;
         for place in 0..self.receivers.len() {
             let one = &mut self.receivers[place];
             if one.program.is_none() && is_due(one.member.join) {

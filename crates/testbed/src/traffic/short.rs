@@ -168,7 +168,7 @@ fn send(manner: Manner, to: SocketAddr, bytes: usize, is_over: &AtomicBool) -> s
 impl Traffic for ShortFlow {
     fn tick(&mut self, site: &Site<'_>) -> Result<(), Error> {
         let now = site.now();
-        if Duration::from_nanos(self.flow.start.as_nanos()) <= now
+        if Duration::from(self.flow.start) <= now
             && let Some(chance) = self.chance.take()
         {
             let (planned, to, is_over) = (self.planned.clone(), self.address, Arc::clone(&self.stop));
@@ -183,7 +183,7 @@ impl Traffic for ShortFlow {
         if let Some(failed) = &*self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
             return Err(Error::failed(format!("flow '{}': {failed}", self.flow.name)));
         }
-        if self.flow.stop.is_some_and(|stop| Duration::from_nanos(stop.as_nanos()) <= now) {
+        if self.flow.stop.is_some_and(|stop| Duration::from(stop) <= now) {
             self.stop.store(true, Ordering::Relaxed);
         }
         Ok(())

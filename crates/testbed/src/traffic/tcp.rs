@@ -133,7 +133,7 @@ impl TcpFlow {
         let mut all = Self { flow: flow.clone(), manner, bytes, stop, connections: Vec::new() };
         for (place, (node, start)) in to.iter().enumerate() {
             let (address, listener) = listen(site, *node, number, place)?;
-            all.take(listener, address, Duration::from_nanos(start.as_nanos()), site.began);
+            all.take(listener, address, (*start).into(), site.began);
         }
         Ok(all)
     }
@@ -304,7 +304,7 @@ impl Traffic for TcpFlow {
                 return Err(Error::failed(format!("flow '{}': {failed}", self.flow.name)));
             }
         }
-        if self.flow.stop.is_some_and(|stop| Duration::from_nanos(stop.as_nanos()) <= now) {
+        if self.flow.stop.is_some_and(|stop| Duration::from(stop) <= now) {
             self.stop.store(true, Ordering::Relaxed);
         }
         Ok(())

@@ -194,7 +194,7 @@ impl ToolFlow {
 impl Traffic for ToolFlow {
     fn tick(&mut self, site: &Site<'_>) -> Result<(), Error> {
         let now = site.now();
-        let is_due = |at: headwater_proto::Duration| Duration::from_nanos(at.as_nanos()) <= now;
+        let is_due = |at: headwater_proto::Duration| Duration::from(at) <= now;
         for place in 0..self.receivers.len() {
             if self.receivers[place].program.is_none() && is_due(self.receivers[place].member.join) {
                 let words = self.receive(site, place)?;

@@ -7,6 +7,7 @@ pub(super) const OFFLOADS_BYTES: usize = 10;
 const ETHERNET_BYTES: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IGMP: u8 = 2;
+const PIM: u8 = 103;
 
 /// The IPv4 header of a frame, if it is IPv4 and has a whole one.
 fn ipv4(frame: &[u8]) -> Option<&[u8]> {
@@ -25,9 +26,9 @@ pub(super) fn ecn(frame: &[u8]) -> Ecn {
     ipv4(frame).map_or(Ecn::NotCapable, |packet| Ecn::from_bits(packet[1]))
 }
 
-/// Whether it is a membership report or query.
+/// Whether it is about membership: of IGMP towards hosts, of PIM between routers.
 pub(super) fn is_membership(frame: &[u8]) -> bool {
-    ipv4(frame).is_some_and(|packet| packet[9] == IGMP)
+    ipv4(frame).is_some_and(|packet| matches!(packet[9], IGMP | PIM))
 }
 
 /// Sets congestion experienced, and the header's checksum right.
@@ -86,6 +87,7 @@ mod tests {
     #[test]
     fn frames_are_told_apart() {
         assert!(is_membership(&frame(0xC0, 2)));
+        assert!(is_membership(&frame(0xC0, 103)), "a join that a router passes on");
         assert!(!is_membership(&frame(0, 17)));
         assert_eq!(wire_bytes(&frame(0, 17)), 54);
         // ARP, and what ends in the middle.

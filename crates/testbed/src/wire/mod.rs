@@ -21,7 +21,7 @@ use std::time::Duration as StdDuration;
 use headwater_netsim::network::{Line, LinkConfig, LinkCounters};
 use headwater_netsim::plan::link::{Direction, Link};
 use headwater_proto::queue::QueueConfig;
-use headwater_proto::{Duration, Instant, Rate, Seed};
+use headwater_proto::{Instant, Rate, Seed};
 
 pub use lateness::{LATENESS_MAX, Lateness, LatenessReport};
 
@@ -76,10 +76,8 @@ impl Wire {
                 };
                 let config = config_of(direction);
                 // Membership messages take their time beside the queue.
-                let signals = LinkConfig::new(open_rate(), direction.delay).with_queue(OPEN_QUEUE);
-                let graft =
-                    Duration::from_nanos(direction.delay.as_nanos() + cables[link].graft_delay.as_nanos());
-                let signals = LinkConfig { delay: graft, ..signals };
+                let delay = direction.delay + cables[link].graft_delay;
+                let signals = LinkConfig::new(open_rate(), delay).with_queue(OPEN_QUEUE);
                 sides.push(Side {
                     link,
                     socket,
@@ -157,8 +155,7 @@ fn run(
             other.deliver(&clock, &one.socket, &mut lateness);
         }
         let due = sides.iter().flat_map(|side| [side.line.next(), side.signals.next()]).flatten().min();
-        let longest =
-            due.map_or(LOOK, |due| StdDuration::from_nanos(due.since(clock.now()).as_nanos()).min(LOOK));
+        let longest = due.map_or(LOOK, |due| StdDuration::from(due.since(clock.now())).min(LOOK));
         let sockets: Vec<&OwnedFd> = sides.iter().map(|side| &side.socket).collect();
         sys::wait(&sockets, longest)?;
         for side in &mut sides {

@@ -1,11 +1,11 @@
-//! `headwater bench arena`: every control of ours, the kernel's TCP and other tools on the same bottlenecks, one report.
+//! `headwater bench arena`: our controls but Rainbow and SIM, the kernel's TCP and other tools on the same bottlenecks, one report.
 
 mod report;
 mod scene;
 mod score;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -19,6 +19,7 @@ use crate::args::{ArenaArgs, ArenaForm};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
+use crate::simulate::results::open_journal;
 use crate::simulate::work::{self, Done, Job};
 
 use report::Report;
@@ -122,10 +123,10 @@ fn fight(
     screen: &Screen,
 ) -> Result<(BTreeMap<String, String>, bool), Failure> {
     let path = args.out.join("arena.jsonl");
+    let tried = || format!("cannot write '{}'", path.display());
+    let mut file = open_journal(&path).or_exit(Exit::Disk, tried())?;
     let mut lines = known(&path);
     let pending: Vec<&Job> = jobs.iter().filter(|job| !lines.contains_key(&job.key)).collect();
-    let tried = || format!("cannot write '{}'", path.display());
-    let mut file = File::options().create(true).append(true).open(&path).or_exit(Exit::Disk, tried())?;
     let shutdown = Shutdown::install(None)?;
     let bar = screen.bar("runs", pending.len() as u64);
     let doing = |job: &Job, shutdown: &Shutdown| one(&cells[job.cell].plan, 0, job, setting, shutdown);
@@ -134,7 +135,7 @@ fn fight(
         let (job, cell) = (pending[index], &cells[pending[index].cell]);
         match done {
             Done::Result(line) => {
-                writeln!(file, "{line}").or_exit(Exit::Disk, tried())?;
+                file.write_all(format!("{line}\n").as_bytes()).or_exit(Exit::Disk, tried())?;
                 lines.insert(job.key.clone(), line);
             }
             Done::Failed(why) => screen.say(&format!(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Who takes part, in the order of reports: our controls, TCP to each receiver by itself, other tools.
+/// Who takes part, in the order of reports: our controls but Rainbow and SIM, TCP to each receiver by itself, other tools.
 pub const CONTENDERS: &[&str] =
     &["m2c", "webrc", "flid-dl", "le-sbcc", "le-sbcc-tfrc", "fixed", "tcp", "uftp", "udpcast", "norm"];
 /// Receivers come, and measuring begins, when a rival has had so long for its start.
@@ -65,7 +65,7 @@ const JOIN: Scene = Scene {
     ..PLAIN
 };
 
-/// All of it: some hours.
+/// All of it: about a day.
 pub const FULL: &[Scene] = &[
     PLAIN,
     TCP,

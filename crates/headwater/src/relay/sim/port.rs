@@ -109,15 +109,14 @@ impl Ports {
         }
     }
 
-    /// Hands the relay what waits, each datagram at the time when it came, and says whether there was anything.
+    /// Hands the relay what waits, each datagram at the time when it came.
     pub(super) fn receive(
         &mut self,
         relay: &mut Relay,
         batch: &mut RecvBatch,
         (clock, now): (Clock, &mut Instant),
         trace: &mut Option<TraceHook>,
-    ) -> io::Result<bool> {
-        let mut heard = false;
+    ) -> io::Result<()> {
         let mut give = |ingress,
                         batch: &RecvBatch,
                         number: &dyn Fn(ChannelId) -> ChannelId,
@@ -128,7 +127,6 @@ impl Ports {
                 let channel = datagram.channel.map(number);
                 relay.handle(*now, ingress, Input::Datagram(Datagram { channel, ..datagram }));
             }
-            heard |= !batch.is_empty();
         };
         for (block, socket) in self.above.iter_mut().enumerate() {
             for _ in 0..BATCHES {
@@ -145,16 +143,14 @@ impl Ports {
         }
         for (number, link) in self.links.iter_mut().enumerate() {
             for _ in 0..BATCHES {
-                let read = link.socket.recv(batch);
-                // What ICMP tells of one receiver says nothing of the others.
-                if read.is_err() || matches!(read, Ok(0)) {
+                if link.socket.recv(batch)? == 0 {
                     break;
                 }
                 let local = link.socket.local_addr();
                 give(below(number), batch, &|channel| channel, &|_| local);
             }
         }
-        Ok(heard)
+        Ok(())
     }
 
     /// Does what the relay wants done. Says whether something was sent.

@@ -30,7 +30,7 @@ pub struct Transfer {
     pub by: &'static str,
     /// Bytes of content.
     pub size: u64,
-    /// Most that is sent, bit/s of UDP payload; of those that find no rate, the rate.
+    /// Most that is sent, bit/s of UDP payload; of `fixed` the rate. TCP, udpcast and NORM take none.
     pub max_rate: Rate,
 }
 

@@ -34,7 +34,7 @@ use self::session::Session;
 pub use crate::egress::Shape;
 use crate::egress::{Egress, EgressCounters, WAITING_MAX};
 use crate::machine::{ChannelId, Datagram, Destination, Input, InterfaceId, Router, RouterOutput, Transmit};
-use crate::queue::ParameterError;
+use crate::queue::{ParameterError, PriorityConfig, QueueConfig};
 use crate::time::{Duration, Instant};
 
 /// Blocks of groups that a relay forwards.
@@ -44,7 +44,7 @@ pub const LINKS_MAX: usize = 64;
 /// The interface that sessions come by.
 pub const UPSTREAM: InterfaceId = InterfaceId(0);
 /// Bits of a channel's number that are the rank; the rest is the block of groups.
-const RANK_BITS: u32 = 6;
+const RANK_BITS: u8 = 6;
 /// Time between two looks for members that fell silent, and for groups that nobody holds any more.
 const SWEEP: Duration = Duration::from_millis(250);
 
@@ -63,6 +63,17 @@ pub const fn channel(block: usize, rank: u16) -> ChannelId {
 /// The block of groups of a channel, and the rank in it.
 pub const fn place(channel: ChannelId) -> (usize, u16) {
     ((channel.0 >> RANK_BITS) as usize, channel.0 & ((1 << RANK_BITS) - 1))
+}
+
+/// Queues tell groups apart by their channels here, whatever their addresses are.
+fn ranked(shape: Shape) -> Shape {
+    match shape.queue {
+        QueueConfig::Priority(config) => {
+            let config = PriorityConfig { rank_bits: RANK_BITS, ..config };
+            Shape { queue: QueueConfig::Priority(config), ..shape }
+        }
+        _ => shape,
+    }
 }
 
 /// What a relay did.
@@ -117,7 +128,7 @@ impl Relay {
     pub fn new(config: RelayConfig, now: Instant) -> Result<Self, ParameterError> {
         let mut egress = Egress::new(None, config.seed)?;
         for (link, shape) in config.links.iter().enumerate() {
-            egress.set_shape(below(link), *shape)?;
+            egress.set_shape(below(link), shape.map(ranked))?;
         }
         let session = |_| Session::new(&config);
         let mut relay = Self {

@@ -69,7 +69,7 @@ pub struct Bed {
 }
 
 pub fn shape(bits: u64) -> Shape {
-    let queue = QueueConfig::Priority(PriorityConfig { rank_bits: 6, ..PriorityConfig::new(50) });
+    let queue = QueueConfig::Priority(PriorityConfig::new(50));
     Shape { rate: Rate::from_bits(bits).unwrap(), queue }
 }
 
