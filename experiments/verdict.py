@@ -63,6 +63,8 @@ T = {95: (T95, 1.960), 99: (T99, 2.576)}
 # Published units of the criteria. Of `comp` a testbed knows: decoding takes no simulated time.
 UNITS = {"time_s": ("time", 1.0), "gput_kbps": ("gput", 1e3), "tput_kbps": ("tput", 1e3), "loss_pct": ("loss", 0.01),
          "net_pct": ("net", 0.01), "dup_pct": ("dup", 0.01), "sym_pct": ("sym", 0.01), "comp_pct": ("comp", 0.01)}
+# How the program ends when a signal asks it to.
+INTERRUPTED = (130, -2, -15)
 COLUMNS = ["row", "runs", "mean", "ci95", "least", "most", "published", "published_ci95", "ratio", "criterion", "verdict"]
 
 
@@ -112,9 +114,9 @@ def parse_arguments():
 def one(folder, arguments, program, out):
     """Runs one experiment; what stands above its table, and the rows."""
     wanted = tomllib.loads((folder / "verdict.toml").read_text())
-    lines = simulate(folder, wanted, arguments, program, out)
+    lines, is_whole = simulate(folder, wanted, arguments, program, out)
     cells = gather(lines)
-    rows = []
+    rows = [] if is_whole else [as_row("runs of the plan", Estimate([]), None, "", "all runs end", "missed: the program says above which failed")]
     if "table" in wanted:
         rows += published_rows(folder / wanted.get("published", "published.csv"), wanted["table"], cells)
     for claim in wanted.get("claims", []):
@@ -136,7 +138,7 @@ def one(folder, arguments, program, out):
 
 
 def simulate(folder, wanted, arguments, program, out):
-    """Lines of results, as far as they are not there yet run for."""
+    """Lines of results, as far as they are not there yet run for, and whether no run failed."""
     path = folder / wanted.get("plan", "plan.toml")
     short = wanted.get("short", {}) if arguments.form == "short" else {}
     runs = arguments.runs or short.get("runs")
@@ -161,11 +163,21 @@ def simulate(folder, wanted, arguments, program, out):
         jobs = jobs or min(2, os.cpu_count() or 1)
     if jobs:
         command += ["--jobs", str(jobs)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    lines = [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+    try:
+        ended = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
+    except KeyboardInterrupt:
+        ended = INTERRUPTED[0]
+    except OSError as error:
+        sys.exit(f"verdict.py: cannot run '{program}': {error.strerror}")
+    if ended in INTERRUPTED:
+        sys.exit(f"verdict.py: interrupted while {folder.name} ran; the same command goes on from there")
+    file = results / "results.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    if ended:
+        print(f"verdict.py: {folder.name} did not end well (code {ended}); what it says stands above, and its table has what is left", file=sys.stderr)
     # What is installed decides where no routing is said, and may have changed between two calls: the last one's counts.
     by = [line.get("testbed", {}).get("routing") for line in lines]
-    return [line for line, routing in zip(lines, by) if routing == by[-1]]
+    return [line for line, routing in zip(lines, by) if routing == by[-1]], ended == 0
 
 
 def toml(value):

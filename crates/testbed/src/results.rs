@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_netsim::plan::run::{FlowOutcome, Window};
+use headwater_netsim::plan::run::{FlowOutcome, Which, Window};
 use serde::Serialize;
 
 use crate::wire::LatenessReport;
@@ -11,16 +11,9 @@ use crate::wire::LatenessReport;
 /// else is said.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// What the run is called for good.
-    pub key: String,
-    /// Name of the plan.
-    pub plan: String,
-    /// The swept paths and their values.
-    pub cell: BTreeMap<String, serde_json::Value>,
-    /// The seed.
-    pub seed: u64,
-    /// The number of the run, from 1.
-    pub run: u64,
+    /// Which run it was.
+    #[serde(flatten)]
+    pub which: Which,
     /// When measuring began and ended.
     pub window: Window,
     /// As in the plan.

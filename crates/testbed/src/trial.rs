@@ -1,6 +1,5 @@
 //! One run of a plan on a bed of its own.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use headwater_netsim::network::LinkCounters;
 use headwater_netsim::plan::Scenario;
-use headwater_netsim::plan::run::{FlowOutcome, Window as Measured, fairness};
+use headwater_netsim::plan::run::{FlowOutcome, Which, Window as Measured, fairness};
 
 use crate::bed::{Bed, require};
 use crate::error::{Error, Kind};
@@ -74,11 +73,7 @@ pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> boo
         )));
     }
     Ok(Outcome {
-        key: String::new(),
-        plan: String::new(),
-        cell: BTreeMap::new(),
-        seed: scenario.seed.0,
-        run: scenario.run,
+        which: Which::of(scenario),
         window: Measured { from: window.from.as_secs_f64(), to: window.to.as_secs_f64() },
         jain: fairness(&flows),
         flows,

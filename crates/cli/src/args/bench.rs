@@ -39,7 +39,7 @@ pub enum BenchPart {
     Netsim(MeasureArgs),
     /// A plan in network namespaces, beside the kernel's TCP; needs Linux and root
     Testbed(Box<BenchTestbedArgs>),
-    /// Our controls but Rainbow and SIM, the kernel's TCP, UFTP, udpcast and NORM on the same bottlenecks; needs Linux and root
+    /// All our controls, the kernel's TCP, UFTP, udpcast, NORM and OpenPGM on the same bottlenecks; needs Linux and root
     Arena(Box<ArenaArgs>),
 }
 

@@ -72,9 +72,9 @@ pub fn one(plan: &Plan, cell: usize, job: &Job, setting: &Setting, shutdown: &Sh
     };
     match headwater_testbed::run(&scenario, setting, &|| shutdown.is_asked()) {
         Ok(mut outcome) => {
-            outcome.key.clone_from(&job.key);
-            outcome.plan = plan.name().to_owned();
-            outcome.cell = cell.values;
+            outcome.which.key.clone_from(&job.key);
+            outcome.which.plan = plan.name().to_owned();
+            outcome.which.cell = cell.values;
             Some(
                 serde_json::to_string(&outcome)
                     .map_or_else(|error| Done::Failed(error.to_string()), Done::Result),

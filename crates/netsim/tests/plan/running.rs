@@ -130,7 +130,7 @@ fn bursts_go_on_after_a_pause_or_a_step_of_the_clock() {
 fn tcps_fill_a_bottleneck_and_are_counted() {
     let outcome = outcome(&spoilt(DUMBBELL, "[[at]]", "[measure]\nlinks = [\"bottleneck\"]\n[[at]]"));
     assert_eq!(outcome.links.len(), 2);
-    assert_eq!(outcome.key.len(), 32);
+    assert_eq!(outcome.which.key.len(), 32);
     for flow in &outcome.flows {
         let tcp = flow.tcp.unwrap();
         assert!(tcp.segments > 500 && tcp.retransmissions > 0 && tcp.mean_rtt.unwrap() > 0.044, "{flow:?}");

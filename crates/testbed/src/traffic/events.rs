@@ -36,8 +36,8 @@ pub(super) struct Story {
     pub useful: Samples,
     pub joins: Vec<Duration>,
     pub leaves: Vec<Duration>,
-    /// When it joined its first group.
-    pub joined: Option<Duration>,
+    /// When it began: joined its first group or, where it joins none, asked.
+    pub began: Option<Duration>,
     /// When it left the base channel for the last time before it was whole: it had all symbols then.
     pub left: Option<Duration>,
     /// When its files were whole and verified.
@@ -75,8 +75,11 @@ impl Story {
 
     fn add(&mut self, line: &Line, at: Duration) {
         match line.event.as_str() {
+            "session:started" => self.began = Some(at),
             "channel:joined" => {
-                self.joined.get_or_insert(at);
+                if self.joins.is_empty() {
+                    self.began = Some(at);
+                }
                 self.joins.push(at);
             }
             "channel:left" => {
@@ -137,7 +140,7 @@ mod tests {
     fn a_story_is_read_to_its_end() {
         let story = Story::read(RECEIVER, Duration::from_secs(10));
         let at = |ms: u64| Some(Duration::from_millis(10_000 + ms));
-        assert_eq!((story.joined, story.left, story.whole), (at(1), at(1_400), at(1_500)));
+        assert_eq!((story.began, story.left, story.whole), (at(1), at(1_400), at(1_500)));
         assert_eq!((story.joins.len(), story.leaves.len()), (2, 2));
         let last = story.last;
         assert_eq!((last.packets, last.lost, last.useful, last.duplicates), (24, 3, 21, 1));

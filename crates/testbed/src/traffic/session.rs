@@ -34,6 +34,15 @@ enum Content {
     Messages,
 }
 
+/// How receivers come by a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// They join groups.
+    Groups,
+    /// They ask its source, each by itself: no relays run here.
+    Asked,
+}
+
 /// A receiver, once it has come.
 #[derive(Debug)]
 struct Receiver {
@@ -48,6 +57,7 @@ pub(super) struct SessionFlow {
     flow: Flow,
     number: usize,
     content: Content,
+    way: Way,
     symbol_bytes: u16,
     /// Options of the sender that say how.
     options: Vec<String>,
@@ -108,7 +118,8 @@ impl SessionFlow {
         let rate = if transfer.by == "fixed" { "--rate" } else { "--max-rate" };
         let options = ["--congestion-control", transfer.by, rate].map(str::to_owned);
         let options = [&options[..], &[transfer.max_rate.as_bits().to_string()]].concat();
-        Self::new(number, flow, Content::File(transfer.size), 1_408, options)
+        let way = if transfer.by == "rainbow" { Way::Asked } else { Way::Groups };
+        Self { way, ..Self::new(number, flow, Content::File(transfer.size), 1_408, options) }
     }
 
     /// PGM under LE-SBCC, by `headwater pgm`.
@@ -142,6 +153,7 @@ impl SessionFlow {
             flow: flow.clone(),
             number,
             content,
+            way: Way::Groups,
             symbol_bytes,
             options,
             sender: None,
@@ -150,8 +162,25 @@ impl SessionFlow {
         }
     }
 
-    fn where_to(&self) -> String {
-        format!("{}:{}", group(self.number), port(self.number))
+    /// Where a sender sends, or listens for those who ask.
+    fn sends_to(&self, site: &Site<'_>) -> [String; 2] {
+        let port = port(self.number);
+        match self.way {
+            Way::Groups => ["--group".into(), format!("{}:{port}", group(self.number))],
+            Way::Asked => ["--listen".into(), format!("{}:{port}", site.address(self.flow.from))],
+        }
+    }
+
+    /// Where a receiver has it from.
+    fn hears_from(&self, site: &Site<'_>) -> Vec<String> {
+        let (source, port) = (site.address(self.flow.from).to_string(), port(self.number));
+        match self.way {
+            Way::Groups => {
+                let group = format!("{}:{port}", group(self.number));
+                vec!["--interface".into(), "eth0".into(), "--group".into(), group, "--source".into(), source]
+            }
+            Way::Asked => vec!["--ask".into(), format!("{source}:{port}")],
+        }
     }
 
     fn start_sender(&mut self, site: &Site<'_>) -> Result<(), Error> {
@@ -159,9 +188,11 @@ impl SessionFlow {
         let is_messages = self.content == Content::Messages;
         let mut words = vec![program];
         words.extend(if is_messages { vec!["pgm".to_owned()] } else { Vec::new() });
-        let always = ["send", "--json", "--quiet", "--interface", "eth0", "--ttl", TTL, "--group"];
-        words.extend(always.map(str::to_owned));
-        words.push(self.where_to());
+        words.extend(["send", "--json", "--quiet"].map(str::to_owned));
+        if self.way == Way::Groups {
+            words.extend(["--interface", "eth0", "--ttl", TTL].map(str::to_owned));
+        }
+        words.extend(self.sends_to(site));
         words.extend(self.options.iter().cloned());
         if !is_messages {
             words.extend(["--temp-dir".into(), site.bed.folder.display().to_string()]);
@@ -186,10 +217,9 @@ impl SessionFlow {
         let mut words = vec![site.program.display().to_string()];
         let is_messages = self.content == Content::Messages;
         words.extend(if is_messages { vec!["pgm".to_owned()] } else { Vec::new() });
-        let always = ["receive", "--json", "--quiet", "--interface", "eth0", "--group"];
-        words.extend(always.map(str::to_owned));
-        words.push(self.where_to());
-        words.extend(["--source".into(), site.address(self.flow.from).to_string(), "--out".into()]);
+        words.extend(["receive", "--json", "--quiet"].map(str::to_owned));
+        words.extend(self.hears_from(site));
+        words.push("--out".into());
         if is_messages {
             words.push("/dev/null".into());
         } else {
@@ -242,12 +272,12 @@ impl SessionFlow {
 
     fn criteria(&self, story: &Story) -> Option<Criteria> {
         let Content::File(bytes) = self.content else { return None };
-        let (joined, whole) = (story.joined?, story.whole?);
+        let (began, whole) = (story.began?, story.whole?);
         let (last, symbol) = (story.last, f64::from(self.symbol_bytes));
-        let time = (whole - joined).as_secs_f64();
+        let time = (whole - began).as_secs_f64();
         let link_bytes = last.bytes + last.packets * Self::header_bytes();
         let fresh = (last.useful + last.surplus) as f64;
-        let network = story.left.map(|left| (left - joined).as_secs_f64());
+        let network = story.left.map(|left| (left - began).as_secs_f64());
         Some(Criteria {
             dup: (fresh > 0.0).then(|| last.duplicates as f64 / fresh),
             sym: (last.symbols_total > 0).then(|| fresh / last.symbols_total as f64 - 1.0),
@@ -275,7 +305,7 @@ impl SessionFlow {
             joins: within(&story.joins, from, to),
             leaves: within(&story.leaves, from, to),
             join_latency: story.last.join_latency_ms.map(|ms| ms / 1e3),
-            completion: story.joined.zip(story.whole).map(|(joined, whole)| (whole - joined).as_secs_f64()),
+            completion: story.began.zip(story.whole).map(|(began, whole)| (whole - began).as_secs_f64()),
             duplicates: story.last.duplicates,
             rainbow: None,
         }

@@ -1,10 +1,11 @@
-//! Other file tools: UFTP, udpcast and NORM, with what makes each of them work beside other traffic where it can.
+//! Other file tools: UFTP, udpcast, NORM and OpenPGM, with what makes each of them work beside other traffic where it can.
 //!
 //! A receiver is done when the file is there with its full length; the length is looked at each tick. What the file holds is compared
 //! at the end of the run. Bytes on the link are those of the receiver's host, so nothing else should receive there.
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, Member, Receivers, Transfer};
@@ -23,6 +24,10 @@ const GROUPS: [&str; 3] = ["239.255.72.90", "239.255.72.91", "239.255.72.92"];
 const TTL: &str = "8";
 /// Bytes of content in a packet, for all.
 const BLOCK_BYTES: &str = "1400";
+/// OpenPGM is a library that ZeroMQ brings: its ends are a script for the distribution's Python, whose module has it.
+const OPENPGM: &str = include_str!("openpgm.py");
+const OPENPGM_FILE: &str = "openpgm.py";
+const PYTHON: &str = "/usr/bin/python3";
 /// How far apart a host's bytes are read.
 const READING: Duration = Duration::from_millis(500);
 
@@ -74,6 +79,9 @@ impl ToolFlow {
                 "NORM is a library: build tests/speed/norm.cc with libnorm-dev, and say --norm PROGRAM",
             ));
         }
+        if transfer.by == "openpgm" {
+            openpgm(site)?;
+        }
         let Receivers::Group(members) = &flow.to else { return Err(Error::plan("a transfer has receivers")) };
         let content = content::file(site, number);
         let receiver = |(place, member): (usize, &Member)| {
@@ -109,6 +117,7 @@ impl ToolFlow {
                  --file {file}",
                 GROUPS[0]
             ),
+            "openpgm" => self.openpgm(site, "receive", one.member.node, &file),
             _ => {
                 let cache = site.folder(&format!("cache-{}-{place}", self.number))?;
                 format!("receive {} {port} eth0 {number} {}/ {file}", GROUPS[0], cache.display())
@@ -121,6 +130,13 @@ impl ToolFlow {
     fn words(&self, site: &Site<'_>, words: &str) -> Vec<String> {
         let norm = site.norm.iter().filter(|_| self.transfer.by == "norm");
         norm.map(|norm| norm.display().to_string()).chain(words.split(' ').map(str::to_owned)).collect()
+    }
+
+    /// An end of OpenPGM, which knows its interface by the address.
+    fn openpgm(&self, site: &Site<'_>, end: &str, host: usize, file: &str) -> String {
+        let (script, own) = (site.bed.folder.join(OPENPGM_FILE), site.address(host));
+        let rate = self.transfer.max_rate.as_bits() / 1_000;
+        format!("{PYTHON} -B {} {end} epgm://{own};{}:{} {rate} {file}", script.display(), GROUPS[0], self.port())
     }
 
     fn send(&self, site: &Site<'_>) -> Vec<String> {
@@ -141,6 +157,8 @@ impl ToolFlow {
                  --nokbd --no-progress --min-receivers {count} --blocksize {BLOCK_BYTES} --file {file}",
                 GROUPS[0], GROUPS[2]
             ),
+            // No congestion control: a rate in kbit/s.
+            "openpgm" => self.openpgm(site, "send", self.flow.from, &file.to_string()),
             // Rate 0: NORM's own congestion control.
             _ => format!("send {} {port} eth0 0 {file} {count}", GROUPS[0]),
         };
@@ -189,6 +207,17 @@ impl ToolFlow {
             }
         }
     }
+}
+
+/// Puts OpenPGM's script into the bed's folder, where the machine can run it.
+fn openpgm(site: &Site<'_>) -> Result<(), Error> {
+    let asked = Command::new(PYTHON).args(["-c", "import sys, zmq; sys.exit(not zmq.has('pgm'))"]).output();
+    if !asked.is_ok_and(|asked| asked.status.success()) {
+        return Err(Error::missing(
+            "OpenPGM comes with ZeroMQ: install the package python3-zmq, or leave openpgm out",
+        ));
+    }
+    fs::write(site.bed.folder.join(OPENPGM_FILE), OPENPGM).tried(|| "write OpenPGM's script".into())
 }
 
 impl Traffic for ToolFlow {

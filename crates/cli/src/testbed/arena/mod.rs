@@ -1,4 +1,4 @@
-//! `headwater bench arena`: our controls but Rainbow and SIM, the kernel's TCP and other tools on the same bottlenecks, one report.
+//! `headwater bench arena`: all our controls, the kernel's TCP and other tools on the same bottlenecks, one report.
 
 mod report;
 mod scene;

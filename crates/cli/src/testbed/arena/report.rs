@@ -156,7 +156,7 @@ fn bars(group: &Group<'_>, column: &Column) -> String {
 fn colour(by: &str) -> &'static str {
     match by {
         "tcp" => "#888",
-        "uftp" | "udpcast" | "norm" => "#c96",
+        "uftp" | "udpcast" | "norm" | "openpgm" => "#c96",
         _ => "#37a",
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-/// Who takes part, in the order of reports: our controls but Rainbow and SIM, TCP to each receiver by itself, other tools.
+/// Who takes part, in the order of reports: our controls, TCP to each receiver by itself, other tools.
 pub const CONTENDERS: &[&str] =
-    &["m2c", "webrc", "flid-dl", "le-sbcc", "le-sbcc-tfrc", "fixed", "tcp", "uftp", "udpcast", "norm"];
+    &["m2c", "webrc", "flid-dl", "le-sbcc", "le-sbcc-tfrc", "rainbow", "sim", "fixed", "tcp", "uftp", "udpcast", "norm", "openpgm"];
 /// Receivers come, and measuring begins, when a rival has had so long for its start.
 const WARM_UP: &str = "8s";
 /// A transfer takes so many seconds at the bottleneck's rate.
@@ -95,10 +95,10 @@ impl Scene {
         // Two links in a row of a quarter are no slower than one.
         let slowest = if self.is_slow { rate * 1_000 / 4 } else { rate * 1_000 };
         let alone = bytes * 8 / 1_000 / slowest.max(1);
-        let served = if by == "tcp" { receivers as u64 } else { 1 };
+        let served = if matches!(by, "tcp" | "rainbow") { receivers as u64 } else { 1 };
         let seconds = 30 + PATIENCE * alone.max(1) * served;
         // Who finds no rate is given one that leaves room.
-        let most = if by == "fixed" { slowest * 9 / 10 } else { rate * 4_000 };
+        let most = if matches!(by, "fixed" | "openpgm") { slowest * 9 / 10 } else { rate * 4_000 };
         // 75 ms at each rate, but 25 packets at least.
         let packets = (rate * 25 / 4).max(25);
         let (pairs, names) =
@@ -139,7 +139,7 @@ impl Scene {
 /// When its sender starts: ours send on whoever listens; of the others, those that wait for their receivers start after them.
 fn starts(by: &str) -> &'static str {
     match by {
-        "uftp" | "udpcast" | "norm" => "9s",
+        "uftp" | "udpcast" | "norm" | "openpgm" => "9s",
         "tcp" => WARM_UP,
         _ => "1s",
     }

@@ -20,6 +20,7 @@ const MOVERS: &[&str] = &[
     "uftp",
     "udpcast",
     "norm",
+    "openpgm",
     "tcp",
 ];
 

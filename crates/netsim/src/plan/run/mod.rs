@@ -26,7 +26,7 @@ use series::Recorder;
 
 pub use outcome::{
     BaselineOutcome, Criteria, FlowOutcome, LeSbccOutcome, LinkOutcome, MEMBERS_MAX, MemberOutcome, Outcome,
-    RainbowOutcome, SessionOutcome, Shared, TcpOutcome, Window, fairness,
+    RainbowOutcome, SessionOutcome, Shared, TcpOutcome, Which, Window, fairness,
 };
 pub use series::Series;
 
@@ -103,9 +103,9 @@ impl Plan {
     pub fn run(&self, cell: &Cell, run: u64, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
         let scenario = self.scenario(cell, run)?;
         let mut outcome = simulate(&scenario, watch)?;
-        outcome.key = self.key(cell, run).to_string();
-        outcome.plan = self.name().into();
-        outcome.cell = cell.values.clone();
+        outcome.which.key = self.key(cell, run).to_string();
+        outcome.which.plan = self.name().into();
+        outcome.which.cell = cell.values.clone();
         Ok(outcome)
     }
 }

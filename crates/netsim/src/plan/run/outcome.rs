@@ -19,16 +19,9 @@ use crate::plan::flow::Member;
 /// of sessions are of the window after the warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// What the run is called for good: see [`crate::plan::Key`].
-    pub key: String,
-    /// Name of the plan.
-    pub plan: String,
-    /// The swept paths and their values.
-    pub cell: BTreeMap<String, serde_json::Value>,
-    /// The seed.
-    pub seed: u64,
-    /// The number of the run, from 1.
-    pub run: u64,
+    /// Which run it was.
+    #[serde(flatten)]
+    pub which: Which,
     /// When measuring began and ended.
     pub window: Window,
     /// As in the plan.
@@ -51,6 +44,28 @@ pub struct Outcome {
     pub packets_peak: usize,
     /// Digest of all that happened.
     pub trace: String,
+}
+
+/// Which run results are of, in whatever world it ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Which {
+    /// What the run is called for good: see [`crate::plan::Key`].
+    pub key: String,
+    /// Name of the plan.
+    pub plan: String,
+    /// The swept paths and their values.
+    pub cell: BTreeMap<String, serde_json::Value>,
+    /// The seed.
+    pub seed: u64,
+    /// The number of the run, from 1.
+    pub run: u64,
+}
+
+impl Which {
+    /// Of a scenario, whose plan, cell and key are not known yet.
+    pub fn of(scenario: &Scenario) -> Self {
+        Self { seed: scenario.seed.0, run: scenario.run, ..Self::default() }
+    }
 }
 
 /// The time that is measured.
@@ -401,11 +416,7 @@ pub(super) fn outcome(
     );
     let trace = assembly.run.digest().unwrap_or_default();
     Outcome {
-        key: String::new(),
-        plan: String::new(),
-        cell: BTreeMap::new(),
-        seed: scenario.seed.0,
-        run: scenario.run,
+        which: Which::of(scenario),
         window: Window { from: scenario.warm_up.as_secs_f64(), to: end.since(Instant::ZERO).as_secs_f64() },
         links: links.collect(),
         jain: fairness(&flows),
