@@ -28,7 +28,7 @@ verdict.toml:
                        that differs in that; against = {path = value} by the mean of the cells that are so;
                        holds = [low, high], with each = true in every run; show = [path] names the cell;
                        let = {name = path}: value is then an expression of these names; level = 99: the interval's, in place of 95;
-                       published = a number, or the name of a quantity in published.csv; reason = why it is missed or differs, for evidence.py
+                       published = a number, or the name of a quantity in published.csv, or words where there is none; reason = why it is missed or differs, for evidence.py
   [receivers]          of a group: flow; capacity = {node = bit/s, or a path of the cell}; a claim may have others. In place of value,
                        receivers = "efficiency": mean of what each gets over its capacity, at most 1; "deviation": its standard
                        deviation from bin to bin of the series; "changes": joins and leaves; "instability" and "instability
@@ -249,11 +249,14 @@ def published_rows(path, table, cells):
 
 
 def quantity(folder, name):
-    """What was published of a quantity that a claim names; a number stands for itself."""
-    if not isinstance(name, str):
+    """What was published of a quantity that a claim names; a number stands for itself, and so do words where nothing is listed."""
+    path = folder / "published.csv"
+    if not isinstance(name, str) or not path.exists():
         return name
-    with (folder / "published.csv").open() as file:
-        text = next(row["value"] for row in csv.DictReader(file) if row["quantity"] == name)
+    with path.open() as file:
+        text = next((row["value"] for row in csv.DictReader(file) if row["quantity"] == name), None)
+    if text is None:
+        sys.exit(f"verdict.py: '{path}' has no quantity '{name}', which a claim in verdict.toml names")
     try:
         return float(text)
     except ValueError:

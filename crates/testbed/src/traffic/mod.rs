@@ -119,7 +119,9 @@ pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn 
             "uftp" | "udpcast" | "norm" | "openpgm" | "tcp" if is_left || flow.stop.is_some() => cannot(
                 "only controls of 'headwater send' stop, or have receivers that leave, before the file is there",
             ),
-            "uftp" | "udpcast" | "norm" | "openpgm" => Ok(Box::new(tools::ToolFlow::new(site, number, flow, *transfer)?)),
+            "uftp" | "udpcast" | "norm" | "openpgm" => {
+                Ok(Box::new(tools::ToolFlow::new(site, number, flow, *transfer)?))
+            }
             "tcp" => Ok(Box::new(tcp::TcpFlow::to_each(site, number, flow, *transfer)?)),
             _ => Ok(Box::new(session::SessionFlow::of_transfer(number, flow, *transfer))),
         },

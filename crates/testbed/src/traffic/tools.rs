@@ -136,7 +136,12 @@ impl ToolFlow {
     fn openpgm(&self, site: &Site<'_>, end: &str, host: usize, file: &str) -> String {
         let (script, own) = (site.bed.folder.join(OPENPGM_FILE), site.address(host));
         let rate = self.transfer.max_rate.as_bits() / 1_000;
-        format!("{PYTHON} -B {} {end} epgm://{own};{}:{} {rate} {file}", script.display(), GROUPS[0], self.port())
+        format!(
+            "{PYTHON} -B {} {end} epgm://{own};{}:{} {rate} {file}",
+            script.display(),
+            GROUPS[0],
+            self.port()
+        )
     }
 
     fn send(&self, site: &Site<'_>) -> Vec<String> {
