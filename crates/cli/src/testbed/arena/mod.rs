@@ -33,9 +33,37 @@ pub struct Cell {
     /// Mbit/s of the bottleneck.
     pub rate: u64,
     pub receivers: usize,
+    /// Of the file.
+    pub bytes: f64,
     plan: Plan,
     /// A score for each run that ended.
     pub scores: Vec<Score>,
+    /// Why others did not.
+    pub failures: Vec<String>,
+}
+
+impl Cell {
+    /// One without runs, at so many Mbit/s for so many receivers.
+    fn new(
+        scene: Scene,
+        by: &'static str,
+        (rate, receivers): (u64, usize),
+        part: u64,
+        runs: u64,
+    ) -> Result<Self, Failure> {
+        let text = scene.plan(by, rate, receivers, part, runs);
+        let plan = Plan::parse("the arena's plan", &text).or_exit(Exit::Other, "a plan of ours is wrong")?;
+        let bytes = Scene::bytes(rate, part) as f64;
+        Ok(Self { scene, by, rate, receivers, bytes, plan, scores: Vec::new(), failures: Vec::new() })
+    }
+
+    /// Seconds that the file takes at the rate that is fair, the mean over the receivers: that of the links, of which one TCP beside it has half.
+    pub fn ideal(&self) -> f64 {
+        let alone = self.bytes * 8.0 / (self.rate as f64 * 1e6);
+        let shared = if self.scene.rival == scene::Rival::Tcp { 2.0 * alone } else { alone };
+        let receivers = self.receivers as f64;
+        if self.scene.is_slow { shared * (receivers - 1.0 + 4.0) / receivers } else { shared }
+    }
 }
 
 pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
@@ -44,7 +72,7 @@ pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
     // The other tools know any-source groups only, which the bed's FRR does not route.
     let routing = Some(headwater_testbed::Routing::Bridge);
     let setting = Setting { program, routing, norm: args.norm.clone() };
-    let (mut cells, part) = cells(args)?;
+    let mut cells = cells(args)?;
     let first = cells.first().ok_or_else(|| Failure::new(Exit::Usage, "nobody is left for the arena"))?;
     let scenario =
         first.plan.scenario(&first.plan.cell(0), 1).or_exit(Exit::Usage, "cannot read the first cell")?;
@@ -52,18 +80,38 @@ pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
     fs::create_dir_all(&args.out)
         .or_exit(Exit::Disk, format!("cannot make the folder '{}'", args.out.display()))?;
     let jobs = jobs(&cells);
-    let (lines, interrupted) = fight(args, &cells, &jobs, &setting, &screen)?;
+    let Fought { lines, failures, is_interrupted } = fight(args, &cells, &jobs, &setting, &screen)?;
+    for (cell, why) in failures {
+        cells[cell].failures.push(why);
+    }
     for job in &jobs {
         let cell = &mut cells[job.cell];
-        let bytes = Scene::bytes(cell.rate, part) as f64;
         let line = lines.get(&job.key);
-        cell.scores.extend(line.and_then(|line| Score::of(line, cell.rate as f64 * 1e6, bytes)));
+        cell.scores.extend(line.and_then(|line| Score::of(line, cell.rate as f64 * 1e6, cell.bytes)));
     }
-    let report = Report { cells: &cells, contenders: &contenders(args) };
+    let report =
+        Report { cells: &cells, contenders: &contenders(args), machine: &machine(&cells, jobs.len()) };
     write(&args.out.join("arena.txt"), &report.text())?;
     write(&args.out.join("arena.html"), &report.html())?;
     screen.say(&format!("the report is in '{}': arena.txt, arena.html", args.out.display()));
-    Ok(if interrupted { Exit::Interrupted } else { Exit::Ok })
+    Ok(if is_interrupted { Exit::Interrupted } else { Exit::Ok })
+}
+
+/// What it ran on, in words.
+fn machine(cells: &[Cell], runs: usize) -> String {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let scores = || cells.iter().flat_map(|cell| &cell.scores);
+    let most = scores().map(|score| score.load).fold(0.0, f64::max);
+    let least = scores().map(|score| score.load).fold(most, f64::min);
+    format!(
+        "Headwater {}, Linux {}, {}, load {least:.1} to {most:.1}, {} of {}",
+        env!("CARGO_PKG_VERSION"),
+        kernel.trim(),
+        crate::screen::count(processors, "processor"),
+        scores().count(),
+        crate::screen::count(runs, "run"),
+    )
 }
 
 /// Who takes part.
@@ -72,8 +120,8 @@ fn contenders(args: &ArenaArgs) -> Vec<&'static str> {
     scene::CONTENDERS.iter().filter(is_wanted).copied().collect()
 }
 
-/// All that is to be done, and which part of the full form's bytes files have.
-fn cells(args: &ArenaArgs) -> Result<(Vec<Cell>, u64), Failure> {
+/// All that is to be done.
+fn cells(args: &ArenaArgs) -> Result<Vec<Cell>, Failure> {
     if let Some(stranger) = args.only.iter().find(|only| !scene::CONTENDERS.contains(&only.as_str())) {
         let known = scene::CONTENDERS.join(", ");
         return Err(Failure::new(Exit::Usage, format!("'{stranger}' does not take part; there are {known}")));
@@ -89,15 +137,15 @@ fn cells(args: &ArenaArgs) -> Result<(Vec<Cell>, u64), Failure> {
             scene.rates.iter().flat_map(|rate| scene.receivers.iter().map(move |n| (*rate, *n)))
         {
             for by in contenders(args) {
-                let text = scene.plan(by, rate, receivers, part, runs);
-                let plan =
-                    Plan::parse("the arena's plan", &text).or_exit(Exit::Other, "a plan of ours is wrong")?;
-                let plan = args.seed.map_or(plan.clone(), |seed| plan.with_seed(headwater_proto::Seed(seed)));
-                cells.push(Cell { scene: *scene, by, rate, receivers, plan, scores: Vec::new() });
+                let mut cell = Cell::new(*scene, by, (rate, receivers), part, runs)?;
+                if let Some(seed) = args.seed {
+                    cell.plan = cell.plan.with_seed(headwater_proto::Seed(seed));
+                }
+                cells.push(cell);
             }
         }
     }
-    Ok((cells, part))
+    Ok(cells)
 }
 
 /// Runs of all cells, the first of each before the second of any: contenders take turns, so that a busy time hits all alike.
@@ -114,20 +162,31 @@ fn jobs(cells: &[Cell]) -> Vec<Job> {
     (1..=runs).flat_map(of).collect()
 }
 
-/// Lines of results by key, and whether a signal ended it. Those that an earlier call has left are taken.
+/// What came of all runs.
+struct Fought {
+    /// Results by key.
+    lines: BTreeMap<String, String>,
+    /// Cells of runs that failed, and why.
+    failures: Vec<(usize, String)>,
+    /// Whether a signal ended it.
+    is_interrupted: bool,
+}
+
+/// Does the runs. Those that an earlier call has left are taken.
 fn fight(
     args: &ArenaArgs,
     cells: &[Cell],
     jobs: &[Job],
     setting: &Setting,
     screen: &Screen,
-) -> Result<(BTreeMap<String, String>, bool), Failure> {
+) -> Result<Fought, Failure> {
     let path = args.out.join("arena.jsonl");
     let tried = || format!("cannot write '{}'", path.display());
     let mut file = open_journal(&path).or_exit(Exit::Disk, tried())?;
     let mut lines = known(&path);
     let pending: Vec<&Job> = jobs.iter().filter(|job| !lines.contains_key(&job.key)).collect();
     let shutdown = Shutdown::install(None)?;
+    let mut failures = Vec::new();
     let bar = screen.bar("runs", pending.len() as u64);
     let doing = |job: &Job, shutdown: &Shutdown| one(&cells[job.cell].plan, 0, job, setting, shutdown);
     work::run(&doing, &pending, Some(args.jobs), &shutdown, &mut |index, done| {
@@ -138,15 +197,18 @@ fn fight(
                 file.write_all(format!("{line}\n").as_bytes()).or_exit(Exit::Disk, tried())?;
                 lines.insert(job.key.clone(), line);
             }
-            Done::Failed(why) => screen.say(&format!(
-                "{}, {}, {} Mbit/s, {} receivers: {why}",
-                cell.by, cell.scene.title, cell.rate, cell.receivers
-            )),
+            Done::Failed(why) => {
+                screen.say(&format!(
+                    "{}, {}, {} Mbit/s, {} receivers: {why}",
+                    cell.by, cell.scene.title, cell.rate, cell.receivers
+                ));
+                failures.push((job.cell, why));
+            }
         }
         Ok(())
     })?;
     screen.clear();
-    Ok((lines, shutdown.is_asked()))
+    Ok(Fought { lines, failures, is_interrupted: shutdown.is_asked() })
 }
 
 /// Whole lines of an earlier call.

@@ -2,22 +2,9 @@
 
 use std::fmt::Write;
 
-/// Who takes part, in the order of reports: our controls, TCP to each receiver by itself, other tools.
-pub const CONTENDERS: &[&str] = &[
-    "m2c",
-    "webrc",
-    "flid-dl",
-    "le-sbcc",
-    "le-sbcc-tfrc",
-    "rainbow",
-    "sim",
-    "fixed",
-    "tcp",
-    "uftp",
-    "udpcast",
-    "norm",
-    "openpgm",
-];
+/// Who takes part, in the order of reports: all that move files.
+pub use headwater_netsim::plan::flow::MOVERS as CONTENDERS;
+
 /// Receivers come, and measuring begins, when a rival has had so long for its start.
 const WARM_UP: &str = "8s";
 /// A transfer takes so many seconds at the bottleneck's rate.

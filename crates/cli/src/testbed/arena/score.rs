@@ -35,6 +35,8 @@ struct Link {
 #[derive(Deserialize)]
 struct Bed {
     programs: Vec<Program>,
+    #[serde(default)]
+    load: f64,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +50,12 @@ pub struct Column {
     pub title: &'static str,
     pub value: fn(&Score) -> Option<f64>,
 }
+
+/// Places in [`COLUMNS`].
+pub const TIME: usize = 0;
+pub const RIVAL: usize = 3;
+pub const JAIN: usize = 4;
+pub const LOSS: usize = 5;
 
 /// What reports show, in order.
 pub const COLUMNS: &[Column] = &[
@@ -80,6 +88,8 @@ pub struct Score {
     pub cpu: Option<f64>,
     /// Most memory of one program, bytes.
     pub memory: Option<f64>,
+    /// Load average at the end.
+    pub load: f64,
 }
 
 impl Score {
@@ -93,6 +103,7 @@ impl Score {
             rival: rival.map(|rate| rate / bits),
             jain: rival.and_then(|rate| headwater_netsim::measure::jain(&[main.throughput, rate])),
             loss: link.and_then(|link| link.loss),
+            load: line.testbed.load,
             ..Self::default()
         };
         let receivers = main.receivers.unwrap_or(0);

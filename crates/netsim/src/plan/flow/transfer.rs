@@ -7,8 +7,8 @@ use crate::plan::section::Section;
 
 pub(super) const KEYS: &[&str] = &["by", "size", "max-rate"];
 
-/// Who may move a file: controls of `headwater send`, other tools, and TCP to each receiver by itself.
-const MOVERS: &[&str] = &[
+/// Who may move a file: controls of `headwater send`, TCP to each receiver by itself, other tools.
+pub const MOVERS: &[&str] = &[
     "m2c",
     "webrc",
     "flid-dl",
@@ -17,11 +17,11 @@ const MOVERS: &[&str] = &[
     "rainbow",
     "sim",
     "fixed",
+    "tcp",
     "uftp",
     "udpcast",
     "norm",
     "openpgm",
-    "tcp",
 ];
 
 /// A file that a program of the machine moves.
