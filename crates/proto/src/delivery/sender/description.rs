@@ -17,8 +17,6 @@ const CREDIT_PACKETS: u32 = 20;
 const SLOW_CREDIT_PACKETS: u32 = 3;
 const SLOW_GAP: Duration = Duration::from_millis(250);
 const SLOW_ROUND: Duration = Duration::from_secs(2);
-/// The same where there are levels above: the base is a small part of what receivers take, and they take no more before they have the FDT.
-const LEVELS_ROUND: Duration = Duration::from_millis(500);
 /// An FDT of more symbols goes on the levels above the base as well, in a share of their packets: the base of a session of
 /// many files may be too slow for it.
 const BASE_SYMBOLS_MAX: u64 = 8;
@@ -111,8 +109,7 @@ impl Description {
         if self.rounds == 0 || self.is_alone {
             return self.next_round <= now;
         }
-        let round = if self.levels.len() > 1 { LEVELS_ROUND } else { SLOW_ROUND };
-        let gap = Duration::from_nanos(round.as_nanos() / self.symbols()).max(SLOW_GAP);
+        let gap = Duration::from_nanos(SLOW_ROUND.as_nanos() / self.symbols()).max(SLOW_GAP);
         (turn.credit >= CREDIT_PACKETS && self.next_round <= now)
             || (turn.credit >= SLOW_CREDIT_PACKETS && self.last_sent + gap <= now)
     }
