@@ -159,7 +159,7 @@ def simulate(folder, wanted, arguments, program, out):
         command += ["--routing", *routing] if routing else []
     jobs = arguments.jobs
     if arguments.on == "testbed" and arguments.form == "short":
-        # Small enough for two at once: 18 minutes in place of 28.
+        # Small enough for two at once.
         jobs = jobs or min(2, os.cpu_count() or 1)
     if jobs:
         command += ["--jobs", str(jobs)]
