@@ -71,7 +71,9 @@ class Found:
         """What verdict.toml says of a row: of its claim, or by words that are in it."""
         plain = lambda text: text.replace("_", " ")
         for claim in self.wanted.get("claims", []):
-            if plain(name).startswith(plain(claim["name"])) and "reason" in claim:
+            # Cells of one claim are told apart by what it shows.
+            shown = [f"{' '.join(path.split('.')[-2:])} {claim['where'][path]}" for path in claim.get("show", []) if path in claim.get("where", {})]
+            if plain(name).startswith(plain(claim["name"])) and all(plain(word) in plain(name) for word in shown) and "reason" in claim:
                 return claim["reason"]
         reasons = self.wanted.get("table", {}).get("reasons", {})
         return next((why for words, why in reasons.items() if all(plain(word) in plain(name) for word in words.split())), "")

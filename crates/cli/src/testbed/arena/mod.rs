@@ -87,7 +87,8 @@ pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
     for job in &jobs {
         let cell = &mut cells[job.cell];
         let line = lines.get(&job.key);
-        cell.scores.extend(line.and_then(|line| Score::of(line, cell.rate as f64 * 1e6, cell.bytes)));
+        cell.scores
+            .extend(line.and_then(|line| Score::of(line, cell.by, cell.rate as f64 * 1e6, cell.bytes)));
     }
     let report =
         Report { cells: &cells, contenders: &contenders(args), machine: &machine(&cells, jobs.len()) };

@@ -80,7 +80,7 @@ pub struct Score {
     pub net: Option<f64>,
     /// The rival's part of the bottleneck's rate while the transfer lasted.
     pub rival: Option<f64>,
-    /// Jain's index of the transfer's and the rival's throughput.
+    /// Jain's index of what the transfer and the rival have of the bottleneck.
     pub jain: Option<f64>,
     /// Packets that the bottleneck's queue dropped.
     pub loss: Option<f64>,
@@ -93,15 +93,19 @@ pub struct Score {
 }
 
 impl Score {
-    /// Of a line of results; `bits` is the bottleneck's rate, `bytes` the file's length. `None` if it is no such line.
-    pub fn of(line: &str, bits: f64, bytes: f64) -> Option<Self> {
+    /// Of a line of results of `by`; `bits` is the bottleneck's rate, `bytes` the file's length. `None` if it is no such line.
+    pub fn of(line: &str, by: &str, bits: f64, bytes: f64) -> Option<Self> {
         let line: Line = serde_json::from_str(line).ok()?;
         let main = line.flows.iter().find(|flow| flow.name == "main")?;
         let rival = line.flows.iter().find(|flow| flow.name == "rival").map(|flow| flow.throughput);
         let link = line.links.iter().find(|link| link.name == "bottleneck");
+        // Who serves each receiver by itself crosses the bottleneck once for each; throughput is the mean of receivers.
+        let crossings =
+            if matches!(by, "tcp" | "rainbow") { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
         let mut score = Self {
             rival: rival.map(|rate| rate / bits),
-            jain: rival.and_then(|rate| headwater_netsim::measure::jain(&[main.throughput, rate])),
+            jain: rival
+                .and_then(|rate| headwater_netsim::measure::jain(&[crossings * main.throughput, rate])),
             loss: link.and_then(|link| link.loss),
             load: line.testbed.load,
             ..Self::default()
@@ -135,16 +139,18 @@ mod tests {
 
     #[test]
     fn a_run_is_scored() {
-        let score = Score::of(LINE, 4e6, 1e9).unwrap();
+        let score = Score::of(LINE, "m2c", 4e6, 1e9).unwrap();
         assert_eq!((score.time, score.slowest, score.net), (Some(8.0), Some(9.0), Some(0.05)));
         assert_eq!((score.rival, score.jain), (Some(0.75), Some(0.8)));
         assert_eq!((score.loss, score.cpu, score.memory), (Some(0.02), Some(2.0), Some(7.0)));
+        let each = Score::of(LINE, "tcp", 4e6, 1e9).unwrap();
+        assert!((each.jain.unwrap() - 25.0 / 26.0).abs() < 1e-9, "two of 1 Mbit/s beside one of 3");
     }
 
     #[test]
     fn who_has_not_served_all_has_no_time() {
-        let score = Score::of(&LINE.replace("\"complete\":2", "\"complete\":1"), 4e6, 1e9).unwrap();
+        let score = Score::of(&LINE.replace("\"complete\":2", "\"complete\":1"), "m2c", 4e6, 1e9).unwrap();
         assert_eq!((score.time, score.net, score.cpu, score.rival), (None, None, None, Some(0.75)));
-        assert_eq!(Score::of("{}", 4e6, 1e9), None);
+        assert_eq!(Score::of("{}", "m2c", 4e6, 1e9), None);
     }
 }

@@ -35,7 +35,7 @@ struct Glance {
 const GLANCES: [Glance; 3] = [
     Glance {
         title: "Time",
-        words: "As many times as the links need for the file, beside a TCP half of them; the mean over the receivers. Green up to 1.25, yellow up to 2.",
+        words: "As many times as the links need for the file, beside a TCP half of them; the mean over the receivers, of the runs that all ended; 'without' counts the others. Green up to 1.25, yellow up to 2.",
         value: |cell| Some(mean(&cell.scores, &COLUMNS[TIME])? / cell.ideal()),
         grade: Grade { bounds: [1.25, 2.0], is_less_better: true },
         is_due: true,
@@ -100,12 +100,19 @@ impl Glance {
 
     fn cell(&self, cell: &Cell) -> String {
         let Some(value) = (self.value)(cell) else {
-            let has_failed = self.is_due && !(cell.scores.is_empty() && cell.failures.is_empty());
-            return if has_failed { "<td class=bad>failed".into() } else { "<td>–".into() };
+            // Who ran and did not deliver has failed; without a run it may be the machine, or a program that is not there.
+            return match (self.is_due, cell.scores.is_empty(), cell.failures.is_empty()) {
+                (true, false, _) => "<td class=bad>failed".into(),
+                (true, true, false) => "<td>no run".into(),
+                _ => "<td>–".into(),
+            };
         };
+        // The mean is of those that ended.
+        let without = cell.failures.len() + cell.scores.iter().filter(|score| score.time.is_none()).count();
+        let without = if self.is_due { without } else { 0 };
         let Grade { bounds: [good, fair], is_less_better } = self.grade;
         let is_within = |bound: f64| if is_less_better { value <= bound } else { value >= bound };
-        let class = if is_within(good) {
+        let class = if is_within(good) && without == 0 {
             "good"
         } else if is_within(fair) {
             "fair"
@@ -114,7 +121,11 @@ impl Glance {
         };
         let kept = mean(&cell.scores, &COLUMNS[RIVAL]).filter(|_| !is_less_better);
         let kept = kept.map_or_else(String::new, |kept| format!(" <span class=small>({kept:.0} %)</span>"));
-        format!("<td class={class}>{}{kept}", digits(value))
+        let without = match without {
+            0 => String::new(),
+            runs => format!(" <span class=small>({runs} without)</span>"),
+        };
+        format!("<td class={class}>{}{kept}{without}", digits(value))
     }
 }
 
