@@ -26,7 +26,7 @@ PEER = Path(__file__).parent / "epgm_peer.py"
 class Session:
     """A sender and subscribers on a bed, until all have all messages."""
 
-    def __init__(self, bed, control, messages, hosts, more=""):
+    def __init__(self, bed, control, messages, hosts):
         self.bed = bed
         file = bed.folder / "messages"
         file.write_bytes(b"\n".join(messages) + b"\n")
@@ -43,7 +43,7 @@ class Session:
                 check(time.monotonic() < until, f"{program.name} joins nothing: {program.complaint()}")
                 time.sleep(0.02)
         self.wire = capture(bed)
-        options = f"--json --quiet --framing zmq --interface eth0 --ttl 8 --group {GROUP}:{PORT} --congestion-control {control} {more}"
+        options = f"--json --quiet --framing zmq --interface eth0 --ttl 8 --group {GROUP}:{PORT} --congestion-control {control}"
         command = ["sh", "-c", f"exec '{bed.binary}' pgm send {options} < '{file}'"]
         self.sender = bed.start("source", "send", bed.folder, command)
         check(self.sender.end(PATIENCE_SECONDS) == 0, f"the sender failed: {self.sender.complaint()}")
@@ -146,15 +146,13 @@ def slow(make, control, full):
     sent = messages(10_000, 400)
     with make(4, {"one": None, "two": None, "slow": 1}) as bed:
         bed.build()
-        # OpenPGM's first NAKs may be seconds late, and the start has outrun them by then, one time in two where the machine is busy; even from 2 Mbit/s a
-        # message may be lost for good. Until that is mended the short form shows what the full one judges.
-        session = Session(bed, control, sent, ("one", "two", "slow"), "" if full else "--max-rate 2M")
+        session = Session(bed, control, sent, ("one", "two", "slow"))
         worst = bed.address("slow")
     rate = session.rate(0.5, 1)
     print(f"  {rate:.2f} Mbit/s of 1 in the second half", flush=True)
     return [
-        ("all subscribers have all messages in order", session.whole(len(sent)), parts.BUSY),
-        ("the rate settles within the slow one's", rate <= 1, parts.BUSY),
+        ("all subscribers have all messages in order", session.whole(len(sent))),
+        ("the rate settles within the slow one's", rate <= 1),
         ("the sender names the slow one as the worst", session.progress[-1].get("worst") == worst),
     ]
 

@@ -21,14 +21,31 @@ const PAYLOAD: u16 = 1_400;
 struct Finding<M> {
     machine: M,
     takes: Duration,
+    /// It knows the way at once where less than this came in the 0.2 s before: what it asked is answered through the same queue.
+    unless_below: Option<Rate>,
+    arrived: VecDeque<(Instant, usize)>,
     opens: Option<Instant>,
     held: VecDeque<(Vec<u8>, Transmit)>,
+}
+
+impl<M> Finding<M> {
+    fn opens(&mut self, now: Instant) -> Instant {
+        let since = now - Duration::from_millis(200);
+        self.arrived.retain(|(at, _)| *at >= since);
+        let bytes: usize = self.arrived.iter().map(|(_, bytes)| bytes).sum();
+        let is_free = self.unless_below.is_some_and(|rate| (bytes as u64) * 8 * 5 < rate.as_bits());
+        if is_free { now } else { now + self.takes }
+    }
 }
 
 impl<M: Machine> Machine for Finding<M> {
     type Event = M::Event;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Datagram(datagram) = &input {
+            self.arrived.push_back((now, datagram.payload.len()));
+            self.arrived.truncate(1_000);
+        }
         self.machine.handle(now, input);
     }
 
@@ -36,7 +53,9 @@ impl<M: Machine> Machine for Finding<M> {
         while let Some(output) = self.machine.poll_output(now, buffer) {
             let Output::Transmit(transmit) = output else { return Some(output) };
             assert!(matches!(transmit.destination, Destination::Unicast(_)));
-            self.opens.get_or_insert(now + self.takes);
+            if self.opens.is_none() {
+                self.opens = Some(self.opens(now));
+            }
             self.held.push_back((buffer[..transmit.bytes].to_vec(), transmit));
         }
         self.opens.filter(|opens| *opens <= now)?;
@@ -59,6 +78,10 @@ struct Way {
     takes: Duration,
     /// Receivers greet the source, and it waits for that.
     greets: bool,
+    /// The way is found at once where the link is not full.
+    through_queue: bool,
+    /// The source calls the roll.
+    calls: bool,
 }
 
 struct Bed {
@@ -88,7 +111,9 @@ impl Bed {
             .with_blind_doubling(blind)
             .with_max_rate(Rate::from_kilobits(100_000));
         let chain = Chain::new(config, Seed(seed).stream("chain", 0), Instant::ZERO);
-        let source = SourceConfig::new(session, network.host(home), PAYLOAD).with_window_packets(16_384);
+        let source = SourceConfig::new(session, network.host(home), PAYLOAD)
+            .with_window_packets(16_384)
+            .with_roll_call(way.calls);
         let source = Source::new(source, Control::LeSbcc(Box::new(chain)), Instant::ZERO);
         let source = network.agent("source", home, Hosted::new(GreedySource::new(source, PAYLOAD), ports));
         let mut receivers = Vec::new();
@@ -101,7 +126,14 @@ impl Bed {
                 .with_path_request(way.greets);
             let machine = Receiver::new(config, Forget, Seed(seed).stream("back-off", number as u64));
             let takes = if number + 1 == links.len() { way.takes } else { Duration::ZERO };
-            let machine = Finding { machine, takes, opens: None, held: VecDeque::new() };
+            let machine = Finding {
+                machine,
+                takes,
+                unless_below: way.through_queue.then(|| Rate::from_kilobits(kbps * 8 / 10)),
+                arrived: VecDeque::new(),
+                opens: None,
+                held: VecDeque::new(),
+            };
             receivers.push(network.agent(&format!("receiver-{number}"), node, Hosted::new(machine, ports)));
         }
         Self { run: network.build(Seed(seed), 1).unwrap(), source, receivers }
@@ -141,7 +173,8 @@ fn a_receiver_whose_first_naks_are_late_loses_little() {
     for module in [Module::Aimd, Module::Tfrc] {
         for greets in [false, true] {
             for takes in [0, 1_000, 2_000, 3_000] {
-                let way = Way { takes: Duration::from_millis(takes), greets };
+                let way =
+                    Way { takes: Duration::from_millis(takes), greets, through_queue: false, calls: false };
                 let (share, rate) = loss(takes + 1, module, way, &LINKS);
                 // Who greets and is 3 s late finds the others' greetings believed. Who does not greet is outrun by what a rate that doubles
                 // in 2 s comes to meanwhile: that is not little any more.
@@ -159,13 +192,31 @@ fn a_receiver_whose_first_naks_are_late_loses_little() {
     }
 }
 
+/// OpenPGM's receivers do not greet: a host asks for the way through the full queue, in vain for seconds, unless a roll call had it ask before.
+#[test]
+fn a_roll_call_spares_receivers_that_do_not_greet() {
+    for module in [Module::Aimd, Module::Tfrc] {
+        for seed in 0..5 {
+            let way =
+                |calls| Way { takes: Duration::from_secs(4), greets: false, through_queue: true, calls };
+            let (without, _) = loss(seed, module, way(false), &LINKS);
+            let (share, rate) = loss(seed, module, way(true), &LINKS);
+            assert!(without > 0.2, "{module:?} {seed}: {without} lost without");
+            assert!(
+                share < 0.1 && (0.2..1.3).contains(&rate),
+                "{module:?} {seed}: {share} lost, {rate} Mbit/s"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_fast_link_is_found_within_seconds() {
     for (module, kbps, seconds) in
         [(Module::Aimd, 10_000, 5), (Module::Aimd, 90_000, 6), (Module::Tfrc, 10_000, 5)]
     {
         for delay in [1, 20] {
-            let way = Way { takes: Duration::ZERO, greets: true };
+            let way = Way { takes: Duration::ZERO, greets: true, through_queue: false, calls: false };
             let mut bed = Bed::new(1, module, way, Duration::from_millis(delay), &[kbps]);
             bed.run_until(seconds);
             assert!(bed.rate() > 0.3 * kbps as f64 / 1e3, "{module:?}, {kbps} kbit/s: {} Mbit/s", bed.rate());
@@ -176,7 +227,7 @@ fn a_fast_link_is_found_within_seconds() {
 #[test]
 fn far_away_receivers_are_not_overrun() {
     for module in [Module::Aimd, Module::Tfrc] {
-        let way = Way { takes: Duration::ZERO, greets: true };
+        let way = Way { takes: Duration::ZERO, greets: true, through_queue: false, calls: false };
         // 500 ms there and back.
         let mut bed = Bed::new(1, module, way, Duration::from_millis(125), &[1_000]);
         bed.run_until(30);

@@ -69,6 +69,7 @@ impl Opened {
         SourceConfig::new(self.session, path, self.payload_bytes)
             .with_mode(Mode::Pgm)
             .with_window_packets(options.window_packets)
+            .with_roll_call(matches!(options.control, PgmControl::LeSbcc(_)))
     }
 }
 

@@ -50,6 +50,7 @@ pub struct SourceConfig {
     pub(super) first_sequence: u32,
     pub(super) spm_interval: Duration,
     pub(super) answers: Answers,
+    pub(super) roll_call: bool,
 }
 
 impl SourceConfig {
@@ -68,6 +69,7 @@ impl SourceConfig {
             first_sequence: 0,
             spm_interval: Duration::from_millis(500),
             answers: Answers::Repairs,
+            roll_call: false,
         }
     }
 
@@ -94,6 +96,15 @@ impl SourceConfig {
     #[must_use]
     pub fn with_answers(mut self, answers: Answers) -> Self {
         self.answers = answers;
+        self
+    }
+
+    /// Whether SPMs say of the first packet that it was sent 0.2 s before it is, so that all receivers ask for it (at once, where 64 have asked) while queues are
+    /// empty: the source learns that they are there, and their hosts the way to it, before packets are lost. What asks for that packet is no
+    /// loss. It needs [`Mode::Pgm`], and costs the first message up to 0.35 s. Default: no.
+    #[must_use]
+    pub fn with_roll_call(mut self, calls: bool) -> Self {
+        self.roll_call = calls;
         self
     }
 

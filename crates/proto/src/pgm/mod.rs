@@ -13,7 +13,7 @@
 //! | [`carrier`] | sessions of files in PGM's packets |
 //!
 //! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however many ask, and both are paid out
-//! of the rate of the session. Between repairs new data gets every second departure. Departures from the RFC: `docs/errata/pgm.md`.
+//! of the rate of the session. Between repairs new data gets every fourth departure. Departures from the RFC: `docs/errata/pgm.md`.
 
 mod assembly;
 mod bytes;
@@ -23,6 +23,7 @@ mod malformed;
 mod missing;
 mod receive_window;
 mod receiver;
+mod roll_call;
 mod source;
 mod transmit_window;
 pub mod zmq;

@@ -6,6 +6,7 @@ use headwater_wire::pgm::{Body, Fragment, NAK_LIST_MAX, Options, Packet, Report}
 
 use super::config::{Answers, Mode, SourceConfig};
 use super::malformed::Malformed;
+use super::roll_call::RollCall;
 use super::transmit_window::TransmitWindow;
 use crate::control::BURST;
 use crate::le_sbcc::{Chain, Indication};
@@ -20,6 +21,8 @@ const HEARTBEATS_MS: [u64; 9] = [100, 100, 100, 100, 1_300, 7_000, 16_000, 25_00
 const NCFS_MAX: usize = 8;
 /// SPMRs are answered at most so often.
 const SPMR_SPACING: Duration = Duration::from_millis(100);
+/// Of so many departures new data gets one where repairs wait.
+const REPAIRS_IN_A_ROW: u8 = 3;
 /// Repairs of one packet are so far apart at a fixed rate, where nobody measures round trips.
 const REPAIR_SPACING: Duration = Duration::from_millis(50);
 
@@ -80,12 +83,13 @@ pub struct Source {
     window: TransmitWindow,
     /// Numbers to be sent again, each once.
     repairs: VecDeque<u32>,
-    /// The last departure was a repair.
-    was_repair: bool,
+    /// Repairs since new data left.
+    repairs_in_a_row: u8,
     ncfs: VecDeque<Packet<'static>>,
     /// NCFs made since the last departure of data.
     ncfs_made: usize,
     spm: Spm,
+    roll_call: Option<RollCall>,
     /// When the first packet left that receivers answer: of data, or an SPM.
     began: Option<Instant>,
     is_finishing: bool,
@@ -111,10 +115,11 @@ impl Source {
             control,
             pacer: Pacer::new(rate, BURST, now),
             repairs: VecDeque::new(),
-            was_repair: false,
+            repairs_in_a_row: 0,
             ncfs: VecDeque::new(),
             ncfs_made: 0,
             spm: Spm { sequence: 0, next: now, heartbeat: 0, last: None },
+            roll_call: (config.roll_call && config.mode == Mode::Pgm).then(RollCall::new),
             began: None,
             is_finishing: false,
             is_sent_told: false,
@@ -153,7 +158,9 @@ impl Source {
 
     /// As [`Self::finish`], but what waits to be sent for the first time is dropped.
     pub fn close(&mut self) {
-        self.window.cut();
+        let next = self.window.next();
+        // What receivers were told of, they wait for.
+        self.window.cut(u32::from(self.roll_call.is_some_and(|call| call.is_withheld(next))));
         self.finish();
     }
 
@@ -302,8 +309,10 @@ impl Source {
         let answer = self.chain().map_or(0.0, |chain| chain.round_trip().spacing());
         let answer = Duration::from_secs_f64(answer);
         let trail = self.window.trail();
+        let is_answer = self.answers_roll_call(now, sequence);
         let Some(slot) = self.window.sent(sequence) else {
             match super::ahead(sequence, trail) < 0 {
+                _ if is_answer => {}
                 true => self.counters.refused.past += 1,
                 false => self.counters.refused.future += 1,
             }
@@ -329,11 +338,24 @@ impl Source {
         let sent = if is_under_way { slot.first } else { slot.sent };
         let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
         let noticed = behind.map(|slot| slot.sent);
-        if let Control::LeSbcc(chain) = &mut self.control {
+        if let Control::LeSbcc(chain) = &mut self.control
+            && !is_answer
+        {
             chain.indication(now, &Indication { receiver: datagram.source.ip(), sent, noticed });
             self.pacer.set_rate(now, chain.rate());
         }
         !is_confirmed
+    }
+
+    /// Whether who asks for `sequence` answers the roll call: it is there and knows the way, and may have lost nothing.
+    fn answers_roll_call(&mut self, now: Instant, sequence: u32) -> bool {
+        let Some(answer) = self.roll_call.as_mut().and_then(|call| call.answer(now, sequence)) else {
+            return false;
+        };
+        if let Control::LeSbcc(chain) = &mut self.control {
+            chain.heard(answer);
+        }
+        true
     }
 
     fn repair_spacing(&self) -> Duration {
@@ -349,10 +371,12 @@ impl Source {
     }
 
     fn poll_spm(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        if self.config.mode == Mode::Lean || now < self.spm.next {
+        if self.config.mode == Mode::Lean || now < self.spm_due() {
             return None;
         }
-        let (trail, lead) = (self.window.trail(), self.window.lead());
+        let (next, has_data) = (self.window.next(), self.window.waiting() > 0);
+        let calls = self.roll_call.as_mut().is_some_and(|call| call.spm(now, next, has_data));
+        let (trail, lead) = (self.window.trail(), if calls { next } else { self.window.lead() });
         let body = Body::Spm { sequence: self.spm.sequence, trail, lead, path: self.config.path };
         let fin = self.is_finishing && self.window.waiting() == 0;
         let packet = Packet { options: Options { fin, ..Options::default() }, ..self.packet(body) };
@@ -372,6 +396,11 @@ impl Source {
         self.transmit(now, &packet, buffer)
     }
 
+    fn spm_due(&self) -> Instant {
+        let called = self.roll_call.and_then(|call| call.spm_due(self.spm.last, self.window.waiting() > 0));
+        called.map_or(self.spm.next, |due| due.min(self.spm.next))
+    }
+
     /// The next confirmation that is due at `now`.
     pub(super) fn poll_ncf(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let packet = self.ncfs.pop_front()?;
@@ -383,11 +412,11 @@ impl Source {
         if self.next_departure().is_none_or(|at| at > now) {
             return None;
         }
-        let repair = match self.was_repair && self.window.waiting() > 0 {
+        let repair = match self.repairs_in_a_row >= REPAIRS_IN_A_ROW && self.window.waiting() > 0 {
             true => None,
             false => self.next_repair(),
         };
-        self.was_repair = repair.is_some();
+        self.repairs_in_a_row = repair.map_or(0, |_| self.repairs_in_a_row.saturating_add(1));
         let sequence = repair.or_else(|| self.window.take_next())?;
         let slot = self.window.sent(sequence)?;
         (slot.sent, slot.is_repair, slot.is_wanted, slot.asked) = (now, repair.is_some(), false, None);
@@ -437,12 +466,18 @@ impl Source {
         Some(to_group(bytes))
     }
 
-    fn has_data(&self) -> bool {
-        self.window.waiting() > 0 || !self.repairs.is_empty()
+    /// Whether there is something to send, and no roll call before it.
+    fn has_data(&self, now: Instant) -> bool {
+        self.next_departure().is_some()
+            && self.roll_call.and_then(|call| call.ends()).is_none_or(|end| end <= now)
     }
 
     fn next_departure(&self) -> Option<Instant> {
-        self.has_data().then(|| self.places()[0])
+        if self.window.waiting() == 0 && self.repairs.is_empty() {
+            return None;
+        }
+        let earliest = self.roll_call.map_or(Some(Instant::ZERO), |call| call.ends())?;
+        Some(self.places()[0].max(earliest))
     }
 }
 
@@ -461,7 +496,7 @@ impl Machine for Source {
     type Event = SourceEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
-        self.timeout(now, self.has_data());
+        self.timeout(now, self.has_data(now));
         if let Input::Datagram(datagram) = input {
             self.datagram(now, &datagram);
         }
@@ -480,7 +515,7 @@ impl Machine for Source {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let spm = (self.config.mode == Mode::Pgm).then_some(self.spm.next);
+        let spm = (self.config.mode == Mode::Pgm).then(|| self.spm_due());
         let chain = self.chain().map(Chain::poll_timeout);
         spm.into_iter().chain(chain).chain(self.next_departure()).min()
     }

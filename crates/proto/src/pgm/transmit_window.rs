@@ -66,6 +66,11 @@ impl TransmitWindow {
         self.end
     }
 
+    /// Sequence number of the next packet to be sent for the first time.
+    pub(super) const fn next(&self) -> u32 {
+        self.next
+    }
+
     /// Packets that wait.
     pub(super) const fn waiting(&self) -> u32 {
         self.end.wrapping_sub(self.next)
@@ -76,9 +81,9 @@ impl TransmitWindow {
         u32::try_from(self.slots.len() / 2).unwrap_or(u32::MAX).saturating_sub(self.waiting())
     }
 
-    /// Drops what waits.
-    pub(super) const fn cut(&mut self) {
-        self.end = self.next;
+    /// Drops what waits, but so many packets.
+    pub(super) fn cut(&mut self, kept: u32) {
+        self.end = self.next.wrapping_add(self.waiting().min(kept));
     }
 
     pub(super) const fn payload_bytes(&self) -> usize {
