@@ -79,6 +79,17 @@ class Bed(Network):
             self.run(one, "tc", "qdisc", "add", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(QUEUE_PACKETS))
         return addresses
 
+    def add_rival(self, relay, host, near):
+        """A host that sends to `host` by the relay's. On the relay's itself TCP would see its own queue: Linux lets a socket have two packets in it (tcp_limit_output_bytes), and its window
+        does not grow."""
+        if "rival" in self.hosts:
+            return
+        self.add_host("rival")
+        gateway, address = self.join(relay, "rival")
+        self.run(relay, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        self.run("rival", "ip", "route", "add", "default", "via", gateway)
+        self.run(host, "ip", "route", "add", address, "via", near)
+
     def file(self, size):
         path = self.folder / f"file-{size}"
         if not path.exists():
@@ -213,12 +224,13 @@ def counts(sink, receiver):
 
 
 def tcp(bed, full):
-    """one TCP (CUBIC) from the relay to the receiver behind 10 Mbit/s shares its link"""
+    """one TCP (CUBIC) by the relay's host to the receiver behind 10 Mbit/s shares its link"""
     # More than there is time for.
     path = bed.file(40 * MB)
     seconds = 24 if full else 6
     host = "left-10"
     near, own = bed.receivers[host]
+    bed.add_rival("left", host, near)
     relays = {host: bed.relay(host) for host in ("top", "left")}
     source = bed.source(path)
     sink = bed.start(host, "sink", bed.folder, [*NICE, sys.executable, "-c", TCP_SINK])
@@ -226,7 +238,7 @@ def tcp(bed, full):
     while "ready" not in sink.out.read_text():
         check(time.monotonic() < until and not sink.has_ended(), f"the sink did not start: {sink.complaint()}")
         time.sleep(0.02)
-    rival = bed.start("left", "rival", bed.folder, [*NICE, sys.executable, "-c", TCP_SOURCE, own, str(10 * seconds)])
+    rival = bed.start("rival", "rival", bed.folder, [*NICE, sys.executable, "-c", TCP_SOURCE, own, str(10 * seconds)])
     receiver = bed.receiver(host, "tcp")
     until = time.monotonic() + 30
     while len(sink.out.read_text().split("\n")) < 3 or not any(event["event"] == "session:found" for event in receiver.events()):

@@ -61,6 +61,8 @@ pub struct BreadcrumbRouter<R> {
     table: Table,
     counters: Counters,
     upward: Upward,
+    /// When something was last handed in.
+    now: Instant,
     /// Where the reply just handed in goes, last first.
     egresses: Vec<InterfaceId>,
     reply_ecn: Ecn,
@@ -85,6 +87,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
             table,
             counters: Counters::default(),
             upward: Upward::new(),
+            now: Instant::ZERO,
             egresses: Vec::new(),
             reply_ecn: Ecn::NotCapable,
         }
@@ -202,7 +205,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
     /// The breadcrumb of a message, if it is there and has not outlived its time.
     fn live(&mut self, now: Instant, header: &Header) -> Option<Place> {
         let place = self.table.find(header.source, header.label)?;
-        if now.since(self.table.last_used(place)) < self.config.expiry {
+        if now.since(self.table.last_used(now, place)) < self.config.expiry {
             return Some(place);
         }
         self.table.remove(place);
@@ -235,7 +238,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
 
     fn expire(&mut self, now: Instant) {
         for _ in 0..EXPIRE_AT_ONCE {
-            let due = |place: &Place| now.since(self.table.last_used(*place)) >= self.config.expiry;
+            let due = |place: &Place| now.since(self.table.last_used(now, *place)) >= self.config.expiry;
             let Some(place) = self.table.oldest().filter(due) else { return };
             self.table.remove(place);
             self.counters.expired += 1;
@@ -247,6 +250,7 @@ impl<R: Routes> Router for BreadcrumbRouter<R> {
     type Event = Infallible;
 
     fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>) {
+        self.now = now;
         self.egresses.clear();
         self.upward.egress = None;
         match input {
@@ -267,7 +271,7 @@ impl<R: Routes> Router for BreadcrumbRouter<R> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let oldest = self.table.oldest()?;
-        Some(self.table.last_used(oldest) + self.config.expiry)
+        Some(self.table.last_used(self.now, oldest) + self.config.expiry)
     }
 }
 

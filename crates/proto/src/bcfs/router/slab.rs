@@ -1,99 +1,180 @@
-//! Nodes in one vector with a bound, found by hash: chains through the nodes themselves, so that nothing is allocated once it has grown.
+//! Nodes in one vector with a bound, found by hash through words beside them: nothing is allocated once it has grown.
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a slab holds.
-pub(super) trait Node {
-    /// The next node of the same bucket, or of those that are free.
-    fn chain(&mut self) -> &mut u32;
-}
-
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     nodes: Vec<T>,
-    /// First of each bucket's chain; a power of two of them, and at least as many as nodes, so that chains are short.
-    heads: Vec<u32>,
-    /// First of those that are free.
-    free: u32,
+    /// Nodes that are free, the last one first.
+    free: Vec<u32>,
+    index: Index,
     bound: usize,
-    len: usize,
 }
 
-impl<T: Node> Slab<T> {
-    /// An empty one of at most `bound` nodes; their room is set aside at once, and taken from the system as it is first used.
+impl<T> Slab<T> {
+    /// An empty one of at most `bound` nodes, less than 2^30; their room is set aside at once, and taken from the system as it is first used.
     pub(super) fn new(bound: usize) -> Self {
-        let nodes = Vec::with_capacity(bound);
-        Self { nodes, heads: vec![NONE; bound.next_power_of_two()], free: NONE, bound, len: 0 }
+        Self { nodes: Vec::with_capacity(bound), free: Vec::with_capacity(bound), index: Index::new(bound), bound }
     }
 
     pub(super) const fn len(&self) -> usize {
-        self.len
+        self.nodes.len() - self.free.len()
     }
 
     pub(super) const fn is_full(&self) -> bool {
-        self.len == self.bound
+        self.len() == self.bound
     }
 
-    pub(super) fn at(&self, index: u32) -> &T {
-        &self.nodes[index as usize]
+    pub(super) fn at(&self, number: u32) -> &T {
+        &self.nodes[number as usize]
     }
 
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut T {
-        &mut self.nodes[index as usize]
+    pub(super) fn at_mut(&mut self, number: u32) -> &mut T {
+        &mut self.nodes[number as usize]
     }
 
-    pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<u32> {
-        let mut index = self.heads[self.bucket(hash)];
-        while index != NONE {
-            let node = &mut self.nodes[index as usize];
-            if is_it(node) {
-                return Some(index);
-            }
-            index = *node.chain();
-        }
-        None
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<u32> {
+        self.index.find(hash, |number| is_it(&self.nodes[number as usize]))
     }
 
     /// Puts in a node that is not there yet. The caller has made room: see [`Slab::is_full`].
-    pub(super) fn insert(&mut self, hash: u64, mut node: T) -> u32 {
+    pub(super) fn insert(&mut self, hash: u64, node: T) -> u32 {
         debug_assert!(!self.is_full(), "the caller made room");
-        let bucket = self.bucket(hash);
-        *node.chain() = self.heads[bucket];
-        let index = if self.free == NONE {
+        let number = if let Some(number) = self.free.pop() {
+            self.nodes[number as usize] = node;
+            number
+        } else {
             self.nodes.push(node);
             u32::try_from(self.nodes.len() - 1).unwrap_or(NONE)
-        } else {
-            let index = self.free;
-            self.free = *self.nodes[index as usize].chain();
-            self.nodes[index as usize] = node;
-            index
         };
-        self.heads[bucket] = index;
-        self.len += 1;
-        index
+        self.index.insert(hash, number);
+        number
     }
 
     /// Frees a node that [`Slab::insert`] put in with the same hash.
-    pub(super) fn remove(&mut self, hash: u64, index: u32) {
-        let next = *self.nodes[index as usize].chain();
-        let bucket = self.bucket(hash);
-        let mut before = self.heads[bucket];
-        if before == index {
-            self.heads[bucket] = next;
-        } else {
-            while *self.nodes[before as usize].chain() != index {
-                before = *self.nodes[before as usize].chain();
-            }
-            *self.nodes[before as usize].chain() = next;
-        }
-        *self.nodes[index as usize].chain() = self.free;
-        self.free = index;
-        self.len -= 1;
+    pub(super) fn remove(&mut self, hash: u64, number: u32) {
+        self.index.remove(hash, number);
+        self.free.push(number);
+    }
+}
+
+/// Numbers by hash: open addressing with linear probing, so that mostly one line of a cache tells whether there is one, and which. No slot is ever marked as deleted.
+#[derive(Debug)]
+struct Index {
+    /// Half of the hash, and the number plus one; 0 where there is none. A power of two of them, at least a third more than numbers.
+    words: Box<[u64]>,
+}
+
+impl Index {
+    fn new(bound: usize) -> Self {
+        // All zero: pages that nothing was written to cost no memory.
+        Self { words: vec![0; (bound + bound / 3 + 1).next_power_of_two()].into() }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
-    const fn bucket(&self, hash: u64) -> usize {
-        hash as usize & (self.heads.len() - 1)
+    fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut slot = self.home(hash);
+        loop {
+            let word = self.words[slot];
+            if word == 0 {
+                return None;
+            }
+            if word >> 32 == hash >> 32 && is_it(number(word)) {
+                return Some(number(word));
+            }
+            slot = self.after(slot);
+        }
+    }
+
+    fn insert(&mut self, hash: u64, number: u32) {
+        let mut slot = self.home(hash);
+        while self.words[slot] != 0 {
+            slot = self.after(slot);
+        }
+        self.words[slot] = word(hash, number);
+    }
+
+    /// Those behind it move up, as far as their own places let them.
+    fn remove(&mut self, hash: u64, number: u32) {
+        let wanted = word(hash, number);
+        let mut hole = self.home(hash);
+        while self.words[hole] != wanted {
+            if self.words[hole] == 0 {
+                debug_assert!(false, "it was put in with this hash");
+                return;
+            }
+            hole = self.after(hole);
+        }
+        let mut slot = self.after(hole);
+        while self.words[slot] != 0 {
+            let from_home = self.distance(self.home(self.words[slot]), slot);
+            if from_home >= self.distance(hole, slot) {
+                self.words[hole] = self.words[slot];
+                hole = slot;
+            }
+            slot = self.after(slot);
+        }
+        self.words[hole] = 0;
+    }
+
+    /// Where a hash, or the word that holds half of it, is looked for first.
+    const fn home(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.words.len() - 1)
+    }
+
+    const fn after(&self, slot: usize) -> usize {
+        (slot + 1) & (self.words.len() - 1)
+    }
+
+    const fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.words.len() - 1)
+    }
+}
+
+const fn word(hash: u64, number: u32) -> u64 {
+    hash >> 32 << 32 | (number as u64 + 1)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+const fn number(word: u64) -> u32 {
+    word as u32 - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Few hashes, near the end and the beginning, so that runs are long and go round.
+        #[test]
+        fn is_a_map(steps in prop::collection::vec((any::<bool>(), 0_u64..12, 0_u64..3), 1..200)) {
+            let (mut slab, mut reference) = (Slab::new(16), BTreeMap::new());
+            let bucket = |low: u64| (low + 26) << 32;
+            for (puts_in, low, more) in steps {
+                let key = (low, more);
+                let found = slab.find(bucket(low), |node| *node == key);
+                prop_assert_eq!(found, reference.get(&key).copied());
+                match found {
+                    None if puts_in && !slab.is_full() => {
+                        let number = slab.insert(bucket(low), key);
+                        prop_assert!(reference.values().all(|other| *other != number));
+                        reference.insert(key, number);
+                    }
+                    Some(number) if !puts_in => {
+                        slab.remove(bucket(low), number);
+                        reference.remove(&key);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(slab.len(), reference.len());
+                for (key, number) in &reference {
+                    prop_assert_eq!(slab.find(bucket(key.0), |node| node == key), Some(*number));
+                }
+            }
+        }
     }
 }

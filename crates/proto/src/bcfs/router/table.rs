@@ -1,73 +1,113 @@
 //! The breadcrumbs of a router: which links asked for what, in the order in which they were last used.
 //!
-//! Every operation costs the same whatever the table holds, but for those that go over all links of one entry.
+//! Every operation costs the same whatever the table holds, but for those that go over all links of one entry. An entry with up to two links is one line of a
+//! cache; what is behind those is found as entries are.
 
 use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Label, Level};
 
 use super::hash::{Key, address_words, hash};
-use super::slab::{NONE, Node, Slab};
+use super::slab::{NONE, Slab};
 use crate::machine::InterfaceId;
 use crate::time::{Duration, Instant};
 
-/// A breadcrumb: what links asked of a source by one label.
+/// Links that an entry holds itself.
+const HELD: usize = 2;
+
+/// A breadcrumb: what links asked of a source by one label. It always has a link, but while it is made.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Entry {
-    of: Of,
-    /// The highest level of its links.
-    top: Level,
-    /// When a request or null was last sent on.
-    refreshed: Instant,
-    /// Hops that it had left.
+    address: [u64; 2],
+    label: Label,
+    port: u16,
+    /// Hops that the request or null had left that was last sent on.
     hops: u8,
+    /// Of [`Entry::interfaces`] and the like: which stand for a link, a bit each.
+    held: u8,
+    levels: [Level; HELD],
+    interfaces: [InterfaceId; HELD],
+    asked: [Stamp; HELD],
+    /// The first of its other links.
+    more: u32,
+    /// When a request or null was last sent on.
+    refreshed: Stamp,
     /// When a message last touched it.
-    used: Instant,
-    first_link: u32,
+    used: Stamp,
     older: u32,
     newer: u32,
-    chain: u32,
 }
+
+const _: () = assert!(size_of::<Entry>() == 64, "one line of a cache");
 
 /// Source and label, in the form in which they are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Of {
     address: [u64; 2],
-    port: u16,
     label: Label,
+    port: u16,
 }
 
-/// A link that asked.
-#[derive(Debug)]
+/// A link that asked, beyond those that an entry holds.
+#[derive(Debug, Clone, Copy)]
 struct Link {
     entry: u32,
-    interface: InterfaceId,
-    level: Level,
-    asked: Instant,
     next: u32,
-    chain: u32,
+    interface: InterfaceId,
+    asked: Stamp,
+    level: Level,
+    /// Of an entry's first: the highest level of all of these.
+    top: Level,
 }
 
-impl Node for Entry {
-    fn chain(&mut self) -> &mut u32 {
-        &mut self.chain
+/// An instant to the millisecond, less whole times of 2^32 ms: what is 25 to 50 days old passes for new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp(u32);
+
+impl Stamp {
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
+    const fn new(at: Instant) -> Self {
+        Self((at.as_nanos() / 1_000_000) as u32)
     }
-}
 
-impl Node for Link {
-    fn chain(&mut self) -> &mut u32 {
-        &mut self.chain
+    /// The instant, which is not after `now`.
+    const fn instant(self, now: Instant) -> Instant {
+        let ago = Self::new(now).0.wrapping_sub(self.0).cast_signed();
+        let ago = if ago > 0 { ago as u64 } else { 0 };
+        Instant::from_nanos((now.as_nanos() / 1_000_000).saturating_sub(ago) * 1_000_000)
     }
 }
 
 impl Of {
     fn new(source: SocketAddr, label: Label) -> Self {
-        Self { address: address_words(source.ip()), port: source.port(), label }
+        Self { address: address_words(source.ip()), label, port: source.port() }
     }
 
     fn hash(&self, key: Key) -> u64 {
         let [high, low] = self.address;
         hash(key, [high, low, u64::from(self.port) << 32 | u64::from(self.label.0)])
+    }
+}
+
+impl Entry {
+    const fn of(&self) -> Of {
+        Of { address: self.address, label: self.label, port: self.port }
+    }
+
+    /// Places of the links that it holds.
+    fn held(&self) -> impl Iterator<Item = usize> + use<> {
+        let held = self.held;
+        (0..HELD).filter(move |place| held >> place & 1 == 1)
+    }
+
+    fn held_at(&self, interface: InterfaceId) -> Option<usize> {
+        self.held().find(|place| self.interfaces[*place] == interface)
+    }
+
+    /// The highest level of the links that it holds.
+    fn held_top(&self) -> Level {
+        self.held().map(|place| self.levels[place]).max().unwrap_or(Level::ZERO)
     }
 }
 
@@ -90,15 +130,18 @@ pub(super) struct Place(u32);
 pub(super) struct Table {
     key: Key,
     entries: Slab<Entry>,
-    links: Slab<Link>,
+    /// Links that their entries have no room for.
+    more: Slab<Link>,
+    links: usize,
+    links_max: usize,
     newest: u32,
     oldest: u32,
 }
 
 impl Table {
     pub(super) fn new(key: Key, entries_max: usize, links_max: usize) -> Self {
-        let (entries, links) = (Slab::new(entries_max), Slab::new(links_max));
-        Self { key, entries, links, newest: NONE, oldest: NONE }
+        let (entries, more) = (Slab::new(entries_max), Slab::new(links_max));
+        Self { key, entries, more, links: 0, links_max, newest: NONE, oldest: NONE }
     }
 
     pub(super) const fn entries(&self) -> usize {
@@ -106,16 +149,17 @@ impl Table {
     }
 
     pub(super) const fn links(&self) -> usize {
-        self.links.len()
+        self.links
     }
 
-    pub(super) fn find(&mut self, source: SocketAddr, label: Label) -> Option<Place> {
+    pub(super) fn find(&self, source: SocketAddr, label: Label) -> Option<Place> {
         let of = Of::new(source, label);
-        self.entries.find(of.hash(self.key), |entry| entry.of == of).map(Place)
+        self.entries.find(of.hash(self.key), |entry| entry.of() == of).map(Place)
     }
 
-    pub(super) fn last_used(&self, place: Place) -> Instant {
-        self.entries.at(place.0).used
+    /// When a message last touched it, to the millisecond before.
+    pub(super) fn last_used(&self, now: Instant, place: Place) -> Instant {
+        self.entries.at(place.0).used.instant(now)
     }
 
     /// The breadcrumb that was used least recently.
@@ -124,55 +168,70 @@ impl Table {
     }
 
     /// Whether noting that `interface` asks, at a breadcrumb if there is one, needs room that is not there.
-    pub(super) fn lacks_room(&mut self, place: Option<Place>, interface: InterfaceId) -> bool {
+    pub(super) fn lacks_room(&self, place: Option<Place>, interface: InterfaceId) -> bool {
+        let has_links = self.links < self.links_max;
         match place {
-            None => self.entries.is_full() || self.links.is_full(),
-            Some(place) => self.links.is_full() && self.find_link(place, interface).is_none(),
+            None => self.entries.is_full() || !has_links,
+            Some(place) => !has_links && !self.has_link(place, interface),
         }
     }
 
     /// Makes a breadcrumb without links; the caller has made room.
     pub(super) fn create(&mut self, now: Instant, source: SocketAddr, label: Label) -> Place {
-        let of = Of::new(source, label);
+        let (of, at) = (Of::new(source, label), Stamp::new(now));
         let entry = Entry {
-            of,
-            top: Level::ZERO,
-            refreshed: now,
+            address: of.address,
+            label,
+            port: of.port,
             hops: 0,
-            used: now,
-            first_link: NONE,
+            held: 0,
+            levels: [Level::ZERO; HELD],
+            interfaces: [InterfaceId(0); HELD],
+            asked: [at; HELD],
+            more: NONE,
+            refreshed: at,
+            used: at,
             older: NONE,
             newer: NONE,
-            chain: NONE,
         };
-        let index = self.entries.insert(of.hash(self.key), entry);
-        self.put_newest(index);
-        Place(index)
+        let number = self.entries.insert(of.hash(self.key), entry);
+        self.put_newest(number);
+        Place(number)
     }
 
     /// Notes that a link asks, its level only ever raised; the caller has touched the breadcrumb and made room.
     pub(super) fn ask(&mut self, now: Instant, place: Place, interface: InterfaceId, level: Level) -> Before {
-        let before = match self.find_link(place, interface) {
-            Some(index) => {
-                let link = self.links.at_mut(index);
-                link.level = link.level.max(level);
-                link.asked = now;
-                Some(self.entries.at(place.0).top)
-            }
-            None => self.add_link(now, place, interface, level),
-        };
-        let entry = self.entries.at_mut(place.0);
-        entry.top = entry.top.max(level);
-        Before { top: before, refreshed: entry.refreshed, hops: entry.hops }
+        let entry = self.entries.at(place.0);
+        let is_new = entry.held == 0 && entry.more == NONE;
+        let top = (!is_new).then(|| self.top(place));
+        let before = Before { top, refreshed: entry.refreshed.instant(now), hops: entry.hops };
+        if let Some(held) = entry.held_at(interface) {
+            let entry = self.entries.at_mut(place.0);
+            entry.levels[held] = entry.levels[held].max(level);
+            entry.asked[held] = Stamp::new(now);
+        } else if let Some(link) = self.find_more(place, interface) {
+            let link = self.more.at_mut(link);
+            link.level = link.level.max(level);
+            link.asked = Stamp::new(now);
+            let first = self.more.at_mut(self.entries.at(place.0).more);
+            first.top = first.top.max(level);
+        } else {
+            self.links += 1;
+            self.add_link(now, place, interface, level);
+        }
+        before
     }
 
+    /// The highest level of its links.
     pub(super) fn top(&self, place: Place) -> Level {
-        self.entries.at(place.0).top
+        let entry = self.entries.at(place.0);
+        let held = entry.held_top();
+        if entry.more == NONE { held } else { held.max(self.more.at(entry.more).top) }
     }
 
     pub(super) fn refresh(&mut self, now: Instant, place: Place, hops: u8) {
         let entry = self.entries.at_mut(place.0);
-        (entry.refreshed, entry.hops) = (now, hops);
+        (entry.refreshed, entry.hops) = (Stamp::new(now), hops);
     }
 
     /// A reply passes: `egresses` gets the links that asked less than `expiry` ago. The others go, and so do those that its level reaches; so does the
@@ -186,73 +245,113 @@ impl Table {
         egresses: &mut Vec<InterfaceId>,
     ) -> u64 {
         self.touch(now, place);
-        let (mut top, mut kept, mut stale) = (Level::ZERO, NONE, 0);
-        let mut index = self.entries.at(place.0).first_link;
-        self.entries.at_mut(place.0).first_link = NONE;
-        while index != NONE {
-            let Link { interface, level: asked_level, asked, next, .. } = *self.links.at(index);
-            let is_stale = now.since(asked) >= expiry;
+        let is_stale = |asked: Stamp| now.since(asked.instant(now)) >= expiry;
+        let mut stale = self.reply_to_more(place, level, is_stale, egresses);
+        let entry = self.entries.at_mut(place.0);
+        // The driver takes the last one first: those that asked first.
+        let held_before = entry.held;
+        for held in (0..HELD).rev().filter(|held| held_before >> held & 1 == 1) {
+            let is_stale = is_stale(entry.asked[held]);
             if is_stale {
                 stale += 1;
             } else {
-                egresses.push(interface);
+                egresses.push(entry.interfaces[held]);
             }
-            if is_stale || asked_level <= level {
-                self.links.remove(link_hash(self.key, place, interface), index);
-            } else {
-                top = top.max(asked_level);
-                match kept {
-                    NONE => self.entries.at_mut(place.0).first_link = index,
-                    kept => self.links.at_mut(kept).next = index,
-                }
-                self.links.at_mut(index).next = NONE;
-                kept = index;
+            if is_stale || entry.levels[held] <= level {
+                entry.held &= !(1 << held);
+                self.links -= 1;
             }
-            index = next;
         }
-        self.entries.at_mut(place.0).top = top;
-        if kept == NONE {
+        if entry.held == 0 && entry.more == NONE {
             self.remove(place);
+        }
+        stale
+    }
+
+    /// The part of [`Table::reply`] for links that an entry does not hold itself.
+    fn reply_to_more(
+        &mut self,
+        place: Place,
+        level: Level,
+        is_stale: impl Fn(Stamp) -> bool,
+        egresses: &mut Vec<InterfaceId>,
+    ) -> u64 {
+        let (mut top, mut kept, mut stale) = (Level::ZERO, NONE, 0);
+        let mut number = core::mem::replace(&mut self.entries.at_mut(place.0).more, NONE);
+        while number != NONE {
+            let link = *self.more.at(number);
+            let is_stale = is_stale(link.asked);
+            if is_stale {
+                stale += 1;
+            } else {
+                egresses.push(link.interface);
+            }
+            if is_stale || link.level <= level {
+                self.links -= 1;
+                self.more.remove(link_hash(self.key, place, link.interface), number);
+            } else {
+                top = top.max(link.level);
+                match kept {
+                    NONE => self.entries.at_mut(place.0).more = number,
+                    kept => self.more.at_mut(kept).next = number,
+                }
+                self.more.at_mut(number).next = NONE;
+                kept = number;
+            }
+            number = link.next;
+        }
+        let first = self.entries.at(place.0).more;
+        if first != NONE {
+            self.more.at_mut(first).top = top;
         }
         stale
     }
 
     /// Forgets a breadcrumb with all its links.
     pub(super) fn remove(&mut self, place: Place) {
-        let mut index = self.entries.at(place.0).first_link;
-        while index != NONE {
-            let Link { interface, next, .. } = *self.links.at(index);
-            self.links.remove(link_hash(self.key, place, interface), index);
-            index = next;
+        let entry = self.entries.at(place.0);
+        let (hash, mut number) = (entry.of().hash(self.key), entry.more);
+        self.links -= entry.held().count();
+        while number != NONE {
+            let Link { interface, next, .. } = *self.more.at(number);
+            self.links -= 1;
+            self.more.remove(link_hash(self.key, place, interface), number);
+            number = next;
         }
         self.take_out(place.0);
-        let hash = self.entries.at(place.0).of.hash(self.key);
         self.entries.remove(hash, place.0);
     }
 
-    /// A new link at a breadcrumb; the highest level before, if it had any.
-    fn add_link(
-        &mut self,
-        now: Instant,
-        place: Place,
-        interface: InterfaceId,
-        level: Level,
-    ) -> Option<Level> {
+    fn add_link(&mut self, now: Instant, place: Place, interface: InterfaceId, level: Level) {
         let entry = self.entries.at_mut(place.0);
-        let before = (entry.first_link != NONE).then_some(entry.top);
-        let link = Link { entry: place.0, interface, level, asked: now, next: entry.first_link, chain: NONE };
-        let index = self.links.insert(link_hash(self.key, place, interface), link);
-        entry.first_link = index;
-        before
+        if let Some(held) = (0..HELD).find(|held| entry.held >> held & 1 == 0) {
+            entry.held |= 1 << held;
+            entry.interfaces[held] = interface;
+            entry.levels[held] = level;
+            entry.asked[held] = Stamp::new(now);
+            return;
+        }
+        let next = entry.more;
+        let top = if next == NONE { level } else { self.more.at(next).top.max(level) };
+        let link = Link { entry: place.0, next, interface, asked: Stamp::new(now), level, top };
+        let number = self.more.insert(link_hash(self.key, place, interface), link);
+        self.entries.at_mut(place.0).more = number;
     }
 
-    fn find_link(&mut self, place: Place, interface: InterfaceId) -> Option<u32> {
+    fn has_link(&self, place: Place, interface: InterfaceId) -> bool {
+        self.entries.at(place.0).held_at(interface).is_some() || self.find_more(place, interface).is_some()
+    }
+
+    fn find_more(&self, place: Place, interface: InterfaceId) -> Option<u32> {
+        if self.entries.at(place.0).more == NONE {
+            return None;
+        }
         let hash = link_hash(self.key, place, interface);
-        self.links.find(hash, |link| link.entry == place.0 && link.interface == interface)
+        self.more.find(hash, |link| link.entry == place.0 && link.interface == interface)
     }
 
     pub(super) fn touch(&mut self, now: Instant, place: Place) {
-        self.entries.at_mut(place.0).used = now;
+        self.entries.at_mut(place.0).used = Stamp::new(now);
         if self.newest != place.0 {
             self.take_out(place.0);
             self.put_newest(place.0);
