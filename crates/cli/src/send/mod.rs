@@ -75,6 +75,7 @@ fn open(
     };
     let options = options
         .with_listen(args.listen.clone())
+        .with_rehearsal(args.dry_run)
         .with_interface(args.network.interface.clone())
         .with_ttl(args.link.ttl)
         .with_dscp(args.link.dscp)
@@ -215,6 +216,7 @@ pub fn failure(tried: &str, error: SendError) -> Failure {
         | SendError::NoWindows
         | SendError::NoPasses
         | SendError::NotOnRequest(_)
+        | SendError::Rehearsal
         | SendError::ListenTwice(..)
         | SendError::Plan(_)
         | SendError::Fdt(_) => Exit::Usage,

@@ -25,19 +25,27 @@ const TTL: u8 = 64;
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) port: UnicastPort,
+    /// Where it is asked.
+    pub(super) listen: Vec<SocketAddr>,
     poller: Poller,
     pub(super) stop: StopHandle,
 }
 
 impl Desk {
-    /// Opens a socket at each address; without any, at all of this machine: of both IP versions, where it has both.
+    /// Opens a socket at each address; without any, at all of this machine: of both IP versions, where it has both. In a rehearsal no port is taken: sockets have
+    /// any free one.
     ///
     /// # Errors
     /// When an address is not ours, or its port is taken.
-    pub(super) fn open(listen: &[SocketAddr], options: &LinkOptions) -> Result<Self, SendError> {
+    pub(super) fn open(
+        listen: &[SocketAddr],
+        options: &LinkOptions,
+        is_rehearsal: bool,
+    ) -> Result<Self, SendError> {
         let asked = UnicastOptions { dscp: options.dscp, ..UnicastOptions::default() };
-        let open = |at: SocketAddr| UnicastSocket::open(at, &asked);
-        let sockets = if listen.is_empty() {
+        let port = |at: SocketAddr| if is_rehearsal { 0 } else { at.port() };
+        let open = |at: SocketAddr| UnicastSocket::open((at.ip(), port(at)).into(), &asked);
+        let sockets: Vec<_> = if listen.is_empty() {
             let first = open((Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into())?;
             let second = match open((Ipv6Addr::UNSPECIFIED, SOURCE_PORT).into()) {
                 // Who asks by IPv6 would get what another program sends.
@@ -52,7 +60,13 @@ impl Desk {
             listen.iter().copied().map(open).collect::<Result<Vec<_>, OpenError>>()?
         };
         let (poller, stop) = stoppable()?;
-        Ok(Self { port: UnicastPort::new(sockets, None), poller, stop })
+        let port = UnicastPort::new(sockets, None);
+        let mut bound = port.local_addrs();
+        if is_rehearsal {
+            let wanted = listen.iter().map(SocketAddr::port).chain(std::iter::repeat(SOURCE_PORT));
+            bound.iter_mut().zip(wanted).for_each(|(at, wanted)| at.set_port(wanted));
+        }
+        Ok(Self { port, listen: bound, poller, stop })
     }
 
     /// Bytes of IP and UDP headers, at the most.

@@ -111,6 +111,9 @@ pub enum SendError {
     /// A stream was to be sent to those who ask.
     #[error("a stream is sent unasked: choose another congestion control than '{0}'")]
     NotOnRequest(&'static str),
+    /// It was opened to be looked at only.
+    #[error("a rehearsal is planned and never runs")]
+    Rehearsal,
     /// Two addresses of one IP version.
     #[error("{0} and {1} are of one IP version; a source listens at one address of each, or at all")]
     ListenTwice(SocketAddr, SocketAddr),

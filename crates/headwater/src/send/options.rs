@@ -37,6 +37,7 @@ pub struct SendOptions {
     pub(crate) link: LinkOptions,
     pub(crate) congestion_control: CongestionControl,
     pub(super) listen: Vec<SocketAddr>,
+    pub(super) is_rehearsal: bool,
     pub(super) scheme: Scheme,
     pub(super) order: Option<SendOrder>,
     pub(super) symbol_size: Option<u16>,
@@ -53,6 +54,7 @@ impl SendOptions {
             link: LinkOptions::new(group),
             congestion_control,
             listen: Vec::new(),
+            is_rehearsal: false,
             scheme: Scheme::RaptorQ,
             order: None,
             symbol_size: None,
@@ -73,6 +75,13 @@ impl SendOptions {
     #[must_use]
     pub fn with_listen(mut self, listen: Vec<SocketAddr>) -> Self {
         self.listen = listen;
+        self
+    }
+
+    /// A session that is planned and looked at, and never runs: it takes no port at which others are asked. Default: no.
+    #[must_use]
+    pub fn with_rehearsal(mut self, is_rehearsal: bool) -> Self {
+        self.is_rehearsal = is_rehearsal;
         self
     }
 

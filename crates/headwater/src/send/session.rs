@@ -122,8 +122,11 @@ impl SendSession {
     /// Reads and hashes the content, then sends it until its end or until it is stopped.
     ///
     /// # Errors
-    /// When content cannot be read or changes, or the network fails.
+    /// When content cannot be read or changes, the network fails, or it was a rehearsal.
     pub fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
+        if self.options.is_rehearsal {
+            return Err(SendError::Rehearsal);
+        }
         let store = match &self.budget.place {
             RepairPlace::Disk { bytes, folder } => Some(store_file(folder, *bytes)?),
             RepairPlace::Nowhere | RepairPlace::Memory { .. } => None,
@@ -207,7 +210,7 @@ impl Way {
     fn listen(&self) -> Vec<SocketAddr> {
         match self {
             Self::Groups(_) => Vec::new(),
-            Self::Requests(desk) => desk.port.local_addrs(),
+            Self::Requests(desk) => desk.listen.clone(),
         }
     }
 
@@ -366,7 +369,7 @@ fn open(options: &SendOptions) -> Result<(Planned, Way), SendError> {
     if let ([one, other, ..], _) | (_, [one, other, ..]) = (&ipv4[..], &ipv6[..]) {
         return Err(SendError::ListenTwice(*one, *other));
     }
-    let desk = Desk::open(&options.listen, &options.link)?;
+    let desk = Desk::open(&options.listen, &options.link, options.is_rehearsal)?;
     let (mtu, interface) = desk.mtu();
     let planned = Planned::new(options, Headers::FILES, desk.header_bytes(), Some(mtu), &interface)?;
     Ok((planned, Way::Requests(desk)))

@@ -32,6 +32,22 @@ fn asking(source: SocketAddr, via: Option<SocketAddr>, out: &std::path::Path) ->
 }
 
 #[test]
+fn a_rehearsal_takes_no_port_and_never_runs() {
+    let taken = std::net::UdpSocket::bind(any()).unwrap();
+    let at = taken.local_addr().unwrap();
+    let bed = tempfile::tempdir().unwrap();
+    let path = bed.path().join("file");
+    write(&path, &content(3_000, 1), 0o644);
+    let options = || SendOptions::on_request(RainbowOptions::new()).with_listen(vec![at]);
+    let refused = SendSession::open(prepare([&path]).unwrap(), options()).unwrap_err();
+    assert!(matches!(refused, SendError::Open(_)), "{refused}");
+    let mut session =
+        SendSession::open(prepare([&path]).unwrap(), options().with_rehearsal(true)).unwrap();
+    assert_eq!((session.started().listen, session.started().group), (vec![at], at));
+    assert!(matches!(session.run(&mut |_| {}), Err(SendError::Rehearsal)));
+}
+
+#[test]
 fn a_folder_comes_from_the_source_and_by_way_of_a_relay() {
     let bed = tempfile::tempdir().unwrap();
     let folder = bed.path().join("folder");

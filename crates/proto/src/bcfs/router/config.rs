@@ -5,7 +5,7 @@ use crate::time::Duration;
 
 /// Breadcrumbs that a router holds unless told otherwise.
 pub const ENTRIES: usize = 65_536;
-/// Breadcrumbs that a router can be told to hold at the most: some 210 MB with their links.
+/// Breadcrumbs that a router can be told to hold at the most: some 80 MB, and 240 MB with as many links as there is room for.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// Links per breadcrumb, on average, that a router has room for.
 const LINKS_PER_ENTRY: usize = 4;
@@ -26,8 +26,8 @@ impl Default for RouterConfig {
 }
 
 impl RouterConfig {
-    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 64 bytes and each of its links 32, of which
-    /// there is room for four times as many; either takes 4 to 8 more in the index.
+    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 64 bytes with its first two links,
+    /// each further link 20, of which there is room for four times as many; either takes 15 to 25 more to be found by.
     #[must_use]
     pub fn with_entries(mut self, entries: usize) -> Self {
         self.entries = entries.clamp(1, ENTRIES_MAX);
