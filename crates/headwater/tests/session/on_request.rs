@@ -41,8 +41,7 @@ fn a_rehearsal_takes_no_port_and_never_runs() {
     let options = || SendOptions::on_request(RainbowOptions::new()).with_listen(vec![at]);
     let refused = SendSession::open(prepare([&path]).unwrap(), options()).unwrap_err();
     assert!(matches!(refused, SendError::Open(_)), "{refused}");
-    let mut session =
-        SendSession::open(prepare([&path]).unwrap(), options().with_rehearsal(true)).unwrap();
+    let mut session = SendSession::open(prepare([&path]).unwrap(), options().with_rehearsal(true)).unwrap();
     assert_eq!((session.started().listen, session.started().group), (vec![at], at));
     assert!(matches!(session.run(&mut |_| {}), Err(SendError::Rehearsal)));
 }

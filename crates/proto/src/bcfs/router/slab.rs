@@ -15,7 +15,12 @@ pub(super) struct Slab<T> {
 impl<T> Slab<T> {
     /// An empty one of at most `bound` nodes, less than 2^30; their room is set aside at once, and taken from the system as it is first used.
     pub(super) fn new(bound: usize) -> Self {
-        Self { nodes: Vec::with_capacity(bound), free: Vec::with_capacity(bound), index: Index::new(bound), bound }
+        Self {
+            nodes: Vec::with_capacity(bound),
+            free: Vec::with_capacity(bound),
+            index: Index::new(bound),
+            bound,
+        }
     }
 
     pub(super) const fn len(&self) -> usize {
