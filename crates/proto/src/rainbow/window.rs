@@ -98,7 +98,7 @@ pub struct Window {
     waiting: Vec<u16>,
     /// Labels whose request is withheld.
     ready: Labels,
-    /// Labels answered in this round, which begins with an increase or with the end of recovery or slow start.
+    /// Labels answered in this round, which begins with an increase or with the end of recovery or slow start, to requests of after the last cut.
     round: Labels,
     /// Requests not sent yet; each label at most once.
     asks: VecDeque<Ask>,
@@ -279,8 +279,11 @@ impl Window {
                 }
             }
             Mode::Avoid => {
+                // What was asked for before the cut says nothing of the window after it: TCP's, too, grows again once what it sent since was acknowledged.
+                if self.slot(label).order >= self.cut.order {
+                    self.round.insert(label);
+                }
                 self.ask(now, label);
-                self.round.insert(label);
                 if self.round.len() >= self.size {
                     self.round.clear();
                     self.grow(now);

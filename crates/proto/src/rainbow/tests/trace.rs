@@ -90,6 +90,26 @@ fn three_later_replies_make_a_loss_where_tcp_says_so() {
 }
 
 #[test]
+fn a_window_grows_by_what_was_asked_for_after_its_cut() {
+    let mut bench = Bench::of_four(WindowConfig::new().with_overtaking(Overtaking::Count(3)));
+    bench.reply(300, 3, 1);
+    bench.reply(301, 2, 1);
+    bench.reply(302, 4, 1);
+    let due = bench.0.poll_timeout().expect("some wait");
+    bench.0.timeout(due);
+    assert_eq!(asks(&mut bench.0), [(1, 2)]);
+    assert_eq!((bench.0.size(), bench.0.mode()), (3, Mode::Avoid));
+    // 3 and 2 were asked for before the cut at 302.
+    assert_eq!(bench.reply(400, 3, 1), [(3, 1)]);
+    assert_eq!(bench.reply(401, 2, 1), [(2, 1)]);
+    assert_eq!(bench.reply(455, 1, 2), [(1, 1)]);
+    assert_eq!(bench.0.size(), 3, "a round-trip time after the cut");
+    assert_eq!(bench.reply(500, 3, 1), [(3, 1)]);
+    assert_eq!(bench.reply(501, 2, 1), [(2, 1), (4, 1)]);
+    assert_eq!(bench.0.size(), 4);
+}
+
+#[test]
 fn what_was_asked_for_before_a_cut_does_not_cut_again() {
     let mut bench = Bench::of_four(WindowConfig::new());
     bench.reply(301, 2, 1);
