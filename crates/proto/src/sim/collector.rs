@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use headwater_wire::sim::Report;
 
 use super::clock::{clock, duration, tenths};
+use super::is_later;
 use super::tally::Tally;
 use crate::machine::InterfaceId;
 use crate::time::{Duration, Instant};
@@ -20,13 +21,13 @@ const MISSED_MAX: u8 = 4;
 pub enum Refused {
     /// Of another session, or a group that the session has not.
     Foreign,
-    /// To a request that is over, or was never made.
+    /// To a request that was never made.
     Stale,
-    /// To the last request, but after it was settled.
+    /// It came after the request was settled: it counts for the next one.
     Late,
     /// Its writer had said that, or all.
     Duplicate,
-    /// It echoes a packet that was not sent since the request, or was held for longer.
+    /// It echoes a packet that was not sent, or seconds ago, or was held for longer.
     Absurd,
     /// There are [`CHILDREN_MAX`] writers already.
     Crowded,
@@ -35,11 +36,22 @@ pub enum Refused {
 /// Who writes reports: through which interface, from where. The port counts for routers alone: a host may be one beside a receiver.
 pub(super) type Writer = (InterfaceId, SocketAddr);
 
+/// Longest time between a request and a packet before it that is echoed, in tenths of a millisecond: twice the longest round-trip time.
+const ECHO_MAX: u32 = 40_000;
+
+/// What a child has said to a request.
 #[derive(Clone, Copy, Debug, Default)]
-struct Child {
-    /// Groups that it reported of, a bit each, in the present request.
+struct Said {
+    /// Groups that it reported of, a bit each.
     groups: u64,
     is_done: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Child {
+    said: Said,
+    /// After the request was settled: what counts for the next one.
+    late: Said,
     missed: u8,
 }
 
@@ -53,7 +65,9 @@ struct Request {
     latest: u32,
 }
 
-/// Gathers what is reported. Memory: a tally for each group, and [`CHILDREN_MAX`] writers at most.
+/// Gathers what is reported. What comes too late for the request that it answers counts for the one that is under way, or for the next one if that is
+/// settled: who is behind a queue that fills is heard, and so is how long that takes. Of each writer one report counts for a request and group, whichever
+/// comes first. Memory: two tallies for each group, and [`CHILDREN_MAX`] writers at most.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     session: u32,
@@ -61,6 +75,8 @@ pub(super) struct Collector {
     /// The request before.
     previous: Option<Request>,
     tallies: Vec<Option<Tally>>,
+    /// What came since the request was settled.
+    late: Vec<Option<Tally>>,
     children: BTreeMap<Writer, Child>,
     /// Children that have not said all.
     open: usize,
@@ -76,6 +92,7 @@ impl Collector {
             request: None,
             previous: None,
             tallies: vec![None; groups.into()],
+            late: vec![None; groups.into()],
             children: BTreeMap::new(),
             open: 0,
             is_expecting: false,
@@ -92,14 +109,16 @@ impl Collector {
     pub fn begin(&mut self, now: Instant, number: u16, stamp: u32) {
         self.previous = self.request;
         self.request = Some(Request { number, began: now, first: stamp, latest: stamp });
-        self.tallies.fill(None);
+        core::mem::swap(&mut self.tallies, &mut self.late);
+        self.late.fill(None);
         self.children.retain(|_, child| {
-            child.missed = if child.is_done { 0 } else { child.missed + 1 };
-            (child.groups, child.is_done) = (0, false);
+            let is_heard = child.said.is_done || child.late.groups != 0;
+            child.missed = if is_heard { 0 } else { child.missed + 1 };
+            child.said = core::mem::take(&mut child.late);
             child.missed < MISSED_MAX
         });
-        self.open = self.children.len();
-        (self.is_expecting, self.is_settled) = (self.open > 0, false);
+        self.open = self.children.values().filter(|child| !child.said.is_done).count();
+        (self.is_expecting, self.is_settled) = (!self.children.is_empty(), false);
     }
 
     /// A packet of the request passes.
@@ -123,7 +142,7 @@ impl Collector {
         if report.group.session != self.session || rank >= self.tallies.len() {
             return Err(Refused::Foreign);
         }
-        if report.request != request.number {
+        if is_later(report.request, request.number) {
             return Err(Refused::Stale);
         }
         if !request.may_hold(now, report) {
@@ -132,17 +151,14 @@ impl Collector {
         let (interface, from) = writer;
         let port = if is_router { from.port() } else { 0 };
         self.note((interface, SocketAddr::new(from.ip(), port)), is_router, report)?;
-        if self.is_settled {
-            return Err(Refused::Late);
-        }
         let report = if is_router { *report } else { of_one(report) };
         let tally = Tally::of(&report, clock(now));
-        let merged = self.tallies[rank].map_or(tally, |before| before.merge(tally));
-        self.tallies[rank] = Some(merged);
-        Ok(())
+        let tallies = if self.is_settled { &mut self.late } else { &mut self.tallies };
+        tallies[rank] = Some(tallies[rank].map_or(tally, |before| before.merge(tally)));
+        if self.is_settled { Err(Refused::Late) } else { Ok(()) }
     }
 
-    /// Notes who wrote, though what was written may come too late.
+    /// Notes who wrote.
     fn note(&mut self, writer: Writer, is_router: bool, report: &Report) -> Result<(), Refused> {
         if !self.children.contains_key(&writer) {
             if self.children.len() == CHILDREN_MAX {
@@ -152,26 +168,29 @@ impl Collector {
             self.open += 1;
         }
         let Some(child) = self.children.get_mut(&writer) else { return Err(Refused::Crowded) };
+        let said = if self.is_settled { &mut child.late } else { &mut child.said };
         let group = 1 << report.group.rank;
-        if child.is_done || child.groups & group != 0 {
+        if said.is_done || said.groups & group != 0 {
             return Err(Refused::Duplicate);
         }
-        child.groups |= group;
-        if !is_router || report.is_last {
-            child.is_done = true;
-            self.open -= 1;
-        }
+        said.groups |= group;
+        // The last one of another request is not the last one of this.
+        let is_of_this =
+            !self.is_settled && self.request.is_some_and(|request| request.number == report.request);
+        said.is_done = !is_router || report.is_last && is_of_this;
+        self.open -= usize::from(said.is_done && !self.is_settled);
         Ok(())
     }
 
-    /// How long a report took since the packet that it echoes, but for what it was held; of the request before as well.
+    /// How long a report took since the packet that it echoes, but for what it was held. Of requests longer ago than the last one that is roughly so: if
+    /// the way here took as long then as for that one.
     pub fn took(&self, now: Instant, report: &Report) -> Option<Duration> {
-        let requests = [self.request, self.previous];
-        let request = requests.into_iter().flatten().find(|request| request.number == report.request)?;
-        let took = now.since(request.began).as_nanos();
-        let waited = duration(report.echo.wrapping_sub(request.first)).as_nanos();
-        let held = duration(report.hold).as_nanos();
-        took.checked_sub(waited.saturating_add(held)).map(Duration::from_nanos)
+        let known = [self.request, self.previous];
+        let is_since = |request: &Request| report.echo.wrapping_sub(request.first).cast_signed() >= 0;
+        let request = known.into_iter().flatten().find(is_since).or(self.previous).or(self.request)?;
+        let waited = i64::from(report.echo.wrapping_sub(request.first).cast_signed());
+        let took = i64::from(tenths(now.since(request.began))) - waited - i64::from(report.hold);
+        u32::try_from(took).ok().map(duration)
     }
 
     /// Whether all who reported before have, and something came.
@@ -192,10 +211,12 @@ impl Collector {
 }
 
 impl Request {
-    /// Whether a report can be true of this request.
+    /// Whether a report can be true of this request, or of one before.
     fn may_hold(&self, now: Instant, report: &Report) -> bool {
-        let echoed = report.echo.wrapping_sub(self.first);
-        echoed <= self.latest.wrapping_sub(self.first) && report.hold <= tenths(now.since(self.began))
+        let before = self.latest.wrapping_sub(report.echo);
+        let longest = self.latest.wrapping_sub(self.first).saturating_add(ECHO_MAX);
+        let since = u32::try_from(self.first.wrapping_sub(report.echo).cast_signed()).unwrap_or(0);
+        before <= longest && report.hold <= tenths(now.since(self.began)).saturating_add(since)
     }
 }
 

@@ -48,6 +48,11 @@ impl Measured {
         self.before = self.latest;
     }
 
+    /// Whether anything came since it was joined.
+    pub const fn is_heard(&self) -> bool {
+        self.latest.is_some() || self.rate.is_some()
+    }
+
     /// Packets per second up to the last request: nothing of a group that is closed, `None` while it is not known.
     pub fn rate(&self) -> Option<f64> {
         self.rate.filter(|_| !self.is_doubtful)

@@ -20,6 +20,10 @@ use crate::time::Instant;
 
 /// Weight of an interval in the received rate.
 const GAIN: f64 = 0.25;
+/// Selection intervals after which a group of which nothing came is left again, as some router or relay does not carry it; and for how many it is not
+/// joined then.
+const UNHEARD: u16 = 2;
+const BARRED: u16 = 32;
 
 /// What a receiver counts beside [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub struct ReceiverCounters {
     pub congested: u64,
     /// Changes of the subscription, the first group not counted.
     pub changes: u64,
+    /// Of those, leaves of groups of which nothing came.
+    pub unheard: u64,
     /// Packets that are none of SIM, or of another group than they came on.
     pub malformed: u64,
 }
@@ -60,6 +66,10 @@ pub struct Receiver {
     /// All groups; the first [`Receiver::held`] are held.
     groups: Vec<Group>,
     held: u16,
+    /// Requests since the top group was joined, as long as nothing of it came.
+    unheard: u16,
+    /// A group that is not carried, and for how many requests it is not joined.
+    barred: (u16, u16),
     wishes: Wishes,
     asked: Option<Asked>,
     /// Received, all groups together, in bit/s.
@@ -79,6 +89,8 @@ impl Receiver {
             id: seed.stream("sim/receiver", 0).next_u32(),
             groups: vec![Group::default(); config.groups.into()],
             held: 0,
+            unheard: 0,
+            barred: (0, 0),
             wishes: Wishes::default(),
             asked: None,
             rate: None,
@@ -141,12 +153,28 @@ impl Receiver {
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
         let packet = self.config.packet_bits() / interval.max(1e-3);
         let step = self.config.step.map_or(packet, |step| step.as_bits() as f64);
-        match self.selection.report(asked.is_congested, sent, step) {
-            Choice::Join if self.held < self.config.groups => self.hold(self.held + 1),
-            Choice::Leave if self.held > 1 => self.hold(self.held - 1),
+        let choice = self.selection.report(asked.is_congested, sent, step);
+        self.choose(choice);
+        self.tell(now);
+    }
+
+    /// Changes the subscription, once per request at most.
+    fn choose(&mut self, choice: Choice) {
+        let top = self.held.saturating_sub(1);
+        let is_heard = self.groups[usize::from(top)].sent.is_heard();
+        self.unheard = if is_heard { 0 } else { self.unheard.saturating_add(1) };
+        self.barred.1 = self.barred.1.saturating_sub(1);
+        let most = if self.barred.1 > 0 { self.barred.0 } else { self.config.groups };
+        if top > 0 && self.unheard > UNHEARD.saturating_mul(self.config.selection) {
+            self.barred = (top, BARRED.saturating_mul(self.config.selection));
+            self.counters.unheard += 1;
+            return self.hold(top);
+        }
+        match choice {
+            Choice::Join if self.held < most => self.hold(self.held + 1),
+            Choice::Leave if top > 0 => self.hold(top),
             _ => {}
         }
-        self.tell(now);
     }
 
     fn prepare(&mut self, now: Instant, to: SocketAddr, data: &Data, is_congested: bool, rate: f64) {
@@ -204,7 +232,7 @@ impl Receiver {
             self.reception.lost += self.groups[usize::from(rank)].holes.close();
             self.wishes.push(Membership::Leave(ChannelId(rank)));
         }
-        self.held = groups;
+        (self.held, self.unheard) = (groups, 0);
         self.counters.changes += 1;
         self.selection.restart();
     }

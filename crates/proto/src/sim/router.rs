@@ -196,12 +196,13 @@ impl AggregationRouter {
             Ok(()) => {
                 self.counters.taken += 1;
                 let took = self.measure(now, report);
-                self.in_time = longer(self.in_time, took);
+                let is_in_time = self.collector.request().is_some_and(|(number, _)| number == report.request);
+                self.in_time = longer(self.in_time, took.filter(|_| is_in_time));
             }
             Err(refused) => {
                 self.counters.refused += 1;
                 // What comes late tells to wait for longer.
-                if matches!(refused, Refused::Late | Refused::Stale) {
+                if refused == Refused::Late {
                     self.counters.late += 1;
                     _ = self.measure(now, report);
                 }

@@ -4,7 +4,7 @@ use headwater_wire::fdt;
 use headwater_wire::sim::{Data, Holding, Report};
 
 use super::clock::clock;
-use super::collector::{Collector, Refused};
+use super::collector::Collector;
 use super::config::Config;
 use super::rates::Rates;
 use super::schedule::Lane;
@@ -16,7 +16,7 @@ use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 /// The maximum round-trip time keeps so much of itself at a request.
-const RTT_KEPT: f64 = 0.9;
+const RTT_KEPT: f64 = 0.5;
 /// Requests without an answer from which on it doubles.
 const SILENT: u16 = 2;
 
@@ -31,7 +31,7 @@ pub struct SenderCounters {
     pub reports_peak: u64,
     /// Datagrams that are no feedback of SIM.
     pub malformed: u64,
-    /// Reports refused: see [`Refused`].
+    /// Reports refused: see [`Refused`](super::Refused).
     pub refused: u64,
 }
 
@@ -124,13 +124,7 @@ impl Sender {
                 self.counters.reports += 1;
                 self.measure(now, &report);
             }
-            Err(refused) => {
-                self.counters.refused += 1;
-                // An answer to the last request but one tells at least how long it took.
-                if refused == Refused::Stale && report.request == self.request.wrapping_sub(1) {
-                    self.measure_late(now, &report);
-                }
-            }
+            Err(_) => self.counters.refused += 1,
         }
     }
 
@@ -138,12 +132,6 @@ impl Sender {
         let took = clock(now).wrapping_sub(report.echo).wrapping_sub(report.hold).cast_signed();
         if took >= 0 {
             self.see_rtt(f64::from(took) / 1e4);
-        }
-    }
-
-    fn measure_late(&mut self, now: Instant, report: &Report) {
-        if let Some(took) = self.collector.took(now, report) {
-            self.see_rtt(took.as_secs_f64());
         }
     }
 
@@ -163,7 +151,7 @@ impl Sender {
             return;
         };
         let kept = if self.silent >= SILENT { 0.0 } else { RTT_KEPT * self.rtt_max };
-        (self.rtt_max, self.silent) = (peak.max(kept), 0);
+        (self.rtt_max, self.silent) = (peak.min(2.0 * self.rtt_max).max(kept), 0);
     }
 
     /// Uses what came of the request, and makes the next one.

@@ -182,6 +182,45 @@ fn late_writers_mute_nobody() {
     assert!(bed.router.rtt() > 0.08, "it thinks that they take longer than requests are apart");
 }
 
+/// Who is five requests behind is heard all the same, in each request once, and so is how long that takes.
+#[test]
+fn who_is_late_counts_for_the_next_request() {
+    let mut bed = Bed::new(Vec::new());
+    for request in 0..40_u16 {
+        let ms = 80 * u64::from(request);
+        let stamp = u32::try_from(10 * ms).unwrap();
+        bed.data(ms, request);
+        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        if let Some(before) = request.checked_sub(5) {
+            sent.extend(bed.report(ms + 12, RIGHT, 2, report(before, 0, true, 1, stamp - 4_000)));
+        }
+        sent.extend(bed.wait(ms + 79));
+        let merged: Vec<_> = sent.iter().map(|report| (report.reports, report.congested)).collect();
+        let expected = if request < 7 { continue } else { (2, 1) };
+        assert_eq!(merged, [expected], "request {request}");
+        // The first report of who is late came after the answer: from then on it counts for the next request, which one report completes.
+        let age = stamp + 100 - sent[0].echo - sent[0].hold;
+        assert_eq!(age, 4_120, "tenths of a ms");
+    }
+    // What comes after the answer counts once for the next request, however often it comes.
+    bed.data(3_200, 40);
+    let mut sent = bed.report(3_210, LEFT, 1, report(40, 0, false, 1, 32_000));
+    sent.extend(bed.wait(3_279));
+    assert_eq!(sent.len(), 1);
+    for _ in 0..3 {
+        assert!(bed.report(3_279, RIGHT, 2, report(40, 0, true, 1, 32_000)).is_empty());
+    }
+    bed.data(3_280, 41);
+    let mut sent = bed.report(3_290, LEFT, 1, report(41, 0, false, 1, 32_800));
+    sent.extend(bed.wait(3_359));
+    assert_eq!((sent.len(), sent[0].reports, sent[0].congested), (1, 2, 1));
+    // Nobody is older than a few seconds.
+    bed.data(13_000, 42);
+    let refused = bed.router.counters().refused;
+    assert!(bed.report(13_010, RIGHT, 2, report(41, 0, true, 1, 32_800)).is_empty());
+    assert_eq!(bed.router.counters().refused, refused + 1);
+}
+
 /// A queue that fills makes the way longer from request to request, each of which follows twice the way before.
 #[test]
 fn a_way_that_grows_is_waited_for() {

@@ -182,6 +182,37 @@ fn without_answers_the_round_trip_time_doubles_and_the_first_answer_takes_its_pl
     assert!(times.len() > 12);
 }
 
+/// Who comes by a way eight times as long as the longest so far is heard: requests become as far apart as that takes, and the rate follows.
+#[test]
+fn a_receiver_that_is_far_away_is_heard() {
+    let ms = Duration::from_millis;
+    let config = Config::new(1, 1_000).with_rtt(ms(40)).with_rtt_bounds(ms(40), ms(2_000));
+    let mut sender = Sender::new(config, at(0));
+    let mut far = std::collections::VecDeque::new();
+    let (mut last, mut now) = (None, at(0));
+    let mut most = 0.0_f64;
+    while now < at(12_000) {
+        now = sender.next_departure().into_iter().chain(sender.poll_timeout()).min().unwrap();
+        while let Some((_, report)) = far.front().filter(|(due, _)| *due <= now).copied() {
+            far.pop_front();
+            say(&mut sender, now, 2, &report);
+        }
+        sender.timeout(now);
+        most = most.max(sender.cumulative(0));
+        while let Some(departure) = sender.departure(now) {
+            let data = Data::parse(departure.cci.as_bytes()).unwrap();
+            sender.departed(now, 1_000);
+            if last.replace(data.request) != Some(data.request) {
+                let is_above = sender.cumulative(0) > 500e3;
+                say(&mut sender, now, 1, &report(data.request, 0, false, 1_000_000, data.timestamp));
+                far.push_back((now + ms(320), report(data.request, 0, is_above, 1_000_000, data.timestamp)));
+            }
+        }
+    }
+    assert!((0.31..0.7).contains(&sender.rtt_max()), "{} s", sender.rtt_max());
+    assert!(most < 1.1e6 && sender.cumulative(0) > 350e3, "up to {most}, {}", sender.cumulative(0));
+}
+
 #[test]
 fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_anew() {
     let mut group = Measured::default();
@@ -264,6 +295,38 @@ fn each_request_is_answered_once_and_marks_are_told() {
     let changes = receiver.counters().changes;
     receiver.stop(at(3_001));
     assert_eq!(receiver.counters().changes, changes, "it holds nothing any more");
+}
+
+/// A relay that carries the bottom group alone: who joins the next one in vain leaves it, and tries it seldom.
+#[test]
+fn a_group_that_nobody_carries_is_left() {
+    let least = Duration::from_millis(40);
+    let config = Config::new(3, 1_000).with_rtt(least).with_rtt_bounds(least, least);
+    let mut sender = Sender::new(config.clone(), at(0));
+    let mut receiver = Receiver::new(config, Seed(1));
+    receiver.start(at(0));
+    let (mut last, mut now) = (None, at(0));
+    let (mut above, mut requests) = (0, 0);
+    while now < at(120_000) {
+        now = sender.next_departure().into_iter().chain(sender.poll_timeout()).min().unwrap();
+        sender.timeout(now);
+        while let Some(departure) = sender.departure(now) {
+            let data = Data::parse(departure.cci.as_bytes()).unwrap();
+            sender.departed(now, 1_000);
+            let (source, channel, cci) = (SENDER.into(), departure.channel, &departure.cci);
+            receiver.arrived(now, &Arrival { source, channel, cci, ecn: Ecn::Capable0, bytes: 1_000 });
+            if last.replace(data.request) != Some(data.request) {
+                // Others make the bottom group fall, and nobody tells the sender of the group above.
+                let is_congested = data.request.is_multiple_of(5);
+                say(&mut sender, now, 1, &report(data.request, 0, is_congested, 1_000, data.timestamp));
+                requests += 1;
+                above += u32::from(receiver.held() > 1);
+            }
+        }
+    }
+    let counters = *receiver.counters();
+    assert!((2..=6).contains(&counters.unheard), "{counters:?}");
+    assert!(above > 40 && 8 * above < requests, "it holds it in vain for {above} requests of {requests}");
 }
 
 /// Packets of the FDT, and of the ends of files, are shorter: a request that follows one shows no fall, after which it would join.
