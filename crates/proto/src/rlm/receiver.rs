@@ -59,7 +59,7 @@ struct Layer {
     pending: Option<Instant>,
 }
 
-/// Holds layers 1 up to some level.
+/// Holds layers 1 up to some level; none while the base layer, too, was more than its path takes, until its timer has it tried again.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: Vec<Layer>,
@@ -134,7 +134,7 @@ impl Receiver {
     }
 
     fn set_join_timer(&mut self, now: Instant) {
-        let Some(layer) = self.layers.get(self.level).filter(|_| self.level > 0) else {
+        let Some(layer) = self.layers.get(self.level) else {
             self.join_at = None;
             return;
         };
@@ -205,7 +205,7 @@ impl Receiver {
             (1..=self.layers.len()).rev().find(|layer| self.is_recent(self.layers[layer - 1].pending, now));
         if let Some(tried) = tried {
             self.back_off(tried);
-            if tried == level && level > 1 {
+            if tried == level {
                 self.learn(now, level);
                 self.counters.failed += 1;
                 return self.drop_layer(now);
@@ -238,11 +238,9 @@ impl Receiver {
     }
 
     fn drop_layer(&mut self, now: Instant) {
-        if self.level > 1 {
-            self.hold(self.level - 1);
-            self.counters.drops += 1;
-            self.set_join_timer(now);
-        }
+        self.hold(self.level.saturating_sub(1));
+        self.counters.drops += 1;
+        self.set_join_timer(now);
         self.state = State::Drop;
         self.detect_conservatively(now);
     }

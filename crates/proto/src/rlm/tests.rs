@@ -124,3 +124,28 @@ fn losses_of_others_joins_are_not_its_own() {
     assert_eq!(receiver.state(), State::Hysteresis, "it waits for the other to give up");
     assert!((receiver.join_timer(2) - 10.0).abs() < 1e-9, "and learns from its failure");
 }
+
+/// Every other packet of the base layer is lost: it is given up, and tried again ever more seldom.
+#[test]
+fn a_base_layer_that_does_not_fit_is_given_up() {
+    let mut receiver = Receiver::new(&config(), Seed(1));
+    receiver.start(Instant::ZERO);
+    let (mut without, mut all) = (0_u32, 0_u32);
+    for number in 0..40_000_u16 {
+        let now = Instant::ZERO + Duration::from_millis(8 * u64::from(number));
+        if receiver.poll_timeout().is_some_and(|at| at <= now) {
+            receiver.timeout(now);
+        }
+        let [high, low] = number.to_be_bytes();
+        if number % 2 == 0 {
+            let cci = headwater_wire::Cci::new(&[0, 0, high, low]).unwrap();
+            let (source, channel, ecn) = (SENDER.into(), ChannelId::BASE, Ecn::NotCapable);
+            receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: 1_000 });
+        }
+        assert!(receiver.level() <= 1, "{now:?}");
+        all += 1;
+        without += u32::from(receiver.level() == 0);
+    }
+    assert!(2 * without > all && without < all, "without it for {without} of {all}");
+    assert!(receiver.counters().failed > 2 && receiver.join_timer(1) >= 20.0, "{:?}", receiver.counters());
+}
