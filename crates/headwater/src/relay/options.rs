@@ -12,6 +12,26 @@ use crate::trace::TraceHook;
 /// UDP port that relays listen at unless told otherwise.
 pub const RELAY_PORT: u16 = 7_289;
 
+/// The options of all relays.
+macro_rules! relay_setters {
+    () => {
+        /// Differentiated services code point of what it sends, 0 to 63. Default: 0.
+        #[must_use]
+        pub const fn with_dscp(mut self, dscp: u8) -> Self {
+            self.dscp = dscp;
+            self
+        }
+
+        /// Shows each packet sent and received.
+        #[must_use]
+        pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
+            self.trace = trace;
+            self
+        }
+    };
+}
+pub(super) use relay_setters;
+
 /// A link with many receivers, which get replies by multicast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayGroup {
@@ -70,19 +90,7 @@ impl RelayOptions {
         self
     }
 
-    /// Differentiated services code point of what it sends, 0 to 63. Default: 0.
-    #[must_use]
-    pub const fn with_dscp(mut self, dscp: u8) -> Self {
-        self.dscp = dscp;
-        self
-    }
-
-    /// Shows each packet sent and received.
-    #[must_use]
-    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.trace = trace;
-        self
-    }
+    relay_setters!();
 
     /// The machine's, with a key that nobody knows.
     pub(super) fn config(&self, hash_key: [u64; 2], seed: u64) -> RelayConfig {

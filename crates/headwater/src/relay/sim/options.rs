@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use headwater_proto::sim::relay::Shape;
 
 use crate::congestion_control::SIM_GROUPS_DEFAULT;
+use crate::relay::options::relay_setters;
 use crate::trace::TraceHook;
 
 /// UDP port at which relays of SIM take reports, and from which they send, unless told otherwise.
@@ -93,19 +94,7 @@ impl SimRelayOptions {
         self
     }
 
-    /// Differentiated services code point of what it sends, 0 to 63. Default: 0.
-    #[must_use]
-    pub const fn with_dscp(mut self, dscp: u8) -> Self {
-        self.dscp = dscp;
-        self
-    }
-
-    /// Shows each packet sent and received.
-    #[must_use]
-    pub fn with_trace(mut self, trace: Option<TraceHook>) -> Self {
-        self.trace = trace;
-        self
-    }
+    relay_setters!();
 }
 
 impl fmt::Debug for SimRelayOptions {
