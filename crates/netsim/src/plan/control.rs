@@ -45,8 +45,18 @@ const DYNAMIC_KEYS: &[&str] =
     &["base-rate", "ratio", "slot", "channels-per-slot", "quiescent-slots", "shape", "constant-rate"];
 const WEBRC_KEYS: &[&str] = &["base-rate", "ratio", "slot", "quiescent-slots", "constant-rate"];
 const FLID_KEYS: &[&str] = &["base-rate", "ratio", "slot"];
-const SIM_KEYS: &[&str] =
-    &["base-rate", "groups", "decrease", "step", "hold-off", "selection", "menu", "initial-rtt", "aggregate"];
+const SIM_KEYS: &[&str] = &[
+    "base-rate",
+    "groups",
+    "decrease",
+    "step",
+    "hold-off",
+    "selection",
+    "menu",
+    "initial-rtt",
+    "least-rtt",
+    "aggregate",
+];
 /// It has no use for routers; a plan that compares it with SIM may name them.
 const RLM_KEYS: &[&str] = &["base-rate", "groups", "aggregate"];
 /// Keys of all limits.
@@ -210,6 +220,8 @@ pub struct SimParameters {
     pub menu: Option<bool>,
     /// The maximum round-trip time before the first report.
     pub initial_rtt: Option<Duration>,
+    /// The least that the maximum round-trip time counts for.
+    pub least_rtt: Option<Duration>,
     /// Whether routers merge what the sender hears.
     pub is_aggregated: bool,
 }
@@ -407,6 +419,8 @@ fn rlc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<Cho
 
 /// Groups of a session of SIM where a plan does not say.
 const SIM_GROUPS: u16 = 5;
+/// SIM's own bound.
+const LONGEST_RTT: Duration = Duration::from_secs(2);
 
 fn sim(parameters: &Parameters) -> sim::Config {
     let own = parameters.sim;
@@ -430,6 +444,9 @@ fn sim(parameters: &Parameters) -> sim::Config {
     }
     if let Some(rtt) = own.initial_rtt {
         config = config.with_rtt(rtt);
+    }
+    if let Some(rtt) = own.least_rtt {
+        config = config.with_rtt_bounds(rtt, LONGEST_RTT);
     }
     config.with_trust(if own.is_aggregated { sim::Trust::Everybody } else { sim::Trust::Nobody })
 }

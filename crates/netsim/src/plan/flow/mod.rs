@@ -368,10 +368,18 @@ impl Reader<'_, '_> {
         Some((nodes, seen))
     }
 
-    /// The nodes of a pattern, in the order of the topology.
+    /// The nodes of a pattern, or of two names with `..` between, in the order of the topology.
     fn matching(&self, section: &Section<'_>, pattern: &str, span: &Span) -> Option<Vec<usize>> {
+        let named = |name: &str| topology::node(section.context, self.topology, name, span);
+        if let Some((first, last)) = pattern.split_once("..") {
+            let (first, last) = (named(first)?, named(last)?);
+            if first > last {
+                section.problem(span, format!("'{pattern}' is backwards"));
+            }
+            return Some((first..=last).collect());
+        }
         if !pattern.contains('*') {
-            return topology::node(section.context, self.topology, pattern, span).map(|node| vec![node]);
+            return named(pattern).map(|node| vec![node]);
         }
         let nodes = self.topology.nodes.iter().enumerate();
         let found: Vec<usize> =

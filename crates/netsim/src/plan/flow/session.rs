@@ -34,6 +34,7 @@ pub(super) const KEYS: &[&str] = &[
     "selection",
     "menu",
     "initial-rtt",
+    "least-rtt",
     "aggregate",
 ];
 
@@ -251,6 +252,7 @@ fn sim(flow: &Section<'_>, count: impl Fn(&'static str) -> Option<u16>) -> SimPa
         selection: count("selection"),
         menu: flow.get("menu"),
         initial_rtt: flow.get("initial-rtt"),
+        least_rtt: flow.get("least-rtt"),
         is_aggregated: flow.node("aggregate").is_some(),
     }
 }
