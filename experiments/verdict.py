@@ -29,8 +29,14 @@ verdict.toml:
                        holds = [low, high], with each = true in every run; show = [path] names the cell;
                        let = {name = path}: value is then an expression of these names; level = 99: the interval's, in place of 95;
                        published = a number, or the name of a quantity in published.csv, or words where there is none; reason = why it is missed or differs, for evidence.py
-  [receivers]          of a group: flow; capacity = {node = bit/s, or a path of the cell}; a claim may have others. In place of value,
-                       receivers = "efficiency": mean of what each gets over its capacity, at most 1; "deviation": its standard
+                       rows = [{word = value}]: a claim for each of these, with the values in place of {word} in its strings;
+                       ratio = [low, high]: holds in parts of what was published
+  [labels.NAME]        sweep = N, values = [...]: what the cells of the Nth [[sweep]] are called, in order; NAME is a path of the cell
+                       then, for where, base and show. A list in where: any of these
+  [receivers]          of a group: flow; capacity = {node = bit/s, or a path of the cell, or "at.N" of which the rate follows that entry
+                       of the plan, or a list of these: the least}; a claim may have others. In place of value,
+                       receivers = "efficiency": mean of what each gets over its capacity, at most 1, from bin to bin of the series
+                       where capacities change; "deviation": its standard
                        deviation from bin to bin of the series; "changes": joins and leaves; "instability" and "instability
                        deviation": changes of a receiver in a bin, and their standard deviation from bin to bin;
                        only = [node], but = [node]: of whom
@@ -119,13 +125,19 @@ def one(folder, arguments, program, out):
     wanted = tomllib.loads((folder / "verdict.toml").read_text())
     lines, is_whole = simulate(folder, wanted, arguments, program, out)
     cells = gather(lines)
+    plan = tomllib.loads((folder / wanted.get("plan", "plan.toml")).read_text())
+    for name, label in wanted.get("labels", {}).items():
+        call(cells, name, label["values"], plan["sweep"][label["sweep"]])
     rows = [] if is_whole else [as_row("runs of the plan", Estimate([]), None, "", ALL_END, "missed: the program says above which failed")]
     if "table" in wanted:
         rows += published_rows(folder / wanted.get("published", "published.csv"), wanted["table"], cells)
-    for claim in wanted.get("claims", []):
+    for claim in (one for claim in wanted.get("claims", []) for one in instances(claim)):
         claim = {**claim, "published": quantity(folder, claim.get("published"))}
+        if "ratio" in claim:
+            claim["holds"] = [round(bound * claim["published"], 6) for bound in claim["ratio"]]
+        claim["labels"] = wanted.get("labels", {})
         if "receivers" in claim:
-            claim["of"] = {**wanted["receivers"], **{key: claim[key] for key in ("flow", "capacity") if key in claim}}
+            claim["of"] = {**wanted["receivers"], **{key: claim[key] for key in ("flow", "capacity") if key in claim}, "at": plan.get("at", [])}
         judged_rows = claim_rows(claim, cells)
         # The short form has but some of the cells.
         if not judged_rows and "holds" in claim and arguments.form == "full":
@@ -210,8 +222,40 @@ def flatten(prefix, value, into):
         into[prefix] = value
 
 
+def call(cells, name, values, sweep):
+    """Gives cells a label by their place in a sweep."""
+    for cell, _ in cells:
+        for place, value in enumerate(values):
+            wanted = {}
+            for path, choices in sweep.items():
+                flatten(path, choices[place], wanted)
+            if wanted == {key: item for key, item in cell.items() if any((key + ".").startswith(path + ".") for path in sweep)}:
+                cell[name] = value
+
+
+def of_names(cell, names):
+    """A cell, or of it what has one of these names."""
+    return cell if names is None else {path: cell[path] for path in names if path in cell}
+
+
+def instances(claim):
+    """A claim for each of its rows."""
+    for row in claim.get("rows", [{}]):
+        yield {key: filled_in(value, row) for key, value in claim.items() if key != "rows"}
+
+
+def filled_in(value, row):
+    if isinstance(value, dict):
+        return {filled_in(key, row): filled_in(item, row) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled_in(item, row) for item in value]
+    if isinstance(value, str) and value[:1] == "{" and value[1:-1] in row:
+        return row[value[1:-1]]
+    return filled(value, row) if isinstance(value, str) else value
+
+
 def matches(cell, where):
-    return all(cell.get(path) == value for path, value in where.items())
+    return all(cell.get(path) == value or isinstance(value, list) and cell.get(path) in value for path, value in where.items())
 
 
 def published_rows(path, table, cells):
@@ -282,10 +326,11 @@ def claim_rows(claim, cells):
         if not values:
             continue
         if "base" in claim:
-            # A table of the base stands in place of the whole table of the cell.
-            other = {path: value for path, value in cell.items() if not any((path + ".").startswith(key + ".") for key in claim["base"])}
+            # A table of the base stands in place of the whole table of the cell; labels in place of all that they stand for.
+            names = claim["labels"] if claim["base"].keys() <= claim["labels"].keys() else None
+            other = {path: value for path, value in of_names(cell, names).items() if not any((path + ".").startswith(key + ".") for key in claim["base"])}
             flatten("", claim["base"], other)
-            base = next((base for base in cells if base[0] == other), None)
+            base = next((base for base in cells if of_names(base[0], names) == other), None)
             mean = Estimate(values_of(*base) if base else []).mean
             values = [value / mean for value in values]
         if "against" in claim:
@@ -344,21 +389,47 @@ def of_receivers(claim, cell, line):
     place, flow = next((place, flow) for place, flow in enumerate(line["flows"]) if flow["group"] == of["flow"])
     nodes = [node for node in claim.get("only", of["capacity"]) if node not in claim.get("but", [])]
     members = {member["node"]: member for member in flow["members"]}
-    capacity = {node: bits(cell.get(of["capacity"][node], of["capacity"][node])) for node in nodes}
-    if what == "efficiency":
-        return statistics.fmean(min(1, members[node]["throughput"] / capacity[node]) for node in nodes)
     if what == "changes":
         return sum(members[node]["joins"] + members[node]["leaves"] for node in nodes)
+    parts = {node: [cell.get(part, part) for part in listed(of["capacity"][node])] for node in nodes}
+    is_constant = not any(str(part).startswith("at.") for entry in parts.values() for part in entry)
+    if what == "efficiency" and is_constant:
+        return statistics.fmean(min(1, members[node]["throughput"] / min(map(bits, parts[node]))) for node in nodes)
     if "series" not in line:
         return None
-    series = line["series"]["flows"][place]
-    first = math.ceil(line["window"]["from"] / line["series"]["bin"])
-    if what == "deviation":
+    series, width = line["series"]["flows"][place], line["series"]["bin"]
+    first = math.ceil(line["window"]["from"] / width)
+    if what in ("efficiency", "deviation"):
         rates = {member["node"]: member["throughput"] for member in series["members"]}
-        shares = [[min(1, rate / capacity[node]) for rate in rates[node][first:]] for node in nodes]
-        return statistics.pstdev(map(statistics.fmean, zip(*shares)))
+        turns = [{**entry, **{key: cell[f"at.{number}.{key}"] for key in entry if f"at.{number}.{key}" in cell}} for number, entry in enumerate(of["at"])]
+        shares = []
+        for node in nodes:
+            shares.append([min(1, rate / mean_capacity(parts[node], turns, number * width, width))
+                           for number, rate in enumerate(rates[node]) if number >= first])
+        means = [statistics.fmean(at_once) for at_once in zip(*shares)]
+        return statistics.fmean(means) if what == "efficiency" else statistics.pstdev(means)
     changes = [(joins + leaves) / len(members) for joins, leaves in zip(series["joins"][first:], series["leaves"][first:])]
     return {"instability": statistics.fmean, "instability deviation": statistics.pstdev}[what](changes)
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def mean_capacity(parts, turns, begin, width, steps=25):
+    """Mean over a bin of the least of some rates, of which those named "at.N" take turns."""
+    def rate(part, time):
+        if not str(part).startswith("at."):
+            return bits(part)
+        turn = turns[int(part[3:])]
+        return bits(turn["rates"][int(time / seconds(turn["every"])) % len(turn["rates"])])
+
+    return statistics.fmean(min(rate(part, begin + (step + 0.5) * width / steps) for part in parts) for step in range(steps))
+
+
+def seconds(time):
+    """Seconds of a time as plans write it, in ms or s."""
+    return float(time[:-2]) / 1e3 if time.endswith("ms") else float(time.rstrip("s"))
 
 
 def bits(rate):
