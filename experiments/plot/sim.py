@@ -26,22 +26,33 @@ def main():
     arguments = parser.parse_args()
     folder = arguments.folder
     plt.rcParams.update({"svg.hashsalt": "sim", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
-    figure, places = plt.subplots(2, 3, figsize=(11, 6.2), layout="constrained")
-    steady(places[0, 0], folder)
-    by_number(places[0, 1], rows(folder, "s2"), "efficiency", "n_b", "figure 3(a): different bottlenecks", scale="linear")
-    for f in (1, 2, 3):
-        by_number(places[0, 2], rows(folder, "s3"), "efficiency", "p", "figures 3(b), 3(c): period p of changes", f"f {f}", f"fluctuating, f = {f}")
-    by_number(places[0, 2], rows(folder, "s4"), "efficiency", "p", "figures 3(b), 3(c): period p of changes", "", "migrating")
-    by_number(places[1, 0], rows(folder, "s5"), "efficiency of those who stay", "m", "figure 4(a): period m of coming and going")
-    shares(places[1, 1], rows(folder, "s6"))
-    for who in ("SIM", "RLM"):
-        by_number(places[1, 2], rows(folder, "s7"), who, "b", "figure 4(c): width of the bottlenecks b", "", who, scale="linear")
+    panels = [draw for name, draw in PANELS if (folder / f"{name}.csv").exists()]
+    if not panels:
+        raise SystemExit(f"sim.py: nothing of {', '.join(name for name, _ in PANELS)} was run in {folder}")
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    figure, places = plt.subplots(lines, columns, squeeze=False, figsize=(3.7 * columns, 3.1 * lines), layout="constrained")
+    for place, draw in zip(places.flat, panels):
+        draw(place, folder)
+    for place in list(places.flat)[len(panels):]:
+        place.axis("off")
     for place in places.flat:
         if place.get_legend_handles_labels()[0]:
-            place.legend(frameon=False, fontsize=7)
+            place.legend(frameon=False, fontsize=7, loc="lower right")
     for suffix, metadata in ((".svg", {"Date": None}), (".png", {"Software": None})):
         figure.savefig(arguments.out.with_suffix(suffix), metadata=metadata, dpi=110)
         print(arguments.out.with_suffix(suffix))
+
+
+def periods(place, folder):
+    for f in (1, 2, 3):
+        by_number(place, rows(folder, "s3"), "efficiency", "p", "", f"f {f}", f"fluctuating, f = {f}")
+    by_number(place, rows(folder, "s4"), "efficiency", "p", "figures 3(b), 3(c): period p of changes", "", "migrating")
+
+
+def beside(place, folder):
+    for who in ("SIM", "RLM"):
+        by_number(place, rows(folder, "s7"), who, "b", "figure 4(c): width of the bottlenecks b", "", who, scale="linear")
 
 
 def rows(folder, name):
@@ -81,8 +92,9 @@ def steady(place, folder):
         place.plot([end * series["bin"] for end in range(len(rates))], smooth, linewidth=0.9, label=f"receiver {node[1:]}")
 
 
-def shares(place, table):
+def shares(place, folder):
     """Shares against their goals, both ways of marking."""
+    table = rows(folder, "s6")
     place.set(title="figure 4(b): TCPs that come; share over fair share", xlabel="fair share (Mbit/s)", ylabel="got over fair", yscale="log")
     for marking, sign in (("threshold", "o"), ("red", "x")):
         for tcp, colour in ((False, "tab:blue"), (True, "tab:orange")):
@@ -92,6 +104,18 @@ def shares(place, table):
                 place.plot(*zip(*points), sign, color=colour, markersize=4, label=f"{'TCP' if tcp else 'SIM'}, {marking}")
     place.axhspan(0.8, 1.2, color="tab:blue", alpha=0.12)
     place.axhspan(0.5, 2, color="tab:orange", alpha=0.08)
+
+
+def bottlenecks(place, folder):
+    by_number(place, rows(folder, "s2"), "efficiency", "n_b", "figure 3(a): different bottlenecks", scale="linear")
+
+
+def coming(place, folder):
+    by_number(place, rows(folder, "s5"), "efficiency of those who stay", "m", "figure 4(a): period m of coming and going")
+
+
+# What is drawn, and the experiment that it needs.
+PANELS = [("s1", steady), ("s2", bottlenecks), ("s4", periods), ("s5", coming), ("s6", shares), ("s7", beside)]
 
 
 if __name__ == "__main__":
