@@ -67,7 +67,13 @@ impl FastStart {
 
     /// Channels were joined, or what was feared did not come.
     pub(super) fn begin(&mut self, now: Instant) {
-        let before = if self.packets > 0 { Some(self.least) } else { self.before };
+        let last = self.recent[(self.packets as usize).wrapping_sub(1) % JUDGED];
+        let before = match self.before {
+            _ if self.packets == 0 => self.before,
+            // What the base's packets waited before the first join is others' doing; they are far apart, so the last one tells most of it.
+            None => Some(last),
+            Some(_) => Some(self.least),
+        };
         *self = Self { before, ..Self::new(now) };
     }
 
@@ -243,6 +249,24 @@ mod tests {
         // A burst of 60 ms that the bottleneck works off, then 20 ms that stay.
         let burst = |_, left: f64| (60.0 - left).max(20.0);
         assert_eq!(level.hold(400.0, 400, burst), Some(Verdict::Join));
+    }
+
+    #[test]
+    fn a_queue_that_was_there_before_the_first_join_is_borne() {
+        let mut start = FastStart::new(Instant::ZERO);
+        let ms = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        // The base's packets found the queue empty, until another receiver's start filled it by 60 ms.
+        for late in [0, 0, 60_000_000] {
+            start.record(late);
+        }
+        start.begin(ms(300));
+        let verdicts: Vec<Verdict> = (0..12)
+            .map(|i| {
+                start.record(60_000_000);
+                start.judge(ms(300 + 25 * i), 60_000_000, 40.0, 0.1)
+            })
+            .collect();
+        assert!(verdicts.contains(&Verdict::Join) && !start.doubts(), "{verdicts:?}");
     }
 
     #[test]

@@ -32,6 +32,22 @@ fn a_receiver_alone_fills_its_link() {
     }
 }
 
+#[test]
+fn a_start_begins_with_the_first_packet_of_an_epoch_only() {
+    use headwater_wire::cci::WebrcCci;
+    // Ten packets a second: each fifth one leaves when an epoch begins.
+    let layers = layers(4_000).with_base_rate(Rate::from_bits(80 * u64::from(BYTES)).unwrap());
+    for sequence in 1..50 {
+        let receiver = Receiver::new(layers, ReceiverConfig::new()).unwrap();
+        let mut run = Run::new(layers, receiver, 4_000, 4, 5);
+        run.now = at(5_000 + 100 * u64::from(sequence));
+        run.start();
+        let channel = run.sender.channels().dynamic_channels();
+        run.give(0, WebrcCci { slot: 1, channel, sequence });
+        assert_eq!(run.held() > 1, sequence % 5 == 0, "packet {sequence} of the slot");
+    }
+}
+
 /// kbit/s and loss over the first five seconds of one that comes `phase` ms after a slot began.
 fn beginning(link: u64, phase: u64, change: impl Fn(&mut Run<Receiver>)) -> (f64, f64) {
     let mut run = run(4 * link, ReceiverConfig::new(), link);
