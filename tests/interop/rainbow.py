@@ -80,7 +80,7 @@ class Bed(Network):
         return addresses
 
     def add_rival(self, relay, host, near):
-        """A host that sends to `host` by the relay's. On the relay's itself TCP would see its own queue: Linux lets a socket have two packets in it (tcp_limit_output_bytes), and its window
+        """A host that sends to `host` by the relay's. On the relay's itself TCP would see its own queue: Linux lets a socket have two packets in it (TCP small queues), and its window
         does not grow."""
         if "rival" in self.hosts:
             return

@@ -50,7 +50,8 @@ impl RollCall {
         }
         // One heard long before the data tells nothing to a receiver that came since.
         self.spms = if has_data || self.call.is_some() { self.spms.saturating_add(1) } else { 0 };
-        self.is_withheld(next)
+        // Others that follow (SPMR) are for receivers that come now: they begin with the first packet.
+        self.is_withheld(next) && self.spms <= SPMS
     }
 
     /// Whether it was said that `next`, the next packet, was sent.

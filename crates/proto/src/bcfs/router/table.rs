@@ -248,7 +248,7 @@ impl Table {
         let is_stale = |asked: Stamp| now.since(asked.instant(now)) >= expiry;
         let mut stale = self.reply_to_more(place, level, is_stale, egresses);
         let entry = self.entries.at_mut(place.0);
-        // The driver takes the last one first: those that asked first.
+        // The driver takes the last one first: those held here, then of the others those that asked first.
         let held_before = entry.held;
         for held in (0..HELD).rev().filter(|held| held_before >> held & 1 == 1) {
             let is_stale = is_stale(entry.asked[held]);
