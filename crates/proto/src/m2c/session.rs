@@ -25,9 +25,6 @@ const AVERAGED: f64 = 0.5;
 /// A window grows no further than this beyond what the next level needs, or than the peak of a TCP's over its mean beyond what is held.
 const WINDOW_ROOM: f64 = 1.02;
 const WINDOW_PEAK: f64 = 4.0 / 3.0;
-/// When no packet of channels that were left came for so long, nor for so many packets' time of what is held, they are forwarded no longer: they were a tenth of that and more.
-const QUIET: Duration = Duration::from_millis(500);
-const QUIET_PACKETS: f64 = 30.0;
 /// Round-trip time before any was measured, in seconds.
 const RTT_INITIAL: f64 = 0.1;
 
@@ -98,8 +95,8 @@ impl Session {
             threshold: f64::INFINITY,
             first: now,
             lost: Instant::ZERO,
-            // As if the packet before had been heard: the first of an epoch is known by it. A little later, lest rounding puts one that opens an epoch before it.
-            epoch: clock.channels.epoch_at(now - Duration::from_secs_f64(0.999 / clock.channels.base_rate())),
+            // As if the packet before had been heard: the first of an epoch is known by it. Departures are rounded up and this time down, so never before that one.
+            epoch: clock.channels.epoch_at(now - Duration::from_secs_f64(1.0 / clock.channels.base_rate())),
             hold: Instant::ZERO,
             resumes: false,
             queue: Queue::new(now),
@@ -273,12 +270,6 @@ impl Session {
             }
             self.mode = Mode::SlowStart;
         }
-    }
-
-    /// Whether channels that were left may still pass.
-    fn may_stray(&self, now: Instant) -> bool {
-        let packets = Duration::from_secs_f64(QUIET_PACKETS / self.rate_of(self.level(), now));
-        now < self.leaving && now.since(self.stray) <= QUIET.max(packets)
     }
 
     /// Rule 4: at most one loss event in a round-trip time.

@@ -155,7 +155,7 @@ impl Session {
         }
         let level = self.level();
         // What was left a moment ago may still pass, and tells nothing of others.
-        let is_idle = self.joining.is_none() && self.follow.joined.is_none() && !self.may_stray(now);
+        let is_idle = self.joining.is_none() && self.follow.joined.is_none() && now >= self.leaving;
         if self.mode != Mode::CongestionAvoidance || !is_idle || level >= self.top() {
             return;
         }
