@@ -52,6 +52,8 @@ struct Child {
     said: Said,
     /// After the request was settled: what counts for the next one.
     late: Said,
+    /// The latest request that it answered, and the groups that it told of then: what comes twice counts once.
+    latest: Option<(u16, u64)>,
     missed: u8,
 }
 
@@ -67,7 +69,7 @@ struct Request {
 
 /// Gathers what is reported. What comes too late for the request that it answers counts for the one that is under way, or for the next one if that is
 /// settled: who is behind a queue that fills is heard, and so is how long that takes. Of each writer one report counts for a request and group, whichever
-/// comes first. Memory: two tallies for each group, and [`CHILDREN_MAX`] writers at most.
+/// comes first, and each report once. Memory: two tallies for each group, and [`CHILDREN_MAX`] writers at most.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     session: u32,
@@ -108,13 +110,16 @@ impl Collector {
     /// A request begins with a packet of this timestamp.
     pub fn begin(&mut self, now: Instant, number: u16, stamp: u32) {
         self.previous = self.request;
+        let is_anew = self.previous.is_some_and(|before| !is_later(number, before.number));
         self.request = Some(Request { number, began: now, first: stamp, latest: stamp });
         core::mem::swap(&mut self.tallies, &mut self.late);
         self.late.fill(None);
         self.children.retain(|_, child| {
             let is_heard = child.said.is_done || child.late.groups != 0;
             child.missed = if is_heard { 0 } else { child.missed + 1 };
-            child.said = core::mem::take(&mut child.late);
+            // That stands for it. It is waited for all the same, or its answers would come after the end for good.
+            child.said = Said { is_done: false, ..core::mem::take(&mut child.late) };
+            child.latest = child.latest.filter(|_| !is_anew);
             child.missed < MISSED_MAX
         });
         self.open = self.children.values().filter(|child| !child.said.is_done).count();
@@ -168,17 +173,27 @@ impl Collector {
             self.open += 1;
         }
         let Some(child) = self.children.get_mut(&writer) else { return Err(Refused::Crowded) };
-        let said = if self.is_settled { &mut child.late } else { &mut child.said };
         let group = 1 << report.group.rank;
-        if said.is_done || said.groups & group != 0 {
+        let told = match child.latest {
+            Some((request, groups)) if request == report.request => groups,
+            Some((request, _)) if is_later(request, report.request) => return Err(Refused::Duplicate),
+            _ => 0,
+        };
+        let said = if self.is_settled { &mut child.late } else { &mut child.said };
+        if said.is_done || told & group != 0 || !is_router && told != 0 {
             return Err(Refused::Duplicate);
         }
-        said.groups |= group;
+        child.latest = Some((report.request, told | group));
         // The last one of another request is not the last one of this.
         let is_of_this =
             !self.is_settled && self.request.is_some_and(|request| request.number == report.request);
         said.is_done = !is_router || report.is_last && is_of_this;
         self.open -= usize::from(said.is_done && !self.is_settled);
+        // What came late may stand for it already: of a receiver, in whatever group.
+        if said.groups & group != 0 || !is_router && said.groups != 0 {
+            return Err(Refused::Duplicate);
+        }
+        said.groups |= group;
         Ok(())
     }
 

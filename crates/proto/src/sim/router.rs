@@ -196,8 +196,10 @@ impl AggregationRouter {
             Ok(()) => {
                 self.counters.taken += 1;
                 let took = self.measure(now, report);
-                let is_in_time = self.collector.request().is_some_and(|(number, _)| number == report.request);
-                self.in_time = longer(self.in_time, took.filter(|_| is_in_time));
+                // No more than has passed since the request, whatever is echoed.
+                let request = self.collector.request().filter(|(number, _)| *number == report.request);
+                let since = request.map(|(_, began)| now.since(began).as_secs_f64());
+                self.in_time = longer(self.in_time, took.zip(since).map(|(took, since)| took.min(since)));
             }
             Err(refused) => {
                 self.counters.refused += 1;

@@ -166,6 +166,7 @@ fn late_writers_mute_nobody() {
     let mut bed = Bed::new(Vec::new());
     bed.data(0, 0);
     bed.wait(79);
+    let mut longest = 0.0_f64;
     for request in 1..30_u16 {
         let ms = 80 * u64::from(request);
         let stamp = u32::try_from(10 * ms).unwrap();
@@ -178,8 +179,9 @@ fn late_writers_mute_nobody() {
         }
         sent.extend(bed.wait(ms + 79));
         assert_eq!(sent.len(), 1, "request {request}, {} s are waited for", bed.router.rtt());
+        longest = longest.max(bed.router.rtt());
     }
-    assert!(bed.router.rtt() > 0.08, "it thinks that they take longer than requests are apart");
+    assert!(longest > 0.08, "it thinks that they take longer than requests are apart");
 }
 
 /// Who is five requests behind is heard all the same, in each request once, and so is how long that takes.
@@ -198,8 +200,7 @@ fn who_is_late_counts_for_the_next_request() {
         let merged: Vec<_> = sent.iter().map(|report| (report.reports, report.congested)).collect();
         let expected = if request < 7 { continue } else { (2, 1) };
         assert_eq!(merged, [expected], "request {request}");
-        // The first report of who is late came after the answer: from then on it counts for the next request, which one report completes.
-        let age = stamp + 100 - sent[0].echo - sent[0].hold;
+        let age = stamp + 120 - sent[0].echo - sent[0].hold;
         assert_eq!(age, 4_120, "tenths of a ms");
     }
     // What comes after the answer counts once for the next request, however often it comes.
@@ -219,6 +220,54 @@ fn who_is_late_counts_for_the_next_request() {
     let refused = bed.router.counters().refused;
     assert!(bed.report(13_010, RIGHT, 2, report(41, 0, true, 1, 32_800)).is_empty());
     assert_eq!(bed.router.counters().refused, refused + 1);
+}
+
+/// Whoever came too late once, as a newcomer does where the others are known, is waited for from then on; and a copy counts once.
+#[test]
+fn who_was_late_once_is_in_time_again() {
+    let mut bed = Bed::new(Vec::new());
+    for request in 0..21_u16 {
+        let ms = 80 * u64::from(request);
+        let stamp = u32::try_from(10 * ms).unwrap();
+        bed.data(ms, request);
+        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        if request >= 5 {
+            sent.extend(bed.report(ms + 12, RIGHT, 2, report(request, 0, true, 1, stamp)));
+        }
+        sent.extend(bed.wait(ms + 79));
+        if request > 6 {
+            let merged = (sent.len(), sent[0].reports, sent[0].congested, sent[0].echo);
+            assert_eq!(merged, (1, 2, 1, stamp), "request {request}");
+        }
+    }
+    assert_eq!(bed.router.counters().late, 1);
+    // A copy of what counted already.
+    bed.report(1_679, RIGHT, 2, report(20, 0, true, 1, 16_000));
+    bed.data(1_680, 21);
+    let early = bed.report(1_690, LEFT, 1, report(21, 0, false, 1, 16_800));
+    assert!(early.is_empty(), "the other one is to answer that itself");
+    let sent = bed.report(1_692, RIGHT, 2, report(21, 0, false, 1, 16_800));
+    assert_eq!((sent.len(), sent[0].reports, sent[0].congested), (1, 2, 0));
+}
+
+/// Whoever echoes what was sent seconds before the request, and is silent at the next one, makes nobody else wait past that.
+#[test]
+fn old_echoes_mute_nobody() {
+    let mut bed = Bed::new(Vec::new());
+    for request in 60..90_u16 {
+        let ms = 80 * u64::from(request);
+        let stamp = u32::try_from(10 * ms).unwrap();
+        bed.data(ms, request);
+        let mut sent = Vec::new();
+        if request % 2 == 0 {
+            sent.extend(bed.report(ms + 5, RIGHT, 2, report(request, 0, false, 1, stamp - 39_000)));
+        }
+        sent.extend(bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp)));
+        sent.extend(bed.wait(ms + 79));
+        // How long is to be waited for the first one, is not known.
+        assert!(request == 60 || sent.len() == 1, "request {request}");
+    }
+    assert!(bed.router.rtt() > 0.08, "it believes that they take longer than requests are apart");
 }
 
 /// A queue that fills makes the way longer from request to request, each of which follows twice the way before.

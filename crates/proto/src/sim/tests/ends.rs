@@ -128,6 +128,23 @@ fn a_rate_rises_by_a_packet_a_request_and_falls_by_an_eighth_at_most_once_in_thr
     assert!(falls.windows(2).all(|pair| pair[1] - pair[0] >= 3), "held off: {falls:?}");
 }
 
+/// Once a full queue is gone, the session's clock is to be fast again.
+#[test]
+fn half_of_a_round_trip_time_that_is_over_is_kept() {
+    let ms = Duration::from_millis;
+    let config = Config::new(5, 1_000).with_rtt(ms(800)).with_rtt_bounds(ms(50), ms(1_000));
+    let mut times = Vec::new();
+    answered(config, at(6_000), |sender, _| {
+        times.push(sender.rtt_max());
+        // Answers that take no time at all.
+        vec![(1, 0, false)]
+    });
+    for (time, expected) in times.iter().zip([0.8, 0.4, 0.2, 0.1, 0.05, 0.05]) {
+        assert!((time - expected).abs() < 1e-9, "{times:?}");
+    }
+    assert!(times.len() > 6);
+}
+
 #[test]
 fn groups_open_when_receivers_come_and_close_when_they_are_gone() {
     let config = Config::new(3, 1_000);
