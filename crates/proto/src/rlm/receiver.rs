@@ -59,7 +59,7 @@ struct Layer {
     pending: Option<Instant>,
 }
 
-/// Holds layers 1 up to some level; none while the base layer, too, was more than its path takes, until its timer has it tried again.
+/// Holds layers 1 up to some level; none once the base layer, too, was more than its path takes.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: Vec<Layer>,
@@ -162,8 +162,8 @@ impl Receiver {
             self.reception.lost += self.layers[layer].holes.close();
             self.wishes.push(Membership::Leave(channel(layer)));
         }
-        // Who gives a layer up has heard the one below.
-        self.is_top_heard = level < self.level;
+        // Who gives a layer up has heard the one below; below the base layer nothing is heard, and nothing is joined again.
+        self.is_top_heard = 0 < level && level < self.level;
         self.level = level;
     }
 
