@@ -79,7 +79,7 @@ def by_number(place, table, what, key, title, word="", label=None, scale="log"):
 
 def steady(place, folder):
     """Rates of receivers over time, one of each kind, marked by threshold."""
-    found = sorted(folder.glob("s1-*/results.jsonl"))
+    found = sorted(folder.glob("s1-*/results.jsonl"), key=lambda path: path.stat().st_mtime)
     place.set(title="figure 2: steady state, by threshold", xlabel="time (s)", ylabel="Mbit/s received")
     if not found:
         return
