@@ -84,6 +84,8 @@ def from_docs(name):
     rows = []
     for page in sorted((HERE.parent / "docs").glob("*.md")):
         for table in re.findall(rf"<!-- verdict {re.escape(name)}:[^>]* -->\n(.*?)<!-- end -->", page.read_text(), re.DOTALL):
+            if not table:
+                continue
             head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
             for line in lines:
                 cells = dict(zip(head, line))
