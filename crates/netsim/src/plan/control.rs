@@ -41,11 +41,12 @@ type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
 type MakeReceiver = fn(&Parameters, &Limits, Seed) -> Result<ChosenReceiver, String>;
 
 /// Keys that speak of dynamic channels.
-const DYNAMIC_KEYS: &[&str] =
+pub(super) const DYNAMIC_KEYS: &[&str] =
     &["base-rate", "ratio", "slot", "channels-per-slot", "quiescent-slots", "shape", "constant-rate"];
 const WEBRC_KEYS: &[&str] = &["base-rate", "ratio", "slot", "quiescent-slots", "constant-rate"];
 const FLID_KEYS: &[&str] = &["base-rate", "ratio", "slot"];
-const SIM_KEYS: &[&str] = &[
+/// Keys that speak of SIM.
+pub(super) const SIM_KEYS: &[&str] = &[
     "base-rate",
     "groups",
     "decrease",

@@ -26,7 +26,7 @@ pub use udp::{Cbr, OnOff, Period};
 
 use room::Room;
 
-use super::control::Limits;
+use super::control::{self, Limits};
 use super::names;
 use super::problem::Span;
 use super::run::MEMBERS_MAX;
@@ -59,7 +59,11 @@ const KINDS: &[Kind] = &[
     ("cbr", &[udp::CBR_KEYS], udp::read_cbr),
     ("on-off", &[udp::CBR_KEYS, udp::ON_OFF_KEYS], udp::read_on_off),
     ("fixed", &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
-    ("session", &[session::FILE_KEYS, session::KEYS], session::read),
+    (
+        "session",
+        &[session::FILE_KEYS, session::KEYS, control::DYNAMIC_KEYS, control::SIM_KEYS, control::LIMITS],
+        session::read,
+    ),
     ("le-sbcc", &[le_sbcc::KEYS], le_sbcc::read),
     ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
     ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),

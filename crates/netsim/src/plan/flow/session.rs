@@ -13,30 +13,8 @@ pub(super) const FILE_KEYS: &[&str] =
     &["size", "fec", "symbol-bytes", "header-bytes", "decode", "content", "passes"];
 /// Keys of `fixed` beside them.
 pub(super) const FIXED_KEYS: &[&str] = &["rate"];
-/// Keys of `session` beside them.
-pub(super) const KEYS: &[&str] = &[
-    "control",
-    "max-rate",
-    "base-rate",
-    "ratio",
-    "slot",
-    "channels-per-slot",
-    "quiescent-slots",
-    "shape",
-    "constant-rate",
-    "cap",
-    "rtt-hint",
-    "cycle",
-    "groups",
-    "decrease",
-    "step",
-    "hold-off",
-    "selection",
-    "menu",
-    "initial-rtt",
-    "least-rtt",
-    "aggregate",
-];
+/// Keys of `session` beside them and those of the congestion controls.
+pub(super) const KEYS: &[&str] = &["control", "max-rate"];
 
 /// Longest content: unless it is zeros, it is held in memory, once at the sender and once at each receiver.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
