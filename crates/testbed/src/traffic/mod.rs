@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use headwater_netsim::plan::Scenario;
-use headwater_netsim::plan::flow::{Flow, FlowKind, Receivers};
+use headwater_netsim::plan::flow::{Flow, FlowKind, Receivers, TOOLS};
 use headwater_netsim::plan::run::FlowOutcome;
 
 use crate::bed::Bed;
@@ -116,12 +116,10 @@ pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn 
         FlowKind::Session(planned) => Ok(Box::new(session::SessionFlow::of_session(number, flow, planned)?)),
         FlowKind::LeSbcc(planned) => Ok(Box::new(session::SessionFlow::of_messages(number, flow, planned)?)),
         FlowKind::Transfer(transfer) => match transfer.by {
-            "uftp" | "udpcast" | "norm" | "openpgm" | "tcp" if is_left || flow.stop.is_some() => cannot(
+            by if (by == "tcp" || TOOLS.contains(&by)) && (is_left || flow.stop.is_some()) => cannot(
                 "only controls of 'headwater send' stop, or have receivers that leave, before the file is there",
             ),
-            "uftp" | "udpcast" | "norm" | "openpgm" => {
-                Ok(Box::new(tools::ToolFlow::new(site, number, flow, *transfer)?))
-            }
+            by if TOOLS.contains(&by) => Ok(Box::new(tools::ToolFlow::new(site, number, flow, *transfer)?)),
             "tcp" => Ok(Box::new(tcp::TcpFlow::to_each(site, number, flow, *transfer)?)),
             _ => Ok(Box::new(session::SessionFlow::of_transfer(number, flow, *transfer))),
         },

@@ -57,10 +57,16 @@ impl Cell {
         Ok(Self { scene, by, rate, receivers, bytes, plan, scores: Vec::new(), failures: Vec::new() })
     }
 
-    /// Seconds that the file takes at the rate that is fair, the mean over the receivers: that of the links, of which one TCP beside it has half.
+    /// Seconds that the file takes at the rate that is fair, the mean over the receivers: that of the links, less what others have:
+    /// one TCP half, short connections what they ask for.
     pub fn ideal(&self) -> f64 {
-        let alone = self.bytes * 8.0 / (self.rate as f64 * 1e6);
-        let shared = if self.scene.rival == scene::Rival::Tcp { 2.0 * alone } else { alone };
+        let rate = self.rate as f64 * 1e6;
+        let others = match self.scene.rival {
+            scene::Rival::None => 0.0,
+            scene::Rival::Tcp => rate / 2.0,
+            scene::Rival::Short => scene::SHORT_RATE,
+        };
+        let shared = self.bytes * 8.0 / (rate - others);
         let receivers = self.receivers as f64;
         if self.scene.is_slow { shared * (receivers - 1.0 + 4.0) / receivers } else { shared }
     }

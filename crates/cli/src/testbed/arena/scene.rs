@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 /// Who takes part, in the order of reports: all that move files.
 pub use headwater_netsim::plan::flow::MOVERS as CONTENDERS;
+use headwater_netsim::plan::flow::{BY_UNICAST, TOOLS};
 
 /// Receivers come, and measuring begins, when a rival has had so long for its start.
 const WARM_UP: &str = "8s";
@@ -11,6 +12,8 @@ const WARM_UP: &str = "8s";
 const IDEAL_SECONDS: u64 = 16;
 /// One that takes so many times that has failed.
 const PATIENCE: u64 = 10;
+/// bit/s that the short connections of [`Rival::Short`] ask for; less than half of the slowest link.
+pub const SHORT_RATE: f64 = 480e3;
 
 /// Who else is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +98,7 @@ impl Scene {
         // Two links in a row of a quarter are no slower than one.
         let slowest = if self.is_slow { rate * 1_000 / 4 } else { rate * 1_000 };
         let alone = bytes * 8 / 1_000 / slowest.max(1);
-        let served = if matches!(by, "tcp" | "rainbow") { receivers as u64 } else { 1 };
+        let served = if BY_UNICAST.contains(&by) { receivers as u64 } else { 1 };
         let seconds = 30 + PATIENCE * alone.max(1) * served;
         // Who finds no rate is given one that leaves room.
         let most = if matches!(by, "fixed" | "openpgm") { slowest * 9 / 10 } else { rate * 4_000 };
@@ -139,7 +142,7 @@ impl Scene {
 /// When its sender starts: ours send on whoever listens; of the others, those that wait for their receivers start after them.
 fn starts(by: &str) -> &'static str {
     match by {
-        "uftp" | "udpcast" | "norm" | "openpgm" => "9s",
+        _ if TOOLS.contains(&by) => "9s",
         "tcp" => WARM_UP,
         _ => "1s",
     }

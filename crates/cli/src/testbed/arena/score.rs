@@ -1,5 +1,6 @@
 //! What a run in the arena came to.
 
+use headwater_netsim::plan::flow::BY_UNICAST;
 use serde::Deserialize;
 
 /// What of a line of results counts.
@@ -101,7 +102,7 @@ impl Score {
         let link = line.links.iter().find(|link| link.name == "bottleneck");
         // Who serves each receiver by itself crosses the bottleneck once for each; throughput is the mean of receivers.
         let crossings =
-            if matches!(by, "tcp" | "rainbow") { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
+            if BY_UNICAST.contains(&by) { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
         let mut score = Self {
             rival: rival.map(|rate| rate / bits),
             jain: rival

@@ -21,7 +21,7 @@ pub use rainbow::Rainbow;
 pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
-pub use transfer::{MOVERS, Transfer};
+pub use transfer::{BY_UNICAST, MOVERS, TOOLS, Transfer};
 pub use udp::{Cbr, OnOff, Period};
 
 use room::Room;

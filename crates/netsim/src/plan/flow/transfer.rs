@@ -24,6 +24,11 @@ pub const MOVERS: &[&str] = &[
     "openpgm",
 ];
 
+/// Of them, other tools.
+pub const TOOLS: &[&str] = &["uftp", "udpcast", "norm", "openpgm"];
+/// Of them, those that serve each receiver by itself.
+pub const BY_UNICAST: &[&str] = &["rainbow", "tcp"];
+
 /// A file that a program of the machine moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
@@ -31,7 +36,7 @@ pub struct Transfer {
     pub by: &'static str,
     /// Bytes of content.
     pub size: u64,
-    /// Most that is sent, bit/s of UDP payload; of `fixed` the rate. TCP, udpcast and NORM take none.
+    /// Most that is sent, bit/s of UDP payload; of `fixed` and `openpgm` the rate. TCP, udpcast and NORM take none.
     pub max_rate: Rate,
 }
 

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
+use headwater_netsim::plan::flow::TOOLS;
+
 use super::super::Cell;
+use super::super::scene::Rival;
 use super::super::score::{COLUMNS, Column, JAIN, LOSS, RIVAL, TIME};
 use super::{Group, Report, cell_text, digits, explained, mean};
 
@@ -28,6 +31,8 @@ struct Glance {
     words: &'static str,
     value: fn(&Cell) -> Option<f64>,
     grade: Grade,
+    /// A column in percent that stands behind the value.
+    behind: Option<usize>,
     /// Whether a contender that ran there and has no value has failed.
     is_due: bool,
 }
@@ -35,17 +40,20 @@ struct Glance {
 const GLANCES: [Glance; 3] = [
     Glance {
         title: "Time",
-        words: "As many times as the links need for the file, beside a TCP half of them; the mean over the receivers, of the runs that all ended; 'without' counts the others. Green up to 1.25, yellow up to 2.",
+        words: "As many times as the links need for the file, less what others have: one TCP half, short connections what they ask for; the mean over the receivers, of the runs that all ended; 'without' counts the others. Green up to 1.25, yellow up to 2.",
         value: |cell| Some(mean(&cell.scores, &COLUMNS[TIME])? / cell.ideal()),
         grade: Grade { bounds: [1.25, 2.0], is_less_better: true },
+        behind: None,
         is_due: true,
     },
     Glance {
         title: "What TCP keeps",
         words: "Jain's index of the transfer and the TCP beside it: 1 is an equal share, 0.5 all for one. Green from 0.9, yellow from 0.75. Behind it \
                 TCP's part of the link in percent.",
-        value: |cell| mean(&cell.scores, &COLUMNS[JAIN]),
+        // Short connections ask for little, so that an even share is no goal beside them.
+        value: |cell| mean(&cell.scores, &COLUMNS[JAIN]).filter(|_| cell.scene.rival == Rival::Tcp),
         grade: Grade { bounds: [0.9, 0.75], is_less_better: false },
+        behind: Some(RIVAL),
         is_due: false,
     },
     Glance {
@@ -53,6 +61,7 @@ const GLANCES: [Glance; 3] = [
         words: "Percent of the packets that the bottleneck's queue dropped, whoever sent them. Green up to 2, yellow up to 5.",
         value: |cell| mean(&cell.scores, &COLUMNS[LOSS]),
         grade: Grade { bounds: [2.0, 5.0], is_less_better: true },
+        behind: None,
         is_due: false,
     },
 ];
@@ -119,13 +128,14 @@ impl Glance {
         } else {
             "bad"
         };
-        let kept = mean(&cell.scores, &COLUMNS[RIVAL]).filter(|_| !is_less_better);
-        let kept = kept.map_or_else(String::new, |kept| format!(" <span class=small>({kept:.0} %)</span>"));
+        let behind = self.behind.and_then(|column| mean(&cell.scores, &COLUMNS[column]));
+        let behind =
+            behind.map_or_else(String::new, |percent| format!(" <span class=small>({percent:.0} %)</span>"));
         let without = match without {
             0 => String::new(),
             runs => format!(" <span class=small>({runs} without)</span>"),
         };
-        format!("<td class={class}>{}{kept}{without}", digits(value))
+        format!("<td class={class}>{}{behind}{without}", digits(value))
     }
 }
 
@@ -144,7 +154,8 @@ impl Group<'_> {
             write!(page, "<p class=small><b>{by}</b>: {}</p>", escaped(&why)).ok();
         }
         page.push_str(&self.bars(&COLUMNS[TIME], Some((self.ideal, "fair"))));
-        page.push_str(&self.bars(&COLUMNS[RIVAL], Some((50.0, "half"))));
+        let is_greedy = self.rows.iter().any(|cell| cell.scene.rival == Rival::Tcp);
+        page.push_str(&self.bars(&COLUMNS[RIVAL], is_greedy.then_some((50.0, "half"))));
         page
     }
 
@@ -193,7 +204,7 @@ impl Group<'_> {
 fn side(by: &str) -> &'static str {
     match by {
         "tcp" => "tcp",
-        "uftp" | "udpcast" | "norm" | "openpgm" => "other",
+        _ if TOOLS.contains(&by) => "other",
         _ => "ours",
     }
 }
@@ -218,7 +229,7 @@ mod tests {
 
     fn cell(by: &'static str, time: Option<f64>, jain: Option<f64>) -> Cell {
         let score = Score { time, slowest: time, jain, rival: jain.map(|_| 0.4), ..Score::default() };
-        let cell = Cell::new(scene::SHORT[0], by, (4, 1), 4, 1);
+        let cell = Cell::new(scene::SHORT[1], by, (4, 1), 4, 1);
         Cell { scores: vec![score], ..cell.unwrap() }
     }
 
@@ -237,8 +248,11 @@ mod tests {
 
     #[test]
     fn a_glance_tells_good_from_bad_and_who_failed() {
-        let cells =
-            [cell("m2c", Some(4.4), Some(0.95)), cell("tcp", Some(9.0), Some(0.6)), cell("norm", None, None)];
+        let cells = [
+            cell("m2c", Some(8.8), Some(0.95)),
+            cell("tcp", Some(18.0), Some(0.6)),
+            cell("norm", None, None),
+        ];
         let report = Report { cells: &cells, contenders: &["m2c", "tcp", "norm"], machine: "a < b" };
         let page = report.html();
         for part in [
