@@ -87,7 +87,6 @@ pub const SIM_GROUPS_DEFAULT: u16 = 8;
 /// The least that SIM's maximum round-trip time counts for: relays' queues average over three of these. Where the way is shorter, as in any local network, a
 /// queue that fills would make it many times longer from one request to the next, and requests would overtake the reports that tell of that.
 const SIM_RTT_LEAST: headwater_proto::Duration = headwater_proto::Duration::from_millis(40);
-const SIM_RTT_LONGEST: headwater_proto::Duration = headwater_proto::Duration::from_secs(2);
 /// Relays whose reports speak for many, at the most.
 pub const SIM_RELAYS_MAX: usize = 8;
 
@@ -152,7 +151,7 @@ impl SimOptions {
         sim::Config::new(self.groups, packet_bytes)
             .with_initial_rate(self.initial_rate)
             .with_max_rate(self.max_rate)
-            .with_rtt_bounds(SIM_RTT_LEAST, SIM_RTT_LONGEST)
+            .with_rtt_bounds(SIM_RTT_LEAST, sim::RTT_LONGEST)
             .with_trust(trust)
     }
 }

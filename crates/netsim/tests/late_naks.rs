@@ -44,7 +44,9 @@ impl<M: Machine> Machine for Finding<M> {
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         if let Input::Datagram(datagram) = &input {
             self.arrived.push_back((now, datagram.payload.len()));
-            self.arrived.truncate(1_000);
+            if self.arrived.len() > 1_000 {
+                self.arrived.pop_front();
+            }
         }
         self.machine.handle(now, input);
     }

@@ -420,8 +420,6 @@ fn rlc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<Cho
 
 /// Groups of a session of SIM where a plan does not say.
 const SIM_GROUPS: u16 = 5;
-/// SIM's own bound.
-const LONGEST_RTT: Duration = Duration::from_secs(2);
 
 fn sim(parameters: &Parameters) -> sim::Config {
     let own = parameters.sim;
@@ -447,7 +445,7 @@ fn sim(parameters: &Parameters) -> sim::Config {
         config = config.with_rtt(rtt);
     }
     if let Some(rtt) = own.least_rtt {
-        config = config.with_rtt_bounds(rtt, LONGEST_RTT);
+        config = config.with_rtt_bounds(rtt, sim::RTT_LONGEST);
     }
     config.with_trust(if own.is_aggregated { sim::Trust::Everybody } else { sim::Trust::Nobody })
 }

@@ -46,7 +46,7 @@ pub(super) struct FastStart {
     /// The first packet of those channels.
     since: Instant,
     packets: u32,
-    /// Delays in nanoseconds from an unknown zero: the least before that packet, the least since, and the last ones.
+    /// Delays in nanoseconds from an unknown zero: the least before that packet, or the last one before the first join; the least since, and the last ones.
     before: Option<i64>,
     least: i64,
     recent: [i64; JUDGED],
@@ -67,11 +67,10 @@ impl FastStart {
 
     /// Channels were joined, or what was feared did not come.
     pub(super) fn begin(&mut self, now: Instant) {
-        let last = self.recent[(self.packets as usize).wrapping_sub(1) % JUDGED];
         let before = match self.before {
             _ if self.packets == 0 => self.before,
             // What the base's packets waited before the first join is others' doing; they are far apart, so the last one tells most of it.
-            None => Some(last),
+            None => Some(self.recent[(self.packets as usize - 1) % JUDGED]),
             Some(_) => Some(self.least),
         };
         *self = Self { before, ..Self::new(now) };
@@ -148,7 +147,7 @@ impl FastStart {
         self.packets >= MEASURED && now.since(since) >= MEASURED_TIME
     }
 
-    /// By how many seconds a delay exceeds the least one before.
+    /// By how many seconds a delay exceeds what it was before.
     fn growth(&self, delay: i64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "below 2^53 ns")]
         let nanos = delay.saturating_sub(self.before.unwrap_or(self.least)) as f64;

@@ -21,7 +21,7 @@ const HEARTBEATS_MS: [u64; 9] = [100, 100, 100, 100, 1_300, 7_000, 16_000, 25_00
 const NCFS_MAX: usize = 8;
 /// SPMRs are answered at most so often.
 const SPMR_SPACING: Duration = Duration::from_millis(100);
-/// Of so many departures new data gets one where repairs wait.
+/// Repairs that leave one after the other where new data waits; then one packet of that does.
 const REPAIRS_IN_A_ROW: u8 = 3;
 /// Repairs of one packet are so far apart at a fixed rate, where nobody measures round trips.
 const REPAIR_SPACING: Duration = Duration::from_millis(50);

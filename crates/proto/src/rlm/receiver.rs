@@ -238,8 +238,12 @@ impl Receiver {
     }
 
     fn drop_layer(&mut self, now: Instant) {
-        self.hold(self.level.saturating_sub(1));
+        self.hold(self.level - 1);
         self.counters.drops += 1;
+        if self.level == 0 {
+            (self.join_at, self.detect_at) = (None, None);
+            return;
+        }
         self.set_join_timer(now);
         self.state = State::Drop;
         self.detect_conservatively(now);

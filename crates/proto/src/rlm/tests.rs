@@ -147,4 +147,5 @@ fn a_base_layer_that_does_not_fit_is_given_up() {
     }
     assert!(given_up.is_some_and(|at| at < Instant::ZERO + Duration::from_secs(60)), "{given_up:?}");
     assert_eq!((receiver.counters().joins, receiver.counters().drops), (0, 1));
+    assert_eq!(receiver.poll_timeout(), None);
 }

@@ -54,7 +54,8 @@ struct Child {
     late: Said,
     /// The latest request that it answered, and the groups that it told of then: what comes twice counts once.
     latest: Option<(u16, u64)>,
-    missed: u8,
+    /// Requests that began since it wrote last.
+    requests: u8,
 }
 
 /// A request under way.
@@ -115,15 +116,14 @@ impl Collector {
         core::mem::swap(&mut self.tallies, &mut self.late);
         self.late.fill(None);
         self.children.retain(|_, child| {
-            let is_heard = child.said.is_done || child.late.groups != 0;
-            child.missed = if is_heard { 0 } else { child.missed + 1 };
             // That stands for it. It is waited for all the same, or its answers would come after the end for good.
             child.said = Said { is_done: false, ..core::mem::take(&mut child.late) };
             child.latest = child.latest.filter(|_| !is_anew);
-            child.missed < MISSED_MAX
+            child.requests += 1;
+            child.requests <= MISSED_MAX
         });
-        self.open = self.children.values().filter(|child| !child.said.is_done).count();
-        (self.is_expecting, self.is_settled) = (!self.children.is_empty(), false);
+        self.open = self.children.len();
+        (self.is_expecting, self.is_settled) = (self.open > 0, false);
     }
 
     /// A packet of the request passes.
@@ -184,6 +184,7 @@ impl Collector {
             return Err(Refused::Duplicate);
         }
         child.latest = Some((report.request, told | group));
+        child.requests = 0;
         // The last one of another request is not the last one of this.
         let is_of_this =
             !self.is_settled && self.request.is_some_and(|request| request.number == report.request);
@@ -213,7 +214,7 @@ impl Collector {
         self.is_expecting && !self.is_settled && self.open == 0
     }
 
-    /// What came of the request is used, and nothing that comes later.
+    /// What came of the request is used; what comes later counts for the next one.
     pub fn settle(&mut self) -> &[Option<Tally>] {
         self.is_settled = true;
         &self.tallies

@@ -7,6 +7,8 @@ use crate::time::Duration;
 
 /// Most groups of a session.
 pub const GROUPS_MAX: u16 = 64;
+/// The most that a session's maximum round-trip time counts for, unless told otherwise.
+pub const RTT_LONGEST: Duration = Duration::from_secs(2);
 
 /// Configuration of a session. Rates are bit/s of UDP payload.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +82,7 @@ impl Config {
             max_rate: None,
             rtt: Duration::from_millis(100),
             rtt_least: Duration::from_millis(10),
-            rtt_cap: Duration::from_secs(2),
+            rtt_cap: RTT_LONGEST,
             hold_off: 2,
             selection: 10,
             menu: 25,

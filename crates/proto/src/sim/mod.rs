@@ -14,7 +14,7 @@
 //! from the paper: `docs/errata/sim.md`.
 //!
 //! What is heard is believed within bounds. A report counts as one receiver unless it comes from where an operator said that a router is; each address is
-//! heard once per request and group; echoes must be of packets that were sent since the request, rates within what was sent. Whatever is reported, a
+//! heard once per request and group; echoes must be of packets that were sent, at most 4 s before the request, rates within what was sent. Whatever is reported, a
 //! rate changes by one additive step or one decrease per request. Senders and routers remember [`CHILDREN_MAX`] writers, sessions have at most
 //! [`GROUPS_MAX`] groups.
 
@@ -37,7 +37,7 @@ mod telling;
 mod tests;
 
 pub use collector::{CHILDREN_MAX, Refused};
-pub use config::{Config, Facts, GROUPS_MAX, Trust};
+pub use config::{Config, Facts, GROUPS_MAX, RTT_LONGEST, Trust};
 pub use receiver::{Receiver, ReceiverCounters};
 pub use router::{AggregationRouter, RouterConfig, RouterCounters};
 pub use sender::{Sender, SenderCounters};

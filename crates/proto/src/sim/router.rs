@@ -7,7 +7,7 @@ use rand::Rng;
 
 use super::clock::clock;
 use super::collector::{Collector, Refused};
-use super::config::Trust;
+use super::config::{RTT_LONGEST, Trust};
 use super::tally::Tally;
 use super::{ANEW, data_of, is_later};
 use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
@@ -41,7 +41,7 @@ impl RouterConfig {
             routers: Vec::new(),
             trust: Trust::Nobody,
             rtt: Duration::from_millis(100),
-            rtt_cap: Duration::from_secs(2),
+            rtt_cap: RTT_LONGEST,
         }
     }
 

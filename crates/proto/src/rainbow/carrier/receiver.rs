@@ -54,6 +54,8 @@ pub struct Receiver {
     client: Client,
     window: Window,
     is_held: bool,
+    /// The last packet closed the session.
+    is_dismissed: bool,
     wishes: Wishes,
     description: Description,
     /// The reply at hand, until it is known whether it is the session's.
@@ -95,6 +97,7 @@ impl Receiver {
             client,
             window: Window::new(config.window),
             is_held: false,
+            is_dismissed: false,
             wishes: Wishes::default(),
             description: Description { is_whole: false, next: 0, exhausted: None, asked },
             reply: None,
@@ -111,6 +114,14 @@ impl Receiver {
     fn lost(&self) -> u64 {
         let counters = self.window.counters();
         self.reception.lost + counters.overtaken + counters.late
+    }
+
+    /// Asks with a new window.
+    fn begin(&mut self, now: Instant) {
+        self.is_dismissed = false;
+        self.reception.lost = self.lost();
+        self.window = Window::new(self.config.window);
+        self.window.start(now);
     }
 
     fn hold(&mut self, is_held: bool) {
@@ -167,10 +178,8 @@ impl Description {
 
 impl ReceiverControl for Receiver {
     fn start(&mut self, now: Instant) {
-        self.reception.lost = self.lost();
-        self.window = Window::new(self.config.window);
         self.hold(true);
-        self.window.start(now);
+        self.begin(now);
     }
 
     fn stop(&mut self, _now: Instant) {
@@ -180,9 +189,10 @@ impl ReceiverControl for Receiver {
         }
     }
 
-    fn dismissed(&mut self, now: Instant) {
-        // Each request more would bring that word once more.
-        self.stop(now);
+    fn dismissed(&mut self, _now: Instant) {
+        // Each request more would bring that word once more. A packet behind it that does not close takes it back.
+        self.is_dismissed = true;
+        self.window.stop();
     }
 
     fn opened<'a>(&mut self, datagram: &Datagram<'a>) -> Option<(SocketAddr, &'a [u8])> {
@@ -206,6 +216,9 @@ impl ReceiverControl for Receiver {
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         let Some(reply) = self.reply.take() else { return };
         self.reception.count(arrival.ecn);
+        if self.is_dismissed && self.is_held {
+            self.begin(now);
+        }
         self.word = arrival.cci.as_bytes().try_into().ok();
         if reply.is_past_description {
             self.description.exhausted.get_or_insert(now);

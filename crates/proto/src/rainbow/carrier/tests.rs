@@ -366,6 +366,23 @@ fn a_session_that_is_closed_tells_who_asks_and_ends() {
     assert!(alone.is_finished() && alone.poll_timeout().is_none());
 }
 
+/// A corrupt or forged word, or one that a relay kept from before the source was started again: the session goes on behind it.
+#[test]
+fn one_packet_that_closes_does_not_end_a_session_that_goes_on() {
+    let file = content(3_000_000);
+    let mut bed = Bed::new(sender(&[&file], config(), delivery::SenderConfig::new(7)), 0.0);
+    bed.receiver();
+    bed.run(at(1_000));
+    let mut reply = reply_to(&mut bed.sender, 1);
+    let lct = Header::new(Kind::Reply, source(), Label(1), Level::ONE).buffer_len();
+    // The flag A of the LCT header (RFC 5651, 5.1).
+    reply[lct + 1] |= 0x02;
+    assert!(alc::parse(&reply[lct..]).unwrap().0.close_session);
+    hear_on_group(&mut bed, &reply);
+    bed.run(at(60_000));
+    bed.assert_whole(0, &[&file]);
+}
+
 /// The source is started again, with another number: what comes of it answers nothing, until the old one has been silent for five seconds.
 #[test]
 fn another_session_of_the_source_takes_over_after_a_silence() {
