@@ -37,8 +37,9 @@ def main():
     for place in list(places.flat)[len(panels):]:
         place.axis("off")
     for place in places.flat:
-        if place.get_legend_handles_labels()[0]:
-            place.legend(frameon=False, fontsize=7, loc="lower right")
+        labels = len(place.get_legend_handles_labels()[0])
+        if labels:
+            place.legend(frameon=False, fontsize=7, loc="upper right" if labels > 4 else "lower right", ncols=2 if labels > 4 else 1)
     for suffix, metadata in ((".svg", {"Date": None}), (".png", {"Software": None})):
         figure.savefig(arguments.out.with_suffix(suffix), metadata=metadata, dpi=110)
         print(arguments.out.with_suffix(suffix))
@@ -90,6 +91,8 @@ def steady(place, folder):
         rates = members[node]
         smooth = [sum(rates[max(0, end - 4):end + 1]) / len(rates[max(0, end - 4):end + 1]) / MBIT for end in range(len(rates))]
         place.plot([end * series["bin"] for end in range(len(rates))], smooth, linewidth=0.9, label=f"receiver {node[1:]}")
+    # Room for the legend above the lines.
+    place.set_ylim(0, 8.5)
 
 
 def shares(place, folder):

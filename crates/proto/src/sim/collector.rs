@@ -23,7 +23,7 @@ pub enum Refused {
     Foreign,
     /// To a request that was never made.
     Stale,
-    /// It came after the request was settled: it counts for the next one.
+    /// It came after its group was settled: it counts for the next request.
     Late,
     /// Its writer had said that, or all.
     Duplicate,
@@ -50,7 +50,7 @@ struct Said {
 #[derive(Clone, Copy, Debug, Default)]
 struct Child {
     said: Said,
-    /// After the request was settled: what counts for the next one.
+    /// Of groups that were settled: what counts for the next one.
     late: Said,
     /// The latest request that it answered, and the groups that it told of then: what comes twice counts once.
     latest: Option<(u16, u64)>,
@@ -68,8 +68,8 @@ struct Request {
     latest: u32,
 }
 
-/// Gathers what is reported. What comes too late for the request that it answers counts for the one that is under way, or for the next one if that is
-/// settled: who is behind a queue that fills is heard, and so is how long that takes. Of each writer one report counts for a request and group, whichever
+/// Gathers what is reported. What comes too late for the request that it answers counts for the one that is under way, or for the next one if its group
+/// is settled there: who is behind a queue that fills is heard, and so is how long that takes. Of each writer one report counts for a request and group, whichever
 /// comes first, and each report once. Memory: two tallies for each group, and [`CHILDREN_MAX`] writers at most.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
@@ -78,7 +78,7 @@ pub(super) struct Collector {
     /// The request before.
     previous: Option<Request>,
     tallies: Vec<Option<Tally>>,
-    /// What came since the request was settled.
+    /// What came of groups that were settled.
     late: Vec<Option<Tally>>,
     children: BTreeMap<Writer, Child>,
     /// Children that have not said all.
@@ -86,6 +86,8 @@ pub(super) struct Collector {
     /// Whether there were children when the request began.
     is_expecting: bool,
     is_settled: bool,
+    /// Groups that something had come of when it was settled, a bit each: the others stay open.
+    settled: u64,
 }
 
 impl Collector {
@@ -100,6 +102,7 @@ impl Collector {
             open: 0,
             is_expecting: false,
             is_settled: false,
+            settled: 0,
         }
     }
 
@@ -123,7 +126,7 @@ impl Collector {
             child.requests <= MISSED_MAX
         });
         self.open = self.children.len();
-        (self.is_expecting, self.is_settled) = (self.open > 0, false);
+        (self.is_expecting, self.is_settled, self.settled) = (self.open > 0, false, 0);
     }
 
     /// A packet of the request passes.
@@ -155,16 +158,23 @@ impl Collector {
         }
         let (interface, from) = writer;
         let port = if is_router { from.port() } else { 0 };
-        self.note((interface, SocketAddr::new(from.ip(), port)), is_router, report)?;
+        let is_late = self.settled >> rank & 1 == 1;
+        self.note((interface, SocketAddr::new(from.ip(), port)), is_router, is_late, report)?;
         let report = if is_router { *report } else { of_one(report) };
         let tally = Tally::of(&report, clock(now));
-        let tallies = if self.is_settled { &mut self.late } else { &mut self.tallies };
+        let tallies = if is_late { &mut self.late } else { &mut self.tallies };
         tallies[rank] = Some(tallies[rank].map_or(tally, |before| before.merge(tally)));
-        if self.is_settled { Err(Refused::Late) } else { Ok(()) }
+        if is_late { Err(Refused::Late) } else { Ok(()) }
     }
 
     /// Notes who wrote.
-    fn note(&mut self, writer: Writer, is_router: bool, report: &Report) -> Result<(), Refused> {
+    fn note(
+        &mut self,
+        writer: Writer,
+        is_router: bool,
+        is_late: bool,
+        report: &Report,
+    ) -> Result<(), Refused> {
         if !self.children.contains_key(&writer) {
             if self.children.len() == CHILDREN_MAX {
                 return Err(Refused::Crowded);
@@ -179,17 +189,17 @@ impl Collector {
             Some((request, _)) if is_later(request, report.request) => return Err(Refused::Duplicate),
             _ => 0,
         };
-        let said = if self.is_settled { &mut child.late } else { &mut child.said };
-        if said.is_done || told & group != 0 || !is_router && told != 0 {
+        let said = if is_late { &mut child.late } else { &mut child.said };
+        if told & group != 0 || !is_router && (told != 0 || said.is_done) {
             return Err(Refused::Duplicate);
         }
         child.latest = Some((report.request, told | group));
         child.requests = 0;
         // The last one of another request is not the last one of this.
-        let is_of_this =
-            !self.is_settled && self.request.is_some_and(|request| request.number == report.request);
-        said.is_done = !is_router || report.is_last && is_of_this;
-        self.open -= usize::from(said.is_done && !self.is_settled);
+        let is_of_this = !is_late && self.request.is_some_and(|request| request.number == report.request);
+        let is_done = !is_router || report.is_last && is_of_this;
+        self.open -= usize::from(is_done && !said.is_done && !is_late);
+        said.is_done |= is_done;
         // What came late may stand for it already: of a receiver, in whatever group.
         if said.groups & group != 0 || !is_router && said.groups != 0 {
             return Err(Refused::Duplicate);
@@ -214,10 +224,23 @@ impl Collector {
         self.is_expecting && !self.is_settled && self.open == 0
     }
 
-    /// What came of the request is used; what comes later counts for the next one.
-    pub fn settle(&mut self) -> &[Option<Tally>] {
-        self.is_settled = true;
+    /// What came of the request, by rank.
+    pub fn tallies(&self) -> &[Option<Tally>] {
         &self.tallies
+    }
+
+    /// Whether its time is over: what comes of a group now is settled alone, if the group was not.
+    pub const fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// The groups that something came of are used, and nothing that comes of them later: a bit for each that was not settled before.
+    pub fn settle(&mut self) -> u64 {
+        let heard = (0..).zip(&self.tallies).filter(|(_, tally)| tally.is_some());
+        let heard = heard.fold(0, |bits, (rank, _): (u32, _)| bits | 1 << rank);
+        let fresh = heard & !self.settled;
+        (self.is_settled, self.settled) = (true, self.settled | heard);
+        fresh
     }
 
     /// Writers that are remembered.

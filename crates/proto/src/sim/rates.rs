@@ -68,6 +68,12 @@ impl Rates {
         self.menu.is_active()
     }
 
+    /// Whether a group that was reported of until lately is not.
+    pub fn misses(&self, tallies: &[Option<Tally>]) -> bool {
+        let mut groups = self.groups.iter().zip(tallies);
+        groups.any(|(group, tally)| group.is_open && group.silent < SILENT_MAX && tally.is_none())
+    }
+
     /// A request is over that took `interval` seconds, with these reports.
     pub fn request(&mut self, tallies: &[Option<Tally>], interval: f64) {
         let packet = self.packet_bits / interval;

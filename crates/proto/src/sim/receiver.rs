@@ -24,6 +24,9 @@ const GAIN: f64 = 0.25;
 /// joined then.
 const UNHEARD: u16 = 2;
 const BARRED: u16 = 32;
+/// Requests after a leave in which marks are of the queue that was left for: it takes one to be asked, one to be seen, and one for what waits to go. Told
+/// of, they would make the group below fall, and others take that for room to join.
+const RELIEF: u16 = 3;
 
 /// What a receiver counts beside [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub struct Receiver {
     held: u16,
     /// Requests since the top group was joined, as long as nothing of it came.
     unheard: u16,
+    /// Requests in which nothing is congested, as a leave shows yet.
+    relief: u16,
     /// A group that is not carried, and for how many requests it is not joined.
     barred: (u16, u16),
     wishes: Wishes,
@@ -90,6 +95,7 @@ impl Receiver {
             groups: vec![Group::default(); config.groups.into()],
             held: 0,
             unheard: 0,
+            relief: 0,
             barred: (0, 0),
             wishes: Wishes::default(),
             asked: None,
@@ -134,7 +140,8 @@ impl Receiver {
         if let Some(asked) = &mut self.asked {
             asked.bytes += arrival.bytes as u64;
             let is_top = u16::from(data.rank) + 1 == self.held;
-            asked.is_congested |= is_top && (is_marked || found.lost > 0);
+            // A full queue drops packets of any group; the top one may have too few to show it.
+            asked.is_congested |= is_top && is_marked || found.lost > 0;
         }
     }
 
@@ -142,7 +149,9 @@ impl Receiver {
     fn answer(&mut self, now: Instant, arrival: &Arrival<'_>, data: &Data) {
         let begun =
             Asked { request: data.request, began: now, stamp: data.timestamp, bytes: 0, is_congested: false };
-        let Some(asked) = self.asked.replace(begun) else { return self.settle(data.timestamp) };
+        let Some(mut asked) = self.asked.replace(begun) else { return self.settle(data.timestamp) };
+        asked.is_congested &= self.relief == 0;
+        self.relief = self.relief.saturating_sub(1);
         let seconds = now.since(asked.began).as_secs_f64();
         let received = 8.0 * asked.bytes as f64 / seconds.max(1e-4);
         let rate = self.rate.map_or(received, |rate| rate + GAIN * (received - rate));
@@ -232,6 +241,7 @@ impl Receiver {
             self.reception.lost += self.groups[usize::from(rank)].holes.close();
             self.wishes.push(Membership::Leave(ChannelId(rank)));
         }
+        self.relief = if groups < self.held { RELIEF } else { 0 };
         (self.held, self.unheard) = (groups, 0);
         self.counters.changes += 1;
         self.selection.restart();

@@ -1,6 +1,7 @@
 //! The aggregation router: one report per group and request, of all below it.
 
 use core::net::SocketAddr;
+use std::collections::VecDeque;
 
 use headwater_wire::sim::{Data, Group, Report};
 use rand::Rng;
@@ -103,8 +104,8 @@ pub struct AggregationRouter {
     timer: Option<Instant>,
     /// The datagram just handed in goes on.
     passing: Option<Ecn>,
-    /// What is to be sent, highest rank first.
-    leaving: Vec<Report>,
+    /// What is to be sent.
+    leaving: VecDeque<Report>,
     counters: RouterCounters,
 }
 
@@ -120,7 +121,7 @@ impl AggregationRouter {
             in_time: None,
             timer: None,
             passing: None,
-            leaving: Vec::with_capacity(config.groups.into()),
+            leaving: VecDeque::with_capacity(config.groups.into()),
             counters: RouterCounters::default(),
             config,
         }
@@ -213,6 +214,10 @@ impl AggregationRouter {
         if self.collector.is_complete() {
             self.counters.complete += 1;
             self.settle(now);
+        } else if self.collector.is_settled() {
+            // The first that comes of a group after the time is over goes on at once, alone: who is late at one router is not late at each one above by
+            // another request, and routers that know nobody yet, who all wait equally long, are heard of.
+            self.settle(now);
         }
     }
 
@@ -229,7 +234,7 @@ impl AggregationRouter {
         }
     }
 
-    /// Makes one report of each group that was reported of.
+    /// Makes one report of each group that was reported of, and was not settled for this request.
     fn settle(&mut self, now: Instant) {
         self.timer = None;
         let Some((request, _)) = self.collector.request() else { return };
@@ -252,11 +257,12 @@ impl AggregationRouter {
             };
             Some(tally.report(clock(now), head))
         };
-        self.leaving.extend((0..).zip(self.collector.settle()).filter_map(report));
-        if let Some(last) = self.leaving.last_mut() {
+        let fresh = self.collector.settle();
+        let tallies = (0..).zip(self.collector.tallies()).filter(|(rank, _)| fresh >> rank & 1 == 1);
+        self.leaving.extend(tallies.filter_map(report));
+        if let Some(last) = self.leaving.back_mut() {
             last.is_last = true;
         }
-        self.leaving.reverse();
     }
 }
 
@@ -283,7 +289,7 @@ impl Router for AggregationRouter {
             return Some(RouterOutput::Pass { ecn });
         }
         let (egress, to) = self.upstream?;
-        let bytes = self.leaving.pop()?.emit();
+        let bytes = self.leaving.pop_front()?.emit();
         buffer[..bytes.len()].copy_from_slice(&bytes);
         self.counters.sent += 1;
         let transmit =

@@ -11,9 +11,10 @@ pub(super) enum Choice {
 /// Reports after one of congestion in which a fall is the sender's answer to that: it takes a request to decide, and another one to see.
 const OWN: u16 = 3;
 
-/// One report of so many may say congestion in an interval without. Beside flows that fill queues by themselves, as TCP does, hardly any ten are all
-/// without a mark.
-const UNCONGESTED: u16 = 5;
+/// One report of so many may say otherwise in an interval of congestion, or without. Beside flows that fill queues by themselves, as TCP does, hardly any
+/// ten are all without a mark; and what most of a group is not congested by yet may need most of an interval to show to all, whose queues fill one after
+/// the other.
+const OTHERWISE: u16 = 5;
 
 /// A selection interval: some requests since the last change, or since the last interval.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +72,15 @@ impl Selection {
         if self.reports < self.interval {
             return Choice::Stay;
         }
-        // A rate that stays, as the menu's bounds make it, brings no relief either.
-        let stands = self.first.zip(self.latest).is_some_and(|(first, latest)| latest > first - step);
-        let choice = match (self.congested, self.has_yielded) {
-            (congested, true) if UNCONGESTED * congested <= self.reports => Choice::Join,
-            (congested, _) if 2 * congested > self.reports && stands && !self.has_fallen => Choice::Leave,
-            _ => Choice::Stay,
+        // A rate that stays, as the menu's bounds make it, brings no relief either; nor one of which too little comes to know it.
+        let stands = self.first.zip(self.latest).is_none_or(|(first, latest)| latest > first - step);
+        let is_seldom = |count: u16| OTHERWISE * count <= self.reports;
+        let choice = if self.has_yielded && is_seldom(self.congested) {
+            Choice::Join
+        } else if is_seldom(self.reports - self.congested) && stands && !self.has_fallen {
+            Choice::Leave
+        } else {
+            Choice::Stay
         };
         self.restart();
         choice
@@ -111,10 +115,13 @@ mod tests {
 
     #[test]
     fn leaves_when_the_rate_does_not_fall() {
-        let most = [0, 1, 2, 3, 4, 5];
+        let most = [0, 1, 2, 3, 4, 5, 7, 9];
         assert_eq!(interval(&most, |report| 100.0 + 2.0 * f64::from(report)), Choice::Leave);
         assert_eq!(interval(&most, |_| 100.0), Choice::Leave, "a bound holds it: nothing will change");
         assert_eq!(interval(&most, |report| if report < 6 { 100.0 } else { 87.5 }), Choice::Stay);
-        assert_eq!(interval(&most[..5], |_| 100.0), Choice::Stay, "half of it is not most");
+        assert_eq!(interval(&most[..7], |_| 100.0), Choice::Stay, "others may be about to see it, too");
+        let mut selection = Selection::new(10, 0.875);
+        let last = (0..10).map(|_| selection.report(true, None, 1.0)).last();
+        assert_eq!(last, Some(Choice::Leave), "so little comes that nothing is known of the rate");
     }
 }

@@ -141,8 +141,9 @@ impl Sender {
     }
 
     /// The maximum round-trip time after a request. Without any answer it doubles: requests that follow too closely overtake all reports at the
-    /// routers. What was reached that way is a guess, in whose place the first answer comes.
-    fn follow_rtt(&mut self) {
+    /// routers. What was reached that way is a guess, in whose place the first answer comes. While a group that was reported of is not, it is no shorter: those who
+    /// are missing may be the farthest.
+    fn follow_rtt(&mut self, is_missed: bool) {
         let Some(peak) = self.peak.take() else {
             self.silent = self.silent.saturating_add(1);
             if self.silent >= SILENT {
@@ -150,17 +151,21 @@ impl Sender {
             }
             return;
         };
-        let kept = if self.silent >= SILENT { 0.0 } else { RTT_KEPT * self.rtt_max };
+        let kept = match self.silent {
+            SILENT.. => 0.0,
+            _ if is_missed => self.rtt_max,
+            _ => RTT_KEPT * self.rtt_max,
+        };
         (self.rtt_max, self.silent) = (peak.min(2.0 * self.rtt_max).max(kept), 0);
     }
 
     /// Uses what came of the request, and makes the next one.
     fn conclude(&mut self, now: Instant) {
-        self.follow_rtt();
+        self.follow_rtt(self.rates.misses(self.collector.tallies()));
         let (least, cap) = (self.config.rtt_least.as_secs_f64(), self.config.rtt_cap.as_secs_f64());
         self.rtt_max = self.rtt_max.clamp(least, cap);
         let interval = self.interval.as_secs_f64();
-        self.rates.request(self.collector.settle(), interval);
+        self.rates.request(self.collector.tallies(), interval);
         self.counters.reports_peak = self.counters.reports_peak.max(self.reports);
         self.ask(now);
     }

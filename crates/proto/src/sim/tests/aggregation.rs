@@ -90,6 +90,13 @@ impl Bed {
         reports
     }
 
+    /// A request at `ms`, which the one on the left answers after 10 ms.
+    fn ask(&mut self, ms: u64, request: u16) -> (u32, Vec<Report>) {
+        let stamp = u32::try_from(10 * ms).unwrap();
+        self.data(ms, request);
+        (stamp, self.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp)))
+    }
+
     fn wait(&mut self, ms: u64) -> Vec<Report> {
         self.router.handle(at(ms), UP, Input::Timeout);
         self.drain(at(ms)).1
@@ -169,9 +176,7 @@ fn late_writers_mute_nobody() {
     let mut longest = 0.0_f64;
     for request in 1..30_u16 {
         let ms = 80 * u64::from(request);
-        let stamp = u32::try_from(10 * ms).unwrap();
-        bed.data(ms, request);
-        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        let (stamp, mut sent) = bed.ask(ms, request);
         sent.extend(bed.report(ms + 15, RIGHT, 2, report(request - 1, 0, false, 1, stamp - 800)));
         // And keeps being known.
         if request % 3 == 0 {
@@ -190,9 +195,7 @@ fn who_is_late_counts_for_the_next_request() {
     let mut bed = Bed::new(Vec::new());
     for request in 0..40_u16 {
         let ms = 80 * u64::from(request);
-        let stamp = u32::try_from(10 * ms).unwrap();
-        bed.data(ms, request);
-        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        let (stamp, mut sent) = bed.ask(ms, request);
         if let Some(before) = request.checked_sub(5) {
             sent.extend(bed.report(ms + 12, RIGHT, 2, report(before, 0, true, 1, stamp - 4_000)));
         }
@@ -204,15 +207,13 @@ fn who_is_late_counts_for_the_next_request() {
         assert_eq!(age, 4_120, "tenths of a ms");
     }
     // What comes after the answer counts once for the next request, however often it comes.
-    bed.data(3_200, 40);
-    let mut sent = bed.report(3_210, LEFT, 1, report(40, 0, false, 1, 32_000));
+    let (_, mut sent) = bed.ask(3_200, 40);
     sent.extend(bed.wait(3_279));
     assert_eq!(sent.len(), 1);
     for _ in 0..3 {
         assert!(bed.report(3_279, RIGHT, 2, report(40, 0, true, 1, 32_000)).is_empty());
     }
-    bed.data(3_280, 41);
-    let mut sent = bed.report(3_290, LEFT, 1, report(41, 0, false, 1, 32_800));
+    let (_, mut sent) = bed.ask(3_280, 41);
     sent.extend(bed.wait(3_359));
     assert_eq!((sent.len(), sent[0].reports, sent[0].congested), (1, 2, 1));
     // Nobody is older than a few seconds.
@@ -228,9 +229,7 @@ fn who_was_late_once_is_in_time_again() {
     let mut bed = Bed::new(Vec::new());
     for request in 0..21_u16 {
         let ms = 80 * u64::from(request);
-        let stamp = u32::try_from(10 * ms).unwrap();
-        bed.data(ms, request);
-        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        let (stamp, mut sent) = bed.ask(ms, request);
         if request >= 5 {
             sent.extend(bed.report(ms + 12, RIGHT, 2, report(request, 0, true, 1, stamp)));
         }
@@ -243,8 +242,7 @@ fn who_was_late_once_is_in_time_again() {
     assert_eq!(bed.router.counters().late, 1);
     // A copy of what counted already.
     bed.report(1_679, RIGHT, 2, report(20, 0, true, 1, 16_000));
-    bed.data(1_680, 21);
-    let early = bed.report(1_690, LEFT, 1, report(21, 0, false, 1, 16_800));
+    let (_, early) = bed.ask(1_680, 21);
     assert!(early.is_empty(), "the other one is to answer that itself");
     let sent = bed.report(1_692, RIGHT, 2, report(21, 0, false, 1, 16_800));
     assert_eq!((sent.len(), sent[0].reports, sent[0].congested), (1, 2, 0));
@@ -276,9 +274,7 @@ fn a_way_that_grows_is_waited_for() {
     let mut bed = Bed::new(Vec::new());
     let (mut ms, mut way) = (0, 40);
     for request in 0..20_u16 {
-        bed.data(ms, request);
-        let stamp = u32::try_from(10 * ms).unwrap();
-        let mut sent = bed.report(ms + 10, LEFT, 1, report(request, 0, false, 1, stamp));
+        let (stamp, mut sent) = bed.ask(ms, request);
         sent.extend(bed.wait(ms + way - 1));
         sent.extend(bed.report(ms + way, RIGHT, 2, report(request, 0, true, 1, stamp)));
         // Who there is, is not known at first.
@@ -331,7 +327,32 @@ fn a_vanished_sender_leaves_nothing_to_wait_for() {
     bed.data(0, 1);
     bed.wait(200);
     assert_eq!(bed.router.poll_timeout(), None);
-    assert!(bed.report(400, LEFT, 1, report(1, 0, true, 1, 0)).is_empty(), "too late");
+    assert_eq!(bed.report(400, LEFT, 1, report(1, 0, true, 1, 0)).len(), 1, "who answers first is sent on");
+    assert!(bed.report(410, RIGHT, 2, report(1, 0, true, 1, 0)).is_empty(), "one for each group");
+    assert_eq!(bed.router.poll_timeout(), None);
+}
+
+/// Fourteen routers one above the other, of whom none knows the one below it: all wait equally long, and the answer is at the top all the same.
+#[test]
+fn routers_that_know_nobody_send_on_what_comes_first() {
+    let mut chain: Vec<Bed> = (0..14).map(|_| Bed::new(vec![LEFT])).collect();
+    for (depth, bed) in (0..).zip(&mut chain) {
+        bed.data(5 * depth, 1);
+        assert_eq!(bed.router.poll_timeout(), Some(at(5 * depth + 200)));
+    }
+    chain[13].report(75, RIGHT, 1, report(1, 2, true, 50, 0));
+    chain[13].report(76, RIGHT, 2, report(1, 0, false, 30, 0));
+    let mut ms = 265;
+    let mut sent = Vec::new();
+    for bed in chain.iter_mut().rev() {
+        let below = std::mem::replace(&mut sent, bed.wait(ms));
+        for report in below {
+            sent.extend(bed.report(ms, LEFT, 1, report));
+        }
+        ms += 5;
+    }
+    let told: Vec<_> = sent.iter().map(|report| (report.group.rank, report.congested)).collect();
+    assert_eq!(told, [(0, 0), (2, 1)]);
 }
 
 #[test]

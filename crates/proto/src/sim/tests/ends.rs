@@ -262,6 +262,48 @@ fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_an
     assert!(near(slow.rate(), 0.0), "{:?}", slow.rate());
 }
 
+/// After a leave, marks and losses are of the queue that was left for; before, a loss in any group counts.
+#[test]
+fn a_leave_is_given_time_and_a_full_queue_drops_any_group() {
+    let config = Config::new(3, 1_000);
+    let mut receiver = Receiver::new(config, Seed(1));
+    receiver.start(at(0));
+    let (mut buffer, mut told) = ([0; 9_000], Vec::new());
+    let mut sequences = [0; 2];
+    for request in 0..40_u16 {
+        // The bottom group falls for others' sake in the first interval, and stays from then on.
+        let packets = if request < 6 { 20 } else { 16 };
+        let begins = 160 * u64::from(request);
+        for (rank, count) in [(0, packets), (1, 2)] {
+            for packet in 0..count {
+                sequences[usize::from(rank)] += 1;
+                // Of the bottom group one is lost in each request once the other one is held.
+                if receiver.held() > 1 && rank == 0 && packet == 7 {
+                    continue;
+                }
+                let now = at(begins + packet * 160 / count);
+                let sequence = sequences[usize::from(rank)];
+                let data = Data { rank, request, timestamp: clock(now), sequence };
+                let ecn = if request > 14 && rank == 0 { Ecn::CongestionExperienced } else { Ecn::Capable0 };
+                let channel = ChannelId(rank.into());
+                let arrival =
+                    Arrival { source: SENDER.into(), channel, cci: &data.to_cci(), ecn, bytes: 1_000 };
+                receiver.arrived(now, &arrival);
+                if let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
+                    let report = Report::parse(&buffer[..transmit.bytes]).unwrap();
+                    told.push((report.group.rank, report.congested));
+                }
+            }
+        }
+    }
+    let above: Vec<u32> =
+        told.iter().filter(|(rank, _)| *rank == 1).map(|(_, congested)| *congested).collect();
+    assert_eq!(above, [1; 10], "what is lost below counts: {told:?}");
+    let left = told.iter().rposition(|(rank, _)| *rank == 1).unwrap() + 1;
+    let after: Vec<u32> = told[left..].iter().map(|(_, congested)| *congested).collect();
+    assert_eq!(after[..5], [0, 0, 0, 1, 1], "{told:?}");
+}
+
 /// A receiver fed by a sender that it alone answers, with nothing lost. `see` gives what a packet carries, and its bytes.
 fn feed(
     receiver: &mut Receiver,
