@@ -104,6 +104,10 @@ pub trait Machine {
     /// What it tells the application.
     type Event;
 
+    /// What is about to be handed in, as far as a driver knows that: payloads of datagrams. A machine with much in memory may read what they will need, all at once. It changes
+    /// no output, and nobody has to call it.
+    fn expect(&mut self, _payloads: &mut dyn Iterator<Item = &[u8]>) {}
+
     /// Takes an input at `now`, which never goes back.
     fn handle(&mut self, now: Instant, input: Input<'_>);
 

@@ -36,6 +36,8 @@ use crate::trace::{Direction, PacketTrace, TraceHook};
 
 /// Batches read before the machine is drained: what it wants to send does not wait for more.
 const BATCHES_PER_TURN: usize = 8;
+/// Datagrams that a machine is told of before they are handed in: what a processor can have on its way from memory at a time.
+const EXPECTED: usize = 32;
 /// Sleep after a turn that was due but brought nothing, so that no machine can keep the processor busy.
 const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1);
 
@@ -216,7 +218,11 @@ impl Turn<'_> {
                 Err(error) => return Err(DriverError::Read(error)),
             };
             heard.datagrams += count;
-            for (arrived, datagram) in batch.arrivals() {
+            let mut payloads = batch.iter().map(|datagram| datagram.payload);
+            for (index, (arrived, datagram)) in batch.arrivals().enumerate() {
+                if index % EXPECTED == 0 {
+                    machine.expect(&mut payloads.by_ref().take(EXPECTED));
+                }
                 self.now = self.now.max(clock.at(arrived));
                 self.trace_received(port, &datagram);
                 if !self.hooks.is_lost() {

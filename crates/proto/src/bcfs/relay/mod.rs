@@ -217,6 +217,10 @@ fn unmapped(mut address: SocketAddr) -> SocketAddr {
 impl Machine for Relay {
     type Event = Infallible;
 
+    fn expect(&mut self, payloads: &mut dyn Iterator<Item = &[u8]>) {
+        self.router.expect(payloads);
+    }
+
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Datagram(datagram) => self.datagram(now, &datagram),

@@ -5,7 +5,7 @@ use crate::time::Duration;
 
 /// Breadcrumbs that a router holds unless told otherwise.
 pub const ENTRIES: usize = 65_536;
-/// Breadcrumbs that a router can be told to hold at the most: 85 MB, and 250 MB with as many links as there is room for.
+/// Breadcrumbs that a router can be told to hold at the most: 93 MB, and 258 MB with as many links as there is room for.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// Links per breadcrumb, on average, that a router has room for.
 const LINKS_PER_ENTRY: usize = 4;
@@ -26,7 +26,7 @@ impl Default for RouterConfig {
 }
 
 impl RouterConfig {
-    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 64 bytes with its first two links,
+    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 72 bytes with its first two links,
     /// each further link 20, of which there is room for four times as many; either takes 15 to 25 more to be found by.
     #[must_use]
     pub fn with_entries(mut self, entries: usize) -> Self {

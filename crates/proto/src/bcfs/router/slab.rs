@@ -39,12 +39,22 @@ impl<T> Slab<T> {
         &mut self.nodes[number as usize]
     }
 
-    pub(super) fn find(&self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<u32> {
+    pub(super) fn find(&self, hash: u32, is_it: impl Fn(&T) -> bool) -> Option<u32> {
         self.index.find(hash, |number| is_it(&self.nodes[number as usize]))
     }
 
+    /// The first node that may have this hash; no node is read.
+    pub(super) fn guess(&self, hash: u32) -> Option<u32> {
+        self.index.find(hash, |_| true)
+    }
+
+    /// A word of where a hash is looked for first.
+    pub(super) fn glance(&self, hash: u32) -> u64 {
+        self.index.words[self.index.home(hash)]
+    }
+
     /// Puts in a node that is not there yet. The caller has made room: see [`Slab::is_full`].
-    pub(super) fn insert(&mut self, hash: u64, node: T) -> u32 {
+    pub(super) fn insert(&mut self, hash: u32, node: T) -> u32 {
         debug_assert!(!self.is_full(), "the caller made room");
         let number = if let Some(number) = self.free.pop() {
             self.nodes[number as usize] = node;
@@ -58,7 +68,7 @@ impl<T> Slab<T> {
     }
 
     /// Frees a node that [`Slab::insert`] put in with the same hash.
-    pub(super) fn remove(&mut self, hash: u64, number: u32) {
+    pub(super) fn remove(&mut self, hash: u32, number: u32) {
         self.index.remove(hash, number);
         self.free.push(number);
     }
@@ -67,7 +77,7 @@ impl<T> Slab<T> {
 /// Numbers by hash: open addressing with linear probing, so that mostly one line of a cache tells whether there is one, and which. No slot is ever marked as deleted.
 #[derive(Debug)]
 struct Index {
-    /// Half of the hash, and the number plus one; 0 where there is none. A power of two of them, at least a third more than numbers.
+    /// The hash, and the number plus one; 0 where there is none. A power of two of them, at least a third more than numbers.
     words: Box<[u64]>,
 }
 
@@ -77,21 +87,21 @@ impl Index {
         Self { words: vec![0; (bound + bound / 3 + 1).next_power_of_two()].into() }
     }
 
-    fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut slot = self.home(hash);
         loop {
             let word = self.words[slot];
             if word == 0 {
                 return None;
             }
-            if word >> 32 == hash >> 32 && is_it(number(word)) {
+            if hash_of(word) == hash && is_it(number(word)) {
                 return Some(number(word));
             }
             slot = self.after(slot);
         }
     }
 
-    fn insert(&mut self, hash: u64, number: u32) {
+    fn insert(&mut self, hash: u32, number: u32) {
         let mut slot = self.home(hash);
         while self.words[slot] != 0 {
             slot = self.after(slot);
@@ -100,7 +110,7 @@ impl Index {
     }
 
     /// Those behind it move up, as far as their own places let them.
-    fn remove(&mut self, hash: u64, number: u32) {
+    fn remove(&mut self, hash: u32, number: u32) {
         let wanted = word(hash, number);
         let mut hole = self.home(hash);
         while self.words[hole] != wanted {
@@ -112,7 +122,7 @@ impl Index {
         }
         let mut slot = self.after(hole);
         while self.words[slot] != 0 {
-            let from_home = self.distance(self.home(self.words[slot]), slot);
+            let from_home = self.distance(self.home(hash_of(self.words[slot])), slot);
             if from_home >= self.distance(hole, slot) {
                 self.words[hole] = self.words[slot];
                 hole = slot;
@@ -122,9 +132,9 @@ impl Index {
         self.words[hole] = 0;
     }
 
-    /// Where a hash, or the word that holds half of it, is looked for first.
-    const fn home(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.words.len() - 1)
+    /// Where a hash is looked for first.
+    const fn home(&self, hash: u32) -> usize {
+        hash as usize & (self.words.len() - 1)
     }
 
     const fn after(&self, slot: usize) -> usize {
@@ -136,8 +146,12 @@ impl Index {
     }
 }
 
-const fn word(hash: u64, number: u32) -> u64 {
-    hash >> 32 << 32 | (number as u64 + 1)
+const fn word(hash: u32, number: u32) -> u64 {
+    (hash as u64) << 32 | (number as u64 + 1)
+}
+
+const fn hash_of(word: u64) -> u32 {
+    (word >> 32) as u32
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
@@ -156,9 +170,9 @@ mod tests {
     proptest! {
         /// Few hashes, near the end and the beginning, so that runs are long and go round.
         #[test]
-        fn is_a_map(steps in prop::collection::vec((any::<bool>(), 0_u64..12, 0_u64..3), 1..200)) {
+        fn is_a_map(steps in prop::collection::vec((any::<bool>(), 0_u32..12, 0_u32..3), 1..200)) {
             let (mut slab, mut reference) = (Slab::new(16), BTreeMap::new());
-            let bucket = |low: u64| (low + 26) << 32;
+            let bucket = |low: u32| low + 26;
             for (puts_in, low, more) in steps {
                 let key = (low, more);
                 let found = slab.find(bucket(low), |node| *node == key);

@@ -1,19 +1,23 @@
 //! The breadcrumbs of a router: which links asked for what, in the order in which they were last used.
 //!
-//! Every operation costs the same whatever the table holds, but for those that go over all links of one entry. An entry with up to two links is one line of a
-//! cache; what is behind those is found as entries are.
+//! Every operation takes as many steps whatever the table holds, but for those that go over all links of one entry. An entry with up to two links is one line of a
+//! cache; what is behind those is found as entries are. A message touches a line of the index, that of its entry, and three of the order of use: in a table that no
+//! cache holds, [`Table::look_ahead`] has them read for many messages at a time.
 
 use core::net::SocketAddr;
 
 use headwater_wire::bcfs::{Label, Level};
 
 use super::hash::{Key, address_words, hash};
+use super::order::Order;
 use super::slab::{NONE, Slab};
 use crate::machine::InterfaceId;
 use crate::time::{Duration, Instant};
 
 /// Links that an entry holds itself.
 const HELD: usize = 2;
+/// Messages that are looked ahead for at once: what a processor can wait for at a time, and some more.
+const AHEAD: usize = 32;
 
 /// A breadcrumb: what links asked of a source by one label. It always has a link, but while it is made.
 #[derive(Debug)]
@@ -35,11 +39,27 @@ struct Entry {
     refreshed: Stamp,
     /// When a message last touched it.
     used: Stamp,
-    older: u32,
-    newer: u32,
+    /// By which it is found.
+    hash: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64, "one line of a cache");
+
+/// What a message is about, and how it is found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    of: Of,
+    hash: u32,
+    /// Where it was when it was last looked for, or another of its hash.
+    guess: u32,
+}
+
+/// What the next messages are about; those up to `next` have come.
+#[derive(Debug)]
+struct Ahead {
+    wanted: Vec<Wanted>,
+    next: usize,
+}
 
 /// Source and label, in the form in which they are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,15 +104,20 @@ impl Of {
         Self { address: address_words(source.ip()), label, port: source.port() }
     }
 
-    fn hash(&self, key: Key) -> u64 {
+    fn hash(&self, key: Key) -> u32 {
         let [high, low] = self.address;
-        hash(key, [high, low, u64::from(self.port) << 32 | u64::from(self.label.0)])
+        folded(hash(key, [high, low, u64::from(self.port) << 32 | u64::from(self.label.0)]))
     }
 }
 
 impl Entry {
     const fn of(&self) -> Of {
         Of { address: self.address, label: self.label, port: self.port }
+    }
+
+    /// Whether it has no link: it is being made, or gone.
+    const fn is_bare(&self) -> bool {
+        self.held == 0 && self.more == NONE
     }
 
     /// Places of the links that it holds.
@@ -134,14 +159,15 @@ pub(super) struct Table {
     more: Slab<Link>,
     links: usize,
     links_max: usize,
-    newest: u32,
-    oldest: u32,
+    order: Order,
+    ahead: Ahead,
 }
 
 impl Table {
     pub(super) fn new(key: Key, entries_max: usize, links_max: usize) -> Self {
         let (entries, more) = (Slab::new(entries_max), Slab::new(links_max));
-        Self { key, entries, more, links: 0, links_max, newest: NONE, oldest: NONE }
+        let ahead = Ahead { wanted: Vec::with_capacity(AHEAD), next: 0 };
+        Self { key, entries, more, links: 0, links_max, order: Order::new(entries_max), ahead }
     }
 
     pub(super) const fn entries(&self) -> usize {
@@ -152,9 +178,27 @@ impl Table {
         self.links
     }
 
-    pub(super) fn find(&self, source: SocketAddr, label: Label) -> Option<Place> {
+    /// What a message of this source and label is about; as it was looked ahead for, if it was.
+    pub(super) fn wanted(&mut self, source: SocketAddr, label: Label) -> Wanted {
         let of = Of::new(source, label);
-        self.entries.find(of.hash(self.key), |entry| entry.of() == of).map(Place)
+        let Ahead { wanted, next } = &mut self.ahead;
+        if let Some(ahead) = wanted[*next..].iter().position(|wanted| wanted.of == of) {
+            *next += ahead + 1;
+            return wanted[*next - 1];
+        }
+        Wanted { of, hash: of.hash(self.key), guess: NONE }
+    }
+
+    pub(super) fn find(&self, wanted: &Wanted) -> Option<Place> {
+        let Wanted { of, hash, guess } = *wanted;
+        let is_it = |entry: &Entry| entry.of() == of;
+        if guess != NONE {
+            let entry = self.entries.at(guess);
+            if is_it(entry) && !entry.is_bare() {
+                return Some(Place(guess));
+            }
+        }
+        self.entries.find(hash, is_it).map(Place)
     }
 
     /// When a message last touched it, to the millisecond before.
@@ -163,8 +207,8 @@ impl Table {
     }
 
     /// The breadcrumb that was used least recently.
-    pub(super) const fn oldest(&self) -> Option<Place> {
-        if self.oldest == NONE { None } else { Some(Place(self.oldest)) }
+    pub(super) fn oldest(&self) -> Option<Place> {
+        self.order.oldest().map(Place)
     }
 
     /// Whether noting that `interface` asks, at a breadcrumb if there is one, needs room that is not there.
@@ -177,11 +221,11 @@ impl Table {
     }
 
     /// Makes a breadcrumb without links; the caller has made room.
-    pub(super) fn create(&mut self, now: Instant, source: SocketAddr, label: Label) -> Place {
-        let (of, at) = (Of::new(source, label), Stamp::new(now));
+    pub(super) fn create(&mut self, now: Instant, wanted: &Wanted) -> Place {
+        let (Wanted { of, hash, .. }, at) = (*wanted, Stamp::new(now));
         let entry = Entry {
             address: of.address,
-            label,
+            label: of.label,
             port: of.port,
             hops: 0,
             held: 0,
@@ -191,19 +235,17 @@ impl Table {
             more: NONE,
             refreshed: at,
             used: at,
-            older: NONE,
-            newer: NONE,
+            hash,
         };
-        let number = self.entries.insert(of.hash(self.key), entry);
-        self.put_newest(number);
+        let number = self.entries.insert(hash, entry);
+        self.order.insert(number);
         Place(number)
     }
 
     /// Notes that a link asks, its level only ever raised; the caller has touched the breadcrumb and made room.
     pub(super) fn ask(&mut self, now: Instant, place: Place, interface: InterfaceId, level: Level) -> Before {
         let entry = self.entries.at(place.0);
-        let is_new = entry.held == 0 && entry.more == NONE;
-        let top = (!is_new).then(|| self.top(place));
+        let top = (!entry.is_bare()).then(|| self.top(place));
         let before = Before { top, refreshed: entry.refreshed.instant(now), hops: entry.hops };
         if let Some(held) = entry.held_at(interface) {
             let entry = self.entries.at_mut(place.0);
@@ -244,7 +286,6 @@ impl Table {
         expiry: Duration,
         egresses: &mut Vec<InterfaceId>,
     ) -> u64 {
-        self.touch(now, place);
         let is_stale = |asked: Stamp| now.since(asked.instant(now)) >= expiry;
         let mut stale = self.reply_to_more(place, level, is_stale, egresses);
         let entry = self.entries.at_mut(place.0);
@@ -262,8 +303,10 @@ impl Table {
                 self.links -= 1;
             }
         }
-        if entry.held == 0 && entry.more == NONE {
+        if entry.is_bare() {
             self.remove(place);
+        } else {
+            self.touch(now, place);
         }
         stale
     }
@@ -309,16 +352,17 @@ impl Table {
 
     /// Forgets a breadcrumb with all its links.
     pub(super) fn remove(&mut self, place: Place) {
-        let entry = self.entries.at(place.0);
-        let (hash, mut number) = (entry.of().hash(self.key), entry.more);
+        let entry = self.entries.at_mut(place.0);
+        let (hash, mut number) = (entry.hash, core::mem::replace(&mut entry.more, NONE));
         self.links -= entry.held().count();
+        entry.held = 0;
         while number != NONE {
             let Link { interface, next, .. } = *self.more.at(number);
             self.links -= 1;
             self.more.remove(link_hash(self.key, place, interface), number);
             number = next;
         }
-        self.take_out(place.0);
+        self.order.remove(place.0);
         self.entries.remove(hash, place.0);
     }
 
@@ -352,35 +396,40 @@ impl Table {
 
     pub(super) fn touch(&mut self, now: Instant, place: Place) {
         self.entries.at_mut(place.0).used = Stamp::new(now);
-        if self.newest != place.0 {
-            self.take_out(place.0);
-            self.put_newest(place.0);
-        }
+        self.order.touch(place.0);
     }
 
-    fn put_newest(&mut self, index: u32) {
-        let before = core::mem::replace(&mut self.newest, index);
-        let entry = self.entries.at_mut(index);
-        (entry.older, entry.newer) = (before, NONE);
-        match before {
-            NONE => self.oldest = index,
-            before => self.entries.at_mut(before).newer = index,
+    /// Looks for what the next messages are about, at most [`AHEAD`] of them, step by step for all: what is in no cache comes while it waits for the
+    /// others', not one after the other.
+    pub(super) fn look_ahead(&mut self, messages: impl Iterator<Item = (SocketAddr, Label)>) {
+        let Self { key, entries, order, ahead: Ahead { wanted, next }, .. } = self;
+        wanted.clear();
+        *next = 0;
+        wanted.extend(messages.take(AHEAD).map(|(source, label)| {
+            let of = Of::new(source, label);
+            Wanted { of, hash: of.hash(*key), guess: NONE }
+        }));
+        let mut read = wanted.iter().fold(0, |read, wanted| read ^ entries.glance(wanted.hash));
+        for wanted in &mut *wanted {
+            wanted.guess = entries.guess(wanted.hash).unwrap_or(NONE);
         }
-    }
-
-    fn take_out(&mut self, index: u32) {
-        let Entry { older, newer, .. } = *self.entries.at(index);
-        match older {
-            NONE => self.oldest = newer,
-            older => self.entries.at_mut(older).newer = newer,
+        let found = || wanted.iter().map(|wanted| wanted.guess).filter(|guess| *guess != NONE);
+        for guess in found() {
+            read ^= u64::from(entries.at(guess).hash) ^ u64::from(order.beside(guess)[0]);
         }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.entries.at_mut(newer).older = older,
+        for beside in found().flat_map(|guess| order.beside(guess)) {
+            read ^= u64::from(order.beside(beside)[0]);
         }
+        // Nobody wants it, but the compiler must not know.
+        core::hint::black_box(read);
     }
 }
 
-fn link_hash(key: Key, place: Place, interface: InterfaceId) -> u64 {
-    hash(key, [u64::from(place.0) << 32 | u64::from(interface.0)])
+fn link_hash(key: Key, place: Place, interface: InterfaceId) -> u32 {
+    folded(hash(key, [u64::from(place.0) << 32 | u64::from(interface.0)]))
+}
+
+/// Half of it is enough.
+const fn folded(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }

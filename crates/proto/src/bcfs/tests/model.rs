@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
-use headwater_wire::bcfs::{Header, Kind};
+use headwater_wire::bcfs::{HEADER_BYTES_MAX, Header, Kind};
 use proptest::prelude::*;
 
 use crate::bcfs::{BreadcrumbRouter, Label, Level, RouterConfig};
@@ -21,8 +21,17 @@ type Key = (u8, u32);
 #[derive(Debug, Clone)]
 enum Step {
     Ask(Ask),
-    Reply { key: Key, level: u16 },
-    Pass { millis: u64 },
+    Reply {
+        key: Key,
+        level: u16,
+    },
+    Pass {
+        millis: u64,
+    },
+    /// The router is told of messages that come next, or do not.
+    Expect {
+        keys: Vec<Key>,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -161,6 +170,12 @@ fn play(
     out
 }
 
+fn message(key: Key) -> [u8; HEADER_BYTES_MAX] {
+    let mut bytes = [0; HEADER_BYTES_MAX];
+    Header::new(Kind::Reply, source(key), Label(key.1), Level::ONE).emit(&mut bytes).unwrap();
+    bytes
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let key = || (1..=2_u8, 0..4_u32);
     let level = || prop_oneof![4 => 0..4_u16, 1 => Just(u16::MAX)];
@@ -169,6 +184,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (any::<bool>(), 1..9_u32, key(), level(), hops())
             .prop_map(|(is_null, link, key, level, hops)| Step::Ask(Ask { is_null, link, key, level, hops })),
         3 => (key(), level()).prop_map(|(key, level)| Step::Reply { key, level }),
+        2 => prop::collection::vec(key(), 1..8).prop_map(|keys| Step::Expect { keys }),
         2 => prop_oneof![0..1_500_u64, Just(1_000), Just(2_500), Just(5_000)].prop_map(|millis| Step::Pass { millis }),
     ]
 }
@@ -194,6 +210,11 @@ proptest! {
                         prop_assert!(router.poll_timeout().is_none_or(|at| at > model.now));
                         prop_assert_eq!(router.entries(), model.crumbs.len());
                     }
+                    continue;
+                }
+                Step::Expect { keys } => {
+                    let messages: Vec<_> = keys.into_iter().map(message).collect();
+                    router.expect(messages.iter().map(|message| &message[..]));
                     continue;
                 }
                 Step::Ask(ask) => {
