@@ -134,7 +134,7 @@ fn every_channel_tells_of_the_end() {
 
 #[test]
 fn who_joins_a_slow_base_is_described_soon_and_content_goes_on() {
-    for (files, millis) in [(1, 2_200), (5, 2_200), (40, 4_000)] {
+    for (files, millis) in [(1, 700), (5, 2_200), (40, 4_000)] {
         let mut sender = sender(files, 1_000_000, End::Never);
         let (_, packets) = run(&mut sender, Instant::ZERO, at(60));
         let base: Vec<&Packet> =
@@ -154,6 +154,19 @@ fn who_joins_a_slow_base_is_described_soon_and_content_goes_on() {
         assert!(
             packets.iter().all(|packet| packet.channel == ChannelId::BASE || packet.kind == Kind::Content)
         );
+    }
+}
+
+#[test]
+fn who_has_just_come_begins_by_the_packet_that_opens_an_epoch() {
+    let mut sender = sender(1, 1_000_000, End::Never);
+    let (_, packets) = run(&mut sender, Instant::ZERO, at(60));
+    let epoch = |packet: &Packet| packet.at.since(Instant::ZERO).as_nanos() / 500_000_000;
+    let base: Vec<&Packet> =
+        packets.iter().filter(|packet| packet.channel == ChannelId::BASE && packet.at >= at(1)).collect();
+    for pair in base.windows(2) {
+        let opens = epoch(pair[0]) != epoch(pair[1]);
+        assert_eq!(matches!(pair[1].kind, Kind::Fdt(..)), opens, "the packet of {:?}", pair[1].at);
     }
 }
 

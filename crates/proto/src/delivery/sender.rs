@@ -260,7 +260,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                     return self.answer(&request);
                 }
                 let turn = self.content.turn(self.control.layering(), departure);
-                if self.fdt.is_due(now, departure.level) {
+                let epoch = self.control.layering().and_then(|layering| layering.epoch(departure.at));
+                if self.fdt.is_due(now, departure.level, epoch) {
                     return Next::Fdt;
                 }
                 match self.content.next(turn) {

@@ -417,6 +417,10 @@ impl Layering for DynamicChannels {
         u16::try_from(self.dynamic + 1).expect("checked to be below the channels of a session")
     }
 
+    fn epoch(&self, at: Instant) -> Option<u64> {
+        Some(self.epoch_at(at))
+    }
+
     fn next_boundary(&self, after: Instant) -> Option<Instant> {
         let sub_slot = self.sub_slot();
         let number = after.since(self.start).as_nanos() / sub_slot.as_nanos();

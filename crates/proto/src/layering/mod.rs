@@ -53,6 +53,11 @@ pub trait Layering {
     /// Packets per second of levels 0..=`level` from an instant on.
     fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
 
+    /// The number of the epoch that an instant is in, where receivers join by the first packet of the base in each.
+    fn epoch(&self, _at: Instant) -> Option<u64> {
+        None
+    }
+
     /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and [`Layering::cumulative_rate`] then. No
     /// boundary lies inside.
     fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {

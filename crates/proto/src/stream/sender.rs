@@ -200,7 +200,7 @@ impl<C: SenderControl> Sender<C> {
             sequencer.skip_to(layering, departure.at);
         }
         // Without layers nothing was counted, so the FDT takes its turn as it does beside files.
-        let is_described = layering.is_none() && fdt.is_due(now, departure.level);
+        let is_described = layering.is_none() && fdt.is_due(now, departure.level, None);
         let load = if is_described {
             Load::Reserved
         } else {

@@ -41,6 +41,8 @@ pub(crate) struct Description {
     rounds: u64,
     round_began: Option<Instant>,
     last_sent: Instant,
+    /// The epoch of the base's last packet, of controls that have epochs.
+    epoch: Option<u64>,
     levels: Vec<Turn>,
 }
 
@@ -80,6 +82,7 @@ impl Description {
             rounds: 0,
             round_began: None,
             last_sent: Instant::ZERO,
+            epoch: None,
         })
     }
 
@@ -98,20 +101,23 @@ impl Description {
         self.next_round
     }
 
-    /// Whether the next packet of a level is one of the FDT.
-    pub(crate) fn is_due(&self, now: Instant, level: u16) -> bool {
+    /// Whether the next packet of a level is one of the FDT. To be asked once for each, with the control's `epoch` of it.
+    ///
+    /// Receivers join by the first packet of the base in an epoch. Where that one describes the session, who has just come begins at once.
+    pub(crate) fn is_due(&mut self, now: Instant, level: u16, epoch: Option<u64>) -> bool {
         let turn = self.levels[usize::from(level)];
         if level > 0 {
             let credit = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
             return self.symbols() > BASE_SYMBOLS_MAX && turn.credit >= credit;
         }
+        let opens = core::mem::replace(&mut self.epoch, epoch) != epoch;
         // The first round comes whole and before all else; later ones take their share of the packets.
         if self.rounds == 0 || self.is_alone {
             return self.next_round <= now;
         }
         let gap = Duration::from_nanos(SLOW_ROUND.as_nanos() / self.symbols()).max(SLOW_GAP);
         (turn.credit >= CREDIT_PACKETS && self.next_round <= now)
-            || (turn.credit >= SLOW_CREDIT_PACKETS && self.last_sent + gap <= now)
+            || (turn.credit >= SLOW_CREDIT_PACKETS && (opens || self.last_sent + gap <= now))
     }
 
     /// A packet of content went out on a level.
