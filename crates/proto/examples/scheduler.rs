@@ -18,7 +18,7 @@ pub(crate) fn carousel(k: u32, n: u32) -> Hierarchy {
 
 /// What a receiver of so many levels has of a buffer.
 fn buffer(hierarchy: &mut Hierarchy, number: u64, levels: u64) -> Vec<u32> {
-    let visits = (0..levels).filter_map(|index| hierarchy.visit(Place { buffer: number, index }));
+    let visits = (0..levels).filter_map(|index| hierarchy.visit(Place { buffer: number, index, level: 0 }));
     visits.map(|visit| visit.block + visit.esi).collect()
 }
 

@@ -5,7 +5,9 @@
 //! of the ring of all symbols, x being the application scheduler's offsets: who has the first L places goes round the ring at
 //! L points at once, as far apart as they can be. A change of rate adds or takes away the last points.
 //!
-//! Symbols of a rateless code are never sent twice: there the ring only says which block is next.
+//! Symbols of a rateless code are never sent twice: there the ring only says which block is next. Where all blocks are long and of one size
+//! each level goes round them by itself: the first places of a buffer are now one more and now one less, by which some blocks
+//! would get a little more than others, and the last one to be whole keeps a receiver waiting.
 
 use super::ring::Ring;
 use super::{CarouselBlock, Visit};
@@ -22,9 +24,12 @@ const BUFFER_MAX: Duration = Duration::from_secs(10);
 /// them.
 const PLACES_MAX: usize = 1 << 17;
 
+/// Least symbols of a block that are long: each level goes round such blocks many times until they are whole.
+const LONG_BLOCK: u32 = 1_000;
+
 /// The symbols of a session in hierarchical buffers.
 ///
-/// Memory: 20 bytes a block and what the ring takes, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
+/// Memory: 20 bytes a block, 8 a level and what the ring takes, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
 /// Time per packet: O(1) beside what the ring takes; once a buffer O(levels log levels). No allocation per packet once a
 /// buffer of the highest rate has been sent.
 #[derive(Clone, Debug)]
@@ -34,6 +39,8 @@ pub struct Hierarchy {
     offsets: Offsets,
     /// Next fresh symbol of each rateless block.
     fresh: Vec<u32>,
+    /// Where each level goes round the blocks by itself: packets of content that it has sent.
+    sent: Option<Vec<u64>>,
     arrangement: Arrangement,
     /// Length of a buffer, once the base's rate is known.
     time: Option<Duration>,
@@ -51,6 +58,8 @@ pub struct Place {
     pub buffer: u64,
     /// i: 0 is what every receiver has.
     pub index: u64,
+    /// The level whose packet it is.
+    pub level: u16,
 }
 
 impl Hierarchy {
@@ -61,8 +70,13 @@ impl Hierarchy {
     pub fn new(blocks: Vec<CarouselBlock>) -> Self {
         super::check(&blocks);
         let ring = Ring::new(&blocks);
+        let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
+        let sent = (ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
+        // Levels begin as far apart on the ring as its places are.
+        let places = if sent.is_some() { blocks.len() as u64 } else { ring.positions() };
         Self {
-            offsets: Offsets::new(ring.positions().max(1)),
+            offsets: Offsets::new(places.max(1)),
+            sent,
             fresh: vec![0; blocks.len()],
             pass_symbols: blocks.iter().map(|block| u64::from(block.symbols)).sum(),
             ring,
@@ -99,7 +113,7 @@ impl Hierarchy {
             self.uncounted += 1;
             self.arrangement.packets() + self.uncounted - 1
         });
-        Place { buffer: self.buffer, index }
+        Place { buffer: self.buffer, index, level }
     }
 
     fn begin(&mut self, layering: &dyn Layering, at: Instant) {
@@ -120,20 +134,34 @@ impl Hierarchy {
 
     /// What the packet at a place carries; `None` when there are no blocks at all.
     pub fn visit(&mut self, place: Place) -> Option<Visit> {
+        if let Some(sent) = &mut self.sent {
+            let level = usize::from(place.level);
+            if sent.len() <= level {
+                sent.resize(level + 1, 0);
+            }
+            let position = sent[level] + self.offsets.get(level);
+            sent[level] += 1;
+            let block = usize::try_from(position.checked_rem(self.blocks.len() as u64)?).ok()?;
+            return Some(self.fresh_symbol(block));
+        }
         let positions = self.ring.positions();
         let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
         let position = place.buffer.checked_rem(positions)? + self.offsets.get(index);
         let (block, number) = self.ring.at(position % positions);
         let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block];
-        let esi = if rateless {
-            let esi = self.fresh[block];
-            self.fresh[block] = (esi + 1) % n;
-            esi
-        } else {
-            u32::try_from(number % u64::from(n)).expect("below n, a u32")
-        };
+        if rateless {
+            return Some(self.fresh_symbol(block));
+        }
+        let esi = u32::try_from(number % u64::from(n)).expect("below n, a u32");
         let block = u32::try_from(block).expect("a session has below 2^32 blocks");
         Some(Visit { block, esi })
+    }
+
+    /// The next symbol of a rateless block.
+    fn fresh_symbol(&mut self, block: usize) -> Visit {
+        let esi = self.fresh[block];
+        self.fresh[block] = (esi + 1) % self.blocks[block].encoding_symbols;
+        Visit { block: u32::try_from(block).expect("a session has below 2^32 blocks"), esi }
     }
 }
 

@@ -52,6 +52,11 @@ impl Ring {
         Self { units: line.units(), rounds: line.places * laps, line: Some(line) }
     }
 
+    /// Whether there are blocks, and all are of one size.
+    pub(super) fn is_of_blocks(&self) -> bool {
+        self.line.is_none() && self.units > 0
+    }
+
     /// Its length in positions; 0 without blocks.
     pub(super) fn positions(&self) -> u64 {
         self.units * self.rounds

@@ -20,7 +20,7 @@ fn rateless(symbols: u32) -> CarouselBlock {
 
 /// Blocks, or symbols of the one block, in buffer `buffer`.
 fn buffer(hierarchy: &mut Hierarchy, buffer: u64, levels: u64) -> Vec<u32> {
-    let visit = |index| hierarchy.visit(Place { buffer, index }).unwrap();
+    let visit = |index| hierarchy.visit(Place { buffer, index, level: 0 }).unwrap();
     (0..levels).map(visit).map(|visit| visit.block + visit.esi).collect()
 }
 
@@ -194,6 +194,18 @@ fn rateless_symbols_never_come_twice_and_blocks_grow_together() {
     }
 }
 
+/// What the luckier blocks get beyond need is what chance takes of the others, and nothing of the order's own.
+#[test]
+fn long_blocks_of_one_size_are_whole_together() {
+    let (blocks, k, loss) = (15_u32, 2_000, 0.02);
+    let Outcome { beyond, .. } = outcome(&vec![rateless(k); blocks as usize], 100, 3, loss);
+    // The least of so many is some 1.74 standard deviations below the mean.
+    let chance = 174.0 * (loss / f64::from(k)).sqrt();
+    assert!(mean(&beyond) < 1.3 * chance, "{} of {chance}: {beyond:?}", mean(&beyond));
+    let Outcome { beyond, .. } = outcome(&vec![rateless(k); blocks as usize], 100, 3, 0.0);
+    assert!(mean(&beyond) < 0.3 && most(&beyond) < 0.8, "{beyond:?}");
+}
+
 #[test]
 fn small_files_are_whole_close_to_large_ones() {
     // As many symbols in the one as in the others.
@@ -225,7 +237,7 @@ fn silence_is_not_made_up_for_and_uncounted_packets_are_worth_least() {
     let mut hierarchy = Hierarchy::new(vec![stored(10, 20); 3]);
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     let first = hierarchy.place(&layers, 0, at(0));
-    assert_eq!(first, Place { buffer: 0, index: 0 });
+    assert_eq!(first, Place { buffer: 0, index: 0, level: 0 });
     let again = hierarchy.place(&layers, 0, at(0));
     assert!(again.buffer == 0 && again.index > 10, "{again:?}: the base sends one packet a buffer");
     let later = hierarchy.place(&layers, 0, at(1_000));
