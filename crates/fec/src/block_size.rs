@@ -15,14 +15,17 @@ const K_SPREAD: u64 = 5008;
 const K_WINDOW: u64 = 1002;
 /// K aimed at for large objects: fewer blocks, longer runs on disk.
 const K_LARGE: u64 = 10_017;
-/// The same where the rate leaves ample time for decoding.
-const K_LARGE_SLOW: u64 = 20_152;
+/// The same where the rate leaves ample time for decoding, and of any object where it leaves so much that decoding all blocks when
+/// the last symbol has come is below a hundredth of the transfer: the longer a block, the less the luckier ones wait for the others.
+const K_SLOW: u64 = 20_152;
 /// 100 GB in symbols of the default size: above it an object is large.
 const LARGE_SYMBOLS: u64 = 100_000_000_000 / SYMBOL_SIZE_DEFAULT as u64;
 /// From 1 Gb/s the decoder, not the order, limits a receiver.
 const FAST_RATE: u64 = 1_000_000_000;
 /// Below 100 Mb/s blocks of a large object may be twice as long.
 const SLOW_RATE: u64 = 100_000_000;
+/// Below 20 Mb/s those of any object are as long: a core decodes 500 Mb/s of them.
+const SLOWEST_RATE: u64 = 20_000_000;
 
 /// The order in which the symbols of an object's blocks are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +57,12 @@ pub fn blocks_for(symbols: u64, order: Order) -> u32 {
         Order::Spread { rate } if rate >= FAST_RATE => K_WINDOW,
         Order::Spread { rate } if symbols > LARGE_SYMBOLS => {
             if rate < SLOW_RATE {
-                K_LARGE_SLOW
+                K_SLOW
             } else {
                 K_LARGE
             }
         }
+        Order::Spread { rate } if rate < SLOWEST_RATE => K_SLOW,
         Order::Spread { .. } if symbols <= 2 * K_SPREAD => 2 * K_SPREAD,
         Order::Spread { .. } => K_SPREAD,
     };
@@ -77,7 +81,8 @@ pub fn ldpc_block_symbols(symbol_size: u16, memory: u64) -> u32 {
 mod tests {
     use super::{K_MAX, LARGE_SYMBOLS, Order, blocks_for, ldpc_block_symbols};
 
-    const SLOW: Order = Order::Spread { rate: 4_000_000 };
+    const SLOWEST: Order = Order::Spread { rate: 4_000_000 };
+    const SLOW: Order = Order::Spread { rate: 20_000_000 };
     const MEDIUM: Order = Order::Spread { rate: 100_000_000 };
     const FAST: Order = Order::Spread { rate: 1_000_000_000 };
 
@@ -88,6 +93,13 @@ mod tests {
         assert_eq!(blocks_for(10_016, SLOW), 1);
         assert_eq!(blocks_for(10_017, SLOW), 3);
         assert_eq!(blocks_for(5_008_000, MEDIUM), 1000);
+    }
+
+    #[test]
+    fn slow_receivers_get_the_longest_blocks_that_are_decoded_in_no_time() {
+        for (symbols, blocks) in [(0, 0), (1, 1), (20_152, 1), (20_153, 2), (34_034, 2), (71_644, 4)] {
+            assert_eq!(blocks_for(symbols, SLOWEST), blocks);
+        }
     }
 
     #[test]
@@ -117,7 +129,7 @@ mod tests {
 
     #[test]
     fn no_block_is_longer_than_the_code_allows() {
-        for order in [SLOW, MEDIUM, FAST, Order::Window] {
+        for order in [SLOWEST, SLOW, MEDIUM, FAST, Order::Window] {
             for exponent in 0..42 {
                 let symbols = 1u64 << exponent;
                 assert!(symbols.div_ceil(blocks_for(symbols, order).into()) <= K_MAX.into());

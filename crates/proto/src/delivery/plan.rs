@@ -11,6 +11,7 @@ use super::carousel::symbols_in_first_pass;
 use super::digest::{Digest, file_digest, short};
 use super::name::RelativePath;
 use super::object::Codecs;
+use super::receiver::CODED_BLOCK_BYTES_MAX;
 
 /// Most objects of a session: as many as one FDT describes. Their TOIs fit in 16 bits, with which the header is
 /// shortest.
@@ -236,8 +237,12 @@ fn partition(bytes: u64, config: PlanConfig, memory: u64) -> Result<Partition, P
     if let Some(largest) = largest {
         return Partition::new(bytes, config.symbol_size, largest);
     }
-    let symbols = bytes.div_ceil(u64::from(config.symbol_size).max(1));
-    Partition::with_blocks(bytes, config.symbol_size, headwater_fec::blocks_for(symbols, config.order))
+    let size = u64::from(config.symbol_size).max(1);
+    let symbols = bytes.div_ceil(size);
+    let blocks = headwater_fec::blocks_for(symbols, config.order);
+    // Of long symbols a block has fewer: receivers refuse longer ones.
+    let least = u32::try_from(symbols.div_ceil(CODED_BLOCK_BYTES_MAX / size)).unwrap_or(u32::MAX);
+    Partition::with_blocks(bytes, config.symbol_size, blocks.max(least))
 }
 
 /// Blocks of one object: no more than the scheme can number and the FDT can carry digests of.

@@ -24,6 +24,7 @@ use crate::control::ReceiverControl;
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::Instant;
 
+pub(in crate::delivery) use self::catalogue::CODED_BLOCK_BYTES_MAX;
 pub use self::catalogue::STRIP_WIDTH_MIN;
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
