@@ -59,6 +59,11 @@ impl Bed {
         Ok(bed)
     }
 
+    /// Whether this machine can build the topology of a scenario: it is built and removed.
+    pub(crate) fn probe(scenario: &Scenario, routing: Option<Routing>) -> Result<(), Error> {
+        Self::prepared(scenario, routing)?.build(scenario)
+    }
+
     fn prepared(scenario: &Scenario, routing: Option<Routing>) -> Result<Self, Error> {
         if !scenario.timetable.is_empty() {
             return Err(Error::plan(
@@ -316,7 +321,7 @@ fn namespaces() -> Result<Vec<String>, Error> {
 }
 
 /// What has to be there before anything is made.
-pub(crate) fn require(routing: Routing) -> Result<(), Error> {
+fn require(routing: Routing) -> Result<(), Error> {
     if !sys::is_root() {
         return Err(Error::missing(
             "the testbed makes network namespaces, which needs root: run it with sudo, or inside `unshare -Urnm --map-root-user` with a \

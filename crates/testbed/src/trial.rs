@@ -9,13 +9,12 @@ use headwater_netsim::network::LinkCounters;
 use headwater_netsim::plan::Scenario;
 use headwater_netsim::plan::run::{FlowOutcome, Which, Window as Measured, fairness};
 
-use crate::bed::{Bed, require};
+use crate::bed::Bed;
 use crate::error::{Error, Kind};
 use crate::network::QueueCounters;
 use crate::program::Program;
 use crate::results::{BedReport, LinkOutcome, Outcome, ProgramReport, share};
 use crate::routing::Routing;
-use crate::shape::Shape;
 use crate::traffic::{self, Site, Traffic, Window};
 use crate::wire::{Lateness, Lines};
 
@@ -36,13 +35,13 @@ pub struct Setting {
     pub norm: Option<PathBuf>,
 }
 
-/// Whether this machine can make a bed at all, and the topology of a scenario in particular. Nothing is made.
+/// Whether this machine can make a bed at all, and the topology of a scenario in particular: it is made and removed, which takes a second, so
+/// that what the kernel lacks is said once, and not by each run.
 ///
 /// # Errors
 /// When it cannot, with what is missing.
 pub fn check(scenario: &Scenario, setting: &Setting) -> Result<(), Error> {
-    Shape::of(&scenario.topology, &scenario.flows, scenario.graft_delay)?;
-    require(setting.routing.unwrap_or_else(Routing::best))
+    Bed::probe(scenario, setting.routing)
 }
 
 /// Does one run, on a bed that is made for it and removed after it. `is_given_up` is asked each few milliseconds.
