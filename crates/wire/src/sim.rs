@@ -104,7 +104,7 @@ pub struct Group {
 /// What receivers of one top group report, one of them or many together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Whether its writer says nothing more to the request.
+    /// Whether its writer has told all that it had of the request; of another group it may have more later.
     pub is_last: bool,
     /// The request that it answers.
     pub request: u16,

@@ -25,7 +25,7 @@ const GAIN: f64 = 0.25;
 const UNHEARD: u16 = 2;
 const BARRED: u16 = 32;
 /// Requests after a leave in which marks are of the queue that was left for: it takes one to be asked, one to be seen, and one for what waits to go. Told
-/// of, they would make the group below fall, and others take that for room to join.
+/// of, they would make the group below fall, and others take that for room to join. Whoever left knows of them all the same.
 const RELIEF: u16 = 3;
 
 /// What a receiver counts beside [`Reception`].
@@ -71,7 +71,7 @@ pub struct Receiver {
     held: u16,
     /// Requests since the top group was joined, as long as nothing of it came.
     unheard: u16,
-    /// Requests in which nothing is congested, as a leave shows yet.
+    /// Requests in which no congestion is told, as a leave is to show yet.
     relief: u16,
     /// A group that is not carried, and for how many requests it is not joined.
     barred: (u16, u16),
@@ -149,15 +149,14 @@ impl Receiver {
     fn answer(&mut self, now: Instant, arrival: &Arrival<'_>, data: &Data) {
         let begun =
             Asked { request: data.request, began: now, stamp: data.timestamp, bytes: 0, is_congested: false };
-        let Some(mut asked) = self.asked.replace(begun) else { return self.settle(data.timestamp) };
-        asked.is_congested &= self.relief == 0;
-        self.relief = self.relief.saturating_sub(1);
+        let Some(asked) = self.asked.replace(begun) else { return self.settle(data.timestamp) };
         let seconds = now.since(asked.began).as_secs_f64();
         let received = 8.0 * asked.bytes as f64 / seconds.max(1e-4);
         let rate = self.rate.map_or(received, |rate| rate + GAIN * (received - rate));
         self.rate = Some(rate);
         let sent = self.sent_rate(data.timestamp);
-        self.prepare(now, arrival.source, data, asked.is_congested, rate);
+        self.prepare(now, arrival.source, data, asked.is_congested && self.relief == 0, rate);
+        self.relief = self.relief.saturating_sub(1);
         let requests = data.request.wrapping_sub(asked.request).max(1);
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
         let packet = self.config.packet_bits() / interval.max(1e-3);

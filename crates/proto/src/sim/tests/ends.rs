@@ -128,21 +128,36 @@ fn a_rate_rises_by_a_packet_a_request_and_falls_by_an_eighth_at_most_once_in_thr
     assert!(falls.windows(2).all(|pair| pair[1] - pair[0] >= 3), "held off: {falls:?}");
 }
 
+/// The maximum round-trip times of a sender, bounded to 50 ms and 1 s, by request, which these groups answer in no time at all.
+fn times(first_ms: u64, until: Instant, groups: impl Fn(u16) -> Vec<u8>) -> Vec<f64> {
+    let ms = Duration::from_millis;
+    let config = Config::new(5, 1_000).with_rtt(ms(first_ms)).with_rtt_bounds(ms(50), ms(1_000));
+    let mut times = Vec::new();
+    answered(config, until, |sender, request| {
+        times.push(sender.rtt_max());
+        groups(request).into_iter().map(|rank| (1 + rank, rank, false)).collect()
+    });
+    times
+}
+
+fn check_times(times: &[f64], expected: &[f64]) {
+    for (request, (time, expected)) in times.iter().zip(expected).enumerate() {
+        assert!((time - expected).abs() < 1e-9, "request {request}: {times:?}");
+    }
+    assert!(times.len() > expected.len());
+}
+
 /// Once a full queue is gone, the session's clock is to be fast again.
 #[test]
 fn half_of_a_round_trip_time_that_is_over_is_kept() {
-    let ms = Duration::from_millis;
-    let config = Config::new(5, 1_000).with_rtt(ms(800)).with_rtt_bounds(ms(50), ms(1_000));
-    let mut times = Vec::new();
-    answered(config, at(6_000), |sender, _| {
-        times.push(sender.rtt_max());
-        // Answers that take no time at all.
-        vec![(1, 0, false)]
-    });
-    for (time, expected) in times.iter().zip([0.8, 0.4, 0.2, 0.1, 0.05, 0.05]) {
-        assert!((time - expected).abs() < 1e-9, "{times:?}");
-    }
-    assert!(times.len() > 6);
+    check_times(&times(800, at(6_000), |_| vec![0]), &[0.8, 0.4, 0.2, 0.1, 0.05, 0.05]);
+}
+
+/// Those who are missing may be the farthest: a clock that they make no slower any more would run away from them.
+#[test]
+fn the_round_trip_time_stays_while_a_group_is_missed() {
+    let times = times(800, at(6_000), |request| if request < 2 { vec![0, 2] } else { vec![0] });
+    check_times(&times, &[0.8, 0.4, 0.2, 0.2, 0.2, 0.2, 0.1, 0.05]);
 }
 
 #[test]
@@ -184,19 +199,8 @@ fn silence_raises_no_rate() {
 
 #[test]
 fn without_answers_the_round_trip_time_doubles_and_the_first_answer_takes_its_place() {
-    let ms = Duration::from_millis;
-    let config = Config::new(5, 1_000).with_rtt(ms(100)).with_rtt_bounds(ms(50), ms(1_000));
-    let mut times = Vec::new();
-    answered(config, at(14_000), |sender, request| {
-        times.push(sender.rtt_max());
-        // Answers that take no time at all.
-        if request < 8 { Vec::new() } else { vec![(1, 0, false)] }
-    });
-    let expected = [0.1, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 0.05];
-    for (request, (time, expected)) in times.iter().zip(expected).enumerate() {
-        assert!((time - expected).abs() < 1e-9, "request {request}: {times:?}");
-    }
-    assert!(times.len() > 12);
+    let times = times(100, at(14_000), |request| if request < 8 { Vec::new() } else { vec![0] });
+    check_times(&times, &[0.1, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 0.05]);
 }
 
 /// Who comes by a way eight times as long as the longest so far is heard: requests become as far apart as that takes, and the rate follows.
@@ -262,46 +266,62 @@ fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_an
     assert!(near(slow.rate(), 0.0), "{:?}", slow.rate());
 }
 
-/// After a leave, marks and losses are of the queue that was left for; before, a loss in any group counts.
-#[test]
-fn a_leave_is_given_time_and_a_full_queue_drops_any_group() {
-    let config = Config::new(3, 1_000);
-    let mut receiver = Receiver::new(config, Seed(1));
+/// A receiver that joins the second group, as the bottom one falls at request 6 for others' sake, loses a packet of the bottom group in each request
+/// then, and so leaves. From then on `bottom` says, by requests since the leave, how many packets the bottom group has in a request, and whether they
+/// are marked. What it reports before and after the leave: whether it is congested.
+fn after_a_leave(bottom: impl Fn(u16) -> (u64, bool)) -> (Receiver, Vec<u32>, Vec<u32>) {
+    let mut receiver = Receiver::new(Config::new(3, 1_000), Seed(1));
     receiver.start(at(0));
-    let (mut buffer, mut told) = ([0; 9_000], Vec::new());
-    let mut sequences = [0; 2];
-    for request in 0..40_u16 {
-        // The bottom group falls for others' sake in the first interval, and stays from then on.
-        let packets = if request < 6 { 20 } else { 16 };
-        let begins = 160 * u64::from(request);
+    let (mut buffer, mut above, mut after) = ([0; 9_000], Vec::new(), Vec::new());
+    let (mut sequences, mut left) = ([0; 2], None);
+    for request in 0..60_u16 {
+        let (packets, is_marked) = match left {
+            Some(left) => bottom(request - left),
+            None => (if request < 6 { 20 } else { 16 }, false),
+        };
         for (rank, count) in [(0, packets), (1, 2)] {
             for packet in 0..count {
                 sequences[usize::from(rank)] += 1;
-                // Of the bottom group one is lost in each request once the other one is held.
                 if receiver.held() > 1 && rank == 0 && packet == 7 {
                     continue;
                 }
-                let now = at(begins + packet * 160 / count);
+                let now = at(160 * u64::from(request) + packet * 160 / count);
                 let sequence = sequences[usize::from(rank)];
-                let data = Data { rank, request, timestamp: clock(now), sequence };
-                let ecn = if request > 14 && rank == 0 { Ecn::CongestionExperienced } else { Ecn::Capable0 };
-                let channel = ChannelId(rank.into());
-                let arrival =
-                    Arrival { source: SENDER.into(), channel, cci: &data.to_cci(), ecn, bytes: 1_000 };
-                receiver.arrived(now, &arrival);
+                let cci = Data { rank, request, timestamp: clock(now), sequence }.to_cci();
+                let ecn = if is_marked { Ecn::CongestionExperienced } else { Ecn::Capable0 };
+                let (source, channel) = (SENDER.into(), ChannelId(rank.into()));
+                receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn, bytes: 1_000 });
                 if let Some(transmit) = receiver.poll_transmit(now, &mut buffer) {
                     let report = Report::parse(&buffer[..transmit.bytes]).unwrap();
-                    told.push((report.group.rank, report.congested));
+                    match (report.group.rank, left) {
+                        (0, Some(_)) => after.push(report.congested),
+                        (0, None) => {}
+                        _ => above.push(report.congested),
+                    }
+                    if !above.is_empty() && receiver.held() == 1 {
+                        left.get_or_insert(request);
+                    }
                 }
             }
         }
     }
-    let above: Vec<u32> =
-        told.iter().filter(|(rank, _)| *rank == 1).map(|(_, congested)| *congested).collect();
-    assert_eq!(above, [1; 10], "what is lost below counts: {told:?}");
-    let left = told.iter().rposition(|(rank, _)| *rank == 1).unwrap() + 1;
-    let after: Vec<u32> = told[left..].iter().map(|(_, congested)| *congested).collect();
-    assert_eq!(after[..5], [0, 0, 0, 1, 1], "{told:?}");
+    (receiver, above, after)
+}
+
+/// After a leave, marks are of the queue that was left for; before, a loss in any group counts.
+#[test]
+fn a_leave_is_given_time_and_a_full_queue_drops_any_group() {
+    let (_, above, after) = after_a_leave(|_| (16, true));
+    assert_eq!(above, [1; 10], "what is lost below counts");
+    assert_eq!(after[..5], [0, 0, 0, 1, 1]);
+}
+
+/// What is not told is known all the same: a fall that follows it is no yielding of others.
+#[test]
+fn who_left_a_full_queue_joins_nothing_for_it() {
+    let (receiver, _, after) = after_a_leave(|since| (if since < 4 { 16 } else { 14 }, since < 3));
+    assert!(after.len() > 20 && after.iter().all(|congested| *congested == 0), "{after:?}");
+    assert_eq!((receiver.held(), receiver.counters().changes), (1, 2));
 }
 
 /// A receiver fed by a sender that it alone answers, with nothing lost. `see` gives what a packet carries, and its bytes.
