@@ -4,12 +4,13 @@
 
 usage: rainbow.py BINARY [--full] [PART...]
 
-parts: tree restarts tcp
+parts: tree restarts multicast tcp
 
 What must hold is checked at the end of each part, and what was measured is printed whatever it is. Rates are of the file's bytes, from the start of the
 receiver until the file is in place.
 """
 
+import json
 import random
 import signal
 import sys
@@ -26,6 +27,7 @@ LINKS = (2, 10, 50)
 RELAYS = ("top", "left", "right")
 # TBF alone makes bursts; behind it the queue is counted in packets.
 QUEUE_PACKETS = 50
+GROUP = "239.1.2.3:7290"
 OFFLOADS = ("gro", "gso", "tso", "tx-udp-segmentation")
 
 TCP_SOURCE = """
@@ -72,12 +74,15 @@ class Bed(Network):
             self.ip(host, "address", "add", f"{address}/24", "dev", port)
             self.ip(host, "link", "set", "dev", port, "up")
         if megabits:
-            # A frame, or half a millisecond.
-            burst = max(1540, megabits * MB // 8 // 2000)
-            shape = ("rate", f"{megabits}mbit", "burst", str(burst), "limit", "1000000")
-            self.run(one, "tc", "qdisc", "add", "dev", port, "root", "handle", "1:", "tbf", *shape)
-            self.run(one, "tc", "qdisc", "add", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(QUEUE_PACKETS))
+            self.shape(one, port, megabits)
         return addresses
+
+    def shape(self, host, port, megabits):
+        # A frame, or half a millisecond.
+        burst = max(1540, megabits * MB // 8 // 2000)
+        shape = ("rate", f"{megabits}mbit", "burst", str(burst), "limit", "1000000")
+        self.run(host, "tc", "qdisc", "add", "dev", port, "root", "handle", "1:", "tbf", *shape)
+        self.run(host, "tc", "qdisc", "add", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(QUEUE_PACKETS))
 
     def add_rival(self, relay, host, near):
         """A host that sends to `host` by the relay's. On the relay's itself TCP would see its own queue: Linux lets a socket have two packets in it (TCP small queues), and its window
@@ -90,6 +95,32 @@ class Bed(Network):
         self.run("rival", "ip", "route", "add", "default", "via", gateway)
         self.run(host, "ip", "route", "add", address, "via", near)
 
+    def add_lan(self, megabits):
+        """A relay below the top one, and three receivers with it at a switch: what it sends to them leaves by one port, `self.lan_port`."""
+        names = [f"lan-{number}" for number in (1, 2, 3)]
+        for host in ("lan", "switch", *names):
+            self.add_host(host)
+        self.above["lan"], _ = self.join("top", "lan")
+        self.subnets += 1
+        self.network = f"10.89.{self.subnets}"
+        self.ip("switch", "link", "add", "lan", "type", "bridge", "mcast_snooping", "0")
+        self.ip("switch", "link", "set", "dev", "lan", "up")
+        self.lan_port = "lan"
+        for number, host in enumerate(("lan", *names), start=1):
+            self.ip(host, "link", "add", "lan", "type", "veth", "peer", "name", f"p{number}", "netns", self.hosts["switch"])
+            self.run(host, "ethtool", "-K", "lan", *(word for name in OFFLOADS for word in (name, "off")))
+            self.ip(host, "address", "add", f"{self.network}.{number}/24", "dev", "lan")
+            self.ip(host, "link", "set", "dev", "lan", "up")
+            self.ip(host, "route", "add", "224.0.0.0/4", "dev", "lan")
+            self.ip("switch", "link", "set", "dev", f"p{number}", "master", "lan", "up")
+        self.shape("lan", "lan", megabits)
+        return names
+
+    def sent_frames(self, host, port):
+        """Frames that left by a port, and their bytes."""
+        told = json.loads(self.ip(host, "-j", "-s", "link", "show", "dev", port))[0]["stats64"]["tx"]
+        return told["packets"], told["bytes"]
+
     def file(self, size):
         path = self.folder / f"file-{size}"
         if not path.exists():
@@ -101,9 +132,9 @@ class Bed(Network):
         command = [*NICE, self.binary, what, "--json", *arguments]
         return self.start(host, f"{what}{self.runs}", self.folder, command)
 
-    def relay(self, host):
+    def relay(self, host, *options):
         above = self.above[host]
-        program = self.program(host, "relay", *(("--upstream", above) if above else ()))
+        program = self.program(host, "relay", *(("--upstream", above) if above else ()), *options)
         program.wait_for("its start", lambda events: any(event["event"] == "relay:started" for event in events))
         return program
 
@@ -112,10 +143,10 @@ class Bed(Network):
         program.wait_for("its start", lambda events: any(event["event"] == "session:started" for event in events))
         return program
 
-    def receiver(self, host, name=""):
-        relay, _ = self.receivers[host]
+    def receiver(self, host, name="", relay=None, options=()):
+        relay = relay or self.receivers[host][0]
         out = self.folder / f"out-{host}{name}"
-        program = self.program(host, "receive", "--ask", self.origin, "--via", relay, "--out", str(out))
+        program = self.program(host, "receive", "--ask", self.origin, "--via", relay, "--out", str(out), *options)
         program.out_folder = out
         return program
 
@@ -212,6 +243,35 @@ def restarts(bed, full):
     return [(f"a receiver that was killed goes on with the {resumed} symbols that it had", resumed > 0)]
 
 
+def multicast(bed, full):
+    """three receivers at one switch, served at a group: what the relay sends crosses its port once for all of them, though they begin at different times"""
+    path = bed.file((6 if full else 2) * MB)
+    megabits = 10
+    names = bed.add_lan(megabits)
+    relays = [bed.relay("top"), bed.relay("lan", "--multicast", GROUP, "--interface", "lan", "--network", f"{bed.network}.0/24")]
+    source = bed.source(path)
+    before = bed.sent_frames("lan", bed.lan_port)
+    receivers = []
+    for host in names:
+        receivers.append(bed.receiver(host, relay=f"{bed.network}.1", options=("--multicast", GROUP)))
+        time.sleep(0.2)
+    for receiver in receivers:
+        finished(receiver, path, 60)
+    frames, octets = (after - start for after, start in zip(bed.sent_frames("lan", bed.lan_port), before))
+    stopped(source, (130,))
+    told = [stopped(relay, (0,)) for relay in relays]
+    taken = [receiver.events()[-1]["packets"] for receiver in receivers]
+    times = [next(event["time"] for event in receiver.events() if event["event"] == "object:completed") / 1e3 for receiver in receivers]
+    size = path.stat().st_size
+    print(f"  the relay's port carried {frames} frames, {octets / size:.2f} times the file; receivers took {', '.join(map(str, taken))} packets in {', '.join(f'{time:.1f}' for time in times)} s")
+    print(f"  of {told[1]['router']['requests']} requests the relay sent {told[1]['router']['sent_on']} on, and answered {told[1]['answered']}")
+    return [
+        (f"the port carries each packet once: {frames} frames for {sum(taken)} packets taken", frames < 0.5 * sum(taken)),
+        (f"the port carries {octets / size:.2f} times the file, at most 1.5", octets <= 1.5 * size, parts.BUSY),
+        (f"each has at least 0.6 of the link: {min(size * 8 / MB / time / megabits for time in times):.2f}", all(size * 8 / MB / time >= 0.6 * megabits for time in times), parts.BUSY),
+    ]
+
+
 def rate(before, after):
     return (after[1] - before[1]) * 8 / (after[0] - before[0])
 
@@ -261,7 +321,7 @@ def tcp(bed, full):
     return [(f"TCP has between half and twice the receiver's rate: {ratio:.2f}", 0.5 <= ratio <= 2, parts.BUSY)]
 
 
-PARTS = {"tree": tree, "restarts": restarts, "tcp": tcp}
+PARTS = {"tree": tree, "restarts": restarts, "multicast": multicast, "tcp": tcp}
 
 
 def main():
