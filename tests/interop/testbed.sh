@@ -64,15 +64,16 @@ else
 fi
 
 echo "testbed: a run that is killed"
+# Its first bed, x0, only shows what this kernel can do.
 "$HEADWATER" bench testbed --routing bridge --plan "$folder/near.toml" --quiet >/dev/null &
 killed=$!
 for _ in $(seq 200); do
     sleep 0.1
-    if [ -n "$(ip netns pids "hwtb${killed}x0-sink-1" 2>/dev/null)" ]; then break; fi
+    if [ -n "$(ip netns pids "hwtb${killed}x1-sink-1" 2>/dev/null)" ]; then break; fi
 done
 kill -KILL "$killed"
 wait "$killed" 2>/dev/null || true
-left=$(ip netns pids "hwtb${killed}x0-sink-1") || fail "there was no bed to kill"
+left=$(ip netns pids "hwtb${killed}x1-sink-1") || fail "there was no bed to kill"
 # A folder whose maker was killed before it had a lock is no bed either. Two commands at once do not stumble over each other.
 orphan=/run/headwater-testbed/hwtb${killed}x99
 mkdir "$orphan"
