@@ -193,6 +193,8 @@ impl AggregationRouter {
     fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &Report) {
         let (interface, from) = writer;
         let is_router = self.config.routers.contains(&interface) || self.config.trust.holds(from.ip());
+        // What goes on alone after the time is over may reach the sender after its next request: nobody is to wait for twice that.
+        let is_in_time = !self.collector.is_settled();
         match self.collector.take(now, writer, is_router, report) {
             Ok(()) => {
                 self.counters.taken += 1;
@@ -200,7 +202,8 @@ impl AggregationRouter {
                 // No more than has passed since the request, whatever is echoed.
                 let request = self.collector.request().filter(|(number, _)| *number == report.request);
                 let since = request.map(|(_, began)| now.since(began).as_secs_f64());
-                self.in_time = longer(self.in_time, took.zip(since).map(|(took, since)| took.min(since)));
+                let took = took.zip(since).filter(|_| is_in_time);
+                self.in_time = longer(self.in_time, took.map(|(took, since)| took.min(since)));
             }
             Err(refused) => {
                 self.counters.refused += 1;

@@ -268,6 +268,24 @@ fn old_echoes_mute_nobody() {
     assert!(bed.router.rtt() > 0.08, "it believes that they take longer than requests are apart");
 }
 
+/// Who comes first of a group just before the next request goes on, and makes nobody else wait past that one.
+#[test]
+fn who_comes_after_the_time_mutes_nobody() {
+    let mut bed = Bed::new(Vec::new());
+    bed.data(0, 0);
+    bed.wait(79);
+    for request in 1..30_u16 {
+        let ms = 80 * u64::from(request);
+        let (stamp, mut sent) = bed.ask(ms, request);
+        sent.extend(bed.wait(ms + 74));
+        if request % 2 == 0 {
+            sent.extend(bed.report(ms + 75, RIGHT, 2, report(request, 4, false, 1, stamp)));
+        }
+        sent.extend(bed.wait(ms + 79));
+        assert!(sent.iter().any(|report| report.group.rank == 0), "request {request}: {sent:?}");
+    }
+}
+
 /// A queue that fills makes the way longer from request to request, each of which follows twice the way before.
 #[test]
 fn a_way_that_grows_is_waited_for() {
