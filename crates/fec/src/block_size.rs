@@ -25,7 +25,7 @@ const FAST_RATE: u64 = 1_000_000_000;
 /// Below 100 Mb/s blocks of a large object may be twice as long.
 const SLOW_RATE: u64 = 100_000_000;
 /// Below 20 Mb/s those of any object are as long: a core decodes 500 Mb/s of them.
-const SLOWEST_RATE: u64 = 20_000_000;
+pub const SLOWEST_RATE: u64 = 20_000_000;
 
 /// The order in which the symbols of an object's blocks are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

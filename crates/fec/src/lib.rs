@@ -35,7 +35,7 @@ mod raptor_q;
 mod reed_solomon;
 mod scheme;
 
-pub use block_size::{K_MAX, Order, SYMBOL_SIZE_DEFAULT, blocks_for, ldpc_block_symbols};
+pub use block_size::{K_MAX, Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, blocks_for, ldpc_block_symbols};
 pub use codec::{BlockCodec, BlockEncoder, LdpcParameters, Parameters, Recipe, Repair, codec};
 pub use error::{DecodeError, FecError};
 pub use kernel::Kernel;

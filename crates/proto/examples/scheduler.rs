@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use headwater_proto::ChannelId;
 use headwater_proto::delivery::{CarouselBlock, Hierarchy, Place};
 
 /// A carousel over `k` blocks; over `n` symbols of which any k do, where there is a code.
@@ -18,7 +19,8 @@ pub(crate) fn carousel(k: u32, n: u32) -> Hierarchy {
 
 /// What a receiver of so many levels has of a buffer.
 fn buffer(hierarchy: &mut Hierarchy, number: u64, levels: u64) -> Vec<u32> {
-    let visits = (0..levels).filter_map(|index| hierarchy.visit(Place { buffer: number, index, level: 0 }));
+    let visits = (0..levels)
+        .filter_map(|index| hierarchy.visit(Place { buffer: number, index, channel: ChannelId::BASE }));
     visits.map(|visit| visit.block + visit.esi).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use headwater_fec::{Order, SYMBOL_SIZE_DEFAULT, Scheme};
+use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
@@ -66,10 +66,21 @@ impl SendSession {
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
         let (Planned { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
         let order = order(&options);
-        let config = PlanConfig { scheme: options.scheme, symbol_size, order };
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
-        let plan = SessionPlan::within(files.to_send(), config, memory)?;
-        let budget = Budget::new(&plan, &options, worker_count())?;
+        let planned = |order| -> Result<(SessionPlan, Budget), SendError> {
+            let config = PlanConfig { scheme: options.scheme, symbol_size, order };
+            let plan = SessionPlan::within(files.to_send(), config, memory)?;
+            let budget = Budget::new(&plan, &options, worker_count())?;
+            Ok((plan, budget))
+        };
+        // Long blocks take memory for their decoding plans, in which the encoders of shorter ones may all have room.
+        let (plan, budget) = match (planned(order), order) {
+            (Ok(found), _) if !matches!(found.1.place, RepairPlace::Disk { .. }) => found,
+            (_, Order::Spread { rate }) if rate < SLOWEST_RATE => {
+                planned(Order::Spread { rate: SLOWEST_RATE })?
+            }
+            (found, _) => found?,
+        };
         Ok(Self { files, options, plan, symbol_size, packet_bytes, budget, tsi, way })
     }
 

@@ -68,6 +68,20 @@ fn content_that_needs_more_memory_than_allowed_is_refused() {
     assert!(open(Scheme::NoCode).is_ok());
 }
 
+/// At low rates blocks are long, and so are the plans of their code: where those leave no room, blocks are short.
+#[test]
+fn long_blocks_are_cut_where_memory_is_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, &content(40_000_000, 5), 0o644);
+    for (limit, blocks, is_in_memory) in [(64 << 20, 6, false), (128 << 20, 6, true), (256 << 20, 2, true)] {
+        let options = send_options(group(), "10M").with_memory_limit(Some(limit));
+        let session = SendSession::open(prepare([&file]).unwrap(), options).unwrap();
+        assert_eq!(session.plan().objects()[0].partition.blocks(), blocks, "{limit}");
+        assert_eq!(matches!(session.repair_place(), RepairPlace::Memory { .. }), is_in_memory, "{limit}");
+    }
+}
+
 /// What is sent from a store on disk, in either order, when encoders do not fit.
 #[test]
 fn content_beyond_the_memory_limit_arrives_by_repair_symbols_on_disk() {

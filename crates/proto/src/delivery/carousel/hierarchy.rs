@@ -6,14 +6,16 @@
 //! L points at once, as far apart as they can be. A change of rate adds or takes away the last points.
 //!
 //! Symbols of a rateless code are never sent twice: there the ring only says which block is next. Where all blocks are long and of one size
-//! each level goes round them by itself: the first places of a buffer are now one more and now one less, by which some blocks
-//! would get a little more than others, and the last one to be whole keeps a receiver waiting.
+//! each channel goes round them by itself: the first places of a buffer are now one more and now one less, by which some blocks
+//! would get a little more than others, and the last one to be whole keeps a receiver waiting. Not each level: of its highest one a
+//! receiver has the end of each slot, which would always be the same blocks' where a slot has as many packets as there are blocks.
 
 use super::ring::Ring;
 use super::{CarouselBlock, Visit};
 use crate::delivery::offsets::Offsets;
 use crate::layering::Layering;
 use crate::layering::sequencer::{Arrangement, Order};
+use crate::machine::ChannelId;
 use crate::time::{Duration, Instant};
 
 /// A buffer is no shorter: laying one out costs as much as some ten packets.
@@ -24,12 +26,12 @@ const BUFFER_MAX: Duration = Duration::from_secs(10);
 /// them.
 const PLACES_MAX: usize = 1 << 17;
 
-/// Least symbols of a block that are long: each level goes round such blocks many times until they are whole.
+/// Least symbols of a block that are long: each channel goes round such blocks many times until they are whole.
 const LONG_BLOCK: u32 = 1_000;
 
 /// The symbols of a session in hierarchical buffers.
 ///
-/// Memory: 20 bytes a block, 8 a level and what the ring takes, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
+/// Memory: 20 bytes a block and what the ring takes; 8 a channel, or, where packets go by places, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
 /// Time per packet: O(1) beside what the ring takes; once a buffer O(levels log levels). No allocation per packet once a
 /// buffer of the highest rate has been sent.
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ pub struct Hierarchy {
     offsets: Offsets,
     /// Next fresh symbol of each rateless block.
     fresh: Vec<u32>,
-    /// Where each level goes round the blocks by itself: packets of content that it has sent.
+    /// Where each channel goes round the blocks by itself: packets of content that it has sent.
     sent: Option<Vec<u64>>,
     arrangement: Arrangement,
     /// Length of a buffer, once the base's rate is known.
@@ -58,8 +60,8 @@ pub struct Place {
     pub buffer: u64,
     /// i: 0 is what every receiver has.
     pub index: u64,
-    /// The level whose packet it is.
-    pub level: u16,
+    /// The channel whose packet it is.
+    pub channel: ChannelId,
 }
 
 impl Hierarchy {
@@ -72,7 +74,7 @@ impl Hierarchy {
         let ring = Ring::new(&blocks);
         let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
         let sent = (ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
-        // Levels begin as far apart on the ring as its places are.
+        // Channels begin as far apart on the ring as its places are.
         let places = if sent.is_some() { blocks.len() as u64 } else { ring.positions() };
         Self {
             offsets: Offsets::new(places.max(1)),
@@ -104,6 +106,10 @@ impl Hierarchy {
     /// The place of the next packet of a level, which leaves at `at` by the layering's schedule. To be asked once for each,
     /// whatever it carries.
     pub fn place(&mut self, layering: &dyn Layering, level: u16, at: Instant) -> Place {
+        let channel = layering.channel(level, at);
+        if self.sent.is_some() {
+            return Place { buffer: 0, index: 0, channel };
+        }
         if self.time.is_none_or(|_| at >= self.arrangement.end()) {
             self.begin(layering, at);
         }
@@ -113,7 +119,7 @@ impl Hierarchy {
             self.uncounted += 1;
             self.arrangement.packets() + self.uncounted - 1
         });
-        Place { buffer: self.buffer, index, level }
+        Place { buffer: self.buffer, index, channel }
     }
 
     fn begin(&mut self, layering: &dyn Layering, at: Instant) {
@@ -135,12 +141,12 @@ impl Hierarchy {
     /// What the packet at a place carries; `None` when there are no blocks at all.
     pub fn visit(&mut self, place: Place) -> Option<Visit> {
         if let Some(sent) = &mut self.sent {
-            let level = usize::from(place.level);
-            if sent.len() <= level {
-                sent.resize(level + 1, 0);
+            let channel = usize::from(place.channel.0);
+            if sent.len() <= channel {
+                sent.resize(channel + 1, 0);
             }
-            let position = sent[level] + self.offsets.get(level);
-            sent[level] += 1;
+            let position = sent[channel] + self.offsets.get(channel);
+            sent[channel] += 1;
             let block = usize::try_from(position.checked_rem(self.blocks.len() as u64)?).ok()?;
             return Some(self.fresh_symbol(block));
         }

@@ -20,7 +20,7 @@ fn rateless(symbols: u32) -> CarouselBlock {
 
 /// Blocks, or symbols of the one block, in buffer `buffer`.
 fn buffer(hierarchy: &mut Hierarchy, buffer: u64, levels: u64) -> Vec<u32> {
-    let visit = |index| hierarchy.visit(Place { buffer, index, level: 0 }).unwrap();
+    let visit = |index| hierarchy.visit(Place { buffer, index, channel: ChannelId::BASE }).unwrap();
     (0..levels).map(visit).map(|visit| visit.block + visit.esi).collect()
 }
 
@@ -206,6 +206,16 @@ fn long_blocks_of_one_size_are_whole_together() {
     assert!(mean(&beyond) < 0.3 && most(&beyond) < 0.8, "{beyond:?}");
 }
 
+/// Of its highest level a receiver has the end of each slot: here that level sends 217 packets in each.
+#[test]
+fn as_many_long_blocks_as_packets_of_a_slot_are_whole_together() {
+    let blocks = vec![rateless(1_000); 217];
+    let mut all = [Listener::new(&blocks, 100, 85.0, Duration::ZERO, 0.0, 1)];
+    listen(&blocks, &mut all);
+    let beyond = all[0].distinct as f64 / 217_000.0 - 1.0;
+    assert!(beyond < 0.03, "{beyond}");
+}
+
 #[test]
 fn small_files_are_whole_close_to_large_ones() {
     // As many symbols in the one as in the others.
@@ -237,7 +247,7 @@ fn silence_is_not_made_up_for_and_uncounted_packets_are_worth_least() {
     let mut hierarchy = Hierarchy::new(vec![stored(10, 20); 3]);
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     let first = hierarchy.place(&layers, 0, at(0));
-    assert_eq!(first, Place { buffer: 0, index: 0, level: 0 });
+    assert_eq!(first, Place { buffer: 0, index: 0, channel: ChannelId::BASE });
     let again = hierarchy.place(&layers, 0, at(0));
     assert!(again.buffer == 0 && again.index > 10, "{again:?}: the base sends one packet a buffer");
     let later = hierarchy.place(&layers, 0, at(1_000));
