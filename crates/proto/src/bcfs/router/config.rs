@@ -5,7 +5,7 @@ use crate::time::Duration;
 
 /// Breadcrumbs that a router holds unless told otherwise.
 pub const ENTRIES: usize = 65_536;
-/// Breadcrumbs that a router can be told to hold at the most: 93 MB, and 258 MB with as many links as there is room for.
+/// Breadcrumbs that a router can be told to hold at the most: 93 MB, and 256 MB with as many links as there is room for.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// Links per breadcrumb, on average, that a router has room for.
 const LINKS_PER_ENTRY: usize = 4;

@@ -2,7 +2,7 @@
 //!
 //! Every operation takes as many steps whatever the table holds, but for those that go over all links of one entry. An entry with up to two links is one line of a
 //! cache; what is behind those is found as entries are. A message touches a line of the index, that of its entry, and three of the order of use: in a table that no
-//! cache holds, [`Table::look_ahead`] has them read for many messages at a time.
+//! cache holds, [`Table::look_ahead`] has them read for many messages at a time: not what gives way to a new entry in a full table, nor links beyond those two.
 
 use core::net::SocketAddr;
 
