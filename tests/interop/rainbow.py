@@ -209,7 +209,7 @@ def tree(bed, full):
         what = f"the link to {host} carries {carried / least:.2f} of what its fastest receivers took, at most 1.35"
         holds.append((what, carried <= 1.35 * least, parts.BUSY))
     served = sum(receiver.events()[-1]["packets"] for receiver in receivers.values())
-    answered = sum(event["answered"] for event in told.values())
+    answered = sum(event["router"]["answered"] for event in told.values())
     print(f"  relays answered {answered} requests by what they had kept")
     print(f"  the source sent {sent['packets']} packets; receivers took {served}")
     holds.append((f"of requests, links carry each packet once: {sent['packets']} packets served {served}", sent["packets"] < 0.5 * served))
@@ -264,7 +264,7 @@ def multicast(bed, full):
     times = [next(event["time"] for event in receiver.events() if event["event"] == "object:completed") / 1e3 for receiver in receivers]
     size = path.stat().st_size
     print(f"  the relay's port carried {frames} frames, {octets / size:.2f} times the file; receivers took {', '.join(map(str, taken))} packets in {', '.join(f'{time:.1f}' for time in times)} s")
-    print(f"  of {told[1]['router']['requests']} requests the relay sent {told[1]['router']['sent_on']} on, and answered {told[1]['answered']}")
+    print(f"  of {told[1]['router']['requests']} requests the relay sent {told[1]['router']['sent_on']} on, and answered {told[1]['router']['answered']}")
     return [
         (f"the port carries each packet once: {frames} frames for {sum(taken)} packets taken", frames < 0.5 * sum(taken)),
         (f"the port carries {octets / size:.2f} times the file, at most 1.5", octets <= 1.5 * size, parts.BUSY),

@@ -90,8 +90,8 @@ pub mod timers;
 pub mod webrc;
 
 pub use machine::{
-    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn, Input, InterfaceId, Machine, Outlet, Output,
-    Router, RouterOutput, Transmit, drain,
+    ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, EXPECTED_MAX, Ecn, Input, InterfaceId, Machine,
+    Outlet, Output, Router, RouterOutput, Transmit, drain,
 };
 pub use rate::{Rate, Size};
 pub use rng::Seed;

@@ -7,6 +7,9 @@ use crate::time::Instant;
 /// Largest datagram that a machine writes, in bytes of UDP payload: jumbo frames, and nothing IP must fragment on them.
 pub const DATAGRAM_BYTES_MAX: usize = 9_000 - 28;
 
+/// Payloads that a machine is told of at once by [`Machine::expect`]; it may leave others out. As many as a processor can have on their way from memory at a time, and some more.
+pub const EXPECTED_MAX: usize = 32;
+
 /// A channel of a session: one multicast group, numbered from 0 (the base channel). The driver knows its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u16);
@@ -104,7 +107,7 @@ pub trait Machine {
     /// What it tells the application.
     type Event;
 
-    /// What is about to be handed in, as far as a driver knows that: payloads of datagrams. A machine with much in memory may read what they will need, all at once. It changes
+    /// What is about to be handed in, as far as a driver knows that: payloads of datagrams, at most [`EXPECTED_MAX`]. A machine with much in memory may read what they will need, all at once. It changes
     /// no output, and nobody has to call it.
     fn expect(&mut self, _payloads: &mut dyn Iterator<Item = &[u8]>) {}
 

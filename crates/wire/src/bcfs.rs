@@ -24,6 +24,7 @@ const KIND_REPLY: u8 = 2;
 
 const FLAGS_AT: usize = 15;
 const FLAG_ANY: u8 = 1;
+const FLAG_LOSS: u8 = 2;
 
 const FAMILY_IPV4: u8 = 4;
 const FAMILY_IPV6: u8 = 6;
@@ -89,12 +90,14 @@ pub struct Header {
     pub hops: u8,
     /// Of a request: any reply of the source that is so marked answers it, whatever its label, if the asker has not had it. Of a reply: it is such a one.
     pub is_any: bool,
+    /// Of a reply that a relay gives out once more: it had come there in place of one that was lost on the way.
+    pub follows_loss: bool,
 }
 
 impl Header {
     /// A message at its start.
     pub const fn new(kind: Kind, source: SocketAddr, label: Label, level: Level) -> Self {
-        Self { kind, source, label, level, hops: HOPS, is_any: false }
+        Self { kind, source, label, level, hops: HOPS, is_any: false, follows_loss: false }
     }
 
     /// Reads a datagram: its header, and its body behind. Reserved bits are ignored.
@@ -126,6 +129,7 @@ impl Header {
             level: Level(be16(bytes, 8)),
             hops: bytes[10],
             is_any: bytes[FLAGS_AT] & FLAG_ANY != 0,
+            follows_loss: bytes[FLAGS_AT] & FLAG_LOSS != 0,
         };
         Ok((header, body))
     }
@@ -157,7 +161,8 @@ impl Header {
         let address = self.source.ip().to_canonical();
         writer.put(&[self.hops, if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 }]);
         writer.put(&self.source.port().to_be_bytes());
-        writer.put(&[0, if self.is_any { FLAG_ANY } else { 0 }]);
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        writer.put(&[0, flag(self.is_any, FLAG_ANY) | flag(self.follows_loss, FLAG_LOSS)]);
         match address {
             IpAddr::V4(address) => writer.put(&address.octets()),
             IpAddr::V6(address) => writer.put(&address.octets()),

@@ -23,7 +23,9 @@ use std::io;
 use std::num::NonZeroU64;
 
 use headwater_proto::control::Membership;
-use headwater_proto::{Datagram, Destination, Ecn, Input, Instant, Machine, Outlet, Output, drain};
+use headwater_proto::{
+    Datagram, Destination, EXPECTED_MAX, Ecn, Input, Instant, Machine, Outlet, Output, drain,
+};
 use rand::RngExt;
 use tracing::warn;
 
@@ -36,8 +38,6 @@ use crate::trace::{Direction, PacketTrace, TraceHook};
 
 /// Batches read before the machine is drained: what it wants to send does not wait for more.
 const BATCHES_PER_TURN: usize = 8;
-/// Datagrams that a machine is told of before they are handed in: what a processor can have on its way from memory at a time.
-const EXPECTED: usize = 32;
 /// Sleep after a turn that was due but brought nothing, so that no machine can keep the processor busy.
 const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1);
 
@@ -220,8 +220,8 @@ impl Turn<'_> {
             heard.datagrams += count;
             let mut payloads = batch.iter().map(|datagram| datagram.payload);
             for (index, (arrived, datagram)) in batch.arrivals().enumerate() {
-                if index % EXPECTED == 0 {
-                    machine.expect(&mut payloads.by_ref().take(EXPECTED));
+                if index % EXPECTED_MAX == 0 {
+                    machine.expect(&mut payloads.by_ref().take(EXPECTED_MAX));
                 }
                 self.now = self.now.max(clock.at(arrived));
                 self.trace_received(port, &datagram);

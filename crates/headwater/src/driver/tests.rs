@@ -1,11 +1,11 @@
-//! What a machine is told of time, on the loopback interface.
+//! What a machine is told, on the loopback interface: when, and of what comes next.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
 use headwater_proto::control::Membership;
-use headwater_proto::{ChannelId, Input, Instant, Machine, Output};
+use headwater_proto::{ChannelId, EXPECTED_MAX, Input, Instant, Machine, Output};
 
 use super::{Application, Hooks, drive};
 use crate::clock::Clock;
@@ -21,10 +21,16 @@ const SLACK: Duration = Duration::from_millis(5);
 struct Diary {
     times: Vec<Instant>,
     heard: Vec<(Instant, u8)>,
+    /// Of each call, and after how many datagrams it came.
+    expected: Vec<(usize, Vec<u8>)>,
 }
 
 impl Machine for Diary {
     type Event = ();
+
+    fn expect(&mut self, payloads: &mut dyn Iterator<Item = &[u8]>) {
+        self.expected.push((self.heard.len(), payloads.map(|payload| payload[0]).collect()));
+    }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.times.push(now);
@@ -79,9 +85,42 @@ impl Application<Diary, ReceiverSocket> for Slow {
     }
 }
 
-#[test]
-fn a_machine_is_told_when_a_datagram_came_not_when_it_was_read() {
-    let to: SocketAddr = "239.77.250.1:19877".parse().unwrap();
+/// Sends all at once, and waits until it was heard.
+struct Burst {
+    from: UdpSocket,
+    to: SocketAddr,
+    is_sent: bool,
+}
+
+impl Burst {
+    const DATAGRAMS: u8 = 100;
+}
+
+impl Application<Diary, ReceiverSocket> for Burst {
+    fn event(&mut self, (): ()) {}
+
+    fn membership(&mut self, _membership: Membership) {}
+
+    fn link(&mut self, _change: LinkChange) {}
+
+    fn observe(
+        &mut self,
+        diary: &mut Diary,
+        _port: &ReceiverSocket,
+        _unsent: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        if !std::mem::replace(&mut self.is_sent, true) {
+            for number in 0..Self::DATAGRAMS {
+                self.from.send_to(&[number], self.to).expect("there is room");
+            }
+        }
+        (diary.heard.len() < Self::DATAGRAMS.into()).then(|| now + Duration::from_secs(1).into())
+    }
+}
+
+/// A socket that hears a group on the loopback interface, and one that speaks to it.
+fn loopback(to: SocketAddr) -> (ReceiverSocket, UdpSocket) {
     let channels = Channels::new(to, 1).unwrap();
     let interface = Some(Interface::find("lo").unwrap());
     let options = ReceiverOptions { interface, ..ReceiverOptions::default() };
@@ -89,11 +128,38 @@ fn a_machine_is_told_when_a_datagram_came_not_when_it_was_read() {
     port.join(ChannelId::BASE).unwrap();
     let from = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     from.set_multicast_if_v4(&std::net::Ipv4Addr::LOCALHOST).unwrap();
-    let clock = Clock::start();
-    let mut slow = Slow { from: from.into(), to, clock, sent: Vec::new() };
+    (port, from.into())
+}
+
+const HOOKS: Hooks<'static> = Hooks { trace: None, loss: None, dscp: 0, ttl: 0 };
+
+#[test]
+fn a_machine_is_told_of_each_datagram_before_it_comes() {
+    let to: SocketAddr = "239.77.250.2:19878".parse().unwrap();
+    let (mut port, from) = loopback(to);
+    let mut burst = Burst { from, to, is_sent: false };
     let mut diary = Diary::default();
-    let hooks = Hooks { trace: None, loss: None, dscp: 0, ttl: 0 };
-    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), clock, hooks, &mut slow).unwrap();
+    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), Clock::start(), HOOKS, &mut burst).unwrap();
+
+    let heard: Vec<u8> = diary.heard.iter().map(|(_, number)| *number).collect();
+    let expected = |(before, numbers): &(usize, Vec<u8>)| {
+        assert!(
+            numbers.len() <= EXPECTED_MAX && heard[*before..].starts_with(numbers),
+            "{numbers:?} at {before}"
+        );
+        numbers.clone()
+    };
+    assert_eq!(diary.expected.iter().flat_map(expected).collect::<Vec<_>>(), heard);
+}
+
+#[test]
+fn a_machine_is_told_when_a_datagram_came_not_when_it_was_read() {
+    let to: SocketAddr = "239.77.250.1:19877".parse().unwrap();
+    let (mut port, from) = loopback(to);
+    let clock = Clock::start();
+    let mut slow = Slow { from, to, clock, sent: Vec::new() };
+    let mut diary = Diary::default();
+    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut slow).unwrap();
 
     assert!(diary.times.is_sorted(), "time never goes back");
     let heard: Vec<_> = diary.heard.iter().map(|(_, number)| usize::from(*number)).collect();

@@ -1,9 +1,10 @@
 //! A router's program at a node.
 
-use headwater_proto::{ChannelId, Input, Instant, InterfaceId, Router, RouterOutput, Transmit};
+use headwater_proto::{ChannelId, Destination, Input, Instant, InterfaceId, Router, RouterOutput, Transmit};
 
 use super::hosted::{Ports, Told};
 use super::{Agent, Arrival, Outbox};
+use crate::network::FlowId;
 
 /// A router's program, unchanged. It gets the datagrams of the flows that
 /// [`Builder::route`](crate::network::Builder::route) names, when they come to its node by a link, and those sent to its
@@ -15,6 +16,8 @@ use super::{Agent, Arrival, Outbox};
 pub struct RouterNode<R: Router> {
     router: R,
     ports: Ports,
+    /// What it sends to channels itself is counted under.
+    channels: FlowId,
     told: Told<R::Event>,
     misdirected: u64,
 }
@@ -22,7 +25,14 @@ pub struct RouterNode<R: Router> {
 impl<R: Router> RouterNode<R> {
     /// Runs `router`, made for the instant at which its agent starts, by the agent's clock.
     pub fn new(router: R, ports: Ports) -> Self {
-        Self { router, ports, told: Told::default(), misdirected: 0 }
+        Self { router, ports, channels: ports.flow, told: Told::default(), misdirected: 0 }
+    }
+
+    /// What it sends to channels itself is counted under this flow, not under the one of `ports`.
+    #[must_use]
+    pub const fn with_channels(mut self, flow: FlowId) -> Self {
+        self.channels = flow;
+        self
     }
 
     /// The program.
@@ -64,8 +74,14 @@ impl<R: Router> RouterNode<R> {
     }
 
     fn transmit(&self, egress: InterfaceId, transmit: Transmit, outbox: &mut Outbox<'_>) -> bool {
+        let flow = match transmit.destination {
+            Destination::Channel(_) => self.channels,
+            Destination::Unicast(_) => self.ports.flow,
+        };
         match self.ports.destination(outbox, transmit.destination) {
-            Some(destination) => outbox.send_datagram_by(egress, self.ports.head(destination, transmit)),
+            Some(destination) => {
+                outbox.send_datagram_by(egress, Ports { flow, ..self.ports }.head(destination, transmit))
+            }
             None => false,
         }
     }

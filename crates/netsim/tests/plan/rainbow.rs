@@ -72,11 +72,56 @@ fn one_receiver_is_a_unicast_flow() {
     assert!(counted.overhead.is_some_and(|overhead| overhead < 0.05), "{counted:?}");
 }
 
+/// Sixteen that lose a packet in a hundred by themselves, so that their windows are never in step, beside a TCP.
+const APART: &str = r#"
+name = "apart"
+duration = "60s"
+warm-up = "20s"
+
+[topology]
+kind = "star"
+leaves = 16
+nodes = ["sink"]
+trunk = { rate = "512k", delay = "10ms", queue = { kind = "red", preset = "ns1999", packets = 10 } }
+leaf = { rate = "1M", delay = "5ms", queue = { packets = 10 }, loss = { kind = "bernoulli", p = 0.01, filter = "data" } }
+
+[link.sink]
+between = ["hub", "sink"]
+rate = "1M"
+delay = "5ms"
+
+[flow.main]
+kind = "rainbow"
+from = "source"
+receivers = "leaf-*"
+routers = "hub"
+reordering = "time"
+keep = 256
+join = { uniform = ["0s", "5s"] }
+
+[flow.tcp]
+kind = "tcp"
+profile = "ns1999"
+from = "source"
+to = "sink"
+"#;
+
+#[test]
+fn routers_that_keep_replies_serve_receivers_out_of_step_once_and_leave_a_tcp_its_share() {
+    let kept = outcome(APART);
+    let plain = outcome(&spoilt(APART, "keep = 256", "keep = 0"));
+    let overhead = |outcome: &Outcome| main_flow(outcome).overhead.unwrap();
+    assert!(overhead(&kept) < 0.1 && overhead(&plain) > 0.25, "{} {}", overhead(&kept), overhead(&plain));
+    let share = kept.flows[0].throughput / kept.flows[1].throughput;
+    assert!((0.6..1.7).contains(&share), "{share} of TCP's");
+}
+
 #[test]
 fn mistakes_are_told() {
     for (from, to, told) in [
         ("threshold = 3", "threshold = 0", "'threshold'"),
         ("threshold = 3", "reordering = \"late\"", "count"),
+        ("threshold = 3", "keep = 20000", "'keep'"),
         ("routers = \"hub\"", "routers = \"source\"", "needs no router"),
         ("routers = \"hub\"", "routers = \"hup\"", "hub"),
         ("packets = 1000", "packets = 0", "'packets'"),

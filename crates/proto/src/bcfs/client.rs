@@ -23,6 +23,8 @@ pub struct Reply<'a> {
     pub label: Label,
     /// Which breadcrumbs it took away.
     pub level: Level,
+    /// A relay had kept it, and it had come there in place of one that was lost on the way.
+    pub follows_loss: bool,
     /// The source's.
     pub body: &'a [u8],
 }
@@ -75,6 +77,7 @@ impl Client {
         (is_ours && self.bindings.matches(header.label)).then_some(Reply {
             label: header.label,
             level: header.level,
+            follows_loss: header.follows_loss,
             body,
         })
     }

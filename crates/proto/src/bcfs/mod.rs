@@ -30,7 +30,9 @@ mod tests;
 pub use bindings::{BINDINGS_MAX, TooManyBindings};
 pub use client::{Client, Reply};
 pub use headwater_wire::bcfs::{HEADER_BYTES_MAX, Label, Level};
-pub use router::{BreadcrumbRouter, Counters, Dropped, ENTRIES, ENTRIES_MAX, RouterConfig, Routes};
+pub use router::{
+    BreadcrumbRouter, Counters, Dropped, ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig, Routes,
+};
 pub use source::{Asked, ReplyTo, ReturnPath, Source};
 
 pub(crate) use router::hash::{Key, address_words, hash};

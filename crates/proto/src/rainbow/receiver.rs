@@ -2,6 +2,8 @@
 
 use core::net::SocketAddr;
 
+use headwater_wire::bcfs::mark_any;
+
 use super::SessionLabels;
 use super::config::WindowConfig;
 use super::fountain::Basin;
@@ -121,13 +123,18 @@ impl<B: Basin> Receiver<B> {
             self.stage = Stage::Full;
             return;
         }
+        if reply.follows_loss {
+            self.window.share_loss(now, label);
+        }
         self.window.reply(now, label, reply.level.0);
     }
 
     fn poll_request(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let Ask { label, level } = self.window.poll_ask()?;
         self.counters.requests += 1;
-        Some(self.client.request(self.config.labels.of(label), Level(level), Some(&[]), buffer))
+        let transmit = self.client.request(self.config.labels.of(label), Level(level), Some(&[]), buffer);
+        mark_any(buffer);
+        Some(transmit)
     }
 }
 

@@ -4,6 +4,8 @@ use core::convert::Infallible;
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
+use headwater_wire::bcfs::mark_any;
+
 use super::SessionLabels;
 use super::fountain::Fountain;
 use crate::bcfs::{self, Label, Level, ReplyTo, ReturnPath};
@@ -105,7 +107,9 @@ impl<F: Fountain> Source<F> {
         while let Some((path, label, level)) = self.pending.pop_front() {
             if let Some(bytes) = self.fountain.next(now, bcfs::Source::body(&path, buffer)) {
                 self.counters.symbols += 1;
-                return Some(self.bcfs.reply(now, &path, label, level, bytes, buffer));
+                let transmit = self.bcfs.reply(now, &path, label, level, bytes, buffer);
+                mark_any(buffer);
+                return Some(transmit);
             }
             self.counters.dry += 1;
         }

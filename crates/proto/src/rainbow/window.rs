@@ -54,7 +54,7 @@ pub struct WindowCounters {
     pub overtaken: u64,
     /// Requests held to be lost, because they were not answered in time.
     pub late: u64,
-    /// Cuts of the window.
+    /// Cuts of the window, also for what others had lost on a way that this receiver's packets came.
     pub cuts: u64,
     /// Beginnings from a window of one, because nothing was answered at all.
     pub collapses: u64,
@@ -199,6 +199,17 @@ impl Window {
         let oldest = self.waiting.first().map(|label| self.due(*label));
         let resume = (self.mode == Mode::Recover).then(|| self.resume_at());
         oldest.into_iter().chain(resume).min()
+    }
+
+    /// What is about to answer a label was kept by a relay, which had got it in place of one that was lost above: so would have been what this receiver had asked
+    /// for by itself. What was lost at a time comes one after the other: that is one cut.
+    pub fn share_loss(&mut self, now: Instant, label: u16) {
+        let is_label = (1..=self.config.labels_max).contains(&label);
+        let Some(slot) = is_label.then(|| *self.slot(label)).filter(|slot| slot.is_waiting) else { return };
+        let is_known = self.mode == Mode::Recover || slot.order < self.cut.order;
+        if !is_known && self.cut.at + Duration::from_secs_f64(self.longest) <= now {
+            self.cut(now);
+        }
     }
 
     /// A reply came; a level of 0 clears nothing, and answers nothing. Whether a request waited for it.

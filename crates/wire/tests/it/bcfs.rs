@@ -11,6 +11,7 @@ const REQUEST: &str = "485742 10 0000000a 0001 20 04 1c77 0000 c0000201";
 const NULL: &str = "485742 11 0000000a 0001 20 04 1c77 0000 c0000201";
 const REPLY: &str = "485742 12 fffffffe 0002 1f 06 1c77 0000 20010db8000000000000000000000001";
 const ANY: &str = "485742 10 0000000a 0001 20 04 1c77 0001 c0000201";
+const AFTER_LOSS: &str = "485742 12 fffffffe 0002 1f 06 1c77 0002 20010db8000000000000000000000001";
 const BODY: &str = "0123456789";
 
 fn ipv4() -> SocketAddr {
@@ -33,9 +34,14 @@ fn messages_are_these_bytes() {
     let null = Header { kind: Kind::Null, ..request };
     let reply = Header { hops: 31, ..Header::new(Kind::Reply, ipv6(), Label(0xFFFF_FFFE), Level(2)) };
     let any = Header { is_any: true, ..request };
-    for (header, digits, body) in
-        [(request, REQUEST, BODY), (null, NULL, ""), (reply, REPLY, BODY), (any, ANY, BODY)]
-    {
+    let after_loss = Header { follows_loss: true, ..reply };
+    for (header, digits, body) in [
+        (request, REQUEST, BODY),
+        (null, NULL, ""),
+        (reply, REPLY, BODY),
+        (any, ANY, BODY),
+        (after_loss, AFTER_LOSS, BODY),
+    ] {
         assert_eq!(emitted(&header), hex(digits));
         let (datagram, body) = (hex(&format!("{digits}{body}")), hex(body));
         assert_eq!(Header::parse(&datagram), Ok((header, body.as_slice())));

@@ -1,12 +1,13 @@
 //! Rainbow: receivers that each run a window over BCFS.
 
+use headwater_proto::bcfs::RECENT_MAX;
 use headwater_proto::rainbow::{Overtaking, WindowConfig};
 
 use super::FlowKind;
 use crate::plan::section::Section;
 
 pub(super) const KEYS: &[&str] =
-    &["packets", "packet-bytes", "header-bytes", "reordering", "threshold", "labels", super::ROUTERS];
+    &["packets", "packet-bytes", "header-bytes", "reordering", "threshold", "labels", "keep", super::ROUTERS];
 
 /// Bytes of IP's header alone: with BCFS's 20 a request has 40, as an acknowledgement.
 const HEADER_BYTES_DEFAULT: u64 = 20;
@@ -20,6 +21,8 @@ pub struct Rainbow {
     pub packet_bytes: u16,
     /// Headers of a packet in bytes.
     pub header_bytes: u32,
+    /// Replies that each router keeps for those that have not had them.
+    pub kept: usize,
     /// The receivers' windows.
     pub window: WindowConfig,
 }
@@ -32,6 +35,7 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
     let packet_bytes = flow.within_or("packet-bytes", &(64..=8_192), 492)?;
     let header_bytes = flow.within_or("header-bytes", &(0..=500), HEADER_BYTES_DEFAULT)?;
     let threshold = flow.within_or("threshold", &(1..=100), 1)?;
+    let kept = flow.within_or("keep", &(0..=RECENT_MAX as u64), 0)?;
     let labels = flow.within_or("labels", &(1..=WindowConfig::LABELS_MAX.into()), 256)?;
     let overtaking = match flow.word_or("reordering", &["count", "time"])? {
         "time" => Overtaking::Longest,
@@ -42,6 +46,7 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
         packets,
         packet_bytes: u16::try_from(packet_bytes).ok()?,
         header_bytes: u32::try_from(header_bytes).ok()?,
+        kept: usize::try_from(kept).ok()?,
         window,
     }))
 }

@@ -220,7 +220,7 @@ pub(super) fn deploy(
     let address =
         site.network.address(source).ok_or_else(|| RunError::flow(flow, &"too many agents at its source"))?;
     for router in &flow.routers {
-        site.breadcrumb_router(flow, *router, [ports, requests])?;
+        site.breadcrumb_router(flow, *router, planned, [ports, requests])?;
     }
     let receivers = members.iter().map(|member| {
         let config = ReceiverConfig::new(address, address, LABELS)
@@ -235,16 +235,26 @@ pub(super) fn deploy(
 
 impl Site<'_> {
     /// A router of breadcrumbs at a node, towards the flow's source.
-    fn breadcrumb_router(&mut self, flow: &Flow, node: usize, ports: [Ports; 2]) -> Result<(), RunError> {
+    fn breadcrumb_router(
+        &mut self,
+        flow: &Flow,
+        node: usize,
+        planned: &Rainbow,
+        ports: [Ports; 2],
+    ) -> Result<(), RunError> {
         let here = self.nodes[node];
         let upstream: InterfaceId = self
             .network
             .interface(here, self.nodes[flow.from])
             .ok_or_else(|| RunError::flow(flow, &"its source needs no router"))?;
-        let router = BreadcrumbRouter::new(RouterConfig::default().with_entries(ENTRIES), upstream);
+        let router = BreadcrumbRouter::new(
+            RouterConfig::default().with_entries(ENTRIES).with_recent(planned.kept),
+            upstream,
+        );
         let name = format!("{}/router/{}", flow.name, self.network.names().nodes[here.index()]);
         let [replies, requests] = ports;
-        let agent = self.network.agent(&name, here, RouterNode::new(router, requests));
+        let agent =
+            self.network.agent(&name, here, RouterNode::new(router, requests).with_channels(replies.flow));
         self.add(node, agent);
         self.network.route(agent, replies.flow);
         self.network.route(agent, requests.flow);

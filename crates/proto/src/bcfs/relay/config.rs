@@ -16,8 +16,6 @@ pub const REQUESTS_PER_SECOND: u32 = 20_000;
 
 /// Replies of each of at most 16 sources that a relay keeps unless told otherwise: 0.4 MB of each in packets of 1500 bytes, at most 2.3 MB.
 pub const RECENT: usize = 256;
-/// Most that it can be told to keep: 25 MB of each source in packets of 1500 bytes, at most 147 MB.
-pub const RECENT_MAX: usize = 16_384;
 
 /// Where requests for a source go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +47,6 @@ pub struct RelayConfig {
     pub(super) neighbours: usize,
     pub(super) requests_per_second: u32,
     pub(super) shape: Option<Shape>,
-    pub(super) recent: usize,
     pub(super) seed: Seed,
 }
 
@@ -57,14 +54,13 @@ impl RelayConfig {
     /// A relay that asks each source itself, for anyone, as fast as they like. `seed` is for what RED draws.
     pub const fn new(router: RouterConfig, seed: Seed) -> Self {
         Self {
-            router,
+            router: router.with_recent(RECENT),
             upstreams: Vec::new(),
             sources: Vec::new(),
             links: Vec::new(),
             neighbours: NEIGHBOURS,
             requests_per_second: REQUESTS_PER_SECOND,
             shape: None,
-            recent: RECENT,
             seed,
         }
     }
@@ -117,11 +113,10 @@ impl RelayConfig {
         self
     }
 
-    /// Replies of a source that are given out for a second, where any would do, for those that have not had them: at most [`RECENT_MAX`]. They answer requests that would
-    /// go up else. 0: none. Default [`RECENT`].
+    /// Replies of a source that are kept ([`RouterConfig::with_recent`]). Default [`RECENT`].
     #[must_use]
-    pub const fn with_recent(mut self, replies: usize) -> Self {
-        self.recent = if replies > RECENT_MAX { RECENT_MAX } else { replies };
+    pub fn with_recent(mut self, replies: usize) -> Self {
+        self.router = self.router.with_recent(replies);
         self
     }
 

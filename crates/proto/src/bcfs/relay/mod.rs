@@ -21,7 +21,6 @@
 mod config;
 mod limit;
 mod neighbours;
-mod recent;
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
@@ -30,18 +29,17 @@ use headwater_wire::bcfs::{Header, Kind};
 use serde::Serialize;
 
 pub use crate::egress::{EgressCounters, Shape, WAITING_MAX};
-pub use config::{MulticastLink, NEIGHBOURS, RECENT, RECENT_MAX, REQUESTS_PER_SECOND, RelayConfig, Upstream};
+pub use config::{MulticastLink, NEIGHBOURS, RECENT, REQUESTS_PER_SECOND, RelayConfig, Upstream};
 pub(crate) use limit::Limit;
 
 use super::{BreadcrumbRouter, Counters};
 use crate::egress::Egress;
 use crate::machine::{
-    DATAGRAM_BYTES_MAX, Datagram, Ecn, Input, InterfaceId, Machine, Output, Router, RouterOutput, Transmit,
+    DATAGRAM_BYTES_MAX, Datagram, Input, InterfaceId, Machine, Output, Router, RouterOutput, Transmit,
 };
 use crate::queue::ParameterError;
 use crate::time::Instant;
 use neighbours::Neighbours;
-use recent::Recent;
 
 /// What a relay did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -50,8 +48,6 @@ pub struct RelayCounters {
     pub router: Counters,
     /// Its links.
     pub egress: EgressCounters,
-    /// Requests that it answered by what it had kept: they are not among its router's.
-    pub answered: u64,
     /// Messages that it did not take, by the reason; what its router dropped is there.
     pub refused: Refused,
     /// Neighbours that it knows.
@@ -82,8 +78,6 @@ pub struct Refused {
 pub struct Relay {
     router: BreadcrumbRouter<Neighbours>,
     egress: Egress,
-    recent: Recent,
-    answered: u64,
     refused: Refused,
     /// Where the router writes.
     room: Box<[u8]>,
@@ -98,8 +92,6 @@ impl Relay {
         let neighbours = Neighbours::new(&config);
         Ok(Self {
             egress: Egress::new(config.shape, config.seed)?,
-            recent: Recent::new(config.recent),
-            answered: 0,
             router: BreadcrumbRouter::new(config.router, neighbours),
             refused: Refused::default(),
             room: vec![0; DATAGRAM_BYTES_MAX].into(),
@@ -111,7 +103,6 @@ impl Relay {
         RelayCounters {
             router: *self.router.counters(),
             egress: *self.egress.counters(),
-            answered: self.answered,
             refused: self.refused,
             neighbours: self.router.routes().len(),
             entries: self.router.entries(),
@@ -119,17 +110,9 @@ impl Relay {
     }
 
     fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let ingress = match self.ingress(now, datagram) {
-            Ok(ingress) => ingress,
-            Err(reason) => {
-                *reason += 1;
-                return;
-            }
-        };
-        if self.answer(now, ingress, datagram) {
-            self.answered += 1;
-        } else {
-            self.route(now, ingress, datagram);
+        match self.ingress(now, datagram) {
+            Ok(ingress) => self.route(now, ingress, datagram),
+            Err(reason) => *reason += 1,
         }
     }
 
@@ -155,34 +138,23 @@ impl Relay {
         Ok(neighbours.asks_by(place))
     }
 
-    /// Answers a request that any reply of its source would do for by one that has not gone out where it came from.
-    fn answer(&mut self, now: Instant, ingress: InterfaceId, datagram: &Datagram<'_>) -> bool {
-        let Some(bytes) = self.recent.answer(now, ingress, datagram.payload, &mut self.room) else {
-            return false;
-        };
-        let Some(packet) = self.egress.hold(&self.room[..bytes], WAITING_MAX) else { return true };
-        self.egress.send(now, packet, ingress, Ecn::NotCapable);
-        self.egress.release(packet);
-        true
-    }
-
     fn route(&mut self, now: Instant, ingress: InterfaceId, datagram: &Datagram<'_>) {
         self.router.handle(now, ingress, Input::Datagram(*datagram));
         let mut held = None;
-        let mut kept = None;
         while let Some(output) = self.router.poll_output(now, &mut self.room) {
             match output {
                 RouterOutput::Forward { egress, ecn } => {
-                    if held.is_none() {
-                        held = self.egress.hold(datagram.payload, WAITING_MAX);
-                        // Once, though there may be no room for any link.
-                        kept = kept.or_else(|| self.recent.keep(now, datagram.payload));
-                    }
+                    held = held.or_else(|| self.egress.hold(datagram.payload, WAITING_MAX));
                     let Some(packet) = held else { continue };
-                    if let Some(kept) = kept {
-                        self.recent.sent(kept, egress);
-                    }
                     self.egress.send(now, packet, egress, ecn);
+                }
+                // What answers goes back where the request came from, and waits as what is forwarded.
+                RouterOutput::Transmit { egress, transmit } if egress == ingress => {
+                    let Some(packet) = self.egress.hold(&self.room[..transmit.bytes], WAITING_MAX) else {
+                        continue;
+                    };
+                    self.egress.send(now, packet, egress, transmit.ecn);
+                    self.egress.release(packet);
                 }
                 RouterOutput::Transmit { egress, transmit } => self.send_up(now, egress, transmit),
                 RouterOutput::Pass { .. }

@@ -7,6 +7,8 @@ use crate::time::Duration;
 pub const ENTRIES: usize = 65_536;
 /// Breadcrumbs that a router can be told to hold at the most: 93 MB, and 256 MB with as many links as there is room for.
 pub const ENTRIES_MAX: usize = 1_000_000;
+/// Replies of each of at most 16 sources that a router can be told to keep at the most: 25 MB of each source in packets of 1500 bytes, at most 147 MB.
+pub const RECENT_MAX: usize = 16_384;
 /// Links per breadcrumb, on average, that a router has room for.
 const LINKS_PER_ENTRY: usize = 4;
 
@@ -17,11 +19,12 @@ pub struct RouterConfig {
     pub(super) refresh: Duration,
     pub(super) expiry: Duration,
     pub(super) hash_key: [u64; 2],
+    pub(super) recent: usize,
 }
 
 impl Default for RouterConfig {
     fn default() -> Self {
-        Self { entries: ENTRIES, refresh: REFRESH, expiry: EXPIRY, hash_key: [0; 2] }
+        Self { entries: ENTRIES, refresh: REFRESH, expiry: EXPIRY, hash_key: [0; 2], recent: 0 }
     }
 }
 
@@ -53,6 +56,14 @@ impl RouterConfig {
     #[must_use]
     pub const fn with_hash_key(mut self, key: [u64; 2]) -> Self {
         self.hash_key = key;
+        self
+    }
+
+    /// Replies of a source that are given out for a second, where any would do, for those that have not had them: at most [`RECENT_MAX`]. They answer requests that would
+    /// go up else. Default: none, as the paper has it.
+    #[must_use]
+    pub const fn with_recent(mut self, replies: usize) -> Self {
+        self.recent = if replies > RECENT_MAX { RECENT_MAX } else { replies };
         self
     }
 

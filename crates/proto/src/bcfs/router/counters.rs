@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
-/// Counts since a router was made. Each message that came in is one of `requests`, `nulls`, `replies` and `dropped`.
+/// Counts since a router was made. Each message that came in is one of `requests`, `answered`, `nulls`, `replies` and `dropped`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Requests taken.
+    /// Requests taken, but for those answered by what was kept.
     pub requests: u64,
+    /// Requests answered by what was kept.
+    pub answered: u64,
     /// Nulls taken.
     pub nulls: u64,
     /// Replies taken, whose breadcrumb was there.

@@ -6,11 +6,12 @@
 //! | request or null above the highest level of the links | notes it, sends it on |
 //! | request or null of that level or below | notes it; sends a null of the highest level instead if the last message that went on is older than `T_refresh`, or had few hops left and fewer than this |
 //! | reply, no breadcrumb | drops it |
+//! | request of level 1 that any reply would answer, and one is kept that the link has not had | sends it there; nothing else ([`RouterConfig::with_recent`]) |
 //! | reply | sends it out by all links that asked within `T_expire`; takes away those of its level and below, and those that did not |
 //!
 //! Breadcrumbs that nothing used for `T_expire` go, and the least recently used one where there is no room. A request or null takes a constant time, and
 //! one for each link of a breadcrumb that gives way to it; a reply takes one for each link. Neither depends on how many breadcrumbs there are, and nothing is
-//! allocated but a list of the links of one reply, as long as the longest so far. The bounds are
+//! allocated but a list of the links of one reply, as long as the longest so far, and what is kept. The bounds are
 //! [`RouterConfig::with_entries`] breadcrumbs, and four times as many links. What hostile ends can do: see [`Counters::dropped`] for what is dropped; a
 //! flood of labels displaces breadcrumbs of others, which their owners' next requests bring back, so whoever drives a router limits the rate
 //! of requests of each link.
@@ -19,20 +20,22 @@ mod config;
 mod counters;
 pub(crate) mod hash;
 mod order;
+mod recent;
 mod slab;
 mod table;
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
 
-use headwater_wire::bcfs::{HEADER_BYTES_MAX, HOPS, Header, Kind};
+use headwater_wire::bcfs::{HEADER_BYTES_MAX, HOPS, Header, Kind, Level};
 
-pub use config::{ENTRIES, ENTRIES_MAX, RouterConfig};
+pub use config::{ENTRIES, ENTRIES_MAX, RECENT_MAX, RouterConfig};
 pub use counters::{Counters, Dropped};
 
 use super::REQUEST_BODY_BYTES_MAX;
 use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, RouterOutput, Transmit};
 use crate::time::Instant;
+use recent::{Number, Recent};
 use table::{Before, Place, Table, Wanted};
 
 /// Breadcrumbs removed at once when their time has come; the rest follows at the next call.
@@ -53,20 +56,33 @@ impl Routes for InterfaceId {
 
 /// A router of breadcrumbs; see the top of the module.
 ///
-/// What it sends towards a source it addresses to the source, and it forwards replies as they came; a driver whose interfaces are peers of a socket
-/// sends both to the interface's peer.
+/// What it sends towards a source it addresses to the source, what it had kept to the channel that it came by, or to who asks, and it forwards replies as they came;
+/// a driver whose interfaces are peers of a socket sends all to the interface's peer.
 #[derive(Debug)]
 pub struct BreadcrumbRouter<R> {
     routes: R,
     config: RouterConfig,
     table: Table,
     counters: Counters,
+    recent: Recent,
     upward: Upward,
+    /// What answers the request just handed in, if it is something that was kept.
+    answer: Option<Answer>,
     /// When something was last handed in.
     now: Instant,
     /// Where the reply just handed in goes, last first.
     egresses: Vec<InterfaceId>,
     reply_ecn: Ecn,
+}
+
+/// A reply that was kept, for who asks now.
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    number: Number,
+    asked: Header,
+    egress: InterfaceId,
+    /// Who handed the request over.
+    peer: SocketAddr,
 }
 
 /// A request or null that waits to be sent on.
@@ -84,9 +100,11 @@ impl<R: Routes> BreadcrumbRouter<R> {
         let table = Table::new(config.hash_key, config.entries, config.links());
         Self {
             routes,
+            recent: Recent::new(config.recent),
             config,
             table,
             counters: Counters::default(),
+            answer: None,
             upward: Upward::new(),
             now: Instant::ZERO,
             egresses: Vec::new(),
@@ -120,9 +138,9 @@ impl<R: Routes> BreadcrumbRouter<R> {
         &mut self.routes
     }
 
-    /// Messages that come next, as far as a driver knows that; the first 32 of them count. What they need is looked for at once, instead of one after the other as they
+    /// Messages that come next, as far as a driver knows that; the first [`EXPECTED_MAX`](crate::EXPECTED_MAX) of them count. What they need is looked for at once, instead of one after the other as they
     /// are handed in, so that a table which is in no cache costs not much more than a small one. It changes nothing that the router does.
-    pub fn expect<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) {
+    pub fn expect<'a>(&self, messages: impl IntoIterator<Item = &'a [u8]>) {
         let headers = messages.into_iter().filter_map(|message| Header::parse(message).ok());
         self.table.look_ahead(headers.map(|(header, _)| (header.source, header.label)));
     }
@@ -138,8 +156,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
         };
         let ways = Ways { ingress, upstream, ecn: datagram.ecn };
         match header.kind {
-            Kind::Reply => self.reply(now, ways, &header),
-            Kind::Request | Kind::Null => self.request(now, ways, &header, body),
+            Kind::Reply => self.reply(now, ways, &header, datagram),
+            Kind::Request | Kind::Null => self.request(now, ways, &header, body, datagram.source),
         }
     }
 
@@ -150,9 +168,14 @@ impl<R: Routes> BreadcrumbRouter<R> {
     }
 
     /// A request or null; they differ in what they are counted as.
-    fn request(&mut self, now: Instant, ways: Ways, header: &Header, body: &[u8]) {
+    fn request(&mut self, now: Instant, ways: Ways, header: &Header, body: &[u8], peer: SocketAddr) {
         if let Some(reason) = self.refusal(ways, header, body) {
             *reason += 1;
+            return;
+        }
+        if let Some(number) = self.kept(now, ways.ingress, header) {
+            self.counters.answered += 1;
+            self.answer = Some(Answer { number, asked: *header, egress: ways.ingress, peer });
             return;
         }
         match header.kind {
@@ -175,6 +198,18 @@ impl<R: Routes> BreadcrumbRouter<R> {
             let null = Header { kind: Kind::Null, level: self.table.top(place), ..onward };
             self.send_up(now, place, ways, &null, &[]);
         }
+    }
+
+    /// What was kept that answers a request.
+    fn kept(&mut self, now: Instant, ingress: InterfaceId, header: &Header) -> Option<Number> {
+        if header.level > Level::ONE {
+            let wanted = self.table.wanted(header.source, header.label);
+            // What a lost message left here and above is cleared by a higher level alone: that goes up. Where nothing is left, it was lost below.
+            if self.live(now, &wanted).is_some_and(|place| self.table.has_link(place, ingress)) {
+                return None;
+            }
+        }
+        self.recent.answer(now, ingress, header)
     }
 
     /// The counter of why a request is dropped, if it is.
@@ -227,7 +262,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
         self.upward.put(ways.upstream, header, body, ways.ecn);
     }
 
-    fn reply(&mut self, now: Instant, ways: Ways, header: &Header) {
+    fn reply(&mut self, now: Instant, ways: Ways, header: &Header, datagram: &Datagram<'_>) {
         if ways.ingress != ways.upstream {
             self.counters.dropped.not_from_upstream += 1;
             return;
@@ -237,9 +272,15 @@ impl<R: Routes> BreadcrumbRouter<R> {
             self.counters.dropped.unsolicited += 1;
             return;
         };
+        let follows_loss = header.level > Level::ONE && self.table.is_raised(place);
         let stale = self.table.reply(now, place, header.level, self.config.expiry, &mut self.egresses);
         // Links that asked before the route turned towards them get nothing back.
         self.egresses.retain(|egress| *egress != ways.ingress);
+        if !self.egresses.is_empty()
+            && let Some(kept) = self.recent.keep(now, header, follows_loss, datagram)
+        {
+            self.egresses.iter().for_each(|egress| self.recent.sent(kept, *egress));
+        }
         self.reply_ecn = ways.ecn;
         self.counters.replies += 1;
         self.counters.forwarded += self.egresses.len() as u64;
@@ -263,6 +304,7 @@ impl<R: Routes> Router for BreadcrumbRouter<R> {
         self.now = now;
         self.egresses.clear();
         self.upward.egress = None;
+        self.answer = None;
         match input {
             Input::Timeout => self.expire(now),
             Input::Datagram(datagram) => self.message(now, ingress, &datagram),
@@ -274,6 +316,14 @@ impl<R: Routes> Router for BreadcrumbRouter<R> {
             let transmit = self.upward.transmit;
             buffer[..transmit.bytes].copy_from_slice(&self.upward.message[..transmit.bytes]);
             return Some(RouterOutput::Transmit { egress, transmit });
+        }
+        if let Some(Answer { number, asked, egress, peer }) = self.answer.take() {
+            let (bytes, channel) = self.recent.write(number, &asked, buffer)?;
+            let destination = channel.map_or(Destination::Unicast(peer), Destination::Channel);
+            return Some(RouterOutput::Transmit {
+                egress,
+                transmit: Transmit { destination, bytes, ecn: Ecn::NotCapable },
+            });
         }
         let egress = self.egresses.pop()?;
         Some(RouterOutput::Forward { egress, ecn: self.reply_ecn })

@@ -11,13 +11,11 @@ use headwater_wire::bcfs::{Label, Level};
 use super::hash::{Key, address_words, hash};
 use super::order::Order;
 use super::slab::{NONE, Slab};
-use crate::machine::InterfaceId;
+use crate::machine::{EXPECTED_MAX, InterfaceId};
 use crate::time::{Duration, Instant};
 
 /// Links that an entry holds itself.
 const HELD: usize = 2;
-/// Messages that are looked ahead for at once: what a processor can wait for at a time, and some more.
-const AHEAD: usize = 32;
 
 /// A breadcrumb: what links asked of a source by one label. It always has a link, but while it is made.
 #[derive(Debug)]
@@ -30,6 +28,8 @@ struct Entry {
     hops: u8,
     /// Of [`Entry::interfaces`] and the like: which stand for a link, a bit each.
     held: u8,
+    /// Whether a link that waited here asked again with a higher level: what it waited for was lost above.
+    is_raised: bool,
     levels: [Level; HELD],
     interfaces: [InterfaceId; HELD],
     asked: [Stamp; HELD],
@@ -50,15 +50,6 @@ const _: () = assert!(size_of::<Entry>() == 64, "one line of a cache");
 pub(super) struct Wanted {
     of: Of,
     hash: u32,
-    /// Where it was when it was last looked for, or another of its hash.
-    guess: u32,
-}
-
-/// What the next messages are about; those up to `next` have come.
-#[derive(Debug)]
-struct Ahead {
-    wanted: Vec<Wanted>,
-    next: usize,
 }
 
 /// Source and label, in the form in which they are compared.
@@ -160,14 +151,12 @@ pub(super) struct Table {
     links: usize,
     links_max: usize,
     order: Order,
-    ahead: Ahead,
 }
 
 impl Table {
     pub(super) fn new(key: Key, entries_max: usize, links_max: usize) -> Self {
         let (entries, more) = (Slab::new(entries_max), Slab::new(links_max));
-        let ahead = Ahead { wanted: Vec::with_capacity(AHEAD), next: 0 };
-        Self { key, entries, more, links: 0, links_max, order: Order::new(entries_max), ahead }
+        Self { key, entries, more, links: 0, links_max, order: Order::new(entries_max) }
     }
 
     pub(super) const fn entries(&self) -> usize {
@@ -178,27 +167,14 @@ impl Table {
         self.links
     }
 
-    /// What a message of this source and label is about; as it was looked ahead for, if it was.
-    pub(super) fn wanted(&mut self, source: SocketAddr, label: Label) -> Wanted {
+    /// What a message of this source and label is about.
+    pub(super) fn wanted(&self, source: SocketAddr, label: Label) -> Wanted {
         let of = Of::new(source, label);
-        let Ahead { wanted, next } = &mut self.ahead;
-        if let Some(ahead) = wanted[*next..].iter().position(|wanted| wanted.of == of) {
-            *next += ahead + 1;
-            return wanted[*next - 1];
-        }
-        Wanted { of, hash: of.hash(self.key), guess: NONE }
+        Wanted { of, hash: of.hash(self.key) }
     }
 
     pub(super) fn find(&self, wanted: &Wanted) -> Option<Place> {
-        let Wanted { of, hash, guess } = *wanted;
-        let is_it = |entry: &Entry| entry.of() == of;
-        if guess != NONE {
-            let entry = self.entries.at(guess);
-            if is_it(entry) && !entry.is_bare() {
-                return Some(Place(guess));
-            }
-        }
-        self.entries.find(hash, is_it).map(Place)
+        self.entries.find(wanted.hash, |entry| entry.of() == wanted.of).map(Place)
     }
 
     /// When a message last touched it, to the millisecond before.
@@ -222,13 +198,14 @@ impl Table {
 
     /// Makes a breadcrumb without links; the caller has made room.
     pub(super) fn create(&mut self, now: Instant, wanted: &Wanted) -> Place {
-        let (Wanted { of, hash, .. }, at) = (*wanted, Stamp::new(now));
+        let (Wanted { of, hash }, at) = (*wanted, Stamp::new(now));
         let entry = Entry {
             address: of.address,
             label: of.label,
             port: of.port,
             hops: 0,
             held: 0,
+            is_raised: false,
             levels: [Level::ZERO; HELD],
             interfaces: [InterfaceId(0); HELD],
             asked: [at; HELD],
@@ -249,12 +226,15 @@ impl Table {
         let before = Before { top, refreshed: entry.refreshed.instant(now), hops: entry.hops };
         if let Some(held) = entry.held_at(interface) {
             let entry = self.entries.at_mut(place.0);
+            entry.is_raised |= level > entry.levels[held];
             entry.levels[held] = entry.levels[held].max(level);
             entry.asked[held] = Stamp::new(now);
         } else if let Some(link) = self.find_more(place, interface) {
             let link = self.more.at_mut(link);
+            let is_raised = level > link.level;
             link.level = link.level.max(level);
             link.asked = Stamp::new(now);
+            self.entries.at_mut(place.0).is_raised |= is_raised;
             let first = self.more.at_mut(self.entries.at(place.0).more);
             first.top = first.top.max(level);
         } else {
@@ -262,6 +242,11 @@ impl Table {
             self.add_link(now, place, interface, level);
         }
         before
+    }
+
+    /// Whether something that was asked for here was lost above since the last reply.
+    pub(super) fn is_raised(&self, place: Place) -> bool {
+        self.entries.at(place.0).is_raised
     }
 
     /// The highest level of its links.
@@ -291,6 +276,7 @@ impl Table {
         let entry = self.entries.at_mut(place.0);
         // The driver takes the last one first: those held here, then of the others those that asked first.
         let held_before = entry.held;
+        entry.is_raised = false;
         for held in (0..HELD).rev().filter(|held| held_before >> held & 1 == 1) {
             let is_stale = is_stale(entry.asked[held]);
             if is_stale {
@@ -382,7 +368,7 @@ impl Table {
         self.entries.at_mut(place.0).more = number;
     }
 
-    fn has_link(&self, place: Place, interface: InterfaceId) -> bool {
+    pub(super) fn has_link(&self, place: Place, interface: InterfaceId) -> bool {
         self.entries.at(place.0).held_at(interface).is_some() || self.find_more(place, interface).is_some()
     }
 
@@ -399,21 +385,23 @@ impl Table {
         self.order.touch(place.0);
     }
 
-    /// Looks for what the next messages are about, at most [`AHEAD`] of them, step by step for all: what is in no cache comes while it waits for the
-    /// others', not one after the other.
-    pub(super) fn look_ahead(&mut self, messages: impl Iterator<Item = (SocketAddr, Label)>) {
-        let Self { key, entries, order, ahead: Ahead { wanted, next }, .. } = self;
-        wanted.clear();
-        *next = 0;
-        wanted.extend(messages.take(AHEAD).map(|(source, label)| {
-            let of = Of::new(source, label);
-            Wanted { of, hash: of.hash(*key), guess: NONE }
-        }));
-        let mut read = wanted.iter().fold(0, |read, wanted| read ^ entries.glance(wanted.hash));
-        for wanted in &mut *wanted {
-            wanted.guess = entries.guess(wanted.hash).unwrap_or(NONE);
+    /// Reads what the next messages need, at most [`EXPECTED_MAX`] of them, step by step for all: what is in no cache comes while it waits for the others', not one
+    /// after the other.
+    pub(super) fn look_ahead(&self, messages: impl Iterator<Item = (SocketAddr, Label)>) {
+        let Self { key, entries, order, .. } = self;
+        let mut hashes = [0; EXPECTED_MAX];
+        let mut count = 0;
+        for (hash, (source, label)) in hashes.iter_mut().zip(messages) {
+            *hash = Of::new(source, label).hash(*key);
+            count += 1;
         }
-        let found = || wanted.iter().map(|wanted| wanted.guess).filter(|guess| *guess != NONE);
+        let hashes = &hashes[..count];
+        let mut read = hashes.iter().fold(0, |read, hash| read ^ entries.glance(*hash));
+        let mut guesses = [NONE; EXPECTED_MAX];
+        for (guess, hash) in guesses.iter_mut().zip(hashes) {
+            *guess = entries.guess(*hash).unwrap_or(NONE);
+        }
+        let found = || guesses.into_iter().filter(|guess| *guess != NONE);
         for guess in found() {
             read ^= u64::from(entries.at(guess).hash) ^ u64::from(order.beside(guess)[0]);
         }

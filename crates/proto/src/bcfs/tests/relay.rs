@@ -343,26 +343,75 @@ fn a_reply_of_which_any_would_do_is_sent_down_once_for_all() {
     assert_eq!(play(&mut relay, later, 10, &any(Kind::Request, 1, 4)), [unicast(1)], "it has had them");
     let too_late = START + Duration::from_secs(2);
     assert_eq!(play(&mut relay, too_late, 11, &any(Kind::Request, 9, 4)), [unicast(1)]);
-    assert_eq!(relay.counters().answered, 1);
+    assert_eq!(relay.counters().router.answered, 1);
     assert_eq!(relay.counters().router.requests, 6);
 }
 
-/// The reply, or the request, was lost above: what it left is cleared by a higher level, which no reply that was kept may hold up.
+/// A message of which any would do.
+fn any(kind: Kind, label: u32, level: u16, body: u8) -> Vec<u8> {
+    let header = Header { is_any: true, ..Header::new(kind, address(1), Label(label), Level(level)) };
+    let mut bytes = vec![body; header.buffer_len() + 1];
+    header.emit(&mut bytes).expect("room");
+    bytes
+}
+
+/// What answers a request that any reply would do for from what was kept: its level, whether it followed a loss, and its body.
+fn kept(relay: &mut Relay, now: Instant, from: u8, label: u32, level: u16) -> (u16, bool, u8) {
+    give(relay, now, from, &any(Kind::Request, label, level, 0));
+    let [(to, bytes)] = &sent(relay, now)[..] else { panic!("one answer") };
+    let (header, body) = Header::parse(bytes).expect("a message");
+    assert_eq!(
+        (*to, header.kind, header.label, header.is_any),
+        (unicast(from), Kind::Reply, Label(label), true)
+    );
+    (header.level.0, header.follows_loss, body[0])
+}
+
+/// The reply, or the request, was lost above: what it left is cleared by a higher level, which no reply that was kept may hold up. Who gets it from what is kept is
+/// told of the loss.
 #[test]
-fn a_raised_level_goes_up_whatever_was_kept() {
-    let any = |kind, from, label, level| {
-        let header = Header { is_any: true, ..Header::new(kind, address(from), Label(label), Level(level)) };
-        let mut bytes = vec![0; header.buffer_len()];
-        header.emit(&mut bytes).expect("room");
-        bytes
-    };
+fn a_level_raised_over_a_breadcrumb_goes_up_whatever_was_kept() {
     let mut relay = relay(config());
-    assert_eq!(play(&mut relay, START, 10, &any(Kind::Request, 1, 5, 1)), [unicast(1)]);
-    assert_eq!(play(&mut relay, START, 11, &any(Kind::Request, 1, 6, 1)), [unicast(1)]);
-    assert_eq!(play(&mut relay, START, 1, &any(Kind::Reply, 1, 6, 1)), [unicast(11)]);
+    assert_eq!(play(&mut relay, START, 10, &any(Kind::Request, 5, 1, 0)), [unicast(1)]);
+    assert_eq!(play(&mut relay, START, 11, &any(Kind::Request, 6, 1, 0)), [unicast(1)]);
+    assert_eq!(play(&mut relay, START, 1, &any(Kind::Reply, 6, 1, 60)), [unicast(11)]);
     let later = START + Duration::from_millis(100);
-    assert_eq!(play(&mut relay, later, 10, &any(Kind::Request, 1, 5, 2)), [unicast(1)]);
-    assert_eq!(play(&mut relay, later, 1, &any(Kind::Reply, 1, 5, 2)), [unicast(10)]);
-    assert_eq!(relay.counters().answered, 0);
+    assert_eq!(play(&mut relay, later, 10, &any(Kind::Request, 5, 2, 0)), [unicast(1)]);
+    assert_eq!(play(&mut relay, later, 1, &any(Kind::Reply, 5, 2, 50)), [unicast(10)]);
+    assert_eq!(relay.counters().router.answered, 0);
     assert_eq!(relay.counters().entries, 0);
+    assert_eq!([7, 8].map(|label| kept(&mut relay, later, 12, label, 1)), [(1, false, 60), (1, true, 50)]);
+}
+
+/// Where no breadcrumb is left, the reply passed and was lost below: nothing above needs to be cleared, and nobody else lost anything.
+#[test]
+fn a_level_raised_for_what_was_lost_below_is_answered_from_what_was_kept() {
+    let mut relay = relay(config());
+    for label in [5, 6] {
+        assert_eq!(play(&mut relay, START, 10, &any(Kind::Request, label, 1, 0)), [unicast(1)]);
+        assert_eq!(play(&mut relay, START, 1, &any(Kind::Reply, label, 1, 50)), [unicast(10)]);
+    }
+    assert_eq!(play(&mut relay, START, 11, &any(Kind::Request, 9, 2, 0)), [unicast(11)]);
+    assert_eq!(kept(&mut relay, START, 11, 9, 3), (3, false, 50));
+    // Nothing is left that it has not had.
+    assert_eq!(play(&mut relay, START, 11, &any(Kind::Request, 9, 4, 0)), [unicast(1)]);
+    assert_eq!(play(&mut relay, START, 1, &any(Kind::Reply, 9, 4, 90)), [unicast(11)]);
+    assert_eq!((relay.counters().router.answered, relay.counters().entries), (2, 0));
+    assert_eq!(
+        kept(&mut relay, START, 10, 7, 1),
+        (1, false, 90),
+        "only asked for with a level from the start"
+    );
+}
+
+/// A relay above tells of what was lost above it; so does the one below.
+#[test]
+fn a_loss_above_is_told_from_relay_to_relay() {
+    let mut relay = relay(config());
+    let mut reply = any(Kind::Reply, 5, 1, 50);
+    let (header, _) = Header::parse(&reply).expect("a message");
+    Header { follows_loss: true, ..header }.emit(&mut reply).expect("room");
+    assert_eq!(play(&mut relay, START, 10, &any(Kind::Request, 5, 1, 0)), [unicast(1)]);
+    assert_eq!(play(&mut relay, START, 1, &reply), [unicast(10)]);
+    assert_eq!(kept(&mut relay, START, 11, 7, 1), (1, true, 50));
 }

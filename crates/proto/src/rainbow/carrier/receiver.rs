@@ -70,6 +70,7 @@ pub struct Receiver {
 struct Reply {
     label: Label,
     level: Level,
+    follows_loss: bool,
     /// A symbol of the FDT was asked for, and there are not so many.
     is_past_description: bool,
 }
@@ -205,7 +206,12 @@ impl ReceiverControl for Receiver {
             }
             _ => false,
         };
-        self.reply = Some(Reply { label: reply.label, level: reply.level, is_past_description });
+        self.reply = Some(Reply {
+            label: reply.label,
+            level: reply.level,
+            follows_loss: reply.follows_loss,
+            is_past_description,
+        });
         Some((self.client.source(), reply.body))
     }
 
@@ -226,6 +232,9 @@ impl ReceiverControl for Receiver {
         if self.is_held
             && let Some(label) = self.description.window_label(reply.label)
         {
+            if reply.follows_loss {
+                self.window.share_loss(now, label);
+            }
             self.window.reply(now, label, reply.level.0);
         }
     }

@@ -32,3 +32,30 @@ fn what_goes_up_is_not_held_to_be_lost_when_most_is_answered_at_once() {
     assert!(counters.answered > 50_000, "{counters:?}");
     assert_eq!((counters.overtaken, counters.late, counters.cuts), (0, 0, 0), "{counters:?}");
 }
+
+/// What a relay had got in place of something lost is a loss of who gets it, too: one in a round-trip time, and none of what was asked for before a cut.
+#[test]
+fn a_loss_that_a_relay_tells_of_cuts_once_in_a_round_trip_time() {
+    let mut window = Window::new(WindowConfig::new().with_overtaking(Overtaking::Longest));
+    window.start(at(0));
+    let mut answer = |ms: u64, label: u16, is_loss: bool| {
+        if is_loss {
+            window.share_loss(at(ms), label);
+        }
+        assert!(window.reply(at(ms), label, 1), "{label} waited at {ms}");
+        _ = asks(&mut window);
+        (window.size(), window.counters().cuts)
+    };
+    assert_eq!(answer(100, 1, false), (2, 0));
+    assert_eq!([answer(200, 1, false), answer(200, 2, false)], [(3, 0), (4, 0)]);
+    assert_eq!(answer(300, 1, true), (2, 1));
+    // Asked for before that, or less than a round-trip time after.
+    assert_eq!(answer(301, 2, true), (2, 1));
+    assert_eq!([answer(302, 3, true), answer(303, 4, true)], [(2, 1), (2, 1)]);
+    assert_eq!(answer(390, 1, true), (2, 1));
+    assert_eq!(answer(410, 2, true), (1, 2));
+    window.share_loss(at(900), 0);
+    window.share_loss(at(900), 40);
+    window.share_loss(at(900), u16::MAX);
+    assert_eq!(window.counters().cuts, 2, "nothing waits for those");
+}

@@ -3,9 +3,9 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_wire::bcfs::{Header, Kind, Level};
+use headwater_wire::bcfs::{Header, Kind};
 
-use crate::machine::{DATAGRAM_BYTES_MAX, InterfaceId};
+use crate::machine::{ChannelId, DATAGRAM_BYTES_MAX, Datagram, InterfaceId};
 use crate::time::{Duration, Instant};
 
 /// How long a reply is kept: a source that is started again sends others.
@@ -43,6 +43,10 @@ struct Ring {
 #[derive(Debug)]
 struct Reply {
     at: Instant,
+    /// Which it came by.
+    channel: Option<ChannelId>,
+    /// It came in place of one that was lost above.
+    follows_loss: bool,
     message: Vec<u8>,
 }
 
@@ -61,10 +65,15 @@ impl Recent {
     }
 
     /// Keeps a reply if it is one of which any would do.
-    pub(super) fn keep(&mut self, now: Instant, message: &[u8]) -> Option<Number> {
-        let (header, _) = Header::parse(message).ok()?;
-        let is_short = message.len() <= DATAGRAM_BYTES_MAX;
-        if self.most == 0 || header.kind != Kind::Reply || !header.is_any || !is_short {
+    pub(super) fn keep(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        follows_loss: bool,
+        datagram: &Datagram<'_>,
+    ) -> Option<Number> {
+        let message = datagram.payload;
+        if self.most == 0 || !header.is_any || message.len() > DATAGRAM_BYTES_MAX {
             return None;
         }
         if !self.rings.contains_key(&header.source) && self.rings.len() == SOURCES_MAX {
@@ -73,7 +82,9 @@ impl Recent {
                 return None;
             }
         }
-        let number = self.rings.entry(header.source).or_default().keep(now, message, self.most);
+        let ring = self.rings.entry(header.source).or_default();
+        let number =
+            ring.keep(now, message, datagram.channel, header.follows_loss || follows_loss, self.most);
         Some(Number { source: header.source, number })
     }
 
@@ -84,29 +95,39 @@ impl Recent {
         }
     }
 
-    /// Writes what answers a request that came by a link, if there is something that it has not had.
-    pub(super) fn answer(
-        &mut self,
-        now: Instant,
-        ingress: InterfaceId,
-        request: &[u8],
-        room: &mut [u8],
-    ) -> Option<usize> {
-        let (asked, _) = Header::parse(request).ok()?;
-        // A raised level is to clear what a lost message left on the way: it goes up.
-        if asked.kind != Kind::Request || !asked.is_any || asked.level > Level::ONE {
+    /// What answers a request that came by a link, if there is something that it has not had; it goes out there now.
+    pub(super) fn answer(&mut self, now: Instant, ingress: InterfaceId, asked: &Header) -> Option<Number> {
+        if asked.kind != Kind::Request || !asked.is_any {
             return None;
         }
-        let message = self.rings.get_mut(&asked.source)?.take(now, ingress)?;
+        let number = self.rings.get_mut(&asked.source)?.take(now, ingress)?;
+        Some(Number { source: asked.source, number })
+    }
+
+    /// Writes a reply that is kept as the answer to a request; its length, and the channel that it came by.
+    pub(super) fn write(
+        &self,
+        Number { source, number }: Number,
+        asked: &Header,
+        room: &mut [u8],
+    ) -> Option<(usize, Option<ChannelId>)> {
+        let Reply { message, channel, follows_loss, .. } = self.rings.get(&source)?.at(number)?;
         let reply = room.get_mut(..message.len())?;
         reply.copy_from_slice(message);
-        Header { kind: Kind::Reply, ..asked }.emit(reply).ok()?;
-        Some(message.len())
+        Header { kind: Kind::Reply, follows_loss: *follows_loss, ..*asked }.emit(reply).ok()?;
+        Some((message.len(), *channel))
     }
 }
 
 impl Ring {
-    fn keep(&mut self, now: Instant, message: &[u8], most: usize) -> u64 {
+    fn keep(
+        &mut self,
+        now: Instant,
+        message: &[u8],
+        channel: Option<ChannelId>,
+        follows_loss: bool,
+        most: usize,
+    ) -> u64 {
         let mut room = Vec::new();
         if self.replies.len() >= most
             && let Some(oldest) = self.replies.pop_front()
@@ -115,23 +136,25 @@ impl Ring {
         }
         room.clear();
         room.extend_from_slice(message);
-        self.replies.push_back(Reply { at: now, message: room });
+        self.replies.push_back(Reply { at: now, channel, follows_loss, message: room });
         self.first + self.replies.len() as u64 - 1
     }
 
-    /// The oldest reply that has not gone out by a link.
-    fn take(&mut self, now: Instant, egress: InterfaceId) -> Option<&[u8]> {
+    /// The oldest reply that has not gone out by a link: it does now.
+    fn take(&mut self, now: Instant, egress: InterfaceId) -> Option<u64> {
         while self.replies.front().is_some_and(|reply| reply.at + KEPT <= now) {
             self.replies.pop_front();
             self.first += 1;
         }
-        let next = self.link(egress).next;
-        let place = usize::try_from(next - self.first).ok()?;
-        let reply = self.replies.get(place)?;
-        if let Some(link) = self.links.get_mut(&egress.0) {
-            link.next += 1;
-        }
-        Some(&reply.message)
+        let link = self.link(egress);
+        let number = link.next;
+        self.at(number)?;
+        self.link(egress).next += 1;
+        Some(number)
+    }
+
+    fn at(&self, number: u64) -> Option<&Reply> {
+        self.replies.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// A link, of which nothing is told that is too late for it.
@@ -166,9 +189,10 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use headwater_wire::bcfs::Label;
+    use headwater_wire::bcfs::{Label, Level};
 
     use super::*;
+    use crate::machine::Ecn;
 
     const SOURCE: &str = "192.0.2.1:7288";
     const RELAY: InterfaceId = InterfaceId(3);
@@ -178,25 +202,32 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    fn message(kind: Kind, source: &str, label: u32, is_any: bool, body: u8) -> Vec<u8> {
-        let header =
-            Header { is_any, ..Header::new(kind, source.parse().unwrap(), Label(label), Level::ONE) };
-        let mut bytes = vec![body; header.buffer_len() + 1];
-        header.emit(&mut bytes).unwrap();
-        bytes
+    fn header(kind: Kind, source: &str, label: u32, is_any: bool) -> Header {
+        Header { is_any, ..Header::new(kind, source.parse().unwrap(), Label(label), Level::ONE) }
+    }
+
+    /// Hands in a reply of so many bytes.
+    fn keep_of(recent: &mut Recent, now: Instant, header: &Header, bytes: usize, body: u8) -> Option<Number> {
+        let mut payload = vec![body; bytes];
+        header.emit(&mut payload).unwrap();
+        let datagram =
+            Datagram { source: header.source, channel: None, ecn: Ecn::NotCapable, payload: &payload };
+        recent.keep(now, header, false, &datagram)
     }
 
     fn keep(recent: &mut Recent, ms: u64, body: u8, links: &[InterfaceId]) {
-        let kept = recent.keep(at(ms), &message(Kind::Reply, SOURCE, 1, true, body)).unwrap();
+        let kept = keep_of(recent, at(ms), &header(Kind::Reply, SOURCE, 1, true), 30, body).unwrap();
         links.iter().for_each(|link| recent.sent(kept, *link));
     }
 
     /// The body of what answers.
     fn answer(recent: &mut Recent, ms: u64, link: InterfaceId) -> Option<u8> {
-        let mut room = [0; 100];
-        let bytes = recent.answer(at(ms), link, &message(Kind::Request, SOURCE, 9, true, 0), &mut room)?;
+        let (mut room, asked) = ([0; 100], header(Kind::Request, SOURCE, 9, true));
+        let number = recent.answer(at(ms), link, &asked)?;
+        let (bytes, channel) = recent.write(number, &asked, &mut room).unwrap();
         let (header, body) = Header::parse(&room[..bytes]).unwrap();
         assert_eq!((header.kind, header.label, header.level), (Kind::Reply, Label(9), Level::ONE));
+        assert_eq!((channel, body.len()), (None, 10));
         Some(body[0])
     }
 
@@ -231,26 +262,26 @@ mod tests {
     #[test]
     fn what_only_its_label_answers_is_neither_kept_nor_answered() {
         let mut recent = Recent::new(8);
-        assert!(recent.keep(at(0), &message(Kind::Reply, SOURCE, 1, false, 1)).is_none());
+        let reply = |is_any| header(Kind::Reply, SOURCE, 1, is_any);
+        assert!(keep_of(&mut recent, at(0), &reply(false), 30, 1).is_none());
         keep(&mut recent, 0, 1, &[]);
-        let mut room = [0; 100];
         for request in [
-            message(Kind::Request, SOURCE, 1, false, 0),
-            message(Kind::Reply, SOURCE, 1, true, 0),
-            message(Kind::Request, "192.0.2.1:7289", 1, true, 0),
-            b"HWB".to_vec(),
+            header(Kind::Request, SOURCE, 1, false),
+            header(Kind::Null, SOURCE, 1, true),
+            header(Kind::Request, "192.0.2.1:7289", 1, true),
         ] {
-            assert_eq!(recent.answer(at(0), RELAY, &request, &mut room), None);
+            assert!(recent.answer(at(0), RELAY, &request).is_none());
         }
-        assert!(Recent::new(0).keep(at(0), &message(Kind::Reply, SOURCE, 1, true, 1)).is_none());
+        assert!(keep_of(&mut Recent::new(0), at(0), &reply(true), 30, 1).is_none());
     }
 
     #[test]
     fn few_sources_have_a_place_and_silent_ones_give_way() {
         let mut recent = Recent::new(8);
         let source = |number: usize| format!("192.0.2.{number}:7288");
-        let mut keep =
-            |ms, number| recent.keep(at(ms), &message(Kind::Reply, &source(number), 1, true, 1)).is_some();
+        let mut keep = |ms, number| {
+            keep_of(&mut recent, at(ms), &header(Kind::Reply, &source(number), 1, true), 30, 1).is_some()
+        };
         let kept = (0..40).filter(|number| keep(0, *number)).count();
         assert_eq!(kept, SOURCES_MAX);
         assert!(!keep(999, 100) && keep(1_001, 100));
@@ -259,11 +290,9 @@ mod tests {
     #[test]
     fn what_could_not_go_out_whole_is_not_kept() {
         let mut recent = Recent::new(8);
-        let mut long = message(Kind::Reply, SOURCE, 1, true, 1);
-        long.resize(DATAGRAM_BYTES_MAX, 1);
-        assert!(recent.keep(at(0), &long).is_some());
-        long.push(1);
-        assert!(recent.keep(at(0), &long).is_none());
+        let mut is_kept =
+            |bytes| keep_of(&mut recent, at(0), &header(Kind::Reply, SOURCE, 1, true), bytes, 1).is_some();
+        assert!(is_kept(DATAGRAM_BYTES_MAX) && !is_kept(DATAGRAM_BYTES_MAX + 1));
     }
 
     #[test]
