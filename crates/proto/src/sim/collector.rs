@@ -39,24 +39,18 @@ pub(super) type Writer = (InterfaceId, SocketAddr);
 /// Longest time between a request and a packet before it that is echoed, in tenths of a millisecond: twice the longest round-trip time.
 const ECHO_MAX: u32 = 40_000;
 
-/// What a child has said to a request.
-#[derive(Clone, Copy, Debug, Default)]
-struct Said {
-    /// Groups that it reported of, a bit each.
-    groups: u64,
-    is_done: bool,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Child {
-    said: Said,
-    /// Of groups that were settled: what counts for the next one.
-    late: Said,
-    /// The latest request that it answered, and the groups that it told of then: what comes twice counts once.
+    /// It has said all of the request under way.
+    is_done: bool,
+    /// The latest request that it answered, and the groups that it told of then, a bit each: what comes twice counts once.
     latest: Option<(u16, u64)>,
     /// Requests that began since it wrote last.
     requests: u8,
 }
+
+/// What writers said of earlier requests, and of which group: of each receiver one, of each router one for each group.
+type Earlier = BTreeMap<(Writer, u8), (u8, Tally)>;
 
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +62,9 @@ struct Request {
     latest: u32,
 }
 
-/// Gathers what is reported. What comes too late for the request that it answers counts for the one that is under way, or for the next one if its group
-/// is settled there: who is behind a queue that fills is heard, and so is how long that takes. Of each writer one report counts for a request and group, whichever
-/// comes first, and each report once. Memory: two tallies for each group, and [`CHILDREN_MAX`] writers at most.
+/// Gathers what is reported. What comes too late for the request that it answers stands for its writer in the one that is under way, or in the next one if
+/// its group is settled there, until the writer tells anew: who is behind a queue that fills is heard, and so is how long that takes. Each report counts once.
+/// Memory: a tally for each group, and [`CHILDREN_MAX`] writers at most.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     session: u32,
@@ -78,8 +72,10 @@ pub(super) struct Collector {
     /// The request before.
     previous: Option<Request>,
     tallies: Vec<Option<Tally>>,
-    /// What came of groups that were settled.
-    late: Vec<Option<Tally>>,
+    /// What stands for writers until they tell anew.
+    earlier: Earlier,
+    /// What came of groups that were settled: it stands in the next request.
+    late: Earlier,
     children: BTreeMap<Writer, Child>,
     /// Children that have not said all.
     open: usize,
@@ -97,7 +93,8 @@ impl Collector {
             request: None,
             previous: None,
             tallies: vec![None; groups.into()],
-            late: vec![None; groups.into()],
+            earlier: BTreeMap::new(),
+            late: BTreeMap::new(),
             children: BTreeMap::new(),
             open: 0,
             is_expecting: false,
@@ -116,11 +113,10 @@ impl Collector {
         self.previous = self.request;
         let is_anew = self.previous.is_some_and(|before| !is_later(number, before.number));
         self.request = Some(Request { number, began: now, first: stamp, latest: stamp });
-        core::mem::swap(&mut self.tallies, &mut self.late);
-        self.late.fill(None);
+        self.tallies.fill(None);
+        self.earlier = core::mem::take(&mut self.late);
         self.children.retain(|_, child| {
-            // That stands for it. It is waited for all the same, or its answers would come after the end for good.
-            child.said = Said { is_done: false, ..core::mem::take(&mut child.late) };
+            child.is_done = false;
             child.latest = child.latest.filter(|_| !is_anew);
             child.requests += 1;
             child.requests <= MISSED_MAX
@@ -157,14 +153,25 @@ impl Collector {
             return Err(Refused::Absurd);
         }
         let (interface, from) = writer;
-        let port = if is_router { from.port() } else { 0 };
-        let is_late = self.settled >> rank & 1 == 1;
-        self.note((interface, SocketAddr::new(from.ip(), port)), is_router, is_late, report)?;
-        let report = if is_router { *report } else { of_one(report) };
-        let tally = Tally::of(&report, clock(now));
-        let tallies = if is_late { &mut self.late } else { &mut self.tallies };
-        tallies[rank] = Some(tallies[rank].map_or(tally, |before| before.merge(tally)));
-        if is_late { Err(Refused::Late) } else { Ok(()) }
+        let writer = (interface, SocketAddr::new(from.ip(), if is_router { from.port() } else { 0 }));
+        let key = (writer, if is_router { report.group.rank } else { 0 });
+        let is_settled = |rank: u8| self.settled >> rank & 1 == 1;
+        let has_stood = self.earlier.get(&key).is_some_and(|(rank, _)| is_settled(*rank));
+        let is_late = has_stood || is_settled(report.group.rank);
+        self.note(writer, is_router, is_late, report)?;
+        let is_of_this = report.request == request.number;
+        let tally = Tally::of(&if is_router { *report } else { of_one(report) }, clock(now));
+        if is_late {
+            self.late.insert(key, (report.group.rank, tally));
+            return Err(Refused::Late);
+        }
+        if is_of_this {
+            self.earlier.remove(&key);
+            self.tallies[rank] = Some(self.tallies[rank].map_or(tally, |before| before.merge(tally)));
+        } else {
+            self.earlier.insert(key, (report.group.rank, tally));
+        }
+        Ok(())
     }
 
     /// Notes who wrote.
@@ -189,22 +196,17 @@ impl Collector {
             Some((request, _)) if is_later(request, report.request) => return Err(Refused::Duplicate),
             _ => 0,
         };
-        let said = if is_late { &mut child.late } else { &mut child.said };
-        if told & group != 0 || !is_router && (told != 0 || said.is_done) {
+        if told & group != 0 || !is_router && told != 0 {
             return Err(Refused::Duplicate);
         }
         child.latest = Some((report.request, told | group));
         child.requests = 0;
-        // The last one of another request is not the last one of this.
-        let is_of_this = !is_late && self.request.is_some_and(|request| request.number == report.request);
-        let is_done = !is_router || report.is_last && is_of_this;
-        self.open -= usize::from(is_done && !said.is_done && !is_late);
-        said.is_done |= is_done;
-        // What came late may stand for it already: of a receiver, in whatever group.
-        if said.groups & group != 0 || !is_router && said.groups != 0 {
-            return Err(Refused::Duplicate);
-        }
-        said.groups |= group;
+        // The last one of another request is not the last one of this. Who is late is waited for at the next one all the same, or its answers would come
+        // after the end for good.
+        let is_of_this = self.request.is_some_and(|request| request.number == report.request);
+        let is_done = !is_late && (!is_router || report.is_last && is_of_this);
+        self.open -= usize::from(is_done && !child.is_done);
+        child.is_done |= is_done;
         Ok(())
     }
 
@@ -224,9 +226,14 @@ impl Collector {
         self.is_expecting && !self.is_settled && self.open == 0
     }
 
-    /// What came of the request, by rank.
-    pub fn tallies(&self) -> &[Option<Tally>] {
-        &self.tallies
+    /// What came of the request, by rank, and what stands for those who have not answered it.
+    pub fn tallies(&self) -> Vec<Option<Tally>> {
+        let mut tallies = self.tallies.clone();
+        for (rank, tally) in self.earlier.values() {
+            let of_rank = &mut tallies[usize::from(*rank)];
+            *of_rank = Some(of_rank.map_or(*tally, |before| before.merge(*tally)));
+        }
+        tallies
     }
 
     /// Whether its time is over: what comes of a group now is settled alone, if the group was not.
@@ -234,13 +241,17 @@ impl Collector {
         self.is_settled
     }
 
-    /// The groups that something came of are used, and nothing that comes of them later: a bit for each that was not settled before.
-    pub fn settle(&mut self) -> u64 {
-        let heard = (0..).zip(&self.tallies).filter(|(_, tally)| tally.is_some());
-        let heard = heard.fold(0, |bits, (rank, _): (u32, _)| bits | 1 << rank);
-        let fresh = heard & !self.settled;
-        (self.is_settled, self.settled) = (true, self.settled | heard);
-        fresh
+    /// The groups that something came of are used, and nothing that comes of them later: what came of those that were not settled before, by rank.
+    pub fn settle(&mut self) -> Vec<Option<Tally>> {
+        let mut tallies = self.tallies();
+        self.is_settled = true;
+        for (rank, tally) in tallies.iter_mut().enumerate().filter(|(_, tally)| tally.is_some()) {
+            if self.settled >> rank & 1 == 1 {
+                *tally = None;
+            }
+            self.settled |= 1 << rank;
+        }
+        tallies
     }
 
     /// Writers that are remembered.

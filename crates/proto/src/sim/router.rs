@@ -242,8 +242,8 @@ impl AggregationRouter {
         self.timer = None;
         let Some((request, _)) = self.collector.request() else { return };
         let (session, source) = (self.config.session, self.id);
-        let report = |(rank, tally): (u8, &Option<Tally>)| {
-            let tally = (*tally)?;
+        let report = |(rank, tally): (u8, Option<Tally>)| {
+            let tally = tally?;
             let group = Group { session, rank };
             let head = Report {
                 is_last: false,
@@ -260,9 +260,7 @@ impl AggregationRouter {
             };
             Some(tally.report(clock(now), head))
         };
-        let fresh = self.collector.settle();
-        let tallies = (0..).zip(self.collector.tallies()).filter(|(rank, _)| fresh >> rank & 1 == 1);
-        self.leaving.extend(tallies.filter_map(report));
+        self.leaving.extend((0..).zip(self.collector.settle()).filter_map(report));
         if let Some(last) = self.leaving.back_mut() {
             last.is_last = true;
         }

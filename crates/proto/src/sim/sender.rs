@@ -161,11 +161,12 @@ impl Sender {
 
     /// Uses what came of the request, and makes the next one.
     fn conclude(&mut self, now: Instant) {
-        self.follow_rtt(self.rates.misses(self.collector.tallies()));
+        let tallies = self.collector.tallies();
+        self.follow_rtt(self.rates.misses(&tallies));
         let (least, cap) = (self.config.rtt_least.as_secs_f64(), self.config.rtt_cap.as_secs_f64());
         self.rtt_max = self.rtt_max.clamp(least, cap);
         let interval = self.interval.as_secs_f64();
-        self.rates.request(self.collector.tallies(), interval);
+        self.rates.request(&tallies, interval);
         self.counters.reports_peak = self.counters.reports_peak.max(self.reports);
         self.ask(now);
     }

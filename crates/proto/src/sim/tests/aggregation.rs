@@ -248,6 +248,34 @@ fn who_was_late_once_is_in_time_again() {
     assert_eq!((sent.len(), sent[0].reports, sent[0].congested), (1, 2, 0));
 }
 
+/// What a router below was late with, of one receiver, stands for it only until it tells of all five.
+#[test]
+fn what_was_late_gives_way_to_what_is_told_anew() {
+    let mut bed = Bed::new(vec![RIGHT]);
+    let whole = |request, echo| Report { reports: 5, population: 5, ..report(request, 0, false, 1, echo) };
+    for request in 0..20_u16 {
+        let ms = 80 * u64::from(request);
+        let (stamp, mut sent) = bed.ask(ms, request);
+        if request % 4 == 3 {
+            // In time; then one more that was late below.
+            sent.extend(bed.report(ms + 12, RIGHT, 2, whole(request, stamp)));
+            let late = Report { group: Group { session: 0, rank: 1 }, ..report(request, 0, true, 1, stamp) };
+            sent.extend(bed.wait(ms + 70));
+            sent.extend(bed.report(ms + 75, RIGHT, 2, late));
+        } else {
+            // Of the request before, and at once of this one.
+            let before = request.wrapping_sub(1);
+            sent.extend(bed.report(ms + 11, RIGHT, 2, report(before, 0, true, 1, stamp.wrapping_sub(800))));
+            sent.extend(bed.report(ms + 12, RIGHT, 2, whole(request, stamp)));
+        }
+        sent.extend(bed.wait(ms + 79));
+        let bottom: Vec<_> = sent.iter().filter(|report| report.group.rank == 0).collect();
+        let merged: Vec<_> = bottom.iter().map(|report| (report.reports, report.congested)).collect();
+        // How long is to be waited for them, is not known at first.
+        assert!(request < 3 || merged == [(6, 0)], "request {request}: {sent:?}");
+    }
+}
+
 /// Whoever echoes what was sent seconds before the request, and is silent at the next one, makes nobody else wait past that.
 #[test]
 fn old_echoes_mute_nobody() {
