@@ -1,6 +1,6 @@
 //! The rates of groups: additive increase and multiplicative decrease of each cumulative rate, once per request.
 
-use super::config::Config;
+use super::config::{Config, STEP};
 use super::menu::Menu;
 use super::tally::Tally;
 
@@ -86,7 +86,7 @@ impl Rates {
                 None => self.silence(rank),
                 Some(tally) => {
                     let is_congested = is_congested(tally, rank, top, is_menu_active);
-                    self.adjust(rank, is_congested, self.step.unwrap_or(packet));
+                    self.adjust(rank, is_congested, self.step.unwrap_or(STEP * packet));
                 }
             }
         }
@@ -188,7 +188,7 @@ mod tests {
         };
         (0..60).for_each(|_| _ = request());
         let before = request();
-        (0..20).for_each(|_| _ = request());
-        assert!(request() > before + 1e6, "a packet more per request: {before}");
+        (0..40).for_each(|_| _ = request());
+        assert!(request() > before + 1e6, "half a packet more per request: {before}");
     }
 }

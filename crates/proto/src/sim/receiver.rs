@@ -6,7 +6,7 @@ use headwater_wire::sim::{Data, Group as GroupName, Report};
 use rand::Rng;
 
 use super::clock::{duration, tenths};
-use super::config::Config;
+use super::config::{Config, STEP};
 use super::measured::Measured;
 use super::selection::{Choice, Selection};
 use super::telling::Teller;
@@ -159,8 +159,8 @@ impl Receiver {
         self.relief = self.relief.saturating_sub(1);
         let requests = data.request.wrapping_sub(asked.request).max(1);
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
-        let packet = self.config.packet_bits() / interval.max(1e-3);
-        let step = self.config.step.map_or(packet, |step| step.as_bits() as f64);
+        let usual = STEP * self.config.packet_bits() / interval.max(1e-3);
+        let step = self.config.step.map_or(usual, |step| step.as_bits() as f64);
         let choice = self.selection.report(asked.is_congested, sent, step);
         self.choose(choice);
         self.tell(now);

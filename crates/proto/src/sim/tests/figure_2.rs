@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::sim::config::Config;
+use crate::sim::config::{Config, STEP};
 use crate::sim::rates::Rates;
 use crate::sim::selection::{Choice, Selection};
 use crate::sim::tally::Tally;
@@ -60,7 +60,7 @@ impl Fluid {
                 receiver.wait -= 1;
                 continue;
             }
-            let top = match receiver.selection.report(is_congested, Some(rate), 8_000.0 / INTERVAL) {
+            let top = match receiver.selection.report(is_congested, Some(rate), STEP * 8_000.0 / INTERVAL) {
                 Choice::Join if receiver.top < 4 => receiver.top + 1,
                 Choice::Leave if receiver.top > 0 => receiver.top - 1,
                 _ => continue,
