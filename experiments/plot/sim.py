@@ -29,7 +29,7 @@ def main():
     panels = [draw for name, draw in PANELS if (folder / f"{name}.csv").exists()]
     if not panels:
         raise SystemExit(f"sim.py: nothing of {', '.join(name for name, _ in PANELS)} was run in {folder}")
-    columns = min(3, len(panels))
+    columns = min(4, len(panels))
     lines = -(-len(panels) // columns)
     figure, places = plt.subplots(lines, columns, squeeze=False, figsize=(3.7 * columns, 3.1 * lines), layout="constrained")
     for place, draw in zip(places.flat, panels):
@@ -45,10 +45,13 @@ def main():
         print(arguments.out.with_suffix(suffix))
 
 
-def periods(place, folder):
+def fluctuating(place, folder):
     for f in (1, 2, 3):
-        by_number(place, rows(folder, "s3"), "efficiency", "p", "", f"f {f}", f"fluctuating, f = {f}")
-    by_number(place, rows(folder, "s4"), "efficiency", "p", "figures 3(b), 3(c): period p of changes", "", "migrating")
+        by_number(place, rows(folder, "s3"), "efficiency", "p", "figure 3(b): period p of fluctuations", f"f {f}", f"f = {f}")
+
+
+def migrating(place, folder):
+    by_number(place, rows(folder, "s4"), "efficiency", "p", "figure 3(c): period p of migrations", "", "SIM")
 
 
 def beside(place, folder):
@@ -118,7 +121,7 @@ def coming(place, folder):
 
 
 # What is drawn, and the experiment that it needs.
-PANELS = [("s1", steady), ("s2", bottlenecks), ("s4", periods), ("s5", coming), ("s6", shares), ("s7", beside)]
+PANELS = [("s1", steady), ("s2", bottlenecks), ("s3", fluctuating), ("s4", migrating), ("s5", coming), ("s6", shares), ("s7", beside)]
 
 
 if __name__ == "__main__":
