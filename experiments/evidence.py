@@ -3,8 +3,9 @@
 
     evidence.py [--from DIR ...] [--page FILE]
 
-DIR is an --out of verdict.py (default: /tmp/headwater-verdicts). Of each experiment the newest results of the full form are taken, else what stands in
-the tables of docs (which verdict.py makes, of the full form), else the short form, which is said. An experiment without any is named. A testbed's experiment that has the plan of a simulated one stands beside
+DIR is an --out of verdict.py (default: /tmp/headwater-verdicts). Of each experiment the newest results of the full form are taken, else what the page has
+already, with the tables of docs (which verdict.py makes, of the full form) in its place where they have the same rows, else the short form, which is said. The page
+says which were run again. An experiment without any is named. A testbed's experiment that has the plan of a simulated one stands beside
 it. Rows that neither a paper nor a goal speaks of are left out. Reasons are those of verdict.toml.
 """
 
@@ -30,7 +31,8 @@ def main():
     parser.add_argument("--from", dest="folders", nargs="+", type=pathlib.Path, default=[pathlib.Path("/tmp/headwater-verdicts")], metavar="DIR")
     parser.add_argument("--page", type=pathlib.Path, metavar="FILE", help="write here (default: standard output)")
     arguments = parser.parse_args()
-    found = {folder: Found(folder, arguments.folders) for folder in sorted(path.parent for path in HERE.glob("*/*/verdict.toml"))}
+    before = arguments.page.read_text() if arguments.page and arguments.page.exists() else ""
+    found = {folder: Found(folder, arguments.folders, before) for folder in sorted(path.parent for path in HERE.glob("*/*/verdict.toml"))}
     beside = {one.simulated: one for one in found.values() if one.simulated in found}
     text, tally, missing = [HEAD], [], []
     for paper, title in PAPERS.items():
@@ -42,6 +44,8 @@ def main():
         count = lambda verdict: sum(row["verdict"].startswith(verdict) for row in rows)
         tally.append(f"| {title} | {count('met')} | {count('missed')} | {count('shown')} |\n")
     text.insert(1, "\n| | met | missed | shown beside what was published |\n|---|---|---|---|\n" + "".join(tally))
+    again = [f"{folder.parent.name}/{folder.name}" for folder, one in found.items() if one.is_new]
+    text.append(f"\n## Made again\n\nRun last: {', '.join(again) or 'none'}. All else stands as it came out before.\n")
     if missing:
         text.append(f"\n## Not run\n\nNo results were there of: {', '.join(missing)}.\n")
     page = "".join(text)
@@ -54,18 +58,23 @@ def main():
 class Found:
     """An experiment, and the newest of its tables."""
 
-    def __init__(self, folder, roots):
+    def __init__(self, folder, roots, before):
         self.wanted = tomllib.loads((folder / "verdict.toml").read_text())
         self.world = "testbed" if folder.parent.name == "testbed" else "simulated"
         self.simulated = (folder / self.wanted["plan"]).resolve().parent if "plan" in self.wanted else None
-        self.rows, self.form = from_docs(folder.name), "full"
+        title = tomllib.loads((self.simulated / "verdict.toml").read_text())["title"] if self.simulated else self.wanted["title"]
+        kept, self.form = from_page(before, title, self.world)
+        # The page may have rows that docs leave out; what docs have is newer.
+        self.rows = list({row["row"].replace("_", " "): row for row in kept + from_docs(folder.name)}.values())
         tables = [path for root in roots for form in ("full", "short") for path in root.glob(f"{form}-*/{folder.name}.csv")]
         # The full form before the short one, then the newest.
         path = max(tables, key=lambda path: (path.parent.name.startswith("full"), path.stat().st_mtime), default=None)
-        if path and (not self.rows or path.parent.name.startswith("full")):
+        self.is_new = bool(path) and (not self.rows or self.form == "short" or path.parent.name.startswith("full"))
+        if self.is_new:
             self.form = path.parent.name.split("-")[0]
             self.rows = list(csv.DictReader(path.open()))
-        self.rows = [{**row, "reason": self.reason(row["row"])} for row in self.rows if row["published"] or row["criterion"]]
+        # The page has no underscores.
+        self.rows = [{**row, "row": row["row"].replace("_", " "), "reason": self.reason(row["row"])} for row in self.rows if row["published"] or row["criterion"]]
 
     def reason(self, name):
         """What verdict.toml says of a row: of its claim, or by words that are in it."""
@@ -79,6 +88,27 @@ class Found:
         return next((why for words, why in reasons.items() if all(plain(word) in plain(name) for word in words.split())), "")
 
 
+def from_page(page, title, world):
+    """The rows of a section of the page as it was, of one of its worlds; and the form of its runs."""
+    section = page.partition(f"\n### {title}\n")[2].partition("\n#")[0]
+    table = [[cell.strip() for cell in line[1:-2].split(" | ")] for line in section.splitlines() if line.startswith("| ")]
+    if not table or world not in table[0]:
+        return [], "full"
+    head, *lines = table
+    own = head.index(world)
+    rows = []
+    for line in lines:
+        mean, ratio, verdict = line[own:own + 3]
+        if mean:
+            rows.append(row(line[0], mean, line[1], ratio, line[head.index("goal")], verdict))
+    return rows, "short" if "The short form:" in section else "full"
+
+
+def row(what, ours, published, ratio, criterion, verdict):
+    (mean, _, half), (value, _, interval) = (text.partition(" ± ") for text in (ours, published))
+    return {"row": what, "mean": mean, "ci95": half, "published": value, "published_ci95": interval, "ratio": ratio, "criterion": criterion, "verdict": verdict}
+
+
 def from_docs(name):
     """The rows of an experiment's tables in docs."""
     rows = []
@@ -89,9 +119,7 @@ def from_docs(name):
             head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
             for line in lines:
                 cells = dict(zip(head, line))
-                (mean, _, half), (published, _, interval) = (cells.get(column, "").partition(" ± ") for column in ("ours", "published"))
-                rows.append({"row": cells["what"], "mean": mean, "ci95": half, "published": published, "published_ci95": interval,
-                             "ratio": cells.get("ratio", ""), "criterion": cells.get("goal", ""), "verdict": cells["verdict"]})
+                rows.append(row(cells["what"], cells.get("ours", ""), cells.get("published", ""), cells.get("ratio", ""), cells.get("goal", ""), cells["verdict"]))
     return rows
 
 
