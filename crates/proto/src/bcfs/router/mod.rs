@@ -140,7 +140,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
 
     /// Messages that come next, as far as a driver knows that; the first [`EXPECTED_MAX`](crate::EXPECTED_MAX) of them count. What they need is looked for at once, instead of one after the other as they
     /// are handed in, so that a table which is in no cache costs not much more than a small one. It changes nothing that the router does.
-    pub fn expect<'a>(&self, messages: impl IntoIterator<Item = &'a [u8]>) {
+    pub fn expect<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) {
         let headers = messages.into_iter().filter_map(|message| Header::parse(message).ok());
         self.table.look_ahead(headers.map(|(header, _)| (header.source, header.label)));
     }
