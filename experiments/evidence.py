@@ -38,7 +38,7 @@ def main():
     for paper, title in PAPERS.items():
         sections = [section(one, beside.get(folder)) for folder, one in found.items()
                     if folder.parent.name == paper and one not in beside.values() and (one.rows or beside.get(folder, one).rows)]
-        missing += [f"{paper}/{folder.name}" for folder, one in found.items() if folder.parent.name == paper and not one.rows]
+        missing += [f"{paper}/{folder.name}" for folder, one in found.items() if folder.parent.name == paper and not one.rows and not one.is_new]
         text += [f"\n## {title}\n", *sections] if sections else []
         rows = [row for folder, one in found.items() if folder.parent.name == paper for row in one.rows]
         count = lambda verdict: sum(row["verdict"].startswith(verdict) for row in rows)
