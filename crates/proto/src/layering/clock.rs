@@ -99,6 +99,21 @@ impl Clock {
         Some(Place { slot, wave: Some(wave), sequence, left: channels.wave_departure(&wave, left) })
     }
 
+    /// When an earlier packet of the same channel left, by its number.
+    pub(crate) fn left_of(&self, place: &Place, sequence: u16) -> Instant {
+        let channels = &self.channels;
+        let before = u64::from(place.sequence.wrapping_sub(sequence));
+        if let Some(wave) = &place.wave {
+            let left = self.left(wave, place.slot, place.sequence).unwrap_or(0);
+            return channels.wave_departure(wave, (left + before).min(wave.packets));
+        }
+        let per_slot = channels.base_per_slot();
+        let first = place.slot * per_slot;
+        let packet = (u64::from(place.sequence) + SEQUENCES - first % SEQUENCES) % SEQUENCES;
+        let number = (first + packet).saturating_sub(before);
+        channels.slot_start(number / per_slot) + channels.base_phase(number % per_slot)
+    }
+
     /// The slot with this index that is nearest to `newest`; RFC 3738's test keeps what is a cycle old out.
     fn slot(&self, newest: Slot, index: u16) -> Option<Slot> {
         let slots = self.channels.slots_per_cycle();

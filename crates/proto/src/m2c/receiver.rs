@@ -139,7 +139,7 @@ impl Receiver {
         let Some(holes) = held else { return };
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
-        session.record(now, &place, found.lost);
+        session.record(now, &place, found);
         session.decide(now, place.left, &mut self.wishes);
     }
 
@@ -194,7 +194,7 @@ impl ReceiverControl for Receiver {
         if arrival.ecn == Ecn::CongestionExperienced {
             self.reception.marked += 1;
             if let Some(session) = self.session.as_mut() {
-                session.loss(at);
+                session.loss(at, place.left);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::layering::clock::{Clock, Place, delay, shifted};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{Layering, Slot};
 use crate::machine::ChannelId;
-use crate::measure::{Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, throughput};
+use crate::measure::{Found, Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, throughput};
 use crate::time::{Duration, Instant};
 
 /// What a loss event leaves of the window: AIMD(1, 1/2).
@@ -88,7 +88,7 @@ impl Session {
             joining: None,
             wished: None,
             mode: Mode::FastStart,
-            start: FastStart::new(now),
+            start: FastStart::new(now, now),
             window: 2.0,
             mean: 2.0,
             averaged: now,
@@ -171,8 +171,9 @@ impl Session {
         index.map(|index| &mut self.waves[index].holes)
     }
 
-    /// A packet of a channel that is held came, and showed that `lost` others never will.
-    pub(super) fn record(&mut self, now: Instant, place: &Place, lost: u64) {
+    /// A packet of a channel that is held came, and told of others that never will.
+    pub(super) fn record(&mut self, now: Instant, place: &Place, found: Found) {
+        let lost = found.lost;
         let late = delay(now, place.left);
         self.delay.record(now, late);
         self.meter.record(now, 1);
@@ -181,9 +182,9 @@ impl Session {
         self.watch(now, lost);
         self.tally.add(lost);
         self.look(now, place.left, late);
-        self.grow(now);
+        self.grow(now, place.left);
         if lost > 0 {
-            self.loss(now);
+            self.loss(now, self.clock.left_of(place, found.last_lost));
         }
     }
 
@@ -221,7 +222,7 @@ impl Session {
         let before = self.level();
         self.joining = None;
         self.first = now;
-        self.start.begin(now);
+        self.start.begin(now, place.left);
         // A channel that was left a moment ago may never have stopped.
         if now >= self.leaving {
             let latency = now.since(joining.since).as_secs_f64();
@@ -232,7 +233,7 @@ impl Session {
     }
 
     /// Rule 2.
-    fn grow(&mut self, now: Instant) {
+    fn grow(&mut self, now: Instant, left: Instant) {
         let rtt = self.rtt();
         self.average(now);
         if self.mode != Mode::FastStart {
@@ -243,7 +244,7 @@ impl Session {
                 self.mean = self.window.min(self.rate_of(self.level(), now) * rtt);
                 self.mode = Mode::CongestionAvoidance;
             }
-            self.reactivate(now, rtt);
+            self.reactivate(now, left, rtt);
         }
         let held = self.rate_of(self.level(), now);
         let most = (WINDOW_ROOM * self.rate_of(self.level() + 1, now)).max(WINDOW_PEAK * held);
@@ -259,23 +260,26 @@ impl Session {
     }
 
     /// Rule 6: slow start again, when the fair rate has risen far above the window.
-    fn reactivate(&mut self, now: Instant, rtt: f64) {
+    fn reactivate(&mut self, now: Instant, left: Instant, rtt: f64) {
         let quiet = now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
         let Some(mean) = self.intervals.mean().filter(|_| quiet) else { return };
         let fair = throughput(rtt, self.intervals.rate().unwrap_or(0.0));
         if self.intervals.open() > 2.0 * mean && fair > 2.0 * self.window / rtt {
             self.threshold = fair * rtt / 2.0;
             if self.mode == Mode::CongestionAvoidance {
-                self.start.begin(now);
+                self.start.begin(now, left);
             }
             self.mode = Mode::SlowStart;
         }
     }
 
-    /// Rule 4: at most one loss event in a round-trip time.
-    pub(super) fn loss(&mut self, now: Instant) {
+    /// Rule 4: at most one loss event in a round-trip time. The last packet that was lost left at `left`.
+    pub(super) fn loss(&mut self, now: Instant, left: Instant) {
         if self.mode == Mode::FastStart {
-            self.start.lost(now);
+            self.start.lost(now, left);
+            return;
+        }
+        if self.mode == Mode::SlowStart && left < self.start.left() {
             return;
         }
         self.resumes = false;

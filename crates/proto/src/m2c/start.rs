@@ -43,8 +43,9 @@ enum Doubt {
 /// What the packets since the last channels came have shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastStart {
-    /// The first packet of those channels.
+    /// The first packet of those channels: when it came, and when it left.
     since: Instant,
+    left: Instant,
     packets: u32,
     /// Delays in nanoseconds from an unknown zero: the least before that packet, or the last one before the first join; the least since, and the last ones.
     before: Option<i64>,
@@ -54,9 +55,10 @@ pub(super) struct FastStart {
 }
 
 impl FastStart {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant, left: Instant) -> Self {
         Self {
             since: now,
+            left,
             packets: 0,
             before: None,
             least: i64::MAX,
@@ -66,14 +68,14 @@ impl FastStart {
     }
 
     /// Channels were joined, or what was feared did not come.
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(super) fn begin(&mut self, now: Instant, left: Instant) {
         let before = match self.before {
             _ if self.packets == 0 => self.before,
             // What the base's packets waited before the first join is others' doing; they are far apart, so the last one tells most of it.
             None => Some(self.recent[(self.packets as usize - 1) % JUDGED]),
             Some(_) => Some(self.least),
         };
-        *self = Self { before, ..Self::new(now) };
+        *self = Self { before, ..Self::new(now, left) };
     }
 
     /// A packet came.
@@ -83,9 +85,14 @@ impl FastStart {
         self.packets = self.packets.saturating_add(1);
     }
 
-    /// Packets were lost, or marked.
-    pub(super) fn lost(&mut self, now: Instant) {
-        if !matches!(self.doubt, Doubt::Loss(_)) {
+    /// When the first packet of the last channels left.
+    pub(super) fn left(&self) -> Instant {
+        self.left
+    }
+
+    /// Packets were lost, or marked, of which the last left at `left`. A slow channel tells late of what others' starts made it lose.
+    pub(super) fn lost(&mut self, now: Instant, left: Instant) {
+        if left >= self.left && !matches!(self.doubt, Doubt::Loss(_)) {
             self.doubt = Doubt::Loss(now);
         }
     }
@@ -126,7 +133,7 @@ impl FastStart {
         if growth < found.0 / 2.0 {
             // A burst of others', or this host slept.
             let before = self.before;
-            self.begin(now);
+            self.begin(now, self.left);
             self.before = before;
             return Verdict::Wait;
         }
@@ -138,7 +145,7 @@ impl FastStart {
         }
         if self.packets >= DOUBTED && !is_certain {
             // The queue stands: it is not this session that fills it.
-            self.begin(now);
+            self.begin(now, self.left);
         }
         Verdict::Wait
     }
@@ -174,7 +181,7 @@ mod tests {
     impl Level {
         fn new() -> Self {
             let now = Instant::ZERO + Duration::from_secs(1);
-            Self { start: FastStart::new(now), now }
+            Self { start: FastStart::new(now, now), now }
         }
 
         fn hold(&mut self, rate: f64, packets: u32, late: impl Fn(u32, f64) -> f64) -> Option<Verdict> {
@@ -187,7 +194,7 @@ mod tests {
                 let (left, delay) = ((left * 1e9) as u64, (late * 1e6) as i64);
                 self.now = began + Duration::from_nanos(left + delay.unsigned_abs());
                 if i == 0 {
-                    self.start.begin(self.now);
+                    self.start.begin(self.now, began);
                 }
                 self.start.record(delay);
                 match self.start.judge(self.now, delay, rate, 0.02) {
@@ -252,13 +259,13 @@ mod tests {
 
     #[test]
     fn a_queue_that_was_there_before_the_first_join_is_borne() {
-        let mut start = FastStart::new(Instant::ZERO);
+        let mut start = FastStart::new(Instant::ZERO, Instant::ZERO);
         let ms = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
         // The base's packets found the queue empty, until another receiver's start filled it by 60 ms.
         for late in [0, 0, 60_000_000] {
             start.record(late);
         }
-        start.begin(ms(300));
+        start.begin(ms(300), ms(240));
         let verdicts: Vec<Verdict> = (0..12)
             .map(|i| {
                 start.record(60_000_000);
@@ -272,8 +279,8 @@ mod tests {
     fn a_loss_ends_it_by_what_came() {
         let mut level = Level::new();
         level.hold(1_000.0, 100, |_, _| 0.0);
-        level.start.begin(level.now);
-        level.start.lost(level.now);
+        level.start.begin(level.now, level.now);
+        level.start.lost(level.now, level.now);
         for _ in 0..7 {
             level.start.record(0);
             assert_eq!(level.start.judge(level.now, 0, 1_000.0, 0.02), Verdict::Wait);
@@ -282,5 +289,15 @@ mod tests {
         level.start.record(0);
         let found = level.start.judge(level.now, 0, 1_000.0, 0.02);
         assert_eq!(found, Verdict::Settle(500.0), "seven packets in 14 ms after the first");
+    }
+
+    #[test]
+    fn what_was_lost_before_the_join_ends_nothing() {
+        let mut level = Level::new();
+        level.hold(1_000.0, 100, |_, _| 0.0);
+        let before = level.now - Duration::from_millis(1);
+        level.start.begin(level.now, level.now);
+        level.start.lost(level.now, before);
+        assert!(!level.start.doubts());
     }
 }

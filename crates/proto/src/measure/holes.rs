@@ -31,6 +31,8 @@ pub struct Found {
     pub is_new: bool,
     /// Packets that are lost, as is clear now.
     pub lost: u64,
+    /// The number of the last of them.
+    pub last_lost: u16,
     /// Whether the numbers have begun anew: the sender was started again, or one packet lied before.
     pub is_anew: bool,
 }
@@ -48,17 +50,18 @@ impl Holes {
         }
         self.behind = (0, 0);
         self.highest = Some(sequence);
-        let mut lost = self.age();
+        let (mut lost, mut last_lost) = self.age();
         for missing in 1..ahead {
             if self.count == OPEN_MAX {
                 // So many holes are no reordering.
                 lost += u64::from(ahead - missing) + self.close();
+                last_lost = sequence.wrapping_sub(1);
                 break;
             }
             self.open[self.count] = Hole { sequence: highest.wrapping_add(missing), later: 1 };
             self.count += 1;
         }
-        Found { is_new: true, lost, is_anew: false }
+        Found { is_new: true, lost, last_lost, is_anew: false }
     }
 
     fn record_behind(&mut self, sequence: u16) -> Found {
@@ -70,9 +73,10 @@ impl Holes {
         if self.behind.1 < ANEW {
             return Found::default();
         }
+        let last_lost = self.newest().unwrap_or(sequence);
         let lost = self.close();
         *self = Self { highest: Some(sequence), ..Self::default() };
-        Found { is_new: true, lost, is_anew: true }
+        Found { is_new: true, lost, last_lost, is_anew: true }
     }
 
     /// A packet came late: its hole is none.
@@ -85,16 +89,21 @@ impl Holes {
         true
     }
 
-    /// One more packet came after every hole; the number of those that are losses by that.
-    fn age(&mut self) -> u64 {
+    /// One more packet came after every hole; how many are losses by that, and the number of the last of them.
+    fn age(&mut self) -> (u64, u16) {
         for hole in &mut self.open[..self.count] {
             hole.later += 1;
         }
         // Older holes come first, and have seen at least as many packets.
         let lost = self.open[..self.count].iter().take_while(|hole| hole.later >= LATER).count();
+        let last_lost = lost.checked_sub(1).map_or(0, |last| self.open[last].sequence);
         self.open.copy_within(lost..self.count, 0);
         self.count -= lost;
-        lost as u64
+        (lost as u64, last_lost)
+    }
+
+    fn newest(&self) -> Option<u16> {
+        self.open[..self.count].last().map(|hole| hole.sequence)
     }
 
     /// The oldest number that is missing, and may still come.
