@@ -88,7 +88,7 @@ impl Session {
             joining: None,
             wished: None,
             mode: Mode::FastStart,
-            start: FastStart::new(now, now),
+            start: FastStart::new(now),
             window: 2.0,
             mean: 2.0,
             averaged: now,
@@ -279,7 +279,7 @@ impl Session {
             self.start.lost(now, left);
             return;
         }
-        if self.mode == Mode::SlowStart && left < self.start.left() {
+        if self.mode == Mode::SlowStart && self.start.precedes(left) {
             return;
         }
         self.resumes = false;

@@ -43,9 +43,9 @@ enum Doubt {
 /// What the packets since the last channels came have shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastStart {
-    /// The first packet of those channels: when it came, and when it left.
+    /// The first packet of those channels: when it came, and when it left, once there were any.
     since: Instant,
-    left: Instant,
+    left: Option<Instant>,
     packets: u32,
     /// Delays in nanoseconds from an unknown zero: the least before that packet, or the last one before the first join; the least since, and the last ones.
     before: Option<i64>,
@@ -55,10 +55,10 @@ pub(super) struct FastStart {
 }
 
 impl FastStart {
-    pub(super) fn new(now: Instant, left: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             since: now,
-            left,
+            left: None,
             packets: 0,
             before: None,
             least: i64::MAX,
@@ -67,15 +67,25 @@ impl FastStart {
         }
     }
 
-    /// Channels were joined, or what was feared did not come.
+    /// Channels were joined, of which the first packet left at `left`.
     pub(super) fn begin(&mut self, now: Instant, left: Instant) {
-        let before = match self.before {
+        self.renew(now, self.before_next());
+        self.left = Some(left);
+    }
+
+    /// What was feared did not come: judges anew.
+    fn renew(&mut self, now: Instant, before: Option<i64>) {
+        *self = Self { before, left: self.left, ..Self::new(now) };
+    }
+
+    /// What a delay grows from, once more is joined.
+    fn before_next(&self) -> Option<i64> {
+        match self.before {
             _ if self.packets == 0 => self.before,
             // What the base's packets waited before the first join is others' doing; they are far apart, so the last one tells most of it.
             None => Some(self.recent[(self.packets as usize - 1) % JUDGED]),
             Some(_) => Some(self.least),
-        };
-        *self = Self { before, ..Self::new(now, left) };
+        }
     }
 
     /// A packet came.
@@ -85,14 +95,15 @@ impl FastStart {
         self.packets = self.packets.saturating_add(1);
     }
 
-    /// When the first packet of the last channels left.
-    pub(super) fn left(&self) -> Instant {
-        self.left
+    /// Whether a packet that left then says nothing of the last channels: it left before their first. A slow channel tells late of what others'
+    /// starts made it lose.
+    pub(super) fn precedes(&self, left: Instant) -> bool {
+        self.left.is_none_or(|first| left < first)
     }
 
-    /// Packets were lost, or marked, of which the last left at `left`. A slow channel tells late of what others' starts made it lose.
+    /// Packets were lost, or marked, of which the last left at `left`.
     pub(super) fn lost(&mut self, now: Instant, left: Instant) {
-        if left >= self.left && !matches!(self.doubt, Doubt::Loss(_)) {
+        if !self.precedes(left) && !matches!(self.doubt, Doubt::Loss(_)) {
             self.doubt = Doubt::Loss(now);
         }
     }
@@ -132,9 +143,7 @@ impl FastStart {
     fn reconsider(&mut self, now: Instant, growth: f64, found: (f64, Instant), rate: f64) -> Verdict {
         if growth < found.0 / 2.0 {
             // A burst of others', or this host slept.
-            let before = self.before;
-            self.begin(now, self.left);
-            self.before = before;
+            self.renew(now, self.before);
             return Verdict::Wait;
         }
         let came = f64::from(self.packets) - 1.0;
@@ -145,7 +154,7 @@ impl FastStart {
         }
         if self.packets >= DOUBTED && !is_certain {
             // The queue stands: it is not this session that fills it.
-            self.begin(now, self.left);
+            self.renew(now, self.before_next());
         }
         Verdict::Wait
     }
@@ -181,7 +190,7 @@ mod tests {
     impl Level {
         fn new() -> Self {
             let now = Instant::ZERO + Duration::from_secs(1);
-            Self { start: FastStart::new(now, now), now }
+            Self { start: FastStart::new(now), now }
         }
 
         fn hold(&mut self, rate: f64, packets: u32, late: impl Fn(u32, f64) -> f64) -> Option<Verdict> {
@@ -259,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_was_there_before_the_first_join_is_borne() {
-        let mut start = FastStart::new(Instant::ZERO, Instant::ZERO);
+        let mut start = FastStart::new(Instant::ZERO);
         let ms = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
         // The base's packets found the queue empty, until another receiver's start filled it by 60 ms.
         for late in [0, 0, 60_000_000] {
