@@ -267,7 +267,7 @@ impl Session {
         if self.intervals.open() > 2.0 * mean && fair > 2.0 * self.window / rtt {
             self.threshold = fair * rtt / 2.0;
             if self.mode == Mode::CongestionAvoidance {
-                self.start.begin(now, left);
+                self.start.again(now, left);
             }
             self.mode = Mode::SlowStart;
         }

@@ -43,8 +43,9 @@ enum Doubt {
 /// What the packets since the last channels came have shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastStart {
-    /// The first packet of those channels: when it came, and when it left, once there were any.
+    /// The first packet of those channels.
     since: Instant,
+    /// When the first packet of the first ones left, once there were any.
     left: Option<Instant>,
     packets: u32,
     /// Delays in nanoseconds from an unknown zero: the least before that packet, or the last one before the first join; the least since, and the last ones.
@@ -70,7 +71,13 @@ impl FastStart {
     /// Channels were joined, of which the first packet left at `left`.
     pub(super) fn begin(&mut self, now: Instant, left: Instant) {
         self.renew(now, self.before_next());
-        self.left = Some(left);
+        self.left.get_or_insert(left);
+    }
+
+    /// Goes on after it had ended, by a packet that left at `left`.
+    pub(super) fn again(&mut self, now: Instant, left: Instant) {
+        self.left = None;
+        self.begin(now, left);
     }
 
     /// What was feared did not come: judges anew.
@@ -95,8 +102,8 @@ impl FastStart {
         self.packets = self.packets.saturating_add(1);
     }
 
-    /// Whether a packet that left then says nothing of the last channels: it left before their first. A slow channel tells late of what others'
-    /// starts made it lose.
+    /// Whether a packet that left then says nothing of what was joined: it left before. A slow channel tells late of what others' starts made
+    /// it lose.
     pub(super) fn precedes(&self, left: Instant) -> bool {
         self.left.is_none_or(|first| left < first)
     }

@@ -17,6 +17,8 @@ const WORSE: f64 = 0.84;
 const LEAST: f64 = WORSE;
 /// Packets may wait longer than before by so many seconds, by chance.
 const LONGER: f64 = 0.004;
+/// Or by this part of what levels add that nobody held before, on a link that is full of the session.
+const OWN: f64 = 0.25;
 /// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
@@ -139,7 +141,9 @@ impl Joined {
         }
         let rate = f64::from(self.packets - 1) / time.as_secs_f64();
         let is_more = rate >= f64::midpoint(self.before, self.hoped);
-        let is_free = queueing <= self.peak + LONGER && tally.part_since(self.tally) >= WORSE * self.part;
+        // Nothing else makes a queue grow as fast as they do on a link that is full and that nobody sent them over before.
+        let added = (1.0 - self.before / self.hoped) * time.as_secs_f64();
+        let is_free = queueing <= self.peak + LONGER.max(OWN * added) && tally.part_since(self.tally) >= WORSE * self.part;
         Some(is_more && is_free)
     }
 }

@@ -103,7 +103,7 @@ impl Session {
         if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
             self.threshold = f64::INFINITY;
             self.mode = Mode::SlowStart;
-            self.start.begin(now, left);
+            self.start.again(now, left);
         }
     }
 
