@@ -176,6 +176,38 @@ mod tests {
         assert_eq!(wraps, 1);
     }
 
+    /// Of the base across slots, and of waves.
+    #[test]
+    fn it_is_known_when_a_packet_left_that_never_came() {
+        let config =
+            DynamicConfig::fine(1_000, Rate::from_kilobits(400)).with_base_rate(Rate::from_kilobits(80));
+        let mut sender = DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).unwrap());
+        let (mut clock, mut places) = (None::<Clock>, Vec::<(ChannelId, Place)>::new());
+        while let Some(now) = sender.next_departure().filter(|at| at.as_nanos() < 60_000_000_000) {
+            let departure = sender.departure(now).unwrap();
+            sender.departed(now, 1_000);
+            let cci = departure.cci.webrc().unwrap();
+            let clock = clock.get_or_insert_with(|| Clock::start(config, now, cci).unwrap().unwrap());
+            if let Some(place) = clock.place(clock.channels.slot_at(shifted(now)), cci) {
+                places.push((departure.channel, place));
+            }
+        }
+        let (clock, mut compared) = (clock.unwrap(), [0, 0]);
+        for (i, (channel, place)) in places.iter().enumerate() {
+            let same = |other: &&(ChannelId, Place)| {
+                other.0 == *channel
+                    && other.1.wave.map(|wave| wave.number) == place.wave.map(|wave| wave.number)
+            };
+            for (_, earlier) in places[..i].iter().rev().take(400).filter(same).take(3) {
+                let off = clock.left_of(place, earlier.sequence);
+                let off = off.since(earlier.left).max(earlier.left.since(off));
+                assert!(off <= Duration::from_micros(1), "{place:?}, {earlier:?}: {off:?}");
+                compared[usize::from(place.wave.is_some())] += 1;
+            }
+        }
+        assert!(compared.iter().all(|compared| *compared > 1_000), "{compared:?}");
+    }
+
     /// 25 packets wait three seconds before a link of 100 kbit/s, which is more than half of a short slot.
     #[test]
     fn what_waited_for_seconds_is_timely() {

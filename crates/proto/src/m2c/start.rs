@@ -308,12 +308,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_before_the_join_ends_nothing() {
-        let mut level = Level::new();
-        level.hold(1_000.0, 100, |_, _| 0.0);
-        let before = level.now - Duration::from_millis(1);
-        level.start.begin(level.now, level.now);
-        level.start.lost(level.now, before);
-        assert!(!level.start.doubts());
+    fn only_what_left_after_the_first_join_ends_it() {
+        let ms = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let mut start = FastStart::new(ms(0));
+        start.lost(ms(100), ms(50));
+        assert!(!start.doubts(), "nothing was joined");
+        start.begin(ms(200), ms(190));
+        start.begin(ms(300), ms(290));
+        start.lost(ms(310), ms(189));
+        assert!(!start.doubts(), "it left before");
+        start.lost(ms(310), ms(190));
+        assert!(
+            start.doubts(),
+            "the first join may have been too much, even if that is known after the second"
+        );
+        start.again(ms(400), ms(390));
+        start.lost(ms(410), ms(389));
+        assert!(!start.doubts(), "it left before the start went on");
     }
 }

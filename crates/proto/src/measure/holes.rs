@@ -135,6 +135,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_is_named() {
+        let mut holes = Holes::default();
+        let named: Vec<Option<u16>> = [65_533, 0, 1, 2, 5, 6, 7, 1_000]
+            .iter()
+            .map(|sequence| holes.record(*sequence))
+            .map(|found| (found.lost > 0).then_some(found.last_lost))
+            .collect();
+        assert_eq!(named, [None, None, None, Some(65_535), None, None, Some(4), Some(999)]);
+    }
+
+    #[test]
     fn simple_reordering_is_no_loss() {
         assert_eq!(lost(&[1, 3, 4, 2, 5, 6, 7]), [0; 7]);
     }

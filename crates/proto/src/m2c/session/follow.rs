@@ -143,7 +143,8 @@ impl Joined {
         let is_more = rate >= f64::midpoint(self.before, self.hoped);
         // Nothing else makes a queue grow as fast as they do on a link that is full and that nobody sent them over before.
         let added = (1.0 - self.before / self.hoped) * time.as_secs_f64();
-        let is_free = queueing <= self.peak + LONGER.max(OWN * added) && tally.part_since(self.tally) >= WORSE * self.part;
+        let is_free = queueing <= self.peak + LONGER.max(OWN * added)
+            && tally.part_since(self.tally) >= WORSE * self.part;
         Some(is_more && is_free)
     }
 }
@@ -270,6 +271,11 @@ mod tests {
     fn a_level_that_brings_what_it_should_is_kept() {
         assert_eq!(judged(1.0, 133, 0), Some(true));
         assert_eq!(judged(0.9, 125, 10), Some(true), "as much is lost as before");
+        assert_eq!(
+            judged_waiting(1.0, 133, 0, 0.02),
+            Some(true),
+            "others' queue grows slower than it would by these levels"
+        );
         assert_eq!(judged(1.0, 20, 0), None, "nothing is known yet");
     }
 
@@ -277,7 +283,7 @@ mod tests {
     fn a_level_that_brings_little_or_loses_is_not() {
         assert_eq!(judged(1.0, 105, 0), Some(false));
         assert_eq!(judged(1.0, 133, 4), Some(false), "it takes from others");
-        assert_eq!(judged_waiting(1.0, 133, 0, 0.02), Some(false), "it fills a queue that was not full");
+        assert_eq!(judged_waiting(1.0, 133, 0, 0.04), Some(false), "it fills a queue that was not full");
     }
 
     #[test]
