@@ -104,8 +104,9 @@ impl Clock {
         let channels = &self.channels;
         let before = u64::from(place.sequence.wrapping_sub(sequence));
         if let Some(wave) = &place.wave {
-            let left = self.left(wave, place.slot, place.sequence).unwrap_or(0);
-            return channels.wave_departure(wave, (left + before).min(wave.packets));
+            let left = self.left(wave, place.slot, place.sequence);
+            return left
+                .map_or(place.left, |left| channels.wave_departure(wave, (left + before).min(wave.packets)));
         }
         let per_slot = channels.base_per_slot();
         let first = place.slot * per_slot;

@@ -182,7 +182,7 @@ impl Session {
         self.watch(now, lost);
         self.tally.add(lost);
         self.look(now, place.left, late);
-        self.grow(now, place.left);
+        self.grow(now);
         if lost > 0 {
             self.loss(now, self.clock.left_of(place, found.last_lost));
         }
@@ -222,7 +222,7 @@ impl Session {
         let before = self.level();
         self.joining = None;
         self.first = now;
-        self.start.begin(now, place.left);
+        self.start.joined(now, place.left);
         // A channel that was left a moment ago may never have stopped.
         if now >= self.leaving {
             let latency = now.since(joining.since).as_secs_f64();
@@ -233,7 +233,7 @@ impl Session {
     }
 
     /// Rule 2.
-    fn grow(&mut self, now: Instant, left: Instant) {
+    fn grow(&mut self, now: Instant) {
         let rtt = self.rtt();
         self.average(now);
         if self.mode != Mode::FastStart {
@@ -244,7 +244,7 @@ impl Session {
                 self.mean = self.window.min(self.rate_of(self.level(), now) * rtt);
                 self.mode = Mode::CongestionAvoidance;
             }
-            self.reactivate(now, left, rtt);
+            self.reactivate(now, rtt);
         }
         let held = self.rate_of(self.level(), now);
         let most = (WINDOW_ROOM * self.rate_of(self.level() + 1, now)).max(WINDOW_PEAK * held);
@@ -260,14 +260,14 @@ impl Session {
     }
 
     /// Rule 6: slow start again, when the fair rate has risen far above the window.
-    fn reactivate(&mut self, now: Instant, left: Instant, rtt: f64) {
+    fn reactivate(&mut self, now: Instant, rtt: f64) {
         let quiet = now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
         let Some(mean) = self.intervals.mean().filter(|_| quiet) else { return };
         let fair = throughput(rtt, self.intervals.rate().unwrap_or(0.0));
         if self.intervals.open() > 2.0 * mean && fair > 2.0 * self.window / rtt {
             self.threshold = fair * rtt / 2.0;
             if self.mode == Mode::CongestionAvoidance {
-                self.start.again(now, left);
+                self.start.begin(now);
             }
             self.mode = Mode::SlowStart;
         }
@@ -277,9 +277,6 @@ impl Session {
     pub(super) fn loss(&mut self, now: Instant, left: Instant) {
         if self.mode == Mode::FastStart {
             self.start.lost(now, left);
-            return;
-        }
-        if self.mode == Mode::SlowStart && self.start.precedes(left) {
             return;
         }
         self.resumes = false;

@@ -69,15 +69,14 @@ impl FastStart {
     }
 
     /// Channels were joined, of which the first packet left at `left`.
-    pub(super) fn begin(&mut self, now: Instant, left: Instant) {
-        self.renew(now, self.before_next());
+    pub(super) fn joined(&mut self, now: Instant, left: Instant) {
+        self.begin(now);
         self.left.get_or_insert(left);
     }
 
-    /// Goes on after it had ended, by a packet that left at `left`.
-    pub(super) fn again(&mut self, now: Instant, left: Instant) {
-        self.left = None;
-        self.begin(now, left);
+    /// More is to be judged than before.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.renew(now, self.before_next());
     }
 
     /// What was feared did not come: judges anew.
@@ -104,7 +103,7 @@ impl FastStart {
 
     /// Whether a packet that left then says nothing of what was joined: it left before. A slow channel tells late of what others' starts made
     /// it lose.
-    pub(super) fn precedes(&self, left: Instant) -> bool {
+    fn precedes(&self, left: Instant) -> bool {
         self.left.is_none_or(|first| left < first)
     }
 
@@ -161,7 +160,7 @@ impl FastStart {
         }
         if self.packets >= DOUBTED && !is_certain {
             // The queue stands: it is not this session that fills it.
-            self.renew(now, self.before_next());
+            self.begin(now);
         }
         Verdict::Wait
     }
@@ -210,7 +209,7 @@ mod tests {
                 let (left, delay) = ((left * 1e9) as u64, (late * 1e6) as i64);
                 self.now = began + Duration::from_nanos(left + delay.unsigned_abs());
                 if i == 0 {
-                    self.start.begin(self.now, began);
+                    self.start.joined(self.now, began);
                 }
                 self.start.record(delay);
                 match self.start.judge(self.now, delay, rate, 0.02) {
@@ -281,7 +280,7 @@ mod tests {
         for late in [0, 0, 60_000_000] {
             start.record(late);
         }
-        start.begin(ms(300), ms(240));
+        start.joined(ms(300), ms(240));
         let verdicts: Vec<Verdict> = (0..12)
             .map(|i| {
                 start.record(60_000_000);
@@ -295,7 +294,7 @@ mod tests {
     fn a_loss_ends_it_by_what_came() {
         let mut level = Level::new();
         level.hold(1_000.0, 100, |_, _| 0.0);
-        level.start.begin(level.now, level.now);
+        level.start.joined(level.now, level.now);
         level.start.lost(level.now, level.now);
         for _ in 0..7 {
             level.start.record(0);
@@ -313,8 +312,8 @@ mod tests {
         let mut start = FastStart::new(ms(0));
         start.lost(ms(100), ms(50));
         assert!(!start.doubts(), "nothing was joined");
-        start.begin(ms(200), ms(190));
-        start.begin(ms(300), ms(290));
+        start.joined(ms(200), ms(190));
+        start.joined(ms(300), ms(290));
         start.lost(ms(310), ms(189));
         assert!(!start.doubts(), "it left before");
         start.lost(ms(310), ms(190));
@@ -322,8 +321,5 @@ mod tests {
             start.doubts(),
             "the first join may have been too much, even if that is known after the second"
         );
-        start.again(ms(400), ms(390));
-        start.lost(ms(410), ms(389));
-        assert!(!start.doubts(), "it left before the start went on");
     }
 }

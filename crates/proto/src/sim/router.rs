@@ -195,7 +195,8 @@ impl AggregationRouter {
         let is_router = self.config.routers.contains(&interface) || self.config.trust.holds(from.ip());
         // What goes on alone after the time is over may reach the sender after its next request: nobody is to wait for twice that.
         let is_in_time = !self.collector.is_settled();
-        match self.collector.take(now, writer, is_router, report) {
+        let taken = self.collector.take(now, writer, is_router, report);
+        match taken {
             Ok(()) => {
                 self.counters.taken += 1;
                 let took = self.measure(now, report);
@@ -217,7 +218,7 @@ impl AggregationRouter {
         if self.collector.is_complete() {
             self.counters.complete += 1;
             self.settle(now);
-        } else if self.collector.is_settled() {
+        } else if taken.is_ok() && self.collector.is_settled() {
             // The first that comes of a group after the time is over goes on at once, alone: who is late at one router is not late at each one above by
             // another request, and routers that know nobody yet, who all wait equally long, are heard of.
             self.settle(now);

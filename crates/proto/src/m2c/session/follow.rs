@@ -18,7 +18,7 @@ const LEAST: f64 = WORSE;
 /// Packets may wait longer than before by so many seconds, by chance.
 const LONGER: f64 = 0.004;
 /// Or by this part of what levels add that nobody held before, on a link that is full of the session.
-const OWN: f64 = 0.25;
+const OWN_GROWTH: f64 = 0.25;
 /// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
@@ -129,7 +129,7 @@ impl Follow {
 
 impl Joined {
     /// A packet came that waited `queueing` seconds. Once it is known, whether the levels brought at least half of what they should, and no more is
-    /// lost than before, nor waits longer: what passed before already makes no queue longer.
+    /// lost than before, nor waits much longer: what passed before already makes no queue longer.
     fn record(&mut self, now: Instant, tally: Tally, queueing: f64) -> Option<bool> {
         if self.packets == 0 {
             (self.since, self.tally) = (now, tally);
@@ -142,8 +142,8 @@ impl Joined {
         let rate = f64::from(self.packets - 1) / time.as_secs_f64();
         let is_more = rate >= f64::midpoint(self.before, self.hoped);
         // Nothing else makes a queue grow as fast as they do on a link that is full and that nobody sent them over before.
-        let added = (1.0 - self.before / self.hoped) * time.as_secs_f64();
-        let is_free = queueing <= self.peak + LONGER.max(OWN * added)
+        let added = (1.0 - self.before / self.hoped) * JUDGED_TIME.as_secs_f64();
+        let is_free = queueing <= self.peak + LONGER.max(OWN_GROWTH * added)
             && tally.part_since(self.tally) >= WORSE * self.part;
         Some(is_more && is_free)
     }

@@ -34,7 +34,7 @@ impl Session {
             return;
         }
         if opens && self.resumes && now.since(self.lost).saturating_mul(2) >= self.clock.channels.epoch() {
-            self.resume(now, left);
+            self.resume(now);
         }
         let may_join = match self.mode {
             Mode::FastStart if self.is_first() => opens,
@@ -98,12 +98,12 @@ impl Session {
     }
 
     /// Where the queue is empty half an epoch later and more, slow start goes on where fast start ended: there was no such limit.
-    fn resume(&mut self, now: Instant, left: Instant) {
+    fn resume(&mut self, now: Instant) {
         self.resumes = false;
         if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
             self.threshold = f64::INFINITY;
             self.mode = Mode::SlowStart;
-            self.start.again(now, left);
+            self.start.begin(now);
         }
     }
 
