@@ -17,8 +17,8 @@ const WORSE: f64 = 0.84;
 const LEAST: f64 = WORSE;
 /// Packets may wait longer than before by so many seconds, by chance.
 const LONGER: f64 = 0.004;
-/// Or by this part of what levels add that nobody held before, on a link that is full of the session.
-const OWN_GROWTH: f64 = 0.25;
+/// Or by half of what levels add that nobody held before, on a link that is full of the session: what they bring is judged by half, too.
+const OWN_GROWTH: f64 = 0.5;
 /// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(judged(1.0, 133, 0), Some(true));
         assert_eq!(judged(0.9, 125, 10), Some(true), "as much is lost as before");
         assert_eq!(
-            judged_waiting(1.0, 133, 0, 0.02),
+            judged_waiting(1.0, 133, 0, 0.05),
             Some(true),
             "others' queue grows slower than it would by these levels"
         );
@@ -283,7 +283,7 @@ mod tests {
     fn a_level_that_brings_little_or_loses_is_not() {
         assert_eq!(judged(1.0, 105, 0), Some(false));
         assert_eq!(judged(1.0, 133, 4), Some(false), "it takes from others");
-        assert_eq!(judged_waiting(1.0, 133, 0, 0.04), Some(false), "it fills a queue that was not full");
+        assert_eq!(judged_waiting(1.0, 133, 0, 0.07), Some(false), "it fills a queue that was not full");
     }
 
     #[test]
