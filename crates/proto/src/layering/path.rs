@@ -44,6 +44,8 @@ pub(crate) struct Path {
     waiting: VecDeque<Instant>,
     free: Instant,
     dropped: u64,
+    /// Packets in the queue from which on those that come are marked.
+    pub(crate) marking: usize,
     /// Each seventh packet is late by this.
     pub(crate) late: Duration,
     /// Each seventh packet comes twice.
@@ -64,6 +66,7 @@ impl Path {
             waiting: VecDeque::new(),
             free: Instant::ZERO,
             dropped: 0,
+            marking: usize::MAX,
             late: Duration::ZERO,
             repeats: false,
             stalled: Instant::ZERO,
@@ -92,9 +95,9 @@ impl Path {
         self.deaf.filter(|(from, to)| (*from..*to).contains(&at)).map_or(at, |(_, to)| to)
     }
 
-    /// When a packet arrives, if it is forwarded and finds room.
-    fn carry(&mut self, now: Instant, channel: ChannelId) -> Option<Instant> {
-        self.joined[usize::from(channel.0)].filter(|since| *since <= now)?;
+    /// When a packet arrives, and how it is marked, if it is forwarded and finds room.
+    fn carry(&mut self, now: Instant, departure: &Departure) -> Option<(Instant, Ecn)> {
+        self.joined[usize::from(departure.channel.0)].filter(|since| *since <= now)?;
         while self.waiting.front().is_some_and(|start| *start <= now) {
             self.waiting.pop_front();
         }
@@ -102,12 +105,14 @@ impl Path {
             self.dropped += 1;
             return None;
         }
+        let is_marked = self.waiting.len() >= self.marking;
         let start = self.free.max(now);
         if start > now {
             self.waiting.push_back(start);
         }
         self.free = start + self.rate.time_of(u64::from(BYTES) + 34);
-        Some(self.free + self.delay)
+        let ecn = if is_marked { Ecn::CongestionExperienced } else { departure.ecn };
+        Some((self.free + self.delay, ecn))
     }
 }
 
@@ -160,14 +165,14 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
             } else if departure == next {
                 let departure = self.sender.departure(self.now).unwrap();
                 self.sender.departed(self.now, BYTES.into());
-                if let Some(arrives) = self.path.carry(self.now, departure.channel) {
+                if let Some((arrives, ecn)) = self.path.carry(self.now, &departure) {
                     let number = self.carried.len() as u64;
                     let late = if number.is_multiple_of(7) { self.path.late } else { Duration::ZERO };
                     self.on_wire.push(Reverse((arrives + late, number)));
                     if self.path.repeats && number.is_multiple_of(7) {
                         self.on_wire.push(Reverse((arrives + late, number)));
                     }
-                    self.carried.push(departure);
+                    self.carried.push(Departure { ecn, ..departure });
                 }
             } else {
                 self.receiver.timeout(self.now);

@@ -127,8 +127,8 @@ impl Receiver {
         self.astray = 0;
     }
 
-    /// A packet of the schedule came.
-    fn arrive(&mut self, now: Instant, place: Place) {
+    /// A packet of the schedule came. A mark is a loss event: known before anything is decided.
+    fn arrive(&mut self, now: Instant, place: Place, is_marked: bool) {
         self.turn(place.slot);
         let Some(session) = self.session.as_mut() else { return };
         let held = match place.wave {
@@ -140,6 +140,9 @@ impl Receiver {
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
         session.record(now, &place, found);
+        if is_marked {
+            session.loss(now, place.left);
+        }
         session.decide(now, place.left, &mut self.wishes);
     }
 
@@ -190,13 +193,9 @@ impl ReceiverControl for Receiver {
             }
             return;
         };
-        self.arrive(at, place);
-        if arrival.ecn == Ecn::CongestionExperienced {
-            self.reception.marked += 1;
-            if let Some(session) = self.session.as_mut() {
-                session.loss(at, place.left);
-            }
-        }
+        let is_marked = arrival.ecn == Ecn::CongestionExperienced;
+        self.reception.marked += u64::from(is_marked);
+        self.arrive(at, place, is_marked);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {

@@ -184,7 +184,9 @@ impl Session {
         self.look(now, place.left, late);
         self.grow(now);
         if lost > 0 {
-            self.loss(now, self.clock.left_of(place, found.last_lost));
+            // Of a channel that began anew it is not known when they left.
+            let left = found.last_lost.map_or(place.left, |last| self.clock.left_of(place, last));
+            self.loss(now, left);
         }
     }
 

@@ -121,6 +121,20 @@ fn a_loss_halves_the_window_whatever_is_held() {
 }
 
 #[test]
+fn marks_are_loss_events() {
+    // Nothing is lost, and each packet is marked: before anything was joined that says nothing, and then it ends the start, and all joins.
+    let mut run = run(4_000, ReceiverConfig::new(), 4_000);
+    run.path.marking = 0;
+    run.start();
+    run.until(at(5_000));
+    let status = run.receiver.status(run.now).unwrap();
+    assert_eq!(status.mode, Mode::CongestionAvoidance);
+    let (rate, _) = measure(&mut run, 60, 120);
+    assert!(rate < 200.0, "{rate:.0} kbit/s");
+    assert_eq!(run.receiver.reception().marked, run.receiver.reception().packets);
+}
+
+#[test]
 fn a_cap_is_kept() {
     let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(500));
     keeps_a_cap(run(4_000, config, 4_000), 350.0, 30, 130);

@@ -31,8 +31,8 @@ pub struct Found {
     pub is_new: bool,
     /// Packets that are lost, as is clear now.
     pub lost: u64,
-    /// The number of the last of them.
-    pub last_lost: u16,
+    /// The number of the last of them, if there are any and the numbers have not begun anew.
+    pub last_lost: Option<u16>,
     /// Whether the numbers have begun anew: the sender was started again, or one packet lied before.
     pub is_anew: bool,
 }
@@ -55,7 +55,7 @@ impl Holes {
             if self.count == OPEN_MAX {
                 // So many holes are no reordering.
                 lost += u64::from(ahead - missing) + self.close();
-                last_lost = sequence.wrapping_sub(1);
+                last_lost = Some(sequence.wrapping_sub(1));
                 break;
             }
             self.open[self.count] = Hole { sequence: highest.wrapping_add(missing), later: 1 };
@@ -73,10 +73,9 @@ impl Holes {
         if self.behind.1 < ANEW {
             return Found::default();
         }
-        let last_lost = self.newest().unwrap_or(sequence);
         let lost = self.close();
         *self = Self { highest: Some(sequence), ..Self::default() };
-        Found { is_new: true, lost, last_lost, is_anew: true }
+        Found { is_new: true, lost, last_lost: None, is_anew: true }
     }
 
     /// A packet came late: its hole is none.
@@ -90,20 +89,16 @@ impl Holes {
     }
 
     /// One more packet came after every hole; how many are losses by that, and the number of the last of them.
-    fn age(&mut self) -> (u64, u16) {
+    fn age(&mut self) -> (u64, Option<u16>) {
         for hole in &mut self.open[..self.count] {
             hole.later += 1;
         }
         // Older holes come first, and have seen at least as many packets.
         let lost = self.open[..self.count].iter().take_while(|hole| hole.later >= LATER).count();
-        let last_lost = lost.checked_sub(1).map_or(0, |last| self.open[last].sequence);
+        let last_lost = lost.checked_sub(1).map(|last| self.open[last].sequence);
         self.open.copy_within(lost..self.count, 0);
         self.count -= lost;
         (lost as u64, last_lost)
-    }
-
-    fn newest(&self) -> Option<u16> {
-        self.open[..self.count].last().map(|hole| hole.sequence)
     }
 
     /// The oldest number that is missing, and may still come.
@@ -139,8 +134,7 @@ mod tests {
         let mut holes = Holes::default();
         let named: Vec<Option<u16>> = [65_533, 0, 1, 2, 5, 6, 7, 1_000]
             .iter()
-            .map(|sequence| holes.record(*sequence))
-            .map(|found| (found.lost > 0).then_some(found.last_lost))
+            .map(|sequence| holes.record(*sequence).last_lost)
             .collect();
         assert_eq!(named, [None, None, None, Some(65_535), None, None, Some(4), Some(999)]);
     }
