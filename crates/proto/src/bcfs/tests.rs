@@ -4,6 +4,7 @@ mod bed;
 mod ends;
 mod healing;
 mod hostile;
+mod loss;
 mod model;
 mod relay;
 mod repair;

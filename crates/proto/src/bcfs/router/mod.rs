@@ -173,7 +173,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
             *reason += 1;
             return;
         }
-        if let Some(number) = self.kept(now, ways.ingress, header) {
+        let wanted = self.table.wanted(header.source, header.label);
+        if let Some(number) = self.kept(now, ways.ingress, header, &wanted) {
             self.counters.answered += 1;
             self.answer = Some(Answer { number, asked: *header, egress: ways.ingress, peer });
             return;
@@ -182,11 +183,15 @@ impl<R: Routes> BreadcrumbRouter<R> {
             Kind::Null => self.counters.nulls += 1,
             Kind::Request | Kind::Reply => self.counters.requests += 1,
         }
-        let place = self.place(now, ways.ingress, header);
+        let place = self.place(now, ways.ingress, &wanted);
         let Before { top, refreshed, hops } = self.table.ask(now, place, ways.ingress, header.level);
         let onward = Header { hops: header.hops - 1, ..*header };
         if top.is_none_or(|top| header.level > top) {
             self.counters.sent_on += 1;
+            // Whoever wants a loss to be told of could have what was asked for die on the way, or ask so that nothing answers.
+            if header.kind == Kind::Request && onward.hops >= HOPS / 2 {
+                self.table.await_reply(place, header.level);
+            }
             self.send_up(now, place, ways, &onward, body);
             return;
         }
@@ -201,13 +206,18 @@ impl<R: Routes> BreadcrumbRouter<R> {
     }
 
     /// What was kept that answers a request.
-    fn kept(&mut self, now: Instant, ingress: InterfaceId, header: &Header) -> Option<Number> {
-        if header.level > Level::ONE {
-            let wanted = self.table.wanted(header.source, header.label);
-            // What a lost message left here and above is cleared by a higher level alone: that goes up. Where nothing is left, it was lost below.
-            if self.live(now, &wanted).is_some_and(|place| self.table.has_link(place, ingress)) {
-                return None;
-            }
+    fn kept(
+        &mut self,
+        now: Instant,
+        ingress: InterfaceId,
+        header: &Header,
+        wanted: &Wanted,
+    ) -> Option<Number> {
+        // What a lost message left here and above is cleared by a higher level alone: that goes up. Where nothing is left, it was lost below.
+        if header.level > Level::ONE
+            && self.live(now, wanted).is_some_and(|place| self.table.has_link(place, ingress))
+        {
+            return None;
         }
         self.recent.answer(now, ingress, header)
     }
@@ -227,9 +237,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
     }
 
     /// The breadcrumb of a request, where there is room for one more link, made if it is not there.
-    fn place(&mut self, now: Instant, ingress: InterfaceId, header: &Header) -> Place {
-        let wanted = self.table.wanted(header.source, header.label);
-        let mut place = self.live(now, &wanted);
+    fn place(&mut self, now: Instant, ingress: InterfaceId, wanted: &Wanted) -> Place {
+        let mut place = self.live(now, wanted);
         if let Some(place) = place {
             // Before others are looked for that give way: what is asked for is no longer the oldest.
             self.table.touch(now, place);
@@ -238,11 +247,11 @@ impl<R: Routes> BreadcrumbRouter<R> {
             let Some(oldest) = self.table.oldest() else { break };
             self.table.remove(oldest);
             self.counters.evicted += 1;
-            place = self.table.find(&wanted);
+            place = self.table.find(wanted);
         }
         match place {
             Some(place) => place,
-            None => self.table.create(now, &wanted),
+            None => self.table.create(now, wanted),
         }
     }
 
@@ -272,7 +281,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
             self.counters.dropped.unsolicited += 1;
             return;
         };
-        let follows_loss = header.level > Level::ONE && self.table.is_raised(place);
+        let follows_loss = self.table.follows_loss(place, header.level);
         let stale = self.table.reply(now, place, header.level, self.config.expiry, &mut self.egresses);
         // Links that asked before the route turned towards them get nothing back.
         self.egresses.retain(|egress| *egress != ways.ingress);

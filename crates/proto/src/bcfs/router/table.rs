@@ -28,8 +28,8 @@ struct Entry {
     hops: u8,
     /// Of [`Entry::interfaces`] and the like: which stand for a link, a bit each.
     held: u8,
-    /// Whether a link that waited here asked again with a higher level: what it waited for was lost above.
-    is_raised: bool,
+    /// The lowest level of the requests sent on that no reply has answered or passed by; 0 for none.
+    unanswered: Level,
     levels: [Level; HELD],
     interfaces: [InterfaceId; HELD],
     asked: [Stamp; HELD],
@@ -229,7 +229,7 @@ impl Table {
             port: of.port,
             hops: 0,
             held: 0,
-            is_raised: false,
+            unanswered: Level::ZERO,
             levels: [Level::ZERO; HELD],
             interfaces: [InterfaceId(0); HELD],
             asked: [at; HELD],
@@ -250,15 +250,12 @@ impl Table {
         let before = Before { top, refreshed: entry.refreshed.instant(now), hops: entry.hops };
         if let Some(held) = entry.held_at(interface) {
             let entry = self.entries.at_mut(place.0);
-            entry.is_raised |= level > entry.levels[held];
             entry.levels[held] = entry.levels[held].max(level);
             entry.asked[held] = Stamp::new(now);
         } else if let Some(link) = self.find_more(place, interface) {
             let link = self.more.at_mut(link);
-            let is_raised = level > link.level;
             link.level = link.level.max(level);
             link.asked = Stamp::new(now);
-            self.entries.at_mut(place.0).is_raised |= is_raised;
             let first = self.more.at_mut(self.entries.at(place.0).more);
             first.top = first.top.max(level);
         } else {
@@ -268,9 +265,19 @@ impl Table {
         before
     }
 
-    /// Whether something that was asked for here was lost above since the last reply.
-    pub(super) fn is_raised(&self, place: Place) -> bool {
-        self.entries.at(place.0).is_raised
+    /// A request is sent on, and will reach the source if nothing loses it.
+    pub(super) fn await_reply(&mut self, place: Place, level: Level) {
+        let unanswered = &mut self.entries.at_mut(place.0).unanswered;
+        if *unanswered == Level::ZERO {
+            *unanswered = level;
+        }
+    }
+
+    /// Whether a reply that is about to pass was asked for in place of one that was lost above: one of a lower level was asked for first, and would have come first. What others asked
+    /// for higher may have answered both.
+    pub(super) fn follows_loss(&self, place: Place, level: Level) -> bool {
+        let unanswered = self.entries.at(place.0).unanswered;
+        unanswered > Level::ZERO && unanswered < level && level <= self.top(place)
     }
 
     /// The highest level of its links.
@@ -300,7 +307,10 @@ impl Table {
         let entry = self.entries.at_mut(place.0);
         // The driver takes the last one first: those held here, then of the others those that asked first.
         let held_before = entry.held;
-        entry.is_raised = false;
+        if level >= entry.unanswered {
+            // Of what was asked for above this level only what is asked for from now on is awaited.
+            entry.unanswered = Level::ZERO;
+        }
         for held in (0..HELD).rev().filter(|held| held_before >> held & 1 == 1) {
             let is_stale = is_stale(entry.asked[held]);
             if is_stale {
