@@ -76,6 +76,10 @@ impl Recent {
         if self.most == 0 || !header.is_any || message.len() > DATAGRAM_BYTES_MAX {
             return None;
         }
+        // IPv4 in IPv6's form is longer than the header that an answer gets.
+        if !Header::parse(message).is_ok_and(|(_, body)| header.buffer_len() + body.len() == message.len()) {
+            return None;
+        }
         if !self.rings.contains_key(&header.source) && self.rings.len() == SOURCES_MAX {
             self.rings.retain(|_, ring| ring.replies.back().is_some_and(|reply| reply.at + KEPT > now));
             if self.rings.len() == SOURCES_MAX {
@@ -293,6 +297,23 @@ mod tests {
         let mut is_kept =
             |bytes| keep_of(&mut recent, at(0), &header(Kind::Reply, SOURCE, 1, true), bytes, 1).is_some();
         assert!(is_kept(DATAGRAM_BYTES_MAX) && !is_kept(DATAGRAM_BYTES_MAX + 1));
+    }
+
+    /// The header of an answer would not be where that of the reply was.
+    #[test]
+    fn a_reply_that_names_its_source_by_more_bytes_than_it_takes_is_not_kept() {
+        let mut recent = Recent::new(8);
+        let mut message = [7; 60];
+        let longer: [u8; 16] =
+            [b"\0\0\0\0\0\0\0\0\0\0\xFF\xFF", &[192, 0, 2, 1][..]].concat().try_into().unwrap();
+        header(Kind::Reply, "[2001:db8::1]:7288", 1, true).emit(&mut message).unwrap();
+        message[16..32].copy_from_slice(&longer);
+        let (parsed, body) = Header::parse(&message).unwrap();
+        assert_eq!((parsed.source.to_string().as_str(), body), (SOURCE, &[7; 28][..]));
+        let datagram =
+            Datagram { source: parsed.source, channel: None, ecn: Ecn::NotCapable, payload: &message };
+        assert!(recent.keep(at(0), &parsed, false, &datagram).is_none());
+        assert_eq!(answer(&mut recent, 1, RELAY), None);
     }
 
     #[test]
