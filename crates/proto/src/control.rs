@@ -37,6 +37,8 @@ pub struct Request {
     pub destination: Destination,
     /// The symbol of the FDT that is asked for; past the last one, and where it is none, content.
     pub description: Option<u64>,
+    /// Who asks has heard another session here, most likely this one's before it was started again, and may have what that sent.
+    pub follows_another: bool,
 }
 
 /// The sending side of a congestion control: which channel sends next, and when.

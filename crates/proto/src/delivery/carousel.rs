@@ -87,6 +87,14 @@ impl Carousel {
         Self { blocks, order, pass_symbols }
     }
 
+    /// Goes on with repair symbols that lie a random number of passes ahead, where the order is mixed; who has had symbols of the same content from another carousel then
+    /// gets few of them again. Blocks of few repair symbols begin with the first of those.
+    pub fn skip(&mut self) {
+        if let Sequence::Spread(spread) = &mut self.order {
+            spread.skip(&self.blocks);
+        }
+    }
+
     /// Visits that make a pass, which sends every source symbol once: in window order with its share of repair symbols.
     pub fn pass_symbols(&self) -> u64 {
         self.pass_symbols

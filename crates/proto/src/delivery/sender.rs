@@ -110,6 +110,8 @@ pub struct Sender<C, S> {
     blocks: Vec<(u32, u32)>,
     orders: Orders,
     content: Content,
+    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard.
+    has_skipped: bool,
     fdt: Description,
     phase: Phase,
     events: VecDeque<SenderEvent>,
@@ -183,6 +185,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             orders,
             content,
             fdt,
+            has_skipped: false,
             phase: Phase::Sending,
             events: VecDeque::new(),
             stats: SenderStats::default(),
@@ -275,6 +278,11 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
 
     /// What answers a request.
     fn answer(&mut self, request: &Request) -> Next {
+        // Once, and only while little was sent: anyone can ask so.
+        if request.follows_another && !self.has_skipped && self.stats.symbols < self.content.pass_symbols() {
+            self.has_skipped = true;
+            self.content.skip();
+        }
         match request.description.filter(|number| *number < self.fdt.symbols()) {
             Some(number) => Next::Description(number),
             // Where there is no content, the description is all that there is.

@@ -5,6 +5,7 @@
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use rand::RngExt as _;
 use rand::seq::SliceRandom;
 
 use super::{CarouselBlock, Visit};
@@ -12,6 +13,8 @@ use crate::rng::Stream;
 
 /// Turns that are mixed at a time, at the most: those of one pass.
 const MIXED: usize = 256;
+/// Passes skipped are fewer than this: receivers remember which repair symbols they had by their numbers.
+const SKIPPED_MAX: u64 = 256;
 
 /// All blocks, in turns.
 ///
@@ -96,6 +99,17 @@ impl Spread {
     pub(super) fn mixed(self, draw: Stream) -> Self {
         let pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
         Self { mix: Some(Mix { draw, blocks: Vec::with_capacity(MIXED), pass, left: pass }), ..self }
+    }
+
+    /// Of each block goes on so many times its length ahead, drawn once for all.
+    pub(super) fn skip(&mut self, blocks: &[CarouselBlock]) {
+        let Some(mix) = &mut self.mix else { return };
+        let passes = mix.draw.random_range(0..SKIPPED_MAX);
+        for (next, block) in self.next.iter_mut().zip(blocks) {
+            let repair = u64::from(block.encoding_symbols - block.symbols);
+            let ahead = (passes * u64::from(block.symbols)).checked_rem(repair).unwrap_or(0);
+            *next = u32::try_from(u64::from(block.symbols) + ahead).unwrap_or(0) % block.encoding_symbols;
+        }
     }
 
     /// The next symbol; `None` when there are no blocks at all.
@@ -233,6 +247,33 @@ mod tests {
                 assert!(symbols.into_iter().eq(all), "{sizes:?}, pass {round}");
             }
         }
+    }
+
+    /// Two that begin at the same symbols have nothing in common behind that, but of a code without repair symbols.
+    #[test]
+    fn what_skips_brings_other_symbols() {
+        let mixed = |blocks: &[CarouselBlock], seed| {
+            Carousel::mixed(blocks.to_vec(), crate::Seed(seed).stream("turns", 0))
+        };
+        let had =
+            |carousel: &mut Carousel, count| visits(carousel, count).into_iter().collect::<BTreeSet<_>>();
+        for blocks in
+            [vec![rateless(1); 5], vec![rateless(40), rateless(7)], vec![block(40, 80), block(7, 14)]]
+        {
+            for seed in 0..20 {
+                let mut first = mixed(&blocks, 100);
+                let pass = first.pass_symbols();
+                let before = had(&mut first, pass);
+                let mut second = mixed(&blocks, seed);
+                second.skip();
+                let after = had(&mut second, pass);
+                assert_eq!(after.len() as u64, pass, "nothing twice");
+                assert!(before.is_disjoint(&after), "{blocks:?}");
+            }
+        }
+        let mut uncoded = mixed(&[block(9, 9)], 1);
+        uncoded.skip();
+        assert_eq!(had(&mut uncoded, 9).len(), 9);
     }
 
     proptest! {

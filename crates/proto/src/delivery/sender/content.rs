@@ -30,6 +30,13 @@ impl Content {
         }
     }
 
+    /// Goes on where an earlier session of the same content hardly was: [`Carousel::skip`].
+    pub(super) fn skip(&mut self) {
+        if let Self::Flat(carousel) = self {
+            carousel.skip();
+        }
+    }
+
     /// Visits that make a pass.
     pub(super) fn pass_symbols(&self) -> u64 {
         match self {

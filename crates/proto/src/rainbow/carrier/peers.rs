@@ -65,6 +65,11 @@ impl Peers {
         [a, b, c, d]
     }
 
+    /// Whether a request from an address, which brings `body`, brings the word of another sender, or of another address.
+    pub(super) fn brings_another(&self, peer: SocketAddr, body: &[u8]) -> bool {
+        body.len() == size_of::<Word>() && body != self.word(peer)
+    }
+
     /// Whether a request from an address, which brings `body`, is to be answered.
     pub(super) fn admits(&mut self, now: Instant, peer: SocketAddr, body: &[u8]) -> Result<(), Refusal> {
         let shows = body == self.word(peer);

@@ -131,6 +131,7 @@ struct Pending {
     path: ReturnPath,
     label: Label,
     level: Level,
+    follows_another: bool,
 }
 
 impl Sender {
@@ -177,7 +178,8 @@ impl SenderControl for Sender {
             Wanted::Content => None,
             Wanted::Description(number) => Some(number.into()),
         };
-        Some(Request { destination: self.bcfs.destination(&pending.path), description })
+        let destination = self.bcfs.destination(&pending.path);
+        Some(Request { destination, description, follows_another: pending.follows_another })
     }
 
     fn next_departure(&self) -> Option<Instant> {
@@ -197,7 +199,7 @@ impl SenderControl for Sender {
     }
 
     fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
-        let Some(Pending { path, label, level }) = self.pending.front() else { return };
+        let Some(Pending { path, label, level, .. }) = self.pending.front() else { return };
         let body_bytes = datagram.len().saturating_sub(bcfs::Source::header_bytes(path));
         self.bcfs.reply(now, path, *label, *level, body_bytes, datagram);
         if Wanted::of(*label) == Wanted::Content {
@@ -230,7 +232,9 @@ impl SenderControl for Sender {
         }
         match self.peers.admits(now, asked.path.peer, asked.body) {
             Ok(()) => {
-                self.pending.push_back(Pending { path: asked.path, label: asked.label, level: asked.level });
+                let follows_another = self.peers.brings_another(asked.path.peer, asked.body);
+                let (path, label, level) = (asked.path, asked.label, asked.level);
+                self.pending.push_back(Pending { path, label, level, follows_another });
             }
             Err(Refusal::Unproven) => counters.unproven += 1,
             Err(Refusal::TooFast) => counters.too_fast += 1,

@@ -402,6 +402,40 @@ fn another_session_of_the_source_takes_over_after_a_silence() {
     assert_eq!(receiver.control().window().counters().answered, answered);
 }
 
+/// Receivers keep what they have of the session before: the same symbols once more would bring them nothing. They are known by the word that they bring back.
+#[test]
+fn a_source_that_is_started_again_sends_other_symbols() {
+    let file = content(100_000);
+    let symbols = |key, tsi, word: &[u8]| {
+        let mut sender = sender(&[&file], SenderConfig::new(key), delivery::SenderConfig::new(tsi));
+        let mut room = vec![0; DATAGRAM_BYTES_MAX];
+        let sent = |label| {
+            let payload = asking(label, word);
+            let datagram =
+                Datagram { source: host(1), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+            sender.handle(at(10 * u64::from(label)), Input::Datagram(datagram));
+            let Some(Output::Transmit(transmit)) = sender.poll_output(at(10 * u64::from(label)), &mut room)
+            else {
+                panic!("no reply")
+            };
+            let (_, packet) = Header::parse(&room[..transmit.bytes]).unwrap();
+            let (header, _) = alc::parse(packet).unwrap();
+            let id = header.payload_id.unwrap();
+            ((id.sbn, id.esi), <[u8; 4]>::try_from(header.cci.as_bytes()).unwrap())
+        };
+        let (sent, words): (std::collections::BTreeSet<_>, Vec<_>) = (1..=391).map(sent).unzip();
+        (sent, words[0])
+    };
+    let (first, word) = symbols([1, 2], 7, &[]);
+    assert_eq!(first.len(), 391, "a pass");
+    let (again, _) = symbols([3, 4], 8, &[]);
+    assert_eq!(first, again, "who has heard nothing gets what is decoded at the least cost");
+    let (other, _) = symbols([3, 4], 8, &word);
+    assert!(other.len() == 391 && first.is_disjoint(&other));
+    let (same, _) = symbols([1, 2], 8, &word);
+    assert_eq!(first, same, "the word is its own");
+}
+
 #[test]
 fn replies_of_others_and_bytes_at_random_do_nothing() {
     let file = content(50_000);
