@@ -147,23 +147,30 @@ step_interop() {
 # ---- helpers of the steps -------------------------------------------------------------------------------------
 
 # side_by_side COMMAND ARG...: runs COMMAND with each ARG, two at a time, as most of them wait for clocks and links
-# more than they compute. Each one's output is shown whole when it ends; dies when all have ended and one has failed.
+# more than they compute. Each one's output is shown whole when it ends. Dies when all have ended and one has failed: names those that did, and
+# shows how they ended once more, as of a long log often the end alone is kept.
 side_by_side() {
-    local command=$1 arg running=0 failed=0
+    local command=$1 arg log code running=0
     shift
+    : >"$scratch/failed"
     for arg in "$@"; do
         if ((running == 2)); then
-            wait -n || failed=1
+            wait -n || true
             running=$((running - 1))
         fi
         shown_whole "$command" "$arg" &
         running=$((running + 1))
     done
     while ((running > 0)); do
-        wait -n || failed=1
+        wait -n || true
         running=$((running - 1))
     done
-    ((failed == 0)) || die "$step: one or more have failed (above)"
+    [ -s "$scratch/failed" ] || return 0
+    while read -r log code arg; do
+        say "$step: $arg: exit code $code; its last lines:"
+        tail -n 25 "$log"
+    done <"$scratch/failed"
+    die "$step: failed: $(cut -d ' ' -f 3- "$scratch/failed" | paste -s -d ' ')"
 }
 
 # shown_whole COMMAND ARG
@@ -175,8 +182,8 @@ shown_whole() {
         flock 9
         say "$step: $2: exit code $code, $((SECONDS - started)) s"
         cat "$log"
+        ((code == 0)) || echo "$log $code $2" >>"$scratch/failed"
     } 9>"$scratch/shown"
-    return "$code"
 }
 
 # fuzz_one TARGET: new inputs go to a scratch corpus, so that a run leaves the checkout as it was.
