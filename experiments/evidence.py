@@ -38,7 +38,7 @@ def main():
     for paper, title in PAPERS.items():
         sections = [section(one, beside.get(folder)) for folder, one in found.items()
                     if folder.parent.name == paper and one not in beside.values() and (one.rows or beside.get(folder, one).rows)]
-        missing += [f"{paper}/{folder.name}" for folder, one in found.items() if folder.parent.name == paper and not one.rows and not one.is_new]
+        missing += [f"{paper}/{folder.name}" for folder, one in found.items() if folder.parent.name == paper and not one.rows and one.judges and not one.is_new]
         text += [f"\n## {title}\n", *sections] if sections else []
         rows = [row for folder, one in found.items() if folder.parent.name == paper for row in one.rows]
         count = lambda verdict: sum(row["verdict"].startswith(verdict) for row in rows)
@@ -60,6 +60,9 @@ class Found:
 
     def __init__(self, folder, roots, before):
         self.wanted = tomllib.loads((folder / "verdict.toml").read_text())
+        # Those that only show what comes out have no rows here.
+        claims = self.wanted.get("claims", [])
+        self.judges = "table" in self.wanted or any(key in claim for claim in claims for key in ("holds", "ratio", "published"))
         self.world = "testbed" if folder.parent.name == "testbed" else "simulated"
         self.simulated = (folder / self.wanted["plan"]).resolve().parent if "plan" in self.wanted else None
         title = tomllib.loads((self.simulated / "verdict.toml").read_text())["title"] if self.simulated else self.wanted["title"]
