@@ -23,13 +23,16 @@ struct Diary {
     heard: Vec<(Instant, u8)>,
     /// Of each call, and after how many datagrams it came.
     expected: Vec<(usize, Vec<u8>)>,
+    /// It looks at the first of each call only.
+    is_hasty: bool,
 }
 
 impl Machine for Diary {
     type Event = ();
 
     fn expect(&mut self, payloads: &mut dyn Iterator<Item = &[u8]>) {
-        self.expected.push((self.heard.len(), payloads.map(|payload| payload[0]).collect()));
+        let most = if self.is_hasty { 1 } else { usize::MAX };
+        self.expected.push((self.heard.len(), payloads.map(|payload| payload[0]).take(most).collect()));
     }
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
@@ -133,13 +136,18 @@ fn loopback(to: SocketAddr) -> (ReceiverSocket, UdpSocket) {
 
 const HOOKS: Hooks<'static> = Hooks { trace: None, loss: None, dscp: 0, ttl: 0 };
 
-#[test]
-fn a_machine_is_told_of_each_datagram_before_it_comes() {
-    let to: SocketAddr = "239.77.250.2:19878".parse().unwrap();
+/// What a machine noted of a burst of datagrams that it was told of before they came, in the order in which they came.
+fn told_of_a_burst(to: &str, mut diary: Diary) -> Diary {
+    let to: SocketAddr = to.parse().unwrap();
     let (mut port, from) = loopback(to);
     let mut burst = Burst { from, to, is_sent: false };
-    let mut diary = Diary::default();
     drive(&mut diary, &mut port, &mut Poller::new().unwrap(), Clock::start(), HOOKS, &mut burst).unwrap();
+    diary
+}
+
+#[test]
+fn a_machine_is_told_of_each_datagram_before_it_comes() {
+    let diary = told_of_a_burst("239.77.250.2:19878", Diary::default());
 
     let heard: Vec<u8> = diary.heard.iter().map(|(_, number)| *number).collect();
     let expected = |(before, numbers): &(usize, Vec<u8>)| {
@@ -150,6 +158,17 @@ fn a_machine_is_told_of_each_datagram_before_it_comes() {
         numbers.clone()
     };
     assert_eq!(diary.expected.iter().flat_map(expected).collect::<Vec<_>>(), heard);
+}
+
+#[test]
+fn a_machine_that_does_not_look_at_all_that_it_is_told_of_is_told_of_the_next_all_the_same() {
+    let hasty = Diary { is_hasty: true, ..Diary::default() };
+    let diary = told_of_a_burst("239.77.250.3:19879", hasty);
+
+    assert!(diary.expected.len() > 1, "a burst is more than one batch");
+    for (before, numbers) in diary.expected {
+        assert_eq!(numbers, [diary.heard[before].1]);
+    }
 }
 
 #[test]
