@@ -30,7 +30,7 @@ pub struct RelayArgs {
     #[arg(long, value_name = "[SOURCE:PORT=]ADDR[:PORT]", value_parser = upstream)]
     pub upstream: Vec<Upstream>,
     /// Source that may be asked; may be given more than once [default: all]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::source)]
     pub source: Vec<SocketAddr>,
     /// Group that the receivers on one network are sent replies at, instead of a copy to each
     #[arg(long, value_name = "ADDR[:PORT]", requires_all = ["interface", "network"], value_parser = values::group)]

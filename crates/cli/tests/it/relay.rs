@@ -8,15 +8,12 @@ use serde_json::Value;
 
 use crate::command::{Running, headwater, run};
 
-/// The address that a relay on a free port of loopback listens at.
+/// A relay on a free port of loopback, and the address that it listens at.
 fn start(arguments: &[&str]) -> (Running, String) {
-    // A port that was free just now.
-    let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = probe.local_addr().unwrap().to_string();
-    drop(probe);
     let mut relay =
-        Running::start(headwater().args(["relay", "--json", "--listen", &address]).args(arguments));
-    relay.wait_for("relay:started");
+        Running::start(headwater().args(["relay", "--json", "--listen", "127.0.0.1:0"]).args(arguments));
+    let started: Value = serde_json::from_str(relay.wait_for("relay:started")).unwrap();
+    let address = started["listen"][0].as_str().unwrap().to_string();
     (relay, address)
 }
 
@@ -89,6 +86,8 @@ fn what_is_wrong_is_said_before_it_starts() {
     refused(&["--queue-packets", "100"], 2, "--egress-rate");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _holder = UdpSocket::bind(taken).unwrap();
+    refused(&["--listen", "192.0.2.77"], 3, "no address of this host");
+    refused(&["--source", "here"], 2, "192.0.2.1:7288");
     refused(&["--listen", &taken.to_string()], 3, "another program may hold the port");
     let group =
         ["--multicast", "ff15::1", "--interface", "lo", "--network", "fd00::/64", "--listen", "127.0.0.1:0"];

@@ -18,7 +18,7 @@ pub enum OpenError {
     #[error(transparent)]
     Interface(#[from] InterfaceError),
     /// The address or port is not free, or not ours.
-    #[error("cannot bind UDP {address}; another program may hold the port: see `ss -lunp`")]
+    #[error("cannot bind UDP {address}; {}", why_not_bound(source))]
     Bind {
         /// What was to be bound.
         address: SocketAddr,
@@ -46,6 +46,14 @@ pub enum OpenError {
         /// The first group.
         group: IpAddr,
     },
+}
+
+fn why_not_bound(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => "it is no address of this host: see `ip address`",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges",
+        _ => "another program may hold the port: see `ss -lunp`",
+    }
 }
 
 /// A socket buffer: what was asked for and what the kernel granted, in bytes. Linux counts its own overhead against
