@@ -37,6 +37,11 @@ field() { python3 -c "import json,sys; line = json.load(open(sys.argv[1])); flow
 plan near 1ms
 plan far 30ms
 
+echo "testbed: a path that has no folder of root's"
+name=$(PATH=/usr/bin:/bin "$HEADWATER" testbed up --routing bridge "$folder/near.toml")
+"$HEADWATER" testbed down "$name" >/dev/null
+name=
+
 echo "testbed: up and down"
 name=$("$HEADWATER" testbed up --routing bridge "$folder/near.toml")
 [[ "$("$HEADWATER" testbed list)" == *"$name  stands"* ]] || fail "$name is not listed"
@@ -110,7 +115,11 @@ fi
 echo "testbed: without root"
 if command -v setpriv >/dev/null; then
     cp "$HEADWATER" "$folder/headwater" && chmod -R a+rX "$folder"
-    said=$(setpriv --reuid 65534 --regid 65534 --clear-groups "$folder/headwater" bench testbed --plan "$folder/near.toml" 2>&1 >/dev/null) && fail "it ran without root"
-    [[ "$said" == *"needs root"* ]] || fail "without root it says: $said"
+    for words in "testbed up $folder/near.toml" "testbed down" "testbed exec sink-1 true" "bench testbed --plan $folder/near.toml" "bench arena --out $folder/arena"; do
+        code=0
+        # shellcheck disable=SC2086 # words
+        said=$(setpriv --reuid 65534 --regid 65534 --clear-groups "$folder/headwater" $words 2>&1) || code=$?
+        [ "$code" = 3 ] && [[ "$said" == *"needs root: run it with sudo"* ]] || fail "without root '$words' says, with code $code: $said"
+    done
 fi
 echo "testbed: ok"

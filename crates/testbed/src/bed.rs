@@ -260,6 +260,7 @@ pub fn remove_abandoned() -> Result<usize, Error> {
 
 /// Waits for the turn to claim or to remove beds, which lasts as long as what this returns.
 fn turn() -> Result<File, Error> {
+    require_root()?;
     fs::create_dir_all(ROOT).tried(|| format!("make the folder '{ROOT}'"))?;
     let path = Path::new(ROOT).join(TURN);
     let file = File::create(&path).tried(|| format!("make '{}'", path.display()))?;
@@ -320,14 +321,23 @@ fn namespaces() -> Result<Vec<String>, Error> {
     Ok(list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
+/// Whether this process may make and enter namespaces.
+///
+/// # Errors
+/// When it is not root, with what to do.
+pub fn require_root() -> Result<(), Error> {
+    if sys::is_root() {
+        return Ok(());
+    }
+    Err(Error::missing(
+        "the testbed makes network namespaces, which needs root: run it with sudo, or inside `unshare -Urnm --map-root-user` with a \
+         tmpfs on /run",
+    ))
+}
+
 /// What has to be there before anything is made.
 fn require(routing: Routing) -> Result<(), Error> {
-    if !sys::is_root() {
-        return Err(Error::missing(
-            "the testbed makes network namespaces, which needs root: run it with sudo, or inside `unshare -Urnm --map-root-user` with a \
-             tmpfs on /run",
-        ));
-    }
+    require_root()?;
     for (tool, package) in [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool")] {
         if which(tool).is_none() {
             return Err(Error::missing(format!(

@@ -31,7 +31,7 @@ mod traffic;
 mod trial;
 mod wire;
 
-pub use bed::{Bed, ROOT, Standing, remove_abandoned, standing};
+pub use bed::{Bed, ROOT, Standing, remove_abandoned, require_root, standing};
 pub use error::{Error, Kind};
 pub use results::{BedReport, LinkOutcome, Outcome, ProgramReport};
 pub use routing::Routing;

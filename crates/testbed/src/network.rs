@@ -11,7 +11,7 @@ use headwater_netsim::plan::flow::FlowKind;
 use serde_json::Value;
 
 use crate::error::{Error, Tried};
-use crate::program::must;
+use crate::program::{must, path};
 use crate::shape::{Bucket, Role, Shape};
 use crate::sys;
 use crate::wire;
@@ -256,7 +256,8 @@ fn batch(namespace: Option<&str>, commands: &[String]) -> Result<(), Error> {
 /// Runs a program on what is written to it.
 fn fed(command: &mut Command, text: &str) -> Result<(), Error> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let command = command.env("PATH", path()).stdin(Stdio::piped());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = child.tried(|| format!("run '{name}'"))?;
     if let Some(mut input) = child.stdin.take() {
         input.write_all(text.as_bytes()).tried(|| format!("write to '{name}'"))?;

@@ -1,5 +1,6 @@
 //! Programs in namespaces: started, watched, ended; what they printed, and what they took.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,14 @@ pub(crate) fn must(command: &mut Command) -> Result<String, Error> {
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         format!("{} {}", command.get_program().to_string_lossy(), words.join(" "))
     };
-    let ended = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::missing(format!(
-            "'{}' is not installed; the testbed needs iproute2 (ip, tc) and ethtool",
-            command.get_program().to_string_lossy()
-        )),
-        _ => Error::failed(format!("cannot run `{}`: {error}", said(command))),
-    })?;
+    let ended =
+        command.env("PATH", path()).stdin(Stdio::null()).output().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::missing(format!(
+                "'{}' is not installed; the testbed needs iproute2 (ip, tc) and ethtool",
+                command.get_program().to_string_lossy()
+            )),
+            _ => Error::failed(format!("cannot run `{}`: {error}", said(command))),
+        })?;
     if !ended.status.success() {
         let complaint = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
         return Err(Error::failed(format!("`{}` failed: {complaint}", said(command))));
@@ -35,11 +37,16 @@ pub(crate) fn must(command: &mut Command) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
+/// Where programs are: `PATH`, and what root has there but others and `su` without `-` have not.
+pub(crate) fn path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
+}
+
 /// The path of a program, if it is installed.
 pub(crate) fn which(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
-    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path()).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// A program at work in a namespace. It is killed with this.
@@ -70,6 +77,7 @@ impl Program {
         let open = |path: &Path| File::create(path).tried(|| format!("write '{}'", path.display()));
         // `ip netns exec` becomes the program: its process is ours to end.
         let child = Command::new("ip")
+            .env("PATH", path())
             .args(["netns", "exec", namespace])
             .args(words)
             .stdin(if input { Stdio::piped() } else { Stdio::null() })

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use headwater_testbed::{Bed, Standing, remove_abandoned, standing};
+use headwater_testbed::{Bed, Standing, remove_abandoned, require_root, standing};
 
 use super::failure;
 use crate::args::{RoutingName, TestbedArgs, TestbedCommand};
@@ -79,6 +79,7 @@ fn list() -> Result<Exit, Failure> {
 }
 
 fn exec(name: Option<&str>, node: &str, command: &[String]) -> Result<Exit, Failure> {
+    require_root().map_err(failure)?;
     let bed = find(name)?;
     let nodes = bed.nodes().map_err(failure)?;
     if !nodes.iter().any(|known| known == node) {
