@@ -29,7 +29,7 @@ pub enum Refused {
     Duplicate,
     /// It echoes a packet that was not sent, or seconds ago, or was held for longer.
     Absurd,
-    /// There are [`CHILDREN_MAX`] writers already.
+    /// There are [`CHILDREN_MAX`] writers already, or as many reports that stand for other requests than they answer.
     Crowded,
 }
 
@@ -64,7 +64,8 @@ struct Request {
 
 /// Gathers what is reported. What comes too late for the request that it answers stands for its writer in the one that is under way, or in the next one if
 /// its group is settled there, until the writer tells anew: who is behind a queue that fills is heard, and so is how long that takes. Each report counts once.
-/// Memory: a tally for each group, and [`CHILDREN_MAX`] writers at most.
+/// Memory: a tally for each group, and at most [`CHILDREN_MAX`] each of writers, of reports that stand in this request, and of those that will in the next:
+/// routers may write one for each group.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     session: u32,
@@ -158,8 +159,13 @@ impl Collector {
         let is_settled = |rank: u8| self.settled >> rank & 1 == 1;
         let has_stood = self.earlier.get(&key).is_some_and(|(rank, _)| is_settled(*rank));
         let is_late = has_stood || is_settled(report.group.rank);
-        self.note(writer, is_router, is_late, report)?;
         let is_of_this = report.request == request.number;
+        let standing = if is_late { &self.late } else { &self.earlier };
+        let is_kept = is_late || !is_of_this;
+        if is_kept && standing.len() >= CHILDREN_MAX && !standing.contains_key(&key) {
+            return Err(Refused::Crowded);
+        }
+        self.note(writer, is_router, is_late, report)?;
         let tally = Tally::of(&if is_router { *report } else { of_one(report) }, clock(now));
         if is_late {
             self.late.insert(key, (report.group.rank, tally));

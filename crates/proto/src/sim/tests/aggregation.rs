@@ -435,6 +435,43 @@ fn writers_are_bounded() {
     assert_eq!(collector.children(), 0, "and forgotten");
 }
 
+/// Routers tell of many groups each: what stands in other requests than it answers is bounded as their writers are.
+#[test]
+fn what_is_kept_for_other_requests_is_bounded() {
+    const GROUPS: u8 = 64;
+    let writers = u32::try_from(CHILDREN_MAX).unwrap() / u32::from(GROUPS) + 1;
+    let told = |collector: &mut Collector, request: u16, groups: core::ops::Range<u8>| {
+        let reports = groups.flat_map(|rank| (0..writers).map(move |number| (rank, number)));
+        let taken = reports.map(|(rank, number)| {
+            let [_, a, b, c] = number.to_be_bytes();
+            let writer = (RIGHT, SocketAddr::from(([10, a, b, c], 9)));
+            collector.take(at(100), writer, true, &report(request, rank, false, 1, 0))
+        });
+        taken.filter(|taken| *taken == Err(Refused::Crowded)).count()
+    };
+    let all = |collector: &Collector| {
+        collector.tallies().into_iter().flatten().map(|tally| tally.reports).sum::<u32>()
+    };
+    let kept = u32::try_from(CHILDREN_MAX).unwrap();
+    // All groups are settled by one writer's reports: those of the others are late, and are kept for the next request.
+    let mut collector = Collector::new(0, GROUPS.into());
+    collector.begin(at(0), 1, 0);
+    for rank in 0..GROUPS {
+        _ = collector.take(at(1), (LEFT, host(1)), true, &report(1, rank, false, 1, 0));
+    }
+    _ = collector.settle();
+    assert_eq!(told(&mut collector, 1, 0..GROUPS), usize::from(GROUPS));
+    collector.begin(at(200), 2, 2_000);
+    assert_eq!(all(&collector), kept);
+    // So do answers to the request before that come while no group is settled.
+    let mut collector = Collector::new(0, GROUPS.into());
+    collector.begin(at(0), 1, 0);
+    collector.begin(at(50), 2, 500);
+    assert_eq!(told(&mut collector, 1, 0..GROUPS), usize::from(GROUPS));
+    assert_eq!(all(&collector), kept);
+    assert_eq!(told(&mut collector, 2, 0..1), 0, "an answer in time needs no room");
+}
+
 fn any_report() -> impl Strategy<Value = Report> {
     (any::<[u32; 4]>(), 0_u16..4, 0_u8..7, 0_u32..3, any::<bool>(), 0_u32..200).prop_map(
         |([source, counts, rates, hold], request, rank, echo, is_last, scale)| {
