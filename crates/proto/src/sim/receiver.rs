@@ -24,9 +24,6 @@ const GAIN: f64 = 0.25;
 /// joined then.
 const UNHEARD: u16 = 2;
 const BARRED: u16 = 32;
-/// Requests after a leave in which marks are of the queue that was left for: it takes one to be asked, one to be seen, and one for what waits to go. Told
-/// of, they would make the group below fall, and others take that for room to join. Whoever left knows of them all the same.
-const RELIEF: u16 = 3;
 
 /// What a receiver counts beside [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,8 +68,6 @@ pub struct Receiver {
     held: u16,
     /// Requests since the top group was joined, as long as nothing of it came.
     unheard: u16,
-    /// Requests in which no congestion is told, as a leave is to show yet.
-    relief: u16,
     /// A group that is not carried, and for how many requests it is not joined.
     barred: (u16, u16),
     wishes: Wishes,
@@ -95,7 +90,6 @@ impl Receiver {
             groups: vec![Group::default(); config.groups.into()],
             held: 0,
             unheard: 0,
-            relief: 0,
             barred: (0, 0),
             wishes: Wishes::default(),
             asked: None,
@@ -155,8 +149,7 @@ impl Receiver {
         let rate = self.rate.map_or(received, |rate| rate + GAIN * (received - rate));
         self.rate = Some(rate);
         let sent = self.sent_rate(data.timestamp);
-        self.prepare(now, arrival.source, data, asked.is_congested && self.relief == 0, rate);
-        self.relief = self.relief.saturating_sub(1);
+        self.prepare(now, arrival.source, data, asked.is_congested, rate);
         let requests = data.request.wrapping_sub(asked.request).max(1);
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
         let usual = STEP * self.config.packet_bits() / interval.max(1e-3);
@@ -240,7 +233,6 @@ impl Receiver {
             self.reception.lost += self.groups[usize::from(rank)].holes.close();
             self.wishes.push(Membership::Leave(ChannelId(rank)));
         }
-        self.relief = if groups < self.held { RELIEF } else { 0 };
         (self.held, self.unheard) = (groups, 0);
         self.counters.changes += 1;
         self.selection.restart();

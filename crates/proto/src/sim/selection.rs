@@ -11,9 +11,8 @@ pub(super) enum Choice {
 /// Reports after one of congestion in which a fall is the sender's answer to that: it takes a request to decide, and another one to see.
 const OWN: u16 = 3;
 
-/// One report of so many may say otherwise in an interval of congestion, or without. Beside flows that fill queues by themselves, as TCP does, hardly any
-/// ten are all without a mark; and what most of a group is not congested by yet may need most of an interval to show to all, whose queues fill one after
-/// the other.
+/// One report of so many may be of congestion in an interval without: beside flows that fill queues by themselves, as TCP does, hardly any ten are all
+/// without a mark.
 const OTHERWISE: u16 = 5;
 
 /// A selection interval: some requests since the last change, or since the last interval.
@@ -74,10 +73,13 @@ impl Selection {
         }
         // A rate that stays, as the menu's bounds make it, brings no relief either; nor one of which too little comes to know it.
         let stands = self.first.zip(self.latest).is_none_or(|(first, latest)| latest > first - step);
-        let is_seldom = |count: u16| OTHERWISE * count <= self.reports;
-        let choice = if self.has_yielded && is_seldom(self.congested) {
+        // Nor is there more to come for who is not congested. What a bound holds follows the groups above it: who waits for it to fall stays below receivers
+        // that have less than itself.
+        let is_held = self.first.zip(self.latest).is_some_and(|(first, latest)| latest < first + step);
+        let has_room = self.has_yielded || is_held && !self.has_fallen;
+        let choice = if has_room && OTHERWISE * self.congested <= self.reports {
             Choice::Join
-        } else if is_seldom(self.reports - self.congested) && stands && !self.has_fallen {
+        } else if 2 * self.congested > self.reports && stands && !self.has_fallen {
             Choice::Leave
         } else {
             Choice::Stay
@@ -110,16 +112,31 @@ mod tests {
         assert_eq!(interval(&[0, 9], falls), Choice::Join, "a mark now and then is no congestion");
         assert_eq!(interval(&[0, 1, 9], falls), Choice::Stay);
         assert_eq!(interval(&[4], falls), Choice::Stay, "that may be the answer to its own");
-        assert_eq!(interval(&[], |_| 100.0), Choice::Stay, "nobody yields");
+        assert_eq!(interval(&[], |report| 100.0 + f64::from(report)), Choice::Stay, "nobody yields");
+    }
+
+    #[test]
+    fn joins_when_a_bound_holds_the_rate() {
+        assert_eq!(interval(&[], |_| 100.0), Choice::Join);
+        assert_eq!(
+            interval(&[3], |report| 100.0 - 0.2 * f64::from(report)),
+            Choice::Join,
+            "it follows what it is made of"
+        );
+        assert_eq!(interval(&[], |report| 100.0 + f64::from(report / 5)), Choice::Stay, "it rises");
+        assert_eq!(interval(&[1, 4, 7], |_| 100.0), Choice::Stay, "there is no room");
+        let mut selection = Selection::new(10, 0.875);
+        let last = (0..10).map(|_| selection.report(false, None, 1.0)).last();
+        assert_eq!(last, Some(Choice::Stay), "nothing is known of the rate");
     }
 
     #[test]
     fn leaves_when_the_rate_does_not_fall() {
-        let most = [0, 1, 2, 3, 4, 5, 7, 9];
+        let most = [0, 1, 2, 3, 7, 9];
         assert_eq!(interval(&most, |report| 100.0 + 2.0 * f64::from(report)), Choice::Leave);
         assert_eq!(interval(&most, |_| 100.0), Choice::Leave, "a bound holds it: nothing will change");
         assert_eq!(interval(&most, |report| if report < 6 { 100.0 } else { 87.5 }), Choice::Stay);
-        assert_eq!(interval(&most[..7], |_| 100.0), Choice::Stay, "others may be about to see it, too");
+        assert_eq!(interval(&most[1..], |_| 100.0), Choice::Stay, "half is not most");
         let mut selection = Selection::new(10, 0.875);
         let last = (0..10).map(|_| selection.report(true, None, 1.0)).last();
         assert_eq!(last, Some(Choice::Leave), "so little comes that nothing is known of the rate");
