@@ -39,7 +39,9 @@ pub(crate) fn must(command: &mut Command) -> Result<String, Error> {
 
 /// Where programs are: `PATH`, and what root has there but others and `su` without `-` have not.
 pub(crate) fn path() -> OsString {
-    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    // An empty part of it would be the folder that one is in.
+    let mut path =
+        std::env::var_os("PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
     path
 }
