@@ -36,11 +36,22 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     /// True where repair symbols never run out in practice, so that none needs to be sent twice.
     fn is_rateless(&self) -> bool;
 
-    /// An encoder of one block. `source` is the block's k * T bytes, zero padded where the object ends.
+    /// An encoder of one block. `source` is the block's k * T bytes, zero padded where the object ends; with zeros up to
+    /// [`BlockCodec::padded_symbols`] behind them, no copy is made.
     ///
     /// # Errors
     /// [`FecError::BlockSymbols`] and [`FecError::BlockLength`].
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError>;
+
+    /// Symbols that a block of `k` is padded to where it is coded: K' of RFC 6330. The default: k.
+    fn padded_symbols(&self, k: u32) -> u32 {
+        k
+    }
+
+    /// Memory that an encoder of a block of `k` source symbols keeps, in bytes: a bound. The default: as many bytes as the block has.
+    fn encoder_bytes(&self, k: u32) -> u64 {
+        u64::from(k) * self.symbol_size() as u64
+    }
 
     /// How many repair symbols of a block of `k` source symbols [`BlockCodec::repair_symbols`] makes at a fraction of what
     /// an encoder takes; 0 where it has no other way.
@@ -177,9 +188,6 @@ pub trait BlockEncoder: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`FecError::SymbolId`] and [`FecError::SymbolLength`].
     fn symbol(&self, esi: u32, out: &mut [u8]) -> Result<(), FecError>;
-
-    /// Bytes that this encoder holds, to be counted against a cache's bound. Within a few percent.
-    fn memory_bytes(&self) -> usize;
 }
 
 /// A received repair symbol.

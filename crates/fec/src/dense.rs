@@ -2,10 +2,10 @@
 //!
 //! Whoever follows a plan makes all intermediate symbols of a block before the first repair symbol. Where a few repair
 //! symbols are all that is wanted, or a few source symbols are missing, it takes less to multiply and add: n symbols take
-//! n passes over the block, and a pass takes a sixtieth of what the plan takes (GFNI). The coefficients depend on k and
-//! the ESI only; they are the repair symbols of the block whose symbol i is the unit vector i.
+//! n passes over the block, and a pass takes a sixtieth of what the plan takes (GFNI). The coefficients depend on K' and
+//! the number of the repair symbol only; they are the repair symbols of the block whose symbol i is the unit vector i.
 
-use raptorq::{SourceBlockEncoder, SourceBlockEncodingPlan};
+use raptorq::{SourceBlockEncoder, SourceBlockEncodingPlan, extended_source_block_symbols};
 
 use crate::Kernel;
 use crate::codec::Shape;
@@ -18,9 +18,8 @@ const K_MAX: u32 = 1_100;
 /// Bytes of targets that are summed up at a time: what stays in a processor's first cache.
 const TARGET_BYTES: usize = 16 << 10;
 
-/// The coefficients of all repair symbols of blocks of k symbols.
+/// The coefficients of all repair symbols of blocks of K' symbols, and of those that end with zeros.
 pub(crate) struct Coefficients {
-    k: u32,
     units: SourceBlockEncoder,
 }
 
@@ -29,7 +28,7 @@ pub(crate) fn symbols_max(k: u32, kernel: Kernel) -> u32 {
     if k <= K_MAX { kernel.dense_max() } else { 0 }
 }
 
-/// Memory of the coefficients that are kept for blocks of k symbols, in bytes: 2.2 MB at k = 1002; 0 where none are made. While
+/// Memory of the coefficients that are kept for blocks of K' symbols, in bytes: 2.2 MB at 1002; 0 where none are made. While
 /// they are made it is half as much again.
 pub(crate) fn bytes(k: u32, kernel: Kernel) -> usize {
     if symbols_max(k, kernel) == 0 {
@@ -42,29 +41,30 @@ pub(crate) fn bytes(k: u32, kernel: Kernel) -> usize {
 /// What decoding takes beside the block, in bytes: the rows of coefficients, the missing symbols, and their equations; before
 /// that, of the first block of its length, what making the coefficients takes. These and the plan are kept beside.
 pub(crate) fn decoding_bytes(shape: &Shape, missing: usize) -> usize {
-    let k = shape.k() as usize;
+    let k = extended_source_block_symbols(shape.k()) as usize;
     let decoding = missing * (k + shape.symbol_size() + 4 * missing);
     decoding.max(12 * k * k / 10) + (80 << 10)
 }
 
 impl Coefficients {
-    pub(crate) fn new(k: u32, plan: &SourceBlockEncodingPlan) -> Self {
-        let size = k as usize;
+    /// Of blocks of K' symbols.
+    pub(crate) fn new(symbols: u32, plan: &SourceBlockEncodingPlan) -> Self {
+        let size = symbols as usize;
         let mut units = vec![0; size * size];
         units.iter_mut().step_by(size + 1).for_each(|unit| *unit = 1);
-        Self { k, units: encoder(plan, size, &units) }
+        Self { units: encoder(plan, size, &units) }
     }
 
-    /// The k coefficients of a repair symbol.
-    fn of(&self, esi: u32) -> Vec<u8> {
-        self.units.repair_packets(esi - self.k, 1)[0].data().to_vec()
+    /// The coefficients of a block's repair symbol in its source symbols.
+    fn of(&self, shape: &Shape, esi: u32) -> Vec<u8> {
+        self.units.repair_packets(esi - shape.k(), 1)[0].data()[..shape.k() as usize].to_vec()
     }
 
     /// Writes the repair symbols from `first` on, as many as `out` has room for.
     pub(crate) fn encode(&self, shape: &Shape, source: &[u8], first: u32, out: &mut [u8]) {
         out.fill(0);
         let rows: Vec<Vec<u8>> =
-            (first..).zip(out.chunks_exact(shape.symbol_size())).map(|(esi, _)| self.of(esi)).collect();
+            (first..).zip(out.chunks_exact(shape.symbol_size())).map(|(esi, _)| self.of(shape, esi)).collect();
         add_products(shape.symbol_size(), &rows, source, out);
     }
 
@@ -80,14 +80,14 @@ impl Coefficients {
         given: &[Given<'_>],
     ) -> bool {
         let row = |repair: &Given<'_>| {
-            let row = self.of(repair.esi);
+            let row = self.of(shape, repair.esi);
             missing.iter().map(|&esi| row[esi as usize]).collect()
         };
         let Some((inverse, chosen)) = solve(missing.len(), given, row) else { return false };
         let rows: Vec<Vec<u8>> = chosen
             .iter()
             .map(|repair| {
-                let mut row = self.of(repair.esi);
+                let mut row = self.of(shape, repair.esi);
                 missing.iter().for_each(|&esi| row[esi as usize] = 0);
                 row
             })
@@ -126,7 +126,7 @@ mod tests {
     use crate::raptor_q::RaptorQ;
     use crate::{Parameters, Repair};
     use proptest::prelude::*;
-    use raptorq::SourceBlockEncodingPlan;
+    use raptorq::{SourceBlockEncodingPlan, extended_source_block_symbols};
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
@@ -145,13 +145,16 @@ mod tests {
             let shape = Shape::new(&codec, k, RaptorQ::ESI_END).unwrap();
             let source: Vec<u8> =
                 (0..k * u32::from(size)).map(|i| i.wrapping_mul(0x9E37_79B1).to_le_bytes()[3]).collect();
-            let plan = SourceBlockEncodingPlan::generate(u16::try_from(k).unwrap());
-            let coefficients = Coefficients::new(k, &plan);
+            let extended = extended_source_block_symbols(k);
+            let plan = SourceBlockEncodingPlan::generate(u16::try_from(extended).unwrap());
+            let coefficients = Coefficients::new(extended, &plan);
             let lost = lost.min(k);
             let esis: Vec<u32> = (k + first..).take(lost as usize + 3).collect();
             let mut made = vec![0xA5; esis.len() * usize::from(size)];
             coefficients.encode(&shape, &source, esis[0], &mut made);
-            let encoder = planned::encoder(&plan, size.into(), &source);
+            let mut padded = source.clone();
+            padded.resize(extended as usize * usize::from(size), 0);
+            let encoder = planned::encoder(&plan, size.into(), &padded);
             let symbols = || made.chunks_exact(size.into());
             for (&esi, symbol) in esis.iter().zip(symbols()) {
                 prop_assert!(encoder.repair_packets(esi - k, 1)[0].data() == symbol, "symbol {}", esi);

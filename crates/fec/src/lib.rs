@@ -41,5 +41,5 @@ pub use error::{DecodeError, FecError};
 pub use kernel::Kernel;
 pub use ldpc::sending_order;
 pub use partition::{Block, Partition, PartitionError};
-pub use plans::{kept_bytes, kept_bytes_max};
+pub use plans::{PlanBytes, kept_bytes};
 pub use scheme::Scheme;

@@ -42,6 +42,10 @@ impl BlockCodec for NoCode {
         false
     }
 
+    fn encoder_bytes(&self, _k: u32) -> u64 {
+        0
+    }
+
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
         let shape = self.shape(k)?;
         shape.check_block(source)?;
@@ -69,9 +73,5 @@ impl BlockEncoder for NoRepair {
     fn symbol(&self, esi: u32, out: &mut [u8]) -> Result<(), FecError> {
         // Refuses every ESI, as n = k.
         self.shape.check_repair(esi, out)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        0
     }
 }

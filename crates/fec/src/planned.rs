@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 
-use raptorq::{ObjectTransmissionInformation, SourceBlockEncoder, SourceBlockEncodingPlan};
+use raptorq::{
+    ObjectTransmissionInformation, SourceBlockEncoder, SourceBlockEncodingPlan, extended_source_block_symbols,
+};
 
 use crate::codec::Shape;
 use crate::given::{Given, strips};
@@ -70,8 +72,7 @@ pub(crate) fn fill(
 /// What decoding takes beside the block, in bytes, with strips of so many bytes: at first the encoder of the coefficients
 /// and its unit vectors; then one of a strip, a copy of the strip, and the missing symbols' equations. The plan is beside.
 pub(crate) fn bytes(shape: &Shape, missing: usize, strip_bytes: usize) -> usize {
-    let k = shape.k() as usize;
-    let units = k * missing.next_multiple_of(COEFFICIENTS_MULTIPLE);
+    let units = extended(shape) * missing.next_multiple_of(COEFFICIENTS_MULTIPLE);
     let equations = 4 * missing * missing;
     let strip = 32 * strip_bytes / 10 + missing * shape.symbol_size();
     equations + strip.max(32 * units / 10) + (80 << 10)
@@ -84,13 +85,11 @@ fn encoder_of_strip(
     block: &[u8],
     columns: &Range<usize>,
 ) -> SourceBlockEncoder {
-    if columns.len() == shape.symbol_size() {
-        return encoder(plan, columns.len(), block);
-    }
-    let mut strip = Vec::with_capacity(shape.k() as usize * columns.len());
+    let mut strip = Vec::with_capacity(extended(shape) * columns.len());
     for symbol in block.chunks_exact(shape.symbol_size()) {
         strip.extend_from_slice(&symbol[columns.clone()]);
     }
+    strip.resize(extended(shape) * columns.len(), 0);
     encoder(plan, columns.len(), &strip)
 }
 
@@ -133,14 +132,19 @@ pub(crate) fn solve<'a>(
 /// in which all is zero but a 1 in the place of missing symbol j.
 fn unit_encoder(shape: &Shape, plan: &SourceBlockEncodingPlan, missing: &[u32]) -> SourceBlockEncoder {
     let size = missing.len().next_multiple_of(COEFFICIENTS_MULTIPLE);
-    let mut units = vec![0; shape.k() as usize * size];
+    let mut units = vec![0; extended(shape) * size];
     for (j, &esi) in missing.iter().enumerate() {
         units[esi as usize * size + j] = 1;
     }
     encoder(plan, size, &units)
 }
 
-/// An encoder of `block`, whose symbols have `symbol_size` bytes.
+/// K'.
+fn extended(shape: &Shape) -> usize {
+    extended_source_block_symbols(shape.k()) as usize
+}
+
+/// An encoder of `block`, K' symbols of `symbol_size` bytes.
 pub(crate) fn encoder(
     plan: &SourceBlockEncodingPlan,
     symbol_size: usize,
@@ -210,7 +214,7 @@ mod tests {
     use crate::raptor_q::RaptorQ;
     use crate::{BlockCodec, Parameters, Repair};
     use proptest::prelude::*;
-    use raptorq::SourceBlockEncodingPlan;
+    use raptorq::{SourceBlockEncodingPlan, extended_source_block_symbols};
 
     /// Whether all three decoders fill the block, which is then the same of all and that of the sender.
     fn decoders_agree(k: u32, size: u16, missing: &[u32], esis: &[u32]) -> bool {
@@ -229,8 +233,9 @@ mod tests {
             .collect();
         let repairs: Vec<Repair<'_>> =
             esis.iter().zip(&symbols).map(|(&esi, data)| Repair { esi, data }).collect();
-        let plan = SourceBlockEncodingPlan::generate(u16::try_from(k).unwrap());
-        let coefficients = Coefficients::new(k, &plan);
+        let extended = extended_source_block_symbols(k);
+        let plan = SourceBlockEncodingPlan::generate(u16::try_from(extended).unwrap());
+        let coefficients = Coefficients::new(extended, &plan);
         let mut results = Vec::new();
         // All beside the block or as many as fit in its missing places; at once or in strips.
         for (in_place, strip) in [(false, usize::MAX), (true, usize::MAX), (true, source.len() / 3)] {

@@ -4,6 +4,7 @@
 //! because it panics where it could fail. Its `Encoder` and `Decoder` truncate the number of blocks to 8 bits,
 //! and its `SourceBlockEncoder::new` keeps up to 64 plans for ever; neither is used.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -30,6 +31,12 @@ const OPERATIONS_BYTES: (usize, usize) = (2_310, 1_264);
 /// memory.
 const MAPPED_BYTES: usize = 32 << 20;
 
+/// Most symbols that a block is padded with, K' - K: 570, rounded up.
+const PADDING_MAX: u32 = 1_024;
+
+/// Beside its bytes each source symbol that an encoder keeps takes a vector, and what an allocation costs.
+const SYMBOL_OVERHEAD: usize = 48;
+
 /// K' from which H, the number of HDPC symbols, is 11, 12, .. 16; below, it is 10 (RFC 6330 section 5.6, table 2).
 const HDPC_STEPS: [u32; 6] = [1050, 10_899, 20_778, 30_654, 40_398, 50_511];
 
@@ -42,8 +49,9 @@ pub(crate) struct RaptorQ {
 
 impl RaptorQ {
     pub(crate) const K_MAX: u32 = K_MAX;
-    /// ESIs have 24 bits.
-    pub(crate) const ESI_END: u32 = 1 << 24;
+    /// ESIs have 24 bits, also those that a padded block's repair symbols have at the crate: it counts from K' on, so that the
+    /// last K' - K are not coded.
+    pub(crate) const ESI_END: u32 = (1 << 24) - PADDING_MAX;
 
     pub(crate) fn new(parameters: &Parameters) -> Result<Self, FecError> {
         let Parameters { symbol_size, sub_blocks, alignment, .. } = *parameters;
@@ -91,11 +99,29 @@ impl BlockCodec for RaptorQ {
 
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
         let shape = self.shape(k)?;
-        shape.check_block(source)?;
+        let padded = self.padded_symbols(k) as usize * shape.symbol_size();
+        let source = if source.len() == padded {
+            Cow::Borrowed(source)
+        } else {
+            shape.check_block(source)?;
+            let mut copy = Vec::with_capacity(padded);
+            copy.extend_from_slice(source);
+            copy.resize(padded, 0);
+            Cow::Owned(copy)
+        };
         let plan = PLANS.plan(k);
-        let information = Self::transmission_information(shape.symbol_size());
-        let block = SourceBlockEncoder::with_encoding_plan(SBN, &information, source, plan.ready(k));
+        let block = planned::encoder(plan.ready(), shape.symbol_size(), &source);
         Ok(Box::new(Encoder { shape, block }))
+    }
+
+    fn padded_symbols(&self, k: u32) -> u32 {
+        extended_source_block_symbols(k)
+    }
+
+    fn encoder_bytes(&self, k: u32) -> u64 {
+        let padded = self.padded_symbols(k) as usize;
+        let symbols = padded + intermediate_symbols(k);
+        (symbols * usize::from(self.symbol_size) + padded * SYMBOL_OVERHEAD) as u64
     }
 
     fn few_symbols(&self, k: u32) -> u32 {
@@ -111,7 +137,7 @@ impl BlockCodec for RaptorQ {
             return encode_in_full(self, k, source, first, out);
         }
         if count > 0 {
-            PLANS.plan(k).coefficients(k).encode(&shape, source, first, out);
+            PLANS.plan(k).coefficients().encode(&shape, source, first, out);
         }
         Ok(())
     }
@@ -176,9 +202,9 @@ impl RaptorQ {
         }
         let k = shape.k();
         let solved = if missing.len() <= self.few_symbols(k) as usize {
-            PLANS.plan(k).coefficients(k).decode(shape, block, missing, given)
+            PLANS.plan(k).coefficients().decode(shape, block, missing, given)
         } else if planned_is_faster(k, missing.len(), given.len(), Kernel::chosen()) {
-            planned::decode(shape, PLANS.plan(k).ready(k), block, missing, given, STRIP_BYTES_MAX)
+            planned::decode(shape, PLANS.plan(k).ready(), block, missing, given, STRIP_BYTES_MAX)
         } else {
             self.decode_in_full(shape, block, missing, given, STRIP_BYTES_MAX)
         };
@@ -292,7 +318,7 @@ impl fmt::Debug for RaptorQ {
     }
 }
 
-/// The crate's encoder, which keeps a copy of the source symbols beside the intermediate ones: it offers no way
+/// The crate's encoder of K' symbols, the last ones zero, which keeps a copy of the source symbols beside the intermediate ones: it offers no way
 /// to drop it.
 struct Encoder {
     shape: Shape,
@@ -307,11 +333,6 @@ impl BlockEncoder for Encoder {
         Ok(())
     }
 
-    fn memory_bytes(&self) -> usize {
-        let k = self.shape.k() as usize;
-        let symbols = k + intermediate_symbols(self.shape.k());
-        symbols * self.shape.symbol_size() + k * size_of::<Vec<u8>>()
-    }
 }
 
 impl fmt::Debug for Encoder {
@@ -322,8 +343,16 @@ impl fmt::Debug for Encoder {
 
 #[cfg(test)]
 mod tests {
-    use super::{attempts, intermediate_symbols, planned_is_faster};
-    use crate::Kernel;
+    use super::{PADDING_MAX, attempts, intermediate_symbols, planned_is_faster};
+    use crate::{K_MAX, Kernel};
+    use raptorq::extended_source_block_symbols;
+
+    /// RFC 6330, table 2.
+    #[test]
+    fn no_block_is_padded_with_more() {
+        let padding = |k| extended_source_block_symbols(k) - k;
+        assert!((1..=K_MAX).map(padding).max().unwrap() <= PADDING_MAX);
+    }
 
     #[test]
     fn attempts_avoid_the_numbers_of_symbols_that_solve_twice() {

@@ -106,10 +106,6 @@ impl BlockEncoder for Encoder {
         }
         Ok(())
     }
-
-    fn memory_bytes(&self) -> usize {
-        self.source.len() + size_of::<Self>()
-    }
 }
 
 impl fmt::Debug for Encoder {

@@ -89,11 +89,11 @@ struct Trials {
 }
 
 impl Trials {
-    fn new(k: u32, symbol_size: u16) -> Self {
+    fn new(k: u32, symbol_size: u16, seed: u64) -> Self {
         let codec = codec(Parameters::raptorq(symbol_size)).unwrap();
-        let mut random = Random(u64::from(k) + 1);
+        let mut random = Random(seed);
         let source = source(&*codec, k, 3);
-        let esis = random.sample(k, 1 << 24, 4 * k as usize + 400);
+        let esis = random.sample(k, codec.encoding_symbols(k), 4 * k as usize + 400);
         let symbols = symbols(&*codec, k, &source, &esis);
         Self { codec, k, source, symbols, random }
     }
@@ -131,17 +131,21 @@ impl Trials {
 #[test]
 fn raptorq_seldom_needs_more_than_k_symbols() {
     for k in [10, 26, 101] {
-        let failures = Trials::new(k, 2).failures(0, 4000);
+        // Of other repair symbols each time: some few are equal, and of 800 fixed ones there may be several such pairs.
+        let failures: usize = (0..40).map(|seed| Trials::new(k, 2, seed).failures(0, 100)).sum();
+        println!("K = {k}: {failures}");
         assert!(failures <= 40, "K = {k}: {failures} of 4000 failed");
         assert!(failures > 0, "K = {k}: a code over GF(256) with sparse rows fails now and then");
     }
-    let failures: usize = [10, 26].into_iter().map(|k| Trials::new(k, 2).failures(1, 10_000)).sum();
+    let trials = |k| (0..40).map(move |seed| Trials::new(k, 2, seed).failures(1, 250)).sum::<usize>();
+    let failures = trials(10) + trials(26);
+    println!("K + 1: {failures}");
     assert!(failures <= 10, "{failures} of 20000 failed at K + 1");
 }
 
 #[test]
 fn raptorq_overhead_at_1000_symbols_is_below_a_thousandth() {
-    let mut trials = Trials::new(1000, 2);
+    let mut trials = Trials::new(1000, 2, 1);
     let extra: usize = (0..100).map(|_| trials.run(0)).sum();
     assert!(extra < 100, "{extra} symbols more than 100 times 1000");
 }

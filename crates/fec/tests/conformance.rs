@@ -231,9 +231,8 @@ fn a_codec_describes_itself() {
     for codec in codecs() {
         for k in lengths(&*codec) {
             let n = codec.encoding_symbols(k);
-            assert!(n >= k && (codec.is_rateless() == (n == 1 << 24)));
-            let encoder = codec.encoder(k, &source(&*codec, k, 9)).unwrap();
-            assert!(n == k || encoder.memory_bytes() >= k as usize * codec.symbol_size());
+            assert!(n >= k && (codec.is_rateless() == (n > 1 << 23)));
+            assert!(n == k || codec.encoder_bytes(k) > 0);
         }
         assert_eq!(Scheme::from_encoding_id(codec.scheme().encoding_id()), Some(codec.scheme()));
     }

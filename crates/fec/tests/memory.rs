@@ -194,3 +194,31 @@ fn strips_of_a_block_have_a_bound() {
         assert!(part <= 1.0, "k = {k}, {width} bytes of each symbol: {part:.2} of the bound");
     }
 }
+
+/// What a sender counts an encoder as, and that making it takes no more beside the block, once the plan is there.
+#[test]
+fn encoders_keep_what_they_say() {
+    let _alone = ALONE.lock().unwrap();
+    let ldpc = |k| Parameters::ldpc(Scheme::LdpcTriangle, 1408, k, 2 * k, LdpcParameters::new(1));
+    for (parameters, lengths) in [
+        (Parameters::raptorq(1408), [1, 13, 1_003, 5_008, 17_911].as_slice()),
+        (Parameters::reed_solomon(1408, 127, 255), &[1, 127]),
+        (ldpc(3_000), &[100, 3_000]),
+    ] {
+        let codec = codec(parameters).unwrap();
+        for &k in lengths {
+            let padded = vec![0; codec.padded_symbols(k) as usize * codec.symbol_size()];
+            drop(codec.encoder(k, &padded).unwrap());
+            let before = NOW.load(Relaxed);
+            let mut encoder = None;
+            let most = peak(|| encoder = Some(codec.encoder(k, &padded).unwrap())) as f64;
+            let kept = (NOW.load(Relaxed) - before) as f64;
+            let told = codec.encoder_bytes(k) as f64;
+            println!("{:?}, k = {k}: {kept} bytes kept, {most} at most, {told} told", codec.scheme());
+            assert!(kept <= told + 1_000.0 && told <= 1.05 * kept, "k = {k}: {kept}, {told} told");
+            if codec.scheme() == Scheme::RaptorQ {
+                assert!(most <= told + 1_000.0, "k = {k}: {most}, {told} told");
+            }
+        }
+    }
+}

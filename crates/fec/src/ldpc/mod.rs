@@ -149,6 +149,10 @@ impl BlockCodec for Ldpc {
         Some(self.seed)
     }
 
+    fn encoder_bytes(&self, k: u32) -> u64 {
+        u64::from(self.encoding_symbols(k).saturating_sub(k)) * self.symbol_size() as u64
+    }
+
     fn encoder(&self, k: u32, source: &[u8]) -> Result<Box<dyn BlockEncoder>, FecError> {
         let shape = self.shape(k)?;
         shape.check_block(source)?;
@@ -239,10 +243,6 @@ impl BlockEncoder for Encoder {
         let place = self.shape.range(esi - self.shape.k());
         out.copy_from_slice(&self.repair[place]);
         Ok(())
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.repair.len() + size_of::<Self>()
     }
 }
 

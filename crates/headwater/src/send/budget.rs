@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use headwater_fec::{Order, Scheme, kept_bytes_max};
+use headwater_fec::{Order, Partition, PlanBytes, Scheme};
 use headwater_proto::Size;
 use headwater_proto::delivery::{PlannedObject, SessionPlan};
 
 use super::error::SendError;
-use super::layout::{Layout, StoredBlock};
+use super::layout::{Layout, StoredBlock, early_symbols};
 use super::options::{SendEnd, SendOptions};
 use super::repair_store::check_space;
 
@@ -101,45 +101,52 @@ pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
 /// What coding takes, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
-    /// The longest block, at least 1.
+    /// The longest block with its padding, at least 1.
     block: u64,
-    /// The encoder of the longest block.
+    /// The encoder of the longest block, and its early symbols.
     encoder: u64,
-    /// The encoders of all blocks.
+    /// The same of all blocks.
     encoders: u64,
     /// What all threads share.
-    plans: u64,
+    shared: u64,
+    /// What making it takes beside, where it is all made before the first encoder.
+    making: u64,
 }
 
 impl Needs {
     fn of(plan: &SessionPlan, scheme: Scheme) -> Self {
-        let objects = || plan.objects().iter().map(|object| object.partition);
-        let longest = objects().map(|partition| partition.max_block_symbols()).max().unwrap_or(0);
-        let largest = u64::from(longest);
-        let symbol_size = objects().map(|partition| u64::from(partition.symbol_size())).max().unwrap_or(0);
-        let codes_in_raptorq = scheme == Scheme::RaptorQ;
-        // RaptorQ keeps the intermediate symbols (1.02 blocks) and a copy of the source symbols with some overhead each, and
-        // the early symbols, 2 %; the others keep the repair symbols.
-        let per_symbol = symbol_size + u64::from(codes_in_raptorq) * (symbol_size + symbol_size / 14 + 64);
         let is_ldpc = matches!(scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
-        let plans = match scheme {
-            // Each object has blocks of two lengths at most.
-            Scheme::RaptorQ => kept_bytes_max(longest, 2 * plan.objects().len()),
-            _ if is_ldpc => ORDER_BYTES * symbols_of_lengths(plan),
-            _ => 0,
-        };
         let matrix = if is_ldpc { MATRIX_BYTES } else { 0 };
-        Self {
-            block: (largest * (symbol_size + matrix)).max(1),
-            encoder: largest * per_symbol,
-            encoders: plan.symbols().saturating_mul(per_symbol),
-            plans,
+        let mut needs = Self { block: 1, encoder: 0, encoders: 0, shared: 0, making: 0 };
+        let mut lengths = BTreeSet::new();
+        for object in plan.objects() {
+            let symbol_size = u64::from(object.partition.symbol_size());
+            for (symbols, blocks) in lengths_of(&object.partition) {
+                lengths.insert(symbols);
+                let early = match plan.order() {
+                    Order::Window => early_symbols(symbols, object.codec.few_symbols(symbols)),
+                    Order::Spread { .. } => 0,
+                };
+                let encoder = object.codec.encoder_bytes(symbols) + u64::from(early) * symbol_size;
+                let padded = u64::from(object.codec.padded_symbols(symbols));
+                needs.block = needs.block.max(padded * (symbol_size + matrix));
+                needs.encoder = needs.encoder.max(encoder);
+                needs.encoders = needs.encoders.saturating_add(blocks * encoder);
+            }
         }
+        if is_ldpc {
+            needs.shared = ORDER_BYTES * lengths.into_iter().map(u64::from).sum::<u64>();
+        } else if scheme == Scheme::RaptorQ {
+            let plans = PlanBytes::of(lengths);
+            needs.shared = plans.kept;
+            *if plans.is_one { &mut needs.making } else { &mut needs.shared } += plans.making;
+        }
+        needs
     }
 
     /// All encoders in memory, if they fit beside the blocks that are being encoded.
     fn in_memory(&self, limit: u64, workers: u64) -> Option<Budget> {
-        let left = limit.checked_sub(self.plans)?.checked_sub(self.encoders)?;
+        let left = limit.checked_sub(self.shared)?.checked_sub(self.encoders.max(self.making))?;
         let threads = (left / self.block).min(workers);
         let budget = |threads| Budget {
             place: RepairPlace::Memory { bytes: self.encoders },
@@ -152,26 +159,27 @@ impl Needs {
 
     /// Threads, and blocks that each of them may gather.
     fn on_disk(&self, limit: u64, workers: u64) -> Result<(usize, usize), SendError> {
-        let left = limit.saturating_sub(self.plans);
-        let least = self.encoder.saturating_add(self.block);
+        // While the one plan of all is made, no thread has an encoder.
+        let encoder = self.encoder.max(self.making);
+        let left = limit.saturating_sub(self.shared);
+        let least = encoder.saturating_add(self.block);
         let threads = (left / least).min(workers);
         if threads == 0 {
-            let needed = Size(self.plans.saturating_add(least));
+            let needed = Size(self.shared.saturating_add(least));
             return Err(SendError::Memory { needed, limit: Size(limit) });
         }
-        let gather = ((left / threads - self.encoder) / self.block).min(GATHER_MAX);
+        let gather = ((left / threads - encoder) / self.block).min(GATHER_MAX);
         let small = |value| usize::try_from(value).expect("bounded by constants");
         Ok((small(threads), small(gather)))
     }
 }
 
-/// Symbols of one block of each length that blocks of a session have.
-fn symbols_of_lengths(plan: &SessionPlan) -> u64 {
-    let partitions = plan.objects().iter().map(|object| object.partition);
-    let ends = partitions
-        .flat_map(|partition| [Some(0), partition.blocks().checked_sub(1)].map(|sbn| (partition, sbn)));
-    let lengths = ends.filter_map(|(partition, sbn)| partition.block(sbn?).map(|block| block.symbols));
-    lengths.collect::<BTreeSet<u32>>().into_iter().map(u64::from).sum()
+/// The lengths of an object's blocks, in symbols, and how many have them: two lengths at most.
+fn lengths_of(partition: &Partition) -> [(u32, u64); 2] {
+    let last = partition.blocks().checked_sub(1).and_then(|sbn| partition.block(sbn));
+    let short = last.map_or(0, |block| block.symbols);
+    let long = partition.symbols() - u64::from(short) * u64::from(partition.blocks());
+    [(short + u32::from(long > 0), long), (short, u64::from(partition.blocks()) - long)]
 }
 
 #[cfg(test)]
@@ -194,7 +202,7 @@ mod tests {
 
     /// What coding takes at its peak, as the comments at the encoders and the writers of a store say.
     fn peak(needs: &Needs, threads: usize, gather: usize) -> u64 {
-        needs.plans + threads as u64 * (needs.encoder + gather as u64 * needs.block)
+        needs.shared + threads as u64 * (needs.encoder.max(needs.making) + gather as u64 * needs.block)
     }
 
     #[test]
@@ -208,9 +216,40 @@ mod tests {
         assert_eq!(needs(130_000_000).in_memory(limit, 2), None);
         // Beside the last encoders there is room for one block, not for two.
         let tight = needs(100_000_000);
-        let least = tight.plans + tight.encoders + tight.block;
+        let least = tight.shared + tight.encoders + tight.block;
         assert_eq!(tight.in_memory(least, 2).unwrap().threads, 1);
         assert_eq!(tight.in_memory(least - 1, 2), None);
+    }
+
+    /// The longest file of the M2C paper's tables, at the rate of their links: as few blocks as the simulator has.
+    #[test]
+    fn the_papers_largest_file_is_coded_in_long_blocks() {
+        let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes: 103_740_000, mode: None };
+        let config = PlanConfig {
+            scheme: Scheme::RaptorQ,
+            symbol_size: 1_448,
+            order: Order::Spread { rate: 4_000_000 },
+        };
+        let plan = SessionPlan::new(vec![file], config).unwrap();
+        let needs = Needs::of(&plan, Scheme::RaptorQ);
+        assert_eq!((plan.objects()[0].partition.blocks(), needs.block), (4, 17_929 * 1_448));
+        assert!(needs.in_memory(MEMORY_LIMIT_DEFAULT, 2).is_some(), "{needs:?}");
+    }
+
+    /// Short blocks are padded to ten symbols, and have seventeen more: they take as much memory as much longer ones.
+    #[test]
+    fn many_short_files_take_more_than_their_length() {
+        let files = (0..10_000).map(|name| FileToSend {
+            path: RelativePath::new(&format!("{name}")).unwrap(),
+            bytes: 100,
+            mode: None,
+        });
+        let order = Order::Spread { rate: 50_000_000 };
+        let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1_408, order };
+        let plan = SessionPlan::new(files.collect(), config).unwrap();
+        let needs = Needs::of(&plan, Scheme::RaptorQ);
+        assert!(needs.encoders > 10_000 * 30 * 1_408, "{needs:?}");
+        assert_eq!(needs.in_memory(MEMORY_LIMIT_DEFAULT, 2), None);
     }
 
     #[test]

@@ -20,9 +20,9 @@ pub(super) struct Announced {
 impl Announced {
     /// Reads a block with its padding into `bytes`. Its file is what was announced by its stamp, as for source symbols.
     pub(super) fn block(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> Result<(), SourceError> {
-        let padded = self.reserve(object, sbn, bytes);
+        let [whole, _] = self.reserve(object, sbn, bytes);
         self.content.read_block(object, sbn, bytes)?;
-        bytes.resize(padded, 0);
+        bytes.resize(whole, 0);
         Ok(())
     }
 
@@ -34,21 +34,23 @@ impl Announced {
         bytes: &mut Vec<u8>,
     ) -> Result<Box<dyn BlockEncoder>, SourceError> {
         let place = self.content.object(object);
-        let padded = self.reserve(object, sbn, bytes);
+        let [_, coded] = self.reserve(object, sbn, bytes);
         self.content.read_block(object, sbn, bytes)?;
         if block_digest(bytes) != self.digests[object][sbn as usize] {
             return Err(self.content.changed(object));
         }
-        bytes.resize(padded, 0);
+        bytes.resize(coded, 0);
         place.codec.encoder(place.block(sbn).symbols, bytes).map_err(|error| SourceError(error.to_string()))
     }
 
-    /// Makes room for a block, and says how long it is with its padding.
-    fn reserve(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> usize {
+    /// Makes room for a block, and says how long it is in whole symbols, and with those that its code pads it with.
+    fn reserve(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> [usize; 2] {
         let place = self.content.object(object);
-        let padded = place.block(sbn).symbols as usize * usize::from(place.partition.symbol_size());
-        bytes.reserve_exact(padded.saturating_sub(bytes.len()));
-        padded
+        let symbols = place.block(sbn).symbols;
+        let [whole, coded] = [symbols, place.codec.padded_symbols(symbols)]
+            .map(|symbols| symbols as usize * usize::from(place.partition.symbol_size()));
+        bytes.reserve_exact(coded.saturating_sub(bytes.len()));
+        [whole, coded]
     }
 }
 
