@@ -85,6 +85,9 @@ fn encoder_of_strip(
     block: &[u8],
     columns: &Range<usize>,
 ) -> SourceBlockEncoder {
+    if block.len() == extended(shape) * columns.len() {
+        return encoder(plan, columns.len(), block);
+    }
     let mut strip = Vec::with_capacity(extended(shape) * columns.len());
     for symbol in block.chunks_exact(shape.symbol_size()) {
         strip.extend_from_slice(&symbol[columns.clone()]);

@@ -19,16 +19,21 @@ pub(crate) struct Plan {
 
 /// Memory of a plan, in bytes per symbol of K': 1012 at 5008, 1230 at 56 403.
 pub(crate) const PLAN_BYTES: usize = 1_264;
-/// Bytes of what is kept, all together: plans of two lengths of the longest blocks that are decoded with plans, or any one
+/// Bytes of what is kept, all together: the plan of the longest blocks that are decoded with plans, two of those of half their length, or any one
 /// plan; coefficients of seven lengths at K = 1002.
-const BYTES_MAX: u64 = 2 * PLANNED_K_MAX as u64 * PLAN_BYTES as u64;
-/// Longest block decoded with a plan, a K': those of our senders above 100 Mbit/s. Plans of longer ones take too much memory.
-pub(crate) const PLANNED_K_MAX: u32 = 10_120;
+const BYTES_MAX: u64 = PLANNED_K_MAX as u64 * PLAN_BYTES as u64;
+/// Longest block decoded with a plan, a K': those of our senders, whatever the rate.
+pub(crate) const PLANNED_K_MAX: u32 = 20_240;
 /// Plans kept at most: the lengths of blocks of many small files.
 const PLANS_MAX: usize = 16;
 
 /// What making a plan takes, in plans.
 const MAKING_PLANS: u64 = 2;
+
+/// What making the plan for blocks of `k` symbols takes, in bytes, beside the plan.
+pub(crate) fn making_bytes(k: u32) -> usize {
+    extended_source_block_symbols(k) as usize * PLAN_BYTES * MAKING_PLANS as usize
+}
 
 /// Plans, the one used last at the end.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use crate::codec::{Shape, encode_in_full};
 use crate::dense;
 use crate::given::{Given, enough, strips};
 use crate::planned;
-use crate::plans::{PLANNED_K_MAX, PLANS};
+use crate::plans::{PLANNED_K_MAX, PLANS, making_bytes};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme};
 
 /// Most bytes of a block that the crate's decoder works on at a time: a longer one is decoded in strips of its symbols, each
@@ -173,7 +173,7 @@ impl BlockCodec for RaptorQ {
         let (symbols, size) = (k as usize, shape.symbol_size());
         let block = symbols * size;
         let strip = symbols * strips(&shape, STRIP_BYTES_MAX).map(|strip| strip.len()).max().unwrap_or(size);
-        let with_plan = block + planned::bytes(&shape, missing, strip);
+        let with_plan = block + planned::bytes(&shape, missing, strip).max(making_bytes(k));
         let is_planned = |have| planned_is_faster(k, missing, have, Kernel::chosen());
         if (1..=self.few_symbols(k) as usize).contains(&missing) {
             return (block + dense::decoding_bytes(&shape, missing)) as u64;
@@ -301,10 +301,12 @@ fn hdpc_symbols(extended: u32) -> usize {
     10 + HDPC_STEPS.iter().filter(|&&step| extended >= step).count()
 }
 
-/// About L = K' + S + H: S is the least prime from 0.01 K' + sqrt(2 K') on.
+/// L = K' + S + H: S is the least prime from 0.01 K' + X on, X the least whose X (X - 1) is 2 K' or more.
 fn intermediate_symbols(k: u32) -> usize {
     let extended = extended_source_block_symbols(k);
-    let ldpc = extended / 100 + (2 * extended).isqrt() + 1;
+    let x = ((2 * extended).isqrt()..).find(|x| x * (x - 1) >= 2 * extended).unwrap_or(0);
+    let is_prime = |number: &u32| (2..=number.isqrt()).all(|divisor| number % divisor != 0);
+    let ldpc = (extended.div_ceil(100) + x..).find(is_prime).unwrap_or(0);
     (extended + ldpc) as usize + hdpc_symbols(extended)
 }
 
@@ -379,9 +381,9 @@ mod tests {
 
     /// L by RFC 6330 section 5.6, table 2: K' + S + H.
     #[test]
-    fn the_number_of_intermediate_symbols_is_near_l() {
+    fn the_number_of_intermediate_symbols_is_l() {
         for (k, l) in [(1, 10 + 7 + 10), (1002, 1002 + 59 + 10), (56_403, 56_403 + 907 + 16)] {
-            assert!(intermediate_symbols(k).abs_diff(l) <= 7, "{k}: {}", intermediate_symbols(k));
+            assert_eq!(intermediate_symbols(k), l, "{k}");
         }
     }
 }
