@@ -10,7 +10,7 @@ use headwater_netsim::plan::Scenario;
 use headwater_proto::Seed;
 
 use crate::error::{Error, Tried};
-use crate::network::{NAMESPACES, Network};
+use crate::network::{NAMESPACES, Network, WIRE};
 use crate::program::{must, which};
 use crate::routing::{Router, Routing};
 use crate::shape::Shape;
@@ -185,7 +185,9 @@ impl Standing {
     /// When `ip` fails.
     pub fn nodes(&self) -> Result<Vec<String>, Error> {
         let prefix = format!("{}-", self.name);
-        Ok(namespaces()?.iter().filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect())
+        let names = namespaces()?;
+        let nodes = names.iter().filter_map(|name| name.strip_prefix(&prefix)).filter(|node| *node != WIRE);
+        Ok(nodes.map(str::to_owned).collect())
     }
 
     /// Whether it was left standing, and is not of a run.

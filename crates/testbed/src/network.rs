@@ -21,7 +21,7 @@ pub(crate) const HOST_PORT: &str = "eth0";
 /// Where `ip` keeps namespaces.
 pub(crate) const NAMESPACES: &str = "/run/netns";
 /// The namespace of the wire; no node can be called so.
-const WIRE: &str = "wire.";
+pub(crate) const WIRE: &str = "wire.";
 /// What would put several frames into one packet of a queue.
 const OFFLOADS: [&str; 4] = ["gro", "gso", "tso", "tx-udp-segmentation"];
 /// A token bucket holds one whole frame, or this much of its rate where that is more.

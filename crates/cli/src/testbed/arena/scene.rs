@@ -51,6 +51,8 @@ const PLAIN: Scene = Scene {
 };
 
 const TCP: Scene = Scene { name: "tcp", title: "Beside one TCP", rival: Rival::Tcp, ..PLAIN };
+const CROWD: Scene =
+    Scene { name: "short", title: "Beside short TCP connections", rival: Rival::Short, ..PLAIN };
 const SLOW: Scene = Scene {
     name: "slow",
     title: "One receiver behind a quarter of the rate",
@@ -72,7 +74,7 @@ const JOIN: Scene = Scene {
 pub const FULL: &[Scene] = &[
     PLAIN,
     TCP,
-    Scene { name: "short", title: "Beside short TCP connections", rival: Rival::Short, ..PLAIN },
+    CROWD,
     SLOW,
     Scene { name: "join-100", title: "Joins that take 100 ms", join_ms: 100, ..JOIN },
     JOIN,
@@ -82,6 +84,7 @@ pub const FULL: &[Scene] = &[
 pub const SHORT: &[Scene] = &[
     Scene { rates: &[4], receivers: &[1, 5], ..PLAIN },
     Scene { rates: &[4], receivers: &[1], ..TCP },
+    Scene { rates: &[4], receivers: &[1], ..CROWD },
     Scene { receivers: &[5], ..SLOW },
     JOIN,
 ];
