@@ -63,8 +63,10 @@ impl Coefficients {
     /// Writes the repair symbols from `first` on, as many as `out` has room for.
     pub(crate) fn encode(&self, shape: &Shape, source: &[u8], first: u32, out: &mut [u8]) {
         out.fill(0);
-        let rows: Vec<Vec<u8>> =
-            (first..).zip(out.chunks_exact(shape.symbol_size())).map(|(esi, _)| self.of(shape, esi)).collect();
+        let rows: Vec<Vec<u8>> = (first..)
+            .zip(out.chunks_exact(shape.symbol_size()))
+            .map(|(esi, _)| self.of(shape, esi))
+            .collect();
         add_products(shape.symbol_size(), &rows, source, out);
     }
 

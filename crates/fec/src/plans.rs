@@ -94,7 +94,11 @@ impl PlanBytes {
         let bytes = |symbols: &u32| Plan::of(*symbols).bytes();
         let longest = plans.last().map_or(0, bytes);
         let all: u64 = plans.iter().map(bytes).sum();
-        Self { kept: all.min(BYTES_MAX.max(longest)), making: MAKING_PLANS * longest, is_one: plans.len() <= 1 }
+        Self {
+            kept: all.min(BYTES_MAX.max(longest)),
+            making: MAKING_PLANS * longest,
+            is_one: plans.len() <= 1,
+        }
     }
 }
 
