@@ -28,11 +28,11 @@ pub(crate) const PLANNED_K_MAX: u32 = 20_240;
 const PLANS_MAX: usize = 16;
 
 /// What making a plan takes, in plans.
-const MAKING_PLANS: u64 = 2;
+const MAKING_PLANS: usize = 2;
 
 /// What making the plan for blocks of `k` symbols takes, in bytes, beside the plan.
 pub(crate) fn making_bytes(k: u32) -> usize {
-    extended_source_block_symbols(k) as usize * PLAN_BYTES * MAKING_PLANS as usize
+    extended_source_block_symbols(k) as usize * PLAN_BYTES * MAKING_PLANS
 }
 
 /// Plans, the one used last at the end.
@@ -96,7 +96,7 @@ impl PlanBytes {
         let all: u64 = plans.iter().map(bytes).sum();
         Self {
             kept: all.min(BYTES_MAX.max(longest)),
-            making: MAKING_PLANS * longest,
+            making: MAKING_PLANS as u64 * longest,
             is_one: plans.len() <= 1,
         }
     }

@@ -313,7 +313,7 @@ fn hdpc_symbols(extended: u32) -> usize {
 fn intermediate_symbols(k: u32) -> usize {
     let extended = extended_source_block_symbols(k);
     let x = ((2 * extended).isqrt()..).find(|x| x * (x - 1) >= 2 * extended).unwrap_or(0);
-    let is_prime = |number: &u32| (2..=number.isqrt()).all(|divisor| number % divisor != 0);
+    let is_prime = |number: &u32| (2..=number.isqrt()).all(|divisor| !number.is_multiple_of(divisor));
     let ldpc = (extended.div_ceil(100) + x..).find(is_prime).unwrap_or(0);
     (extended + ldpc) as usize + hdpc_symbols(extended)
 }
