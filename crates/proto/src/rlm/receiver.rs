@@ -20,7 +20,7 @@ const JOIN_MOST: f64 = 60.0;
 /// What a join timer grows by when a join fails, and falls by when a layer is held.
 const BACK_OFF: f64 = 2.0;
 const RELAX: f64 = 0.75;
-/// Loss that a layer is dropped at, over at least so many packets.
+/// Loss that a layer is dropped at, over at least so many packets received.
 const LOSS: f64 = 0.25;
 const PACKETS: u64 = 10;
 
@@ -54,7 +54,8 @@ struct Layer {
     holes: Holes,
     /// Seconds.
     timer: f64,
-    /// When anybody joined it last, and when somebody did whose join may still fail.
+    /// When this receiver joined it last; when anybody did; and when somebody did whose join may still fail.
+    held: Option<Instant>,
     joined: Option<Instant>,
     pending: Option<Instant>,
 }
@@ -84,7 +85,8 @@ pub struct Receiver {
 impl Receiver {
     /// One that has heard nothing; its timers are drawn from `seed`.
     pub fn new(config: &Config, seed: Seed) -> Self {
-        let layer = Layer { holes: Holes::default(), timer: JOIN_LEAST, joined: None, pending: None };
+        let (holes, timer) = (Holes::default(), JOIN_LEAST);
+        let layer = Layer { holes, timer, held: None, joined: None, pending: None };
         Self {
             layers: vec![layer; config.rates.len()],
             level: 0,
@@ -153,9 +155,10 @@ impl Receiver {
         self.detect_at = Some(now + seconds(self.detection + 1.5 * self.deviation));
     }
 
-    fn hold(&mut self, level: usize) {
+    fn hold(&mut self, now: Instant, level: usize) {
         for layer in self.level..level {
             self.layers[layer].holes = Holes::default();
+            self.layers[layer].held = Some(now);
             self.wishes.push(Membership::Join(channel(layer)));
         }
         for layer in (level..self.level).rev() {
@@ -170,7 +173,7 @@ impl Receiver {
     fn try_join(&mut self, now: Instant) {
         let is_anybody = self.layers[..self.level].iter().any(|layer| self.is_recent(layer.joined, now));
         if self.state == State::Steady && !is_anybody && self.is_top_heard {
-            self.hold(self.level + 1);
+            self.hold(now, self.level + 1);
             self.counters.joins += 1;
             let layer = &mut self.layers[self.level - 1];
             (layer.joined, layer.pending) = (Some(now), Some(now));
@@ -214,7 +217,7 @@ impl Receiver {
                 self.set_join_timer(now);
             }
         }
-        if self.is_recent(self.layers[level - 1].joined, now) {
+        if self.is_recent(self.layers[level - 1].held, now) {
             self.measure(now);
         } else {
             self.state = State::Hysteresis;
@@ -238,13 +241,16 @@ impl Receiver {
     }
 
     fn drop_layer(&mut self, now: Instant) {
-        self.hold(self.level - 1);
+        self.hold(now, self.level - 1);
         self.counters.drops += 1;
         if self.level == 0 {
             (self.join_at, self.detect_at) = (None, None);
             return;
         }
-        self.set_join_timer(now);
+        // It goes on; one that held all layers has none.
+        if self.join_at.is_none() {
+            self.set_join_timer(now);
+        }
         self.state = State::Drop;
         self.detect_conservatively(now);
     }
@@ -260,9 +266,8 @@ impl Receiver {
     fn lost_while_measuring(&mut self, now: Instant) {
         let (packets, lost) =
             (self.reception.packets - self.measured.0, self.reception.lost - self.measured.1);
-        let all = packets + lost;
         #[expect(clippy::cast_precision_loss, reason = "counts of some seconds")]
-        let is_much = all >= PACKETS && lost as f64 > LOSS * all as f64;
+        let is_much = packets >= PACKETS && lost as f64 > LOSS * (packets + lost) as f64;
         if is_much {
             self.drop_layer(now);
         }
@@ -288,14 +293,14 @@ impl Receiver {
 impl ReceiverControl for Receiver {
     fn start(&mut self, now: Instant) {
         if self.level == 0 {
-            self.hold(1);
+            self.hold(now, 1);
             self.state = State::Steady;
             self.set_join_timer(now);
         }
     }
 
-    fn stop(&mut self, _now: Instant) {
-        self.hold(0);
+    fn stop(&mut self, now: Instant) {
+        self.hold(now, 0);
         (self.join_at, self.detect_at, self.announce) = (None, None, None);
     }
 
@@ -315,7 +320,7 @@ impl ReceiverControl for Receiver {
         if layer + 1 == self.level && !self.is_top_heard {
             self.is_top_heard = true;
             // A layer that took longer to come than a detection would: losses show no sooner.
-            let waited = self.layers[layer].joined.map_or(0.0, |joined| now.since(joined).as_secs_f64());
+            let waited = self.layers[layer].held.map_or(0.0, |held| now.since(held).as_secs_f64());
             if self.counters.joins > 0 && waited > self.detection && waited < JOIN_MOST {
                 self.detection = 1.2 * waited;
             }

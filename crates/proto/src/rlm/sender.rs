@@ -5,18 +5,21 @@ use headwater_wire::cci::FlidSlCci;
 
 use super::{ANNOUNCEMENT, Config};
 use crate::control::{Departure, SenderControl};
-use crate::layering::turns::Turns;
-use crate::layering::{Layering, StaticLayers};
+use crate::layering::turns::{Schedule, Turns};
+use crate::layering::{Layering, StaticLayers, Unchanging};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::rate::Rate;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
+
+/// What an announcement takes on the way to receivers, as one of ns-2's does.
+const ANNOUNCEMENT_BYTES: usize = 180;
 
 /// Sends on all layers as they are due. Congestion control information is FLID-SL's, without slots; an announcement has its trigger set, and
 /// the layer in place of the slot.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
-    turns: Turns<StaticLayers>,
+    turns: Turns<Spaced>,
     sequences: Vec<u16>,
     /// The layer that somebody joins. One is enough: who hears of the highest hears enough.
     announced: Option<u8>,
@@ -25,7 +28,7 @@ pub struct Sender {
 impl Sender {
     /// Begins at `now`.
     pub fn new(config: Config, now: Instant) -> Self {
-        let turns = Turns::new(StaticLayers::new(&config.rates, config.packet_bytes, now));
+        let turns = Turns::new(Spaced(StaticLayers::new(&config.rates, config.packet_bytes, now)));
         Self { turns, sequences: vec![0; config.rates.len()], announced: None, config }
     }
 
@@ -33,6 +36,48 @@ impl Sender {
     pub fn rates(&self) -> &[Rate] {
         &self.config.rates
     }
+}
+
+/// Layers whose packets leave up to half a gap after their turn, as if at random: of evenly spaced layers one and the same loses whenever a drop-tail queue
+/// is full.
+#[derive(Clone, Debug)]
+struct Spaced(StaticLayers);
+
+impl Schedule for Spaced {
+    fn level_count(&self) -> u16 {
+        self.0.level_count()
+    }
+
+    fn nth(&self, level: u16, number: u64) -> Instant {
+        let [turn, next] = [number, number + 1].map(|number| self.0.nth(level, number));
+        let gap = next.since(turn).as_nanos();
+        let delay = (u128::from(gap) * u128::from(scatter(level, number))) >> 65;
+        turn + Duration::from_nanos(u64::try_from(delay).unwrap_or(0))
+    }
+
+    fn before(&self, level: u16, at: Instant) -> u64 {
+        let turns = self.0.before(level, at);
+        // The last of those may be late.
+        turns.checked_sub(1).filter(|last| self.nth(level, *last) >= at).unwrap_or(turns)
+    }
+
+    fn rate_max(&self) -> f64 {
+        self.0.rate_max()
+    }
+}
+
+impl Unchanging for Spaced {
+    fn rate(&self, level: u16) -> f64 {
+        self.0.rate(level)
+    }
+}
+
+/// SplitMix64's number of a packet: the same in every session, which is random enough to break phases.
+fn scatter(level: u16, number: u64) -> u64 {
+    let mut bits = ((u64::from(level) << 48) ^ number).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
 }
 
 /// Congestion control information of a packet, or of an announcement.
@@ -89,9 +134,10 @@ impl SenderControl for Sender {
     fn poll_transmit(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let cci = cci(0, 0, Some(self.announced.take()?));
         let bytes = cci.as_bytes();
+        buffer[..ANNOUNCEMENT_BYTES].fill(0);
         buffer[..bytes.len()].copy_from_slice(bytes);
         let destination = Destination::Channel(ChannelId::BASE);
-        Some(Transmit { destination, bytes: bytes.len(), ecn: Ecn::NotCapable })
+        Some(Transmit { destination, bytes: ANNOUNCEMENT_BYTES, ecn: Ecn::NotCapable })
     }
 
     fn timeout(&mut self, now: Instant) {

@@ -45,9 +45,10 @@ impl Bed {
             let payload = &buffer[..transmit.bytes];
             let datagram = Datagram { source: SENDER.into(), channel: None, ecn: Ecn::NotCapable, payload };
             self.sender.feedback(now, &datagram);
-            let mut relayed = [0; 64];
+            let mut relayed = [0; 180];
             if let Some(transmit) = self.sender.poll_transmit(now, &mut relayed) {
-                self.relayed.extend(&relayed[..transmit.bytes]);
+                assert_eq!(transmit.bytes, relayed.len());
+                self.relayed.extend(&relayed[..4]);
             }
         }
     }
@@ -102,27 +103,64 @@ fn joins_are_announced_to_all() {
     assert_eq!(bed.relayed, [0x82, 0, 0, 0, 0x83, 0, 0, 0, 0x84, 0, 0, 0]);
 }
 
-#[test]
-fn losses_of_others_joins_are_not_its_own() {
+/// Packets at these times, of 4 bytes of congestion control information each: 2 and the layer's number for an announcement, or the base layer's number.
+fn take(receiver: &mut Receiver, packets: &[(u64, [u8; 4])]) {
+    for (ms, bytes) in packets {
+        let now = Instant::ZERO + Duration::from_millis(*ms);
+        let (source, channel) = (SENDER.into(), ChannelId(bytes[1].into()));
+        let cci = headwater_wire::Cci::new(bytes).unwrap();
+        receiver.arrived(now, &Arrival { source, channel, cci: &cci, ecn: Ecn::NotCapable, bytes: 1_000 });
+    }
+}
+
+/// What a receiver of the base layer comes to that hears an announcement of `layer`, and loses packet 3 right after, so long after its start.
+fn after_a_loss(ms: u64, layer: u8) -> Receiver {
     let mut receiver = Receiver::new(&config(), Seed(1));
     receiver.start(Instant::ZERO);
-    let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
-    let packet = |receiver: &mut Receiver, ms: u64, bytes: [u8; 4]| {
-        let cci = headwater_wire::Cci::new(&bytes).unwrap();
-        let channel = ChannelId(bytes[1].into());
-        receiver.arrived(
-            at(ms),
-            &Arrival { source: SENDER.into(), channel, cci: &cci, ecn: Ecn::NotCapable, bytes: 1_000 },
-        );
-    };
-    packet(&mut receiver, 1, [0, 0, 0, 1]);
-    packet(&mut receiver, 2, [0x82, 0, 0, 0]);
-    for (ms, sequence) in [(3, 2), (4, 4), (5, 5), (6, 6)] {
-        packet(&mut receiver, ms, [0, 0, 0, sequence]);
-    }
+    let base = |ms, sequence| (ms, [0, 0, 0, sequence]);
+    let announced = (ms + 2, [0x80 | layer, 0, 0, 0]);
+    let packets =
+        [base(ms + 1, 1), announced, base(ms + 3, 2), base(ms + 4, 4), base(ms + 5, 5), base(ms + 6, 6)];
+    take(&mut receiver, &packets);
     assert_eq!(receiver.level(), 1);
+    receiver
+}
+
+#[test]
+fn losses_of_others_joins_are_not_its_own() {
+    let receiver = after_a_loss(20_000, 2);
     assert_eq!(receiver.state(), State::Hysteresis, "it waits for the other to give up");
     assert!((receiver.join_timer(2) - 10.0).abs() < 1e-9, "and learns from its failure");
+    assert_eq!(
+        after_a_loss(20_000, 1).state(),
+        State::Hysteresis,
+        "that another joins its layer is nothing new"
+    );
+}
+
+/// What a layer loses that was joined of late may be its own doing, whoever joins another one; the base layer's start is no exception.
+#[test]
+fn losses_soon_after_its_own_join_are_measured() {
+    assert_eq!(after_a_loss(0, 2).state(), State::Measure);
+}
+
+/// A failed join leaves the next try to the timer that runs.
+#[test]
+fn a_drop_leaves_the_join_timer_running() {
+    let mut seen = 0;
+    for seed in 1..20 {
+        let mut bed = Bed::new(2, seed);
+        let mut before = None;
+        bed.run(60, |_, receiver| {
+            let due = receiver.poll_timeout();
+            match receiver.level() {
+                3 => before = due,
+                _ if before.take().is_some_and(|before| Some(before) == due) => seen += 1,
+                _ => {}
+            }
+        });
+    }
+    assert!(seen > 3, "{seen}");
 }
 
 /// Every other packet of the base layer is lost: it is given up, and as nothing is heard from then on, nothing is joined again.
