@@ -24,6 +24,8 @@ const GAIN: f64 = 0.25;
 /// joined then.
 const UNHEARD: u16 = 2;
 const BARRED: u16 = 32;
+/// Requests, one after the other, in which too much is lost to wait, until the top group is left.
+const SWAMPED: u16 = 2;
 
 /// What a receiver counts beside [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,8 @@ struct Asked {
     /// Timestamp of the packet that brought the request.
     stamp: u32,
     bytes: u64,
+    /// Received, and lost as far as is known.
+    packets: (u64, u64),
     is_congested: bool,
 }
 
@@ -68,6 +72,8 @@ pub struct Receiver {
     held: u16,
     /// Requests since the top group was joined, as long as nothing of it came.
     unheard: u16,
+    /// Requests, one after the other, in which more was lost than waiting mends.
+    swamped: u16,
     /// A group that is not carried, and for how many requests it is not joined.
     barred: (u16, u16),
     wishes: Wishes,
@@ -90,6 +96,7 @@ impl Receiver {
             groups: vec![Group::default(); config.groups.into()],
             held: 0,
             unheard: 0,
+            swamped: 0,
             barred: (0, 0),
             wishes: Wishes::default(),
             asked: None,
@@ -133,6 +140,8 @@ impl Receiver {
         self.reception.lost += found.lost;
         if let Some(asked) = &mut self.asked {
             asked.bytes += arrival.bytes as u64;
+            asked.packets.0 += 1;
+            asked.packets.1 += found.lost;
             let is_top = u16::from(data.rank) + 1 == self.held;
             // A full queue drops packets of any group; the top one may have too few to show it.
             asked.is_congested |= is_top && is_marked || found.lost > 0;
@@ -141,8 +150,14 @@ impl Receiver {
 
     /// A request: tells of the time since the one before, and decides on the subscription.
     fn answer(&mut self, now: Instant, arrival: &Arrival<'_>, data: &Data) {
-        let begun =
-            Asked { request: data.request, began: now, stamp: data.timestamp, bytes: 0, is_congested: false };
+        let begun = Asked {
+            request: data.request,
+            began: now,
+            stamp: data.timestamp,
+            bytes: 0,
+            packets: (0, 0),
+            is_congested: false,
+        };
         let Some(asked) = self.asked.replace(begun) else { return self.settle(data.timestamp) };
         let seconds = now.since(asked.began).as_secs_f64();
         let received = 8.0 * asked.bytes as f64 / seconds.max(1e-4);
@@ -155,8 +170,18 @@ impl Receiver {
         let usual = STEP * self.config.packet_bits() / interval.max(1e-3);
         let step = self.config.step.map_or(usual, |step| step.as_bits() as f64);
         let choice = self.selection.report(asked.is_congested, sent, step);
+        let choice = if self.is_swamped(asked.packets) { Choice::Leave } else { choice };
         self.choose(choice);
         self.tell(now);
+    }
+
+    /// Whether waiting for the interval's end is of no use: all decreases that fit into one could not end what is lost, request by request.
+    fn is_swamped(&mut self, (received, lost): (u64, u64)) -> bool {
+        let decreases = f64::from(self.config.selection) / f64::from(self.config.hold_off + 1);
+        let remaining = libm::pow(self.config.decrease, decreases);
+        let is_beyond = (received as f64) < remaining * (received + lost) as f64;
+        self.swamped = if is_beyond { self.swamped + 1 } else { 0 };
+        self.swamped >= SWAMPED
     }
 
     /// Changes the subscription, once per request at most.
@@ -233,7 +258,7 @@ impl Receiver {
             self.reception.lost += self.groups[usize::from(rank)].holes.close();
             self.wishes.push(Membership::Leave(ChannelId(rank)));
         }
-        (self.held, self.unheard) = (groups, 0);
+        (self.held, self.unheard, self.swamped) = (groups, 0, 0);
         self.counters.changes += 1;
         self.selection.restart();
     }

@@ -266,10 +266,13 @@ fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_an
     assert!(near(slow.rate(), 0.0), "{:?}", slow.rate());
 }
 
-/// A receiver that joins the second group, as the bottom one falls at request 6 for others' sake, loses a packet of the bottom group in each request
-/// then, and so leaves. From then on `bottom` says, by requests since the leave, how many packets the bottom group has in a request, and whether they
+/// A receiver that joins the second group, as the bottom one falls at request 6 for others' sake, loses these of the bottom group's packets in each
+/// request then, and so leaves. From then on `bottom` says, by requests since the leave, how many packets the bottom group has in a request, and whether they
 /// are marked. What it reports before and after the leave: whether it is congested.
-fn after_a_leave(bottom: impl Fn(u16) -> (u64, bool)) -> (Receiver, Vec<u32>, Vec<u32>) {
+fn after_a_leave(
+    is_lost: impl Fn(u64) -> bool,
+    bottom: impl Fn(u16) -> (u64, bool),
+) -> (Receiver, Vec<u32>, Vec<u32>) {
     let mut receiver = Receiver::new(Config::new(3, 1_000), Seed(1));
     receiver.start(at(0));
     let (mut buffer, mut above, mut after) = ([0; 9_000], Vec::new(), Vec::new());
@@ -282,7 +285,7 @@ fn after_a_leave(bottom: impl Fn(u16) -> (u64, bool)) -> (Receiver, Vec<u32>, Ve
         for (rank, count) in [(0, packets), (1, 2)] {
             for packet in 0..count {
                 sequences[usize::from(rank)] += 1;
-                if receiver.held() > 1 && rank == 0 && packet == 7 {
+                if receiver.held() > 1 && rank == 0 && is_lost(packet) {
                     continue;
                 }
                 let now = at(160 * u64::from(request) + packet * 160 / count);
@@ -310,16 +313,24 @@ fn after_a_leave(bottom: impl Fn(u16) -> (u64, bool)) -> (Receiver, Vec<u32>, Ve
 
 #[test]
 fn a_full_queue_drops_any_group() {
-    let (_, above, after) = after_a_leave(|_| (16, true));
+    let (_, above, after) = after_a_leave(|packet| packet == 7, |_| (16, true));
     assert_eq!(above, [1; 10], "what is lost below counts");
     assert_eq!(after[1..5], [1; 4], "marks are told whatever was left");
+}
+
+/// Where more is lost than an interval's decreases could end, it does not wait for the interval's end.
+#[test]
+fn who_loses_most_of_it_leaves_at_once() {
+    let reports = |is_lost: fn(u64) -> bool| after_a_leave(is_lost, |_| (16, true)).1.len();
+    assert_eq!(reports(|packet| packet % 4 == 1), 10, "a quarter");
+    assert!((2..=3).contains(&reports(|packet| packet % 2 == 1)), "a half, in two requests");
 }
 
 /// A fall that follows its own marks is no yielding of others.
 #[test]
 fn who_left_a_full_queue_joins_nothing_for_it() {
-    let (receiver, _, after) =
-        after_a_leave(|since| (if since < 4 { 16 } else { 14 + u64::from(since) / 8 }, since < 3));
+    let bottom = |since| (if since < 4 { 16 } else { 14 + u64::from(since) / 8 }, since < 3);
+    let (receiver, _, after) = after_a_leave(|packet| packet == 7, bottom);
     assert!(after.len() > 20 && after[5..].iter().all(|congested| *congested == 0), "{after:?}");
     assert_eq!((receiver.held(), receiver.counters().changes), (1, 2));
 }
