@@ -82,9 +82,9 @@ def by_number(place, table, what, key, title, word="", label=None, scale="log"):
 
 
 def steady(place, folder):
-    """Rates of receivers over time, one of each kind, marked by threshold."""
+    """Rates of receivers over time, one of each kind, marked by RED."""
     found = sorted(folder.glob("s1-*/results.jsonl"), key=lambda path: path.stat().st_mtime)
-    place.set(title="figure 2: steady state, by threshold", xlabel="time (s)", ylabel="Mbit/s received")
+    place.set(title="figure 2: steady state, by RED", xlabel="time (s)", ylabel="Mbit/s received")
     if not found:
         return
     outcome = json.loads(found[-1].read_text().splitlines()[0])

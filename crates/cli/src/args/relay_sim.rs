@@ -32,7 +32,7 @@ pub struct SimRelayArgs {
     #[arg(long, value_name = "ADDR", requires = "sim")]
     pub sim_relay: Vec<IpAddr>,
     /// With --sim: what is marked, of packets that come faster than a link carries
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Threshold, requires = "sim")]
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Red, requires = "sim")]
     pub sim_marking: SimMarking,
     /// With --sim: most groups of a session, at least as many as its sender's --groups: receivers that want more get no more
     #[arg(long, value_name = "N", default_value_t = SIM_GROUPS_DEFAULT, requires = "sim", value_parser = clap::value_parser!(u16).range(1..=i64::from(GROUPS_MAX)))]
@@ -45,10 +45,10 @@ pub struct SimRelayArgs {
 /// What is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SimMarking {
-    /// Of a session's top group below the link all, while more than five packets wait
-    Threshold,
-    /// The same, drawn at random
+    /// Of a session's top group below the link, drawn at random while five packets or more wait, as the same queue drops what has no ECN
     Red,
+    /// Of that group all, while more than five packets wait: for links that sessions of SIM have to themselves
+    Threshold,
     /// Of all groups alike, drawn at random, as by any router with ECN
     Plain,
     /// Nothing: what finds the queue full is lost

@@ -2,7 +2,7 @@
 
 use headwater::relay::{SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
 use headwater_proto::eventlog::{self, Event};
-use headwater_proto::queue::{Marking, PriorityConfig, QueueConfig};
+use headwater_proto::queue::{Marking, PriorityConfig, QueueConfig, THRESHOLD_DEFAULT};
 use headwater_proto::sim::relay::Shape;
 
 use crate::args::{RelayArgs, SimMarking};
@@ -16,7 +16,7 @@ use crate::shutdown::Shutdown;
 /// Relays until interrupted.
 pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
     let is_shaped = args.egress_rate.is_some() || args.sim.sim_to.iter().any(|(_, rate)| rate.is_some());
-    if !is_shaped && args.sim.sim_marking != SimMarking::Threshold {
+    if !is_shaped && args.sim.sim_marking != SimMarking::Red {
         return Err(Failure::new(
             Exit::Usage,
             "--sim-marking is of links that have a rate: say --sim-to IF=RATE, or --egress-rate",
@@ -51,9 +51,11 @@ fn options(args: &RelayArgs, capture: Option<&Capture>) -> SimRelayOptions {
 fn queue(args: &RelayArgs) -> QueueConfig {
     let priority = PriorityConfig::new(args.queue_packets);
     QueueConfig::Priority(match args.sim.sim_marking {
-        SimMarking::Threshold => priority,
-        SimMarking::Red => PriorityConfig { marking: Marking::Red, ..priority },
-        SimMarking::Plain => PriorityConfig { marking: Marking::Red, is_priority: false, ..priority },
+        SimMarking::Red => priority,
+        SimMarking::Threshold => {
+            PriorityConfig { marking: Marking::Threshold(THRESHOLD_DEFAULT), ..priority }
+        }
+        SimMarking::Plain => PriorityConfig { is_priority: false, ..priority },
         SimMarking::None => return QueueConfig::drop_tail(args.queue_packets),
     })
 }

@@ -82,7 +82,7 @@ fn what_is_wrong_is_said_before_it_starts() {
     sim(&["--sim-to", "lo=4M", "--interface", "lo"], "--interface");
     sim(&["--sim-to", "lo=4M", "--network", "10.0.0.0/8"], "--network");
     sim(&["--sim-to", "lo=4M", "--keep", "9"], "--keep");
-    sim(&["--sim-to", "lo", "--sim-marking", "red"], "--sim-to IF=RATE");
+    sim(&["--sim-to", "lo", "--sim-marking", "threshold"], "--sim-to IF=RATE");
     refused(&["--queue-packets", "100"], 2, "--egress-rate");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _holder = UdpSocket::bind(taken).unwrap();

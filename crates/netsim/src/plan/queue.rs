@@ -2,7 +2,8 @@
 
 use headwater_proto::queue::loss::GilbertElliott;
 use headwater_proto::queue::{
-    Limit, LossConfig, Marking, ParameterError, PriorityConfig, QueueConfig, RedConfig, Thresholds, Weight,
+    Limit, LossConfig, Marking, ParameterError, PriorityConfig, QueueConfig, RedConfig, THRESHOLD_DEFAULT,
+    Thresholds, Weight,
 };
 use headwater_proto::{Duration, Rate, Size};
 
@@ -146,9 +147,14 @@ fn red(queue: &Section<'_>) -> Option<RedConfig> {
 
 fn priority(queue: &Section<'_>) -> Option<PriorityConfig> {
     let base = PriorityConfig::new(PACKETS_DEFAULT);
-    let marking = match queue.word_or("marking", &["threshold", "red"])? {
-        "red" => Marking::Red,
-        _ => Marking::Threshold(queue.or("threshold", 5.0)),
+    let marking = match queue.word_or("marking", &["red", "threshold"])? {
+        "threshold" => Marking::Threshold(queue.or("threshold", THRESHOLD_DEFAULT)),
+        _ => {
+            if queue.node("threshold").is_some() {
+                queue.problem_at("threshold", "'threshold' is of marking = \"threshold\"");
+            }
+            Marking::Red
+        }
     };
     let weight = queue.get::<Duration>("average").map_or(base.red.weight, Weight::Over);
     let thresholds = thresholds(queue, base.red.thresholds)?;

@@ -96,8 +96,10 @@ fn mistakes_are_told() {
     assert!(wrong("groups = 3", "groups = 9").contains("at most 8 groups"));
     assert!(wrong("groups = 3", "decrease = 0.2").contains("from 0.5 to 0.99"));
     assert!(wrong("control = \"sim\"", "control = \"m2c\"").contains("means nothing to m2c"));
-    assert!(wrong("kind = \"priority\"", "kind = \"priority\", threshold = -1.0").contains("threshold"));
-    assert!(wrong("kind = \"priority\"", "kind = \"priority\", gentle = true").contains("gentle"));
+    let queue = |keys: &str| wrong("kind = \"priority\"", &format!("kind = \"priority\", {keys}"));
+    assert!(queue("marking = \"threshold\", threshold = -1.0").contains("0 or more packets"));
+    assert!(queue("threshold = 7.0").contains("marking = \"threshold\""), "marking is by RED");
+    assert!(queue("gentle = true").contains("gentle"));
     let at = "[[at]]\ntime = \"1s\"\nlink = \"n1\"\nevery = \"1s\"\n";
     assert!(parse(&format!("{TREE}{at}")).unwrap_err().to_string().contains("taken in turn"));
     assert!(parse(&format!("{TREE}{at}rates = [\"1M\", \"2M\"]\n")).is_ok());

@@ -26,7 +26,7 @@ use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 pub use loss::{GilbertElliott, Loss, LossConfig};
-pub use priority::{Marking, Priority, PriorityConfig, RANK_BITS_DEFAULT, SESSIONS_MAX};
+pub use priority::{Marking, Priority, PriorityConfig, RANK_BITS_DEFAULT, SESSIONS_MAX, THRESHOLD_DEFAULT};
 pub use red::{Red, RedConfig, Thresholds, Weight};
 
 /// What a link holds when a packet arrives, that packet not included.

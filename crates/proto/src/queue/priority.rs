@@ -18,10 +18,14 @@ pub const RANK_BITS_DEFAULT: u8 = 3;
 /// Sessions that a link keeps ranks of; packets of further ones may all be marked, as where ranks are not known.
 pub const SESSIONS_MAX: usize = 4_096;
 
+/// The threshold of [`Marking::Threshold`], in packets, unless said otherwise.
+pub const THRESHOLD_DEFAULT: f64 = 5.0;
+
 /// How packets that may be marked are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Marking {
-    /// All, while the average is above this, in packets, and the queue itself too: one that drains already has been heard.
+    /// All, while the average is above this, in packets, and the queue itself too: one that drains already has been heard. For links that marked sessions
+    /// have to themselves: beside flows without ECN, which meet RED's test, they keep little.
     Threshold(f64),
     /// As RED draws them, by its own average and parameters.
     Red,
@@ -41,7 +45,8 @@ pub struct PriorityConfig {
 }
 
 impl PriorityConfig {
-    /// Marks above an average of 5 packets over 0.12 s, three round-trip times of SIM's experiments; packets without ECN meet gentle RED between 5 and 15.
+    /// Gentle RED between 5 and 15 packets, on average over 0.12 s, three round-trip times of SIM's experiments: it marks what may be marked as it drops
+    /// what has no ECN, so that both keep their shares of a link.
     pub const fn new(limit_packets: u32) -> Self {
         let red = RedConfig {
             limit: Limit::Packets(limit_packets),
@@ -54,7 +59,7 @@ impl PriorityConfig {
             hard_drop: false,
             ..RedConfig::ns1999(limit_packets)
         };
-        Self { red, marking: Marking::Threshold(5.0), is_priority: true, rank_bits: RANK_BITS_DEFAULT }
+        Self { red, marking: Marking::Red, is_priority: true, rank_bits: RANK_BITS_DEFAULT }
     }
 }
 
@@ -183,6 +188,10 @@ mod tests {
         Priority::new(config, Rate::from_kilobits(1_000), Duration::from_millis(5)).unwrap()
     }
 
+    fn by_threshold() -> PriorityConfig {
+        PriorityConfig { marking: Marking::Threshold(THRESHOLD_DEFAULT), ..PriorityConfig::new(50) }
+    }
+
     /// What becomes of a packet once the queue has held `packets` for long.
     fn verdicts(policy: &mut Priority, packets: u32, offered: Offered, count: usize) -> Vec<Verdict> {
         let mut draw = Seed(7).stream("priority", 0);
@@ -199,7 +208,7 @@ mod tests {
 
     #[test]
     fn only_the_top_group_is_marked_and_only_above_the_threshold() {
-        let mut policy = policy(PriorityConfig::new(50));
+        let mut policy = policy(by_threshold());
         for rank in 0..=2 {
             policy.membership(SESSION + rank, true);
         }
@@ -214,11 +223,11 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_marked_as_by_plain_ecn() {
-        let mut unknown = policy(PriorityConfig::new(50));
+        let mut unknown = policy(by_threshold());
         assert_eq!(verdicts(&mut unknown, 6, packet(1, Ecn::Capable0), 1), [Verdict::Mark]);
         let unicast = Offered { group: None, ..packet(0, Ecn::Capable1) };
         assert_eq!(verdicts(&mut unknown, 6, unicast, 1), [Verdict::Mark]);
-        let mut plain = policy(PriorityConfig { is_priority: false, ..PriorityConfig::new(50) });
+        let mut plain = policy(PriorityConfig { is_priority: false, ..by_threshold() });
         plain.membership(SESSION + 3, true);
         assert_eq!(verdicts(&mut plain, 6, packet(0, Ecn::Capable0), 1), [Verdict::Mark]);
     }
@@ -240,8 +249,7 @@ mod tests {
 
     #[test]
     fn red_draws_marks_among_eligible_packets_alone() {
-        let config = PriorityConfig { marking: Marking::Red, ..PriorityConfig::new(50) };
-        let mut policy = policy(config);
+        let mut policy = policy(PriorityConfig::new(50));
         policy.membership(SESSION + 1, true);
         let marks = |policy: &mut Priority, rank| {
             let all = verdicts(policy, 10, packet(rank, Ecn::Capable0), 2_000);
