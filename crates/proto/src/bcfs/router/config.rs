@@ -5,7 +5,7 @@ use crate::time::Duration;
 
 /// Breadcrumbs that a router holds unless told otherwise.
 pub const ENTRIES: usize = 65_536;
-/// Breadcrumbs that a router can be told to hold at the most: 93 MB, and 256 MB with as many links as there is room for.
+/// Breadcrumbs that a router can be told to hold at the most: 102 MB, and 265 MB with as many links as there is room for.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// Replies of each of at most 16 sources that a router can be told to keep at the most: 25 MB of each source in packets of 1500 bytes, at most 147 MB.
 pub const RECENT_MAX: usize = 16_384;
@@ -29,8 +29,8 @@ impl Default for RouterConfig {
 }
 
 impl RouterConfig {
-    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 72 bytes with its first two links,
-    /// each further link 20, of which there is room for four times as many; either takes 15 to 25 more to be found by.
+    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 64 bytes with its first two links, and 17 to 33 more for its place in
+    /// the order of use; each further link 20, of which there is room for four times as many; either takes 15 to 25 more to be found by.
     #[must_use]
     pub fn with_entries(mut self, entries: usize) -> Self {
         self.entries = entries.clamp(1, ENTRIES_MAX);

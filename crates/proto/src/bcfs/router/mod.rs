@@ -282,7 +282,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
             return;
         };
         let follows_loss = self.table.follows_loss(place, header.level);
-        let stale = self.table.reply(now, place, header.level, self.config.expiry, &mut self.egresses);
+        let stale =
+            self.table.reply(now, place, &wanted, header.level, self.config.expiry, &mut self.egresses);
         // Links that asked before the route turned towards them get nothing back.
         self.egresses.retain(|egress| *egress != ways.ingress);
         if !self.egresses.is_empty()

@@ -1,71 +1,314 @@
-//! The order in which numbers were last used: a list through a vector beside what they are the numbers of.
+//! The order in which numbers were last used: a log of uses, and a bit for each record in it that says whether it is its number's last.
 //!
-//! It is apart from the breadcrumbs because what lies before and behind one is touched whenever it is used: 8 bytes of each, eight to a line of a cache, in place of a
-//! line each.
+//! A use writes a record behind the newest and clears the bit of the number's one before. So it touches the end of the log and two bits: a list through the numbers
+//! would be touched at what was used before and after each, anywhere in memory. The log is a ring of at least four times as many records as there are numbers.
+//! While less than a quarter of it is free, each use moves two records of its older half up to where none holds, so that room comes before it is needed, and no
+//! use takes longer than others.
 
-use super::slab::NONE;
+/// Records that a use moves at the most.
+const MOVED_AT_ONCE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Order {
-    places: Vec<Place>,
-    newest: u32,
-    oldest: u32,
+    /// By position: a power of two of them.
+    numbers: Box<[u32]>,
+    last: Marks,
+    /// How many numbers are in.
+    len: usize,
+    /// The position of the one used least recently, if there is one.
+    oldest: usize,
+    /// Where the next record goes.
+    next: usize,
+    closing: Option<Closing>,
 }
 
+/// Records of the older half are being moved up, the newest first: none between the two positions holds.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    older: u32,
-    newer: u32,
+struct Closing {
+    /// Those before it are not moved yet.
+    read: usize,
+    /// Those from it on are where they stay.
+    written: usize,
 }
 
 impl Order {
-    /// Of numbers below `bound`; room is set aside at once.
+    /// Of at most `bound` numbers, at most 2^22 of them; room is set aside at once, and taken from the system as it is first used.
     pub(super) fn new(bound: usize) -> Self {
-        Self { places: Vec::with_capacity(bound), newest: NONE, oldest: NONE }
-    }
-
-    pub(super) const fn oldest(&self) -> Option<u32> {
-        if self.oldest == NONE { None } else { Some(self.oldest) }
-    }
-
-    /// Puts in a number that is not in: one that was, or the next one that never was.
-    pub(super) fn insert(&mut self, number: u32) {
-        if self.places.len() <= number as usize {
-            self.places.push(Place { older: NONE, newer: NONE });
-        }
-        self.put_newest(number);
-    }
-
-    pub(super) fn touch(&mut self, number: u32) {
-        if self.newest != number {
-            self.remove(number);
-            self.put_newest(number);
+        let room = (4 * bound).next_power_of_two().max(64);
+        Self {
+            numbers: vec![0; room].into(),
+            last: Marks::new(room),
+            len: 0,
+            oldest: 0,
+            next: 0,
+            closing: None,
         }
     }
 
-    pub(super) fn remove(&mut self, number: u32) {
-        let Place { older, newer } = self.places[number as usize];
-        match older {
-            NONE => self.oldest = newer,
-            older => self.places[older as usize].newer = newer,
+    pub(super) fn oldest(&self) -> Option<u32> {
+        (self.len > 0).then(|| self.numbers[self.oldest])
+    }
+
+    /// Puts in a number that is not in, as the newest; its position. `moved` is told of others that get a new one.
+    pub(super) fn insert(&mut self, number: u32, moved: impl FnMut(u32, u32)) -> u32 {
+        self.close(moved);
+        let position = self.next;
+        debug_assert!(self.len == 0 || self.ring(position + 1) != self.oldest, "there is room");
+        if self.len == 0 {
+            self.oldest = position;
         }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.places[newer as usize].older = older,
+        self.numbers[position] = number;
+        self.last.set(position);
+        self.next = self.ring(position + 1);
+        self.len += 1;
+        small(position)
+    }
+
+    /// Makes a number the newest, which is at this position; its new one.
+    pub(super) fn touch(&mut self, number: u32, position: u32, moved: impl FnMut(u32, u32)) -> u32 {
+        if self.ring(position as usize + 1) == self.next {
+            return position;
+        }
+        self.remove(position);
+        self.insert(number, moved)
+    }
+
+    pub(super) fn remove(&mut self, position: u32) {
+        let position = position as usize;
+        self.last.clear(position);
+        self.len -= 1;
+        if self.len == 0 {
+            self.closing = None;
+        } else if position == self.oldest {
+            let oldest = self.last.next(position).or_else(|| self.last.next(0)).unwrap_or(0);
+            if self.closing.is_some_and(|closing| self.behind(closing.read) <= self.behind(oldest)) {
+                self.closing = None;
+            }
+            self.oldest = oldest;
         }
     }
 
-    /// The numbers before and behind, to look at their places.
-    pub(super) fn beside(&self, number: u32) -> [u32; 2] {
-        self.places.get(number as usize).map_or([NONE; 2], |place| [place.older, place.newer])
+    /// Moves records up if that is due.
+    fn close(&mut self, mut moved: impl FnMut(u32, u32)) {
+        let room = self.numbers.len();
+        if self.closing.is_none() && self.len > 0 && self.behind(self.next) >= room / 4 * 3 {
+            let middle = self.ring(self.oldest + room / 2);
+            self.closing = Some(Closing { read: middle, written: middle });
+        }
+        for _ in 0..MOVED_AT_ONCE {
+            let Some(Closing { read, written }) = self.closing else { return };
+            // The oldest is before `read`: there is one.
+            let from = self.last.previous(read).or_else(|| self.last.previous(room)).unwrap_or(0);
+            let to = self.ring(written + room - 1);
+            if from != to {
+                self.last.clear(from);
+                self.last.set(to);
+                self.numbers[to] = self.numbers[from];
+                moved(self.numbers[to], small(to));
+            }
+            self.closing = Some(Closing { read: from, written: to });
+            if from == self.oldest {
+                self.oldest = to;
+                self.closing = None;
+            }
+        }
     }
 
-    fn put_newest(&mut self, number: u32) {
-        let before = core::mem::replace(&mut self.newest, number);
-        self.places[number as usize] = Place { older: before, newer: NONE };
-        match before {
-            NONE => self.oldest = number,
-            before => self.places[before as usize].newer = number,
+    /// How far a position is behind that of the oldest.
+    const fn behind(&self, position: usize) -> usize {
+        self.ring(position.wrapping_sub(self.oldest))
+    }
+
+    const fn ring(&self, position: usize) -> usize {
+        position & (self.numbers.len() - 1)
+    }
+}
+
+/// A set of positions. A bit of each level but the lowest says whether a word of the level below has any, so that the next one is found in as many steps wherever it is.
+#[derive(Debug)]
+struct Marks {
+    /// The highest is one word.
+    levels: [Box<[u64]>; 4],
+}
+
+impl Marks {
+    fn new(bound: usize) -> Self {
+        let mut bits = bound;
+        let levels = core::array::from_fn(|_| {
+            bits = bits.div_ceil(64);
+            vec![0; bits].into()
+        });
+        Self { levels }
+    }
+
+    fn set(&mut self, position: usize) {
+        let mut at = position;
+        for level in &mut self.levels {
+            let word = &mut level[at / 64];
+            let had_any = *word != 0;
+            *word |= 1 << (at % 64);
+            if had_any {
+                return;
+            }
+            at /= 64;
         }
+    }
+
+    fn clear(&mut self, position: usize) {
+        let mut at = position;
+        for level in &mut self.levels {
+            let word = &mut level[at / 64];
+            *word &= !(1 << (at % 64));
+            if *word != 0 {
+                return;
+            }
+            at /= 64;
+        }
+    }
+
+    /// The first one that is not before `from`.
+    fn next(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        for (height, level) in self.levels.iter().enumerate() {
+            let bits = level.get(at / 64)? & (u64::MAX << (at % 64));
+            if bits != 0 {
+                let found = at / 64 * 64 + bits.trailing_zeros() as usize;
+                let below = self.levels[..height].iter().rev();
+                return Some(
+                    below.fold(found, |word, level| word * 64 + level[word].trailing_zeros() as usize),
+                );
+            }
+            at = at / 64 + 1;
+        }
+        None
+    }
+
+    /// The last one before this.
+    fn previous(&self, before: usize) -> Option<usize> {
+        let mut at = before;
+        for (height, level) in self.levels.iter().enumerate() {
+            let bits = level.get(at / 64).map_or(0, |word| word & !(u64::MAX << (at % 64)));
+            if bits != 0 {
+                let found = at / 64 * 64 + bits.ilog2() as usize;
+                let below = self.levels[..height].iter().rev();
+                return Some(below.fold(found, |word, level| word * 64 + level[word].ilog2() as usize));
+            }
+            at /= 64;
+        }
+        None
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "there are at most 2^24 positions")]
+const fn small(position: usize) -> u32 {
+    position as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same by obvious means.
+    struct Bed {
+        order: Order,
+        positions: BTreeMap<u32, u32>,
+        oldest_first: Vec<u32>,
+    }
+
+    impl Bed {
+        fn new(bound: usize) -> Self {
+            Self { order: Order::new(bound), positions: BTreeMap::new(), oldest_first: Vec::new() }
+        }
+
+        fn use_it(&mut self, number: u32) {
+            let Self { order, positions, oldest_first } = self;
+            let before = positions.get(&number).copied();
+            let mut moves = 0;
+            let moved = |other, position| {
+                moves += 1;
+                positions.insert(other, position);
+            };
+            let position = match before {
+                Some(before) => order.touch(number, before, moved),
+                None => order.insert(number, moved),
+            };
+            assert!(moves <= MOVED_AT_ONCE);
+            positions.insert(number, position);
+            oldest_first.retain(|other| *other != number);
+            oldest_first.push(number);
+        }
+
+        fn remove(&mut self, number: u32) {
+            if let Some(position) = self.positions.remove(&number) {
+                self.order.remove(position);
+                self.oldest_first.retain(|other| *other != number);
+            }
+        }
+
+        fn check(&self) {
+            assert_eq!(self.order.oldest(), self.oldest_first.first().copied());
+            let at: Vec<_> = self
+                .oldest_first
+                .iter()
+                .map(|number| self.order.behind(self.positions[number] as usize))
+                .collect();
+            assert!(at.is_sorted_by(|before, behind| before < behind), "{at:?}");
+            for (number, position) in &self.positions {
+                assert_eq!(self.order.numbers[*position as usize], *number);
+            }
+        }
+    }
+
+    proptest! {
+        /// Of few numbers the log goes round often; most uses are of some of them, so that the others are moved.
+        #[test]
+        fn is_the_order_of_use(
+            steps in prop::collection::vec((0_u32..16, 0_u32..6, 0_u32..20), 1..1500),
+        ) {
+            let mut bed = Bed::new(16);
+            for (number, few, what) in steps {
+                match what {
+                    0 => bed.remove(number),
+                    1 => bed.order.oldest().into_iter().for_each(|oldest| bed.remove(oldest)),
+                    2..4 => bed.use_it(number),
+                    _ => bed.use_it(few),
+                }
+                bed.check();
+            }
+        }
+    }
+
+    /// As many as there may be, all but one of which nothing uses: all are moved again and again, and stay in order.
+    #[test]
+    fn who_is_not_used_stays_the_oldest() {
+        let bound = 4096;
+        let mut bed = Bed::new(bound as usize);
+        (0..bound).for_each(|number| bed.use_it(number));
+        for use_ in 0..bound * 12 {
+            // Two in turn: the newest is not moved.
+            bed.use_it(bound - 1 - use_ % 2);
+        }
+        bed.check();
+        for number in 0..bound - 2 {
+            assert_eq!(bed.order.oldest(), Some(number));
+            bed.remove(number);
+        }
+    }
+
+    #[test]
+    fn marks_are_found_from_anywhere() {
+        let mut marks = Marks::new(1 << 22);
+        let set = [0, 63, 64, 5_000, 300_000, 300_001, (1 << 22) - 1];
+        set.iter().for_each(|position| marks.set(*position));
+        for from in [0, 1, 62, 63, 64, 65, 4_999, 5_001, 300_000, 300_002, (1 << 22) - 1, 1 << 22] {
+            assert_eq!(marks.next(from), set.iter().copied().find(|position| *position >= from));
+            assert_eq!(marks.previous(from), set.iter().rev().copied().find(|position| *position < from));
+        }
+        set.iter().for_each(|position| marks.clear(*position));
+        assert!(marks.next(0).is_none() && marks.previous(1 << 22).is_none());
     }
 }

@@ -48,9 +48,11 @@ impl<T> Slab<T> {
         self.index.find(hash, |_| true)
     }
 
-    /// A word of where a hash is looked for first.
+    /// Words of where a hash is looked for: the first one, and one in the next line of a cache if the search, or what moves up when it is removed, may well go on there.
     pub(super) fn glance(&self, hash: u32) -> u64 {
-        self.index.words[self.index.home(hash)]
+        let Index { words } = &self.index;
+        let home = self.index.home(hash);
+        words[home] ^ words[(home + 3) & (words.len() - 1)]
     }
 
     /// Puts in a node that is not there yet. The caller has made room: see [`Slab::is_full`].

@@ -1,7 +1,7 @@
 //! The breadcrumbs of a router: which links asked for what, in the order in which they were last used.
 //!
 //! Every operation takes as many steps whatever the table holds, but for those that go over all links of one entry. An entry with up to two links is one line of a
-//! cache; what is behind those is found as entries are. A message touches a line of the index, that of its entry, and three of the order of use: in a table that no
+//! cache; what is behind those is found as entries are. A message touches a line of the index, seldom two, and that of its entry; what tells of the order of use is small beside them. In a table that no
 //! cache holds, [`Table::look_ahead`] has them read for many messages at a time: not what gives way to a new entry in a full table, nor links beyond those two.
 
 use core::net::SocketAddr;
@@ -39,8 +39,8 @@ struct Entry {
     refreshed: Stamp,
     /// When a message last touched it.
     used: Stamp,
-    /// By which it is found.
-    hash: u32,
+    /// Where it is in the order of use.
+    position: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64, "one line of a cache");
@@ -236,10 +236,12 @@ impl Table {
             more: NONE,
             refreshed: at,
             used: at,
-            hash,
+            position: 0,
         };
-        let number = self.entries.insert(hash, entry);
-        self.order.insert(number);
+        let Self { entries, order, .. } = self;
+        let number = entries.insert(hash, entry);
+        let position = order.insert(number, |other, position| entries.at_mut(other).position = position);
+        entries.at_mut(number).position = position;
         Place(number)
     }
 
@@ -298,6 +300,7 @@ impl Table {
         &mut self,
         now: Instant,
         place: Place,
+        wanted: &Wanted,
         level: Level,
         expiry: Duration,
         egresses: &mut Vec<InterfaceId>,
@@ -324,7 +327,7 @@ impl Table {
             }
         }
         if entry.is_bare() {
-            self.remove(place);
+            self.forget(place, wanted.hash);
         } else {
             self.touch(now, place);
         }
@@ -372,17 +375,23 @@ impl Table {
 
     /// Forgets a breadcrumb with all its links.
     pub(super) fn remove(&mut self, place: Place) {
+        let entry = self.entries.at(place.0);
+        self.forget(place, entry.of().hash(self.key));
+    }
+
+    fn forget(&mut self, place: Place, hash: u32) {
         let entry = self.entries.at_mut(place.0);
-        let (hash, mut number) = (entry.hash, core::mem::replace(&mut entry.more, NONE));
+        let mut number = core::mem::replace(&mut entry.more, NONE);
         self.links -= entry.held().count();
         entry.held = 0;
+        let position = entry.position;
         while number != NONE {
             let Link { interface, next, .. } = *self.more.at(number);
             self.links -= 1;
             self.more.remove(link_hash(self.key, place, interface), number);
             number = next;
         }
-        self.order.remove(place.0);
+        self.order.remove(position);
         self.entries.remove(hash, place.0);
     }
 
@@ -415,14 +424,18 @@ impl Table {
     }
 
     pub(super) fn touch(&mut self, now: Instant, place: Place) {
-        self.entries.at_mut(place.0).used = Stamp::new(now);
-        self.order.touch(place.0);
+        let Self { entries, order, .. } = self;
+        let entry = entries.at_mut(place.0);
+        entry.used = Stamp::new(now);
+        let position =
+            order.touch(place.0, entry.position, |other, position| entries.at_mut(other).position = position);
+        entries.at_mut(place.0).position = position;
     }
 
     /// Looks for what the next messages are about, at most [`EXPECTED_MAX`] of them, step by step for all: what is in no cache comes while it waits for the
     /// others', not one after the other.
     pub(super) fn look_ahead(&mut self, messages: impl Iterator<Item = (SocketAddr, Label)>) {
-        let Self { key, entries, order, ahead: Ahead { wanted, next }, .. } = self;
+        let Self { key, entries, ahead: Ahead { wanted, next }, .. } = self;
         wanted.clear();
         *next = 0;
         wanted.extend(messages.take(EXPECTED_MAX).map(|(source, label)| {
@@ -433,12 +446,8 @@ impl Table {
         for wanted in &mut *wanted {
             wanted.guess = entries.guess(wanted.hash).unwrap_or(NONE);
         }
-        let found = || wanted.iter().map(|wanted| wanted.guess).filter(|guess| *guess != NONE);
-        for guess in found() {
-            read ^= u64::from(entries.at(guess).hash) ^ u64::from(order.beside(guess)[0]);
-        }
-        for beside in found().flat_map(|guess| order.beside(guess)) {
-            read ^= u64::from(order.beside(beside)[0]);
+        for guess in wanted.iter().map(|wanted| wanted.guess).filter(|guess| *guess != NONE) {
+            read ^= u64::from(entries.at(guess).position);
         }
         // Nobody wants it, but the compiler must not know.
         core::hint::black_box(read);
