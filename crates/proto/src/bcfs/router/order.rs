@@ -51,7 +51,9 @@ impl Order {
 
     /// Puts in a number that is not in, as the newest; its position. `moved` is told of others that get a new one.
     pub(super) fn insert(&mut self, number: u32, moved: impl FnMut(u32, u32)) -> u32 {
-        self.close(moved);
+        if self.closing.is_some() || self.is_due() {
+            self.close(moved);
+        }
         let position = self.next;
         debug_assert!(self.len == 0 || self.ring(position + 1) != self.oldest, "there is room");
         if self.len == 0 {
@@ -88,10 +90,16 @@ impl Order {
         }
     }
 
-    /// Moves records up if that is due.
+    /// Whether less than a quarter is free.
+    const fn is_due(&self) -> bool {
+        self.len > 0 && self.behind(self.next) >= self.numbers.len() / 4 * 3
+    }
+
+    /// Moves records up. Apart from uses, most of which move none.
+    #[inline(never)]
     fn close(&mut self, mut moved: impl FnMut(u32, u32)) {
         let room = self.numbers.len();
-        if self.closing.is_none() && self.len > 0 && self.behind(self.next) >= room / 4 * 3 {
+        if self.closing.is_none() {
             let middle = self.ring(self.oldest + room / 2);
             self.closing = Some(Closing { read: middle, written: middle });
         }
