@@ -12,8 +12,8 @@ use crate::codec::Shape;
 use crate::given::Given;
 use crate::planned::{encoder, fill, solve};
 
-/// Longest block whose coefficients are made: those of the window order, with some room. They take [`bytes`].
-const K_MAX: u32 = 1_100;
+/// Longest block whose coefficients are made, a K': those of the window order, with some room. They take [`bytes`].
+const K_MAX: u32 = 1_099;
 
 /// Bytes of targets that are summed up at a time: what stays in a processor's first cache.
 const TARGET_BYTES: usize = 16 << 10;
