@@ -120,10 +120,6 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         u64::from(k) * symbol + 2 * missing as u64 * symbol
     }
 
-    /// Makes what codecs keep for decoding blocks of `k` source symbols, so that the first one need not wait for it. Takes no more
-    /// memory than decoding one does. The default: nothing.
-    fn prepare(&self, _k: u32) {}
-
     /// Symbols of a block of `k` source symbols with which decoding mostly succeeds: fewer are not worth an attempt. The
     /// default: k.
     fn symbols_to_try(&self, k: u32) -> u32 {

@@ -168,14 +168,6 @@ impl BlockCodec for RaptorQ {
         self.decode_given(&shape, block, missing, &enough(missing, placed, more)?)
     }
 
-    fn prepare(&self, k: u32) {
-        if self.few_symbols(k) > 0 {
-            PLANS.plan(k).coefficients();
-        } else if (1..=PLANNED_K_MAX).contains(&k) {
-            PLANS.plan(k).ready();
-        }
-    }
-
     fn decoding_bytes(&self, k: u32, missing: usize) -> u64 {
         let Ok(shape) = self.shape(k) else { return 0 };
         let (symbols, size) = (k as usize, shape.symbol_size());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use headwater_fec::{Block, BlockCodec, DecodeError, Repair};
+use headwater_fec::{Block, DecodeError, Repair};
 use headwater_proto::delivery::{BlockHasher, BlockJob, FileIndex, StoreError, StoreReport, block_digest};
 use md5::{Digest as _, Md5};
 
@@ -21,8 +21,6 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Work that takes time.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Make what decoding blocks of so many symbols takes.
-    Prepare(Arc<dyn BlockCodec>, u32),
     /// Decode and hash a block.
     Block(Arc<ObjectPlace>, BlockJob),
     /// Give a file its name.
@@ -36,8 +34,6 @@ pub(super) enum Job {
 /// What came of it.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// What decoding takes is there.
-    Prepared,
     /// What the receiver is told.
     Report(StoreReport),
     /// A file has its name.
@@ -62,7 +58,6 @@ impl Job {
                 };
                 decoding + CHUNK_BYTES as u64
             }
-            Self::Prepare(codec, symbols) => codec.decoding_bytes(*symbols, 1),
             Self::Compact(..) => 2 * BLOCKS_BYTES_MAX as u64,
             _ => CHUNK_BYTES as u64,
         }
@@ -71,10 +66,6 @@ impl Job {
     /// Does it. An error fails the store.
     pub(super) fn run(&self, places: &Places) -> Result<Outcome, StoreError> {
         match self {
-            Self::Prepare(codec, symbols) => {
-                codec.prepare(*symbols);
-                Ok(Outcome::Prepared)
-            }
             Self::Block(object, job) => finish_block(places, object, job).map(Outcome::Report),
             Self::File(file) => finish_file(places, file),
             Self::Sync(files, journal, end) => {

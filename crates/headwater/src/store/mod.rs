@@ -79,8 +79,6 @@ pub(crate) struct DiskStore {
     out_of_space: Option<StoreError>,
     /// Files taken that are not in place, nor given up.
     open_files: usize,
-    /// Symbols of the longest blocks that decoding has been prepared for.
-    prepared: u32,
 }
 
 impl DiskStore {
@@ -103,7 +101,6 @@ impl DiskStore {
             announced_bytes: 0,
             out_of_space: None,
             open_files: 0,
-            prepared: 0,
         })
     }
 
@@ -207,16 +204,6 @@ impl DiskStore {
     }
 
     /// Forgets what was gathered of a block.
-    /// Whoever gets repair symbols will decode: what that takes is made while symbols come, once for the longest blocks.
-    fn prepare(&mut self, object: ObjectIndex, sbn: u32) {
-        let place = self.object(object);
-        let symbols = place.block(sbn).symbols;
-        if symbols > self.prepared {
-            self.prepared = place.spec.codec.padded_symbols(symbols);
-            self.workers.push(Job::Prepare(Arc::clone(&place.spec.codec), symbols));
-        }
-    }
-
     fn forget_block(&mut self, key: Key) {
         if let Some(gathered) = self.gather.take(key) {
             self.gather.recycle(gathered);
@@ -309,7 +296,6 @@ impl Store for DiskStore {
         repair: StoredRepair,
         symbol: &[u8],
     ) -> Result<(), StoreError> {
-        self.prepare(object, sbn);
         if self.gather.put_repair((object.0, sbn), repair, symbol) {
             self.write_block((object.0, sbn))?;
         }
@@ -383,7 +369,6 @@ impl Store for DiskStore {
             match self.workers.poll()? {
                 Outcome::Report(report) => return Some(report),
                 Outcome::Placed(file, stamp) => return Some(self.placed(file, stamp)),
-                Outcome::Prepared => {}
                 Outcome::Synced => self.ledger.synced(),
                 Outcome::Compacted(journal, from) => {
                     if let Err(error) = self.ledger.compacted(journal, from) {

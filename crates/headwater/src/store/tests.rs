@@ -195,20 +195,6 @@ fn repair_symbols_stand_in_for_missing_ones() {
     fixture.end();
 }
 
-/// Not while the receiver waits for its first block.
-#[test]
-fn what_decoding_takes_is_prepared_with_the_first_repair_symbol_and_once() {
-    let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
-    fixture.write_all_but(0, &[2]);
-    assert!(fixture.store.workers.is_idle(), "who loses nothing needs none of it");
-    fixture.write_repairs(0, 0, &[0]);
-    assert_eq!(fixture.store.workers.pending(), 1);
-    fixture.write_repairs(0, 1, &[1, 2]);
-    fixture.write_repairs(1, 0, &[0]);
-    assert_eq!(fixture.store.workers.pending(), 1, "both blocks are as long");
-    assert_eq!(fixture.finish_block(0, &[2], 3), fixture.done(0));
-}
-
 #[test]
 fn a_block_says_how_many_symbols_it_lacks_and_takes_them_while_it_is_at_work() {
     let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
