@@ -16,13 +16,14 @@ const K_WINDOW: u64 = 1002;
 /// K aimed at for large objects: fewer blocks, longer runs on disk.
 const K_LARGE: u64 = 10_017;
 /// The same where the rate leaves ample time for decoding, and of any object where it leaves so much that decoding all blocks when
-/// the last symbol has come is below a hundredth of the transfer: the longer a block, the less the luckier ones wait for the others.
-const K_SLOW: u64 = 20_152;
+/// the last symbol has come is below a hundredth of the transfer: the longer a block, the less the luckier ones wait for the others. A K' whose plan a
+/// sender of 100 MB has room for within 256 MiB.
+const K_SLOW: u64 = 14_415;
 /// 100 GB in symbols of the default size: above it an object is large.
 const LARGE_SYMBOLS: u64 = 100_000_000_000 / SYMBOL_SIZE_DEFAULT as u64;
 /// From 1 Gb/s the decoder, not the order, limits a receiver.
 const FAST_RATE: u64 = 1_000_000_000;
-/// Below 100 Mb/s blocks of a large object may be twice as long.
+/// Below 100 Mb/s blocks of a large object may be longer.
 const SLOW_RATE: u64 = 100_000_000;
 /// Below 20 Mb/s those of any object are as long: a core decodes 500 Mb/s of them.
 pub const SLOWEST_RATE: u64 = 20_000_000;
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn slow_receivers_get_the_longest_blocks_that_are_decoded_in_no_time() {
-        for (symbols, blocks) in [(0, 0), (1, 1), (20_152, 1), (20_153, 2), (34_034, 2), (71_644, 4)] {
+        for (symbols, blocks) in [(0, 0), (1, 1), (14_415, 1), (14_416, 2), (34_034, 3), (71_644, 5)] {
             assert_eq!(blocks_for(symbols, SLOWEST), blocks);
         }
     }
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(LARGE_SYMBOLS, 71_022_727);
         assert_eq!(blocks_for(LARGE_SYMBOLS, SLOW), 14_182);
         assert_eq!(blocks_for(LARGE_SYMBOLS + 1, MEDIUM), 7091);
-        assert_eq!(blocks_for(LARGE_SYMBOLS + 1, SLOW), 3525);
+        assert_eq!(blocks_for(LARGE_SYMBOLS + 1, SLOW), 4928);
     }
 
     #[test]

@@ -21,8 +21,8 @@ use crate::plans::{PLANNED_K_MAX, PLANS, making_bytes};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme};
 
 /// Most bytes of a block that the crate's decoder works on at a time: a longer one is decoded in strips of its symbols, each
-/// of which is solved anew, at up to twice the time. Up to here are the blocks of our senders below 100 GB.
-const STRIP_BYTES_MAX: usize = 8 << 20;
+/// of which is solved anew. Up to here are the blocks of our senders from 20 Mbit/s on.
+const STRIP_BYTES_MAX: usize = 16 << 20;
 /// What the crate's equations take, in bytes per symbol of the block.
 const MATRIX_BYTES: usize = 800;
 /// What the crate reserves for the operations that solve them, in bytes per symbol, and what it uses of that.

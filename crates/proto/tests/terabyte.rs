@@ -137,7 +137,7 @@ impl Source for Nothing {
 
 #[test]
 fn a_terabyte_is_sent_within_the_bound() {
-    // Blocks of 10 017 symbols, and of 20 152.
+    // Blocks of 10 017 symbols, and of 14 415.
     for rate in [500_000_000, 50_000_000] {
         let plan = plan(TERABYTE, rate);
         let blocks: usize = plan.objects().iter().map(|object| object.partition.blocks() as usize).sum();

@@ -232,7 +232,7 @@ mod tests {
         };
         let plan = SessionPlan::new(vec![file], config).unwrap();
         let needs = Needs::of(&plan, Scheme::RaptorQ);
-        assert_eq!((plan.objects()[0].partition.blocks(), needs.block), (4, 17_929 * 1_448));
+        assert_eq!((plan.objects()[0].partition.blocks(), needs.block), (5, 14_415 * 1_448));
         assert!(needs.in_memory(MEMORY_LIMIT_DEFAULT, 2).is_some(), "{needs:?}");
     }
 

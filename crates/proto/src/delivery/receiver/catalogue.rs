@@ -19,7 +19,7 @@ use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, Store
 /// What a block costs as long as the session lasts, in bytes: its state or that it has ended, its digest, and what was
 /// promised of it.
 const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<Digest>() + size_of::<ShortDigest>();
-/// Longest block of a code that is taken, in bytes. Our own senders' longest have 20 152 symbols, fewer where these are long.
+/// Longest block of a code that is taken, in bytes. Our own senders' longest have 14 415 symbols, fewer where these are long.
 pub(in crate::delivery) const CODED_BLOCK_BYTES_MAX: u64 = 32 << 20;
 /// Memory that decoding a block may take where it is decoded in strips of [`STRIP_WIDTH_MIN`], in bytes. Of LDPC with n = 2k
 /// blocks of up to 134 000 symbols are taken, whatever the length of these.
