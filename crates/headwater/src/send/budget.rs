@@ -121,7 +121,9 @@ impl Needs {
         let mut lengths = BTreeSet::new();
         for object in plan.objects() {
             let symbol_size = u64::from(object.partition.symbol_size());
-            for (symbols, blocks) in lengths_of(&object.partition) {
+            for (symbols, blocks) in
+                lengths_of(&object.partition).into_iter().filter(|(_, blocks)| *blocks > 0)
+            {
                 lengths.insert(symbols);
                 let early = match plan.order() {
                     Order::Window => early_symbols(symbols, object.codec.few_symbols(symbols)),
@@ -138,8 +140,8 @@ impl Needs {
             needs.shared = ORDER_BYTES * lengths.into_iter().map(u64::from).sum::<u64>();
         } else if scheme == Scheme::RaptorQ {
             let plans = PlanBytes::of(lengths);
-            needs.shared = plans.kept;
-            *if plans.is_one { &mut needs.making } else { &mut needs.shared } += plans.making;
+            let (before, beside) = if plans.is_one { (plans.making, 0) } else { (0, plans.making) };
+            (needs.making, needs.shared) = (before, plans.kept + beside);
         }
         needs
     }
@@ -234,6 +236,17 @@ mod tests {
         let needs = Needs::of(&plan, Scheme::RaptorQ);
         assert_eq!((plan.objects()[0].partition.blocks(), needs.block), (5, 14_415 * 1_448));
         assert!(needs.in_memory(MEMORY_LIMIT_DEFAULT, 2).is_some(), "{needs:?}");
+    }
+
+    /// Neither has a plan of its own: an empty file, and blocks that differ by one symbol.
+    #[test]
+    fn one_plan_serves_a_file_and_empty_ones() {
+        let file = |name, bytes| FileToSend { path: RelativePath::new(name).unwrap(), bytes, mode: None };
+        let order = Order::Spread { rate: 4_000_000 };
+        let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1_448, order };
+        let plan = SessionPlan::new(vec![file("a", 103_740_000), file("b", 0)], config).unwrap();
+        let needs = Needs::of(&plan, Scheme::RaptorQ);
+        assert!(needs.making > 0 && needs.in_memory(MEMORY_LIMIT_DEFAULT, 2).is_some(), "{needs:?}");
     }
 
     /// Short blocks are padded to ten symbols, and have seventeen more: they take as much memory as much longer ones.

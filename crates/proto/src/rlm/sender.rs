@@ -2,6 +2,8 @@
 
 use headwater_wire::Cci;
 use headwater_wire::cci::FlidSlCci;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
 
 use super::{ANNOUNCEMENT, Config};
 use crate::control::{Departure, SenderControl};
@@ -11,6 +13,8 @@ use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
+/// What SplitMix64's state grows by from one output to the next.
+const SPLIT_MIX_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// What an announcement takes on the way to receivers, as one of ns-2's does.
 const ANNOUNCEMENT_BYTES: usize = 180;
 
@@ -72,12 +76,10 @@ impl Unchanging for Spaced {
     }
 }
 
-/// SplitMix64's number of a packet: the same in every session, which is random enough to break phases.
+/// Of SplitMix64's outputs that of a packet's number: the same in every session, which is random enough to break phases.
 fn scatter(level: u16, number: u64) -> u64 {
-    let mut bits = ((u64::from(level) << 48) ^ number).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
+    let outputs_before = (u64::from(level) << 48) ^ number;
+    SplitMix64::seed_from_u64(outputs_before.wrapping_mul(SPLIT_MIX_STEP)).next_u64()
 }
 
 /// Congestion control information of a packet, or of an announcement.
