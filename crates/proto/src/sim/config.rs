@@ -9,9 +9,12 @@ use crate::time::Duration;
 pub const GROUPS_MAX: u16 = 64;
 /// The most that a session's maximum round-trip time counts for, unless told otherwise.
 pub const RTT_LONGEST: Duration = Duration::from_secs(2);
-/// What a rate that is not congested grows by, in packets per request. What sessions behind one queue add until they hear of it should not be much more than
-/// one decrease takes from all of them: of a whole packet, two sessions behind 2 Mbit/s come to 1.3 times the link, and stay above it for seconds.
-pub(super) const STEP: f64 = 0.5;
+/// What a rate that is not congested grows by at a request, in packets per two round-trip times of those who hold its group. What sessions behind one queue add
+/// until they hear of it should not be much more than one decrease takes from all of them: of a whole packet, two sessions behind 2 Mbit/s come to 1.3 times
+/// the link, and stay above it for seconds.
+pub(super) const STEP: f64 = 0.4;
+/// Maximum round-trip times, of the session and of a group, keep so much of themselves at a request.
+pub(super) const RTT_KEPT: f64 = 0.5;
 
 /// Configuration of a session. Rates are bit/s of UDP payload.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +112,7 @@ impl Config {
         self
     }
 
-    /// What a cumulative rate that is not congested grows by per request. Default: half a packet per request.
+    /// What a cumulative rate that is not congested grows by per request. Default: 0.4 packets per two round-trip times of those who hold the group.
     #[must_use]
     pub fn with_step(mut self, step: Rate) -> Self {
         self.step = Some(step);

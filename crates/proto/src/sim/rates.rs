@@ -1,6 +1,6 @@
 //! The rates of groups: additive increase and multiplicative decrease of each cumulative rate, once per request.
 
-use super::config::{Config, STEP};
+use super::config::{Config, RTT_KEPT, STEP};
 use super::menu::Menu;
 use super::tally::Tally;
 
@@ -16,6 +16,7 @@ pub(super) struct Rates {
     initial: f64,
     most: f64,
     hold_off: u16,
+    rtt_least: f64,
     menu: Menu,
     groups: Vec<Group>,
 }
@@ -30,6 +31,8 @@ struct Group {
     held: u16,
     /// Requests without reports.
     silent: u16,
+    /// The longest round-trip time of those who hold it, in seconds; 0 while nothing is known.
+    rtt: f64,
 }
 
 impl Rates {
@@ -40,7 +43,8 @@ impl Rates {
                 .map(|rate| rate.as_bits() as f64);
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
         let step = config.step.map(|rate| rate.as_bits() as f64);
-        let group = |rank| Group { rate: initial.min(most), is_open: rank == 0, held: 0, silent: 0 };
+        let group =
+            |rank| Group { rate: initial.min(most), is_open: rank == 0, held: 0, silent: 0, rtt: 0.0 };
         Self {
             decrease: config.decrease,
             step,
@@ -48,6 +52,7 @@ impl Rates {
             initial,
             most,
             hold_off: config.hold_off,
+            rtt_least: config.rtt_least.as_secs_f64(),
             menu: Menu::new(config.groups, config.menu, config.has_menu),
             groups: (0..config.groups).map(group).collect(),
         }
@@ -74,8 +79,8 @@ impl Rates {
         groups.any(|(group, tally)| group.is_open && group.silent < SILENT_MAX && tally.is_none())
     }
 
-    /// A request is over that took `interval` seconds, with these reports.
-    pub fn request(&mut self, tallies: &[Option<Tally>], interval: f64) {
+    /// A request is over that took `interval` seconds, with these reports. `rtt_max` is the session's maximum round-trip time, in seconds.
+    pub fn request(&mut self, tallies: &[Option<Tally>], interval: f64, rtt_max: f64) {
         let packet = self.packet_bits / interval;
         let received = self.received(tallies);
         let top = self.groups.len() - 1;
@@ -86,7 +91,8 @@ impl Rates {
                 None => self.silence(rank),
                 Some(tally) => {
                     let is_congested = is_congested(tally, rank, top, is_menu_active);
-                    self.adjust(rank, is_congested, self.step.unwrap_or(STEP * packet));
+                    let step = self.step(rank, tally, interval, rtt_max);
+                    self.adjust(rank, is_congested, step);
                 }
             }
         }
@@ -112,8 +118,18 @@ impl Rates {
         group.held = group.held.saturating_sub(1);
         if group.silent > SILENT_MAX {
             // Silence raises nothing: the bottom group may be below what it began with.
-            *group = Group { rate: below.min(group.rate), is_open: rank == 0, held: 0, silent: group.silent };
+            let rate = below.min(group.rate);
+            *group = Group { rate, is_open: rank == 0, held: 0, silent: group.silent, rtt: 0.0 };
         }
+    }
+
+    /// What the group grows by. Requests are as far apart as the farthest receivers of the session ask, behind whatever queues: those who hold a group and hear
+    /// sooner get of their link what they would with requests of their own, beside flows that do not wait for others either.
+    fn step(&mut self, rank: usize, tally: &Tally, interval: f64, rtt_max: f64) -> f64 {
+        let group = &mut self.groups[rank];
+        let kept = RTT_KEPT * group.rtt;
+        group.rtt = tally.rtt().unwrap_or(rtt_max).max(kept).clamp(self.rtt_least.min(rtt_max), rtt_max);
+        self.step.unwrap_or(STEP * self.packet_bits / interval * rtt_max / group.rtt)
     }
 
     fn adjust(&mut self, rank: usize, is_congested: bool, step: f64) {
@@ -122,7 +138,7 @@ impl Rates {
         let group = &mut self.groups[rank];
         group.silent = 0;
         if !group.is_open {
-            *group = Group { rate: below + initial, is_open: true, held: 0, silent: 0 };
+            *group = Group { rate: below + initial, is_open: true, held: 0, silent: 0, rtt: 0.0 };
         } else if group.held > 0 {
             group.held -= 1;
         } else if is_congested {
@@ -132,10 +148,17 @@ impl Rates {
         }
     }
 
-    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the menu bounds gives way to that. It does not
-    /// bound the highest group in use: what its receivers get, by which the menu is made, is what is sent then, and would stay that for good.
+    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. A middle group that would come past the one above, or is in its way
+    /// down, gives way: those who hold it feel no congestion, see a fall, and join the group above, which then is theirs; were it not so, who is behind
+    /// more could stay below who is behind less for good. The bottom group gives way to none: it is for the slowest. What the menu bounds gives way to the order. It does
+    /// not bound the highest group in use: what its receivers get, by which the menu is made, is what is sent then, and would stay that for good.
     fn order(&mut self, packet: f64) {
         let highest = self.groups.iter().rposition(|group| group.is_open);
+        let mut above = f64::INFINITY;
+        for group in self.groups.iter_mut().skip(1).rev().filter(|group| group.is_open) {
+            group.rate = group.rate.min(above - packet);
+            above = group.rate;
+        }
         let mut below = 0.0;
         for (rank, group) in self.groups.iter_mut().enumerate() {
             let least = match (rank, group.is_open) {
@@ -176,19 +199,61 @@ mod tests {
         let tally =
             |rank: u8, is_congested, tenths| Some(Tally::of(&report(0, rank, is_congested, tenths, 0), 0));
         for _ in 0..10 {
-            rates.request(&[None, None, tally(2, true, 10_000)], 0.1);
+            rates.request(&[None, None, tally(2, true, 10_000)], 0.1, 0.05);
         }
         assert!(rates.is_menu_active());
         let mut request = || {
             // What is sent is what they get, at most.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small rates")]
             let sent = (rates.cumulative(1) / 100.0) as u32;
-            rates.request(&[tally(0, false, 1_000), tally(1, false, sent), None], 0.1);
+            rates.request(&[tally(0, false, 1_000), tally(1, false, sent), None], 0.1, 0.05);
             rates.cumulative(1)
         };
         (0..60).for_each(|_| _ = request());
         let before = request();
         (0..40).for_each(|_| _ = request());
         assert!(request() > before + 1e6, "half a packet more per request: {before}");
+    }
+
+    /// Requests follow the slowest; who is nearer has a step of its own time: twice as near, twice as much.
+    #[test]
+    fn a_group_grows_by_its_own_round_trip_time() {
+        let tally = |tenths| Some(Tally::of(&report(0, 0, false, 1_000, 0), tenths));
+        let grown = |tallies: [Option<Tally>; 2], rank: usize| {
+            let mut rates = Rates::new(&Config::new(2, 1_000));
+            // Both groups are open, and what is kept of round-trip times is settled.
+            (0..8).for_each(|_| rates.request(&tallies, 0.4, 0.2));
+            let before = rates.cumulative(rank);
+            rates.request(&tallies, 0.4, 0.2);
+            rates.cumulative(rank) - before
+        };
+        let step = 0.4 * 8_000.0 / 0.4;
+        let check =
+            |ours: f64, expected: f64| assert!((ours - expected).abs() < 1.0, "{ours}, not {expected}");
+        check(grown([tally(2_000), tally(1_000)], 0), step);
+        check(grown([tally(2_000), tally(1_000)], 1), 2.0 * step);
+        check(grown([tally(4_000), tally(20)], 0), step);
+        check(grown([tally(2_000), tally(20)], 1), 20.0 * step);
+        // An echo of what is to come.
+        check(grown([tally(2_000), tally(0_u32.wrapping_sub(5))], 1), step);
+    }
+
+    /// Top group congested, all others not: the middle one follows it down, the bottom one does not.
+    #[test]
+    fn a_middle_group_gives_way_and_the_bottom_one_does_not() {
+        let mut rates = Rates::new(&Config::new(3, 1_000).with_menu(false));
+        let tally = |rank, is_congested| Some(Tally::of(&report(0, rank, is_congested, 1_000, 0), 500));
+        let mut request = |is_congested: [bool; 3]| {
+            let tallies = [0, 1, 2].map(|rank| tally(rank, is_congested[usize::from(rank)]));
+            rates.request(&tallies, 0.1, 0.05);
+            [0, 1, 2].map(|rank| rates.cumulative(rank))
+        };
+        (0..40).for_each(|_| _ = request([true, false, false]));
+        let rates: Vec<[f64; 3]> = (0..12).map(|_| request([false, false, true])).collect();
+        let falls =
+            |rank: usize| rates.windows(2).filter(|pair| pair[1][rank] < 0.95 * pair[0][rank]).count();
+        assert!(falls(2) > 2 && falls(1) > 2, "{rates:?}");
+        assert!(rates.windows(2).all(|pair| pair[1][0] >= pair[0][0]), "{rates:?}");
+        assert!(rates.iter().all(|rates| rates[0] < rates[1] && rates[1] < rates[2]), "{rates:?}");
     }
 }

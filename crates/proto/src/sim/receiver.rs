@@ -26,6 +26,9 @@ const UNHEARD: u16 = 2;
 const BARRED: u16 = 32;
 /// Requests, one after the other, in which too much is lost to wait, until the top group is left.
 const SWAMPED: u16 = 2;
+/// Requests after a leave in which no congestion is told of: what is queued is of the group that was left. Who comes down would count as one more that the group
+/// below is too much for, and those in it who feel nothing would take its fall for room above.
+const RELIEF: u16 = 2;
 
 /// What a receiver counts beside [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub struct Receiver {
     unheard: u16,
     /// Requests, one after the other, in which more was lost than waiting mends.
     swamped: u16,
+    /// Requests until congestion counts again.
+    relief: u16,
     /// A group that is not carried, and for how many requests it is not joined.
     barred: (u16, u16),
     wishes: Wishes,
@@ -97,6 +102,7 @@ impl Receiver {
             held: 0,
             unheard: 0,
             swamped: 0,
+            relief: 0,
             barred: (0, 0),
             wishes: Wishes::default(),
             asked: None,
@@ -164,12 +170,14 @@ impl Receiver {
         let rate = self.rate.map_or(received, |rate| rate + GAIN * (received - rate));
         self.rate = Some(rate);
         let sent = self.sent_rate(data.timestamp);
-        self.prepare(now, arrival.source, data, asked.is_congested, rate);
+        let is_congested = asked.is_congested && self.relief == 0;
+        self.relief = self.relief.saturating_sub(1);
+        self.prepare(now, arrival.source, data, is_congested, rate);
         let requests = data.request.wrapping_sub(asked.request).max(1);
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
         let usual = STEP * self.config.packet_bits() / interval.max(1e-3);
         let step = self.config.step.map_or(usual, |step| step.as_bits() as f64);
-        let choice = self.selection.report(asked.is_congested, sent, step);
+        let choice = self.selection.report(is_congested, sent, step);
         let choice = if self.is_swamped(asked.packets) { Choice::Leave } else { choice };
         self.choose(choice);
         self.tell(now);
@@ -254,6 +262,7 @@ impl Receiver {
             self.groups[usize::from(rank)] = Group::default();
             self.wishes.push(Membership::Join(ChannelId(rank)));
         }
+        self.relief = if groups < self.held { RELIEF } else { 0 };
         for rank in (groups..self.held).rev() {
             self.reception.lost += self.groups[usize::from(rank)].holes.close();
             self.wishes.push(Membership::Leave(ChannelId(rank)));

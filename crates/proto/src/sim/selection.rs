@@ -8,8 +8,9 @@ pub(super) enum Choice {
     Leave,
 }
 
-/// Reports after one of congestion in which a fall is the sender's answer to that: it takes a request to decide, and another one to see.
-const OWN: u16 = 3;
+/// Reports after one of congestion in which a fall is the sender's answer to that: it takes a request to decide, another one to see, and up to two more while
+/// the sender leaves a group alone after a decrease.
+const OWN: u16 = 4;
 
 /// One report of so many may be of congestion in an interval without: beside flows that fill queues by themselves, as TCP does, hardly any ten are all
 /// without a mark.

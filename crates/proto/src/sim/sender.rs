@@ -5,7 +5,7 @@ use headwater_wire::sim::{Data, Holding, Report};
 
 use super::clock::clock;
 use super::collector::Collector;
-use super::config::Config;
+use super::config::{Config, RTT_KEPT};
 use super::rates::Rates;
 use super::schedule::Lane;
 use crate::control::{Departure, SenderControl};
@@ -15,8 +15,6 @@ use crate::machine::{ChannelId, Datagram, Ecn, InterfaceId};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// The maximum round-trip time keeps so much of itself at a request.
-const RTT_KEPT: f64 = 0.5;
 /// Requests without an answer from which on it doubles.
 const SILENT: u16 = 2;
 
@@ -166,7 +164,7 @@ impl Sender {
         let (least, cap) = (self.config.rtt_least.as_secs_f64(), self.config.rtt_cap.as_secs_f64());
         self.rtt_max = self.rtt_max.clamp(least, cap);
         let interval = self.interval.as_secs_f64();
-        self.rates.request(&tallies, interval);
+        self.rates.request(&tallies, interval, self.rtt_max);
         self.counters.reports_peak = self.counters.reports_peak.max(self.reports);
         self.ask(now);
     }

@@ -2,6 +2,8 @@
 
 use headwater_wire::sim::Report;
 
+use super::clock::duration;
+
 /// Merged reports. Merging is associative and commutative, but for which of two equally old echoes is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -51,6 +53,12 @@ impl Tally {
     /// From the packet that was echoed to the report's arrival, but for what it was held: comparable among reports, as clocks differ by a constant.
     pub fn age(&self) -> u32 {
         self.arrived.wrapping_sub(self.echo).wrapping_sub(self.hold)
+    }
+
+    /// The longest round-trip time, in seconds, where the merger's clock is that of the echoes.
+    pub fn rtt(&self) -> Option<f64> {
+        let tenths = u32::try_from(self.age().cast_signed()).ok()?;
+        Some(duration(tenths).as_secs_f64())
     }
 
     /// What to send on when the merger's clock shows `now`: of whose fields the rest is.

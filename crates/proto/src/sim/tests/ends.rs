@@ -110,20 +110,20 @@ fn answered(
 }
 
 #[test]
-fn a_rate_rises_by_half_a_packet_a_request_and_falls_by_an_eighth_at_most_once_in_three() {
+fn a_rate_rises_by_four_tenths_of_a_packet_a_request_and_falls_by_an_eighth_at_most_once_in_three() {
     let config = Config::new(5, 1_000)
         .with_rtt(Duration::from_millis(40))
         .with_rtt_bounds(Duration::from_millis(40), Duration::from_secs(1));
     let calm = answered(config.clone(), at(4_010), |_, _| vec![(1, 0, false)]);
     // 50 requests of 80 ms; the last one is not over.
-    assert!((calm.cumulative(0) - 100e3 - 50e3 * 50.0).abs() < 51e3, "{}", calm.cumulative(0));
+    assert!((calm.cumulative(0) - 100e3 - 40e3 * 50.0).abs() < 41e3, "{}", calm.cumulative(0));
     let mut rates = Vec::new();
     answered(config, at(4_010), |sender, _| {
         rates.push(sender.cumulative(0));
         vec![(1, 0, sender.cumulative(0) > 1e6)]
     });
     let falls: Vec<usize> = (1..rates.len()).filter(|place| rates[*place] < rates[place - 1]).collect();
-    assert!(falls.len() > 5, "{rates:?}");
+    assert!(falls.len() > 4, "{rates:?}");
     assert!(falls.iter().all(|place| (rates[*place] / rates[place - 1] - 0.875).abs() < 1e-9));
     assert!(falls.windows(2).all(|pair| pair[1] - pair[0] >= 3), "held off: {falls:?}");
 }
@@ -315,7 +315,7 @@ fn after_a_leave(
 fn a_full_queue_drops_any_group() {
     let (_, above, after) = after_a_leave(|packet| packet == 7, |_| (16, true));
     assert_eq!(above, [1; 10], "what is lost below counts");
-    assert_eq!(after[1..5], [1; 4], "marks are told whatever was left");
+    assert_eq!(after[..6], [0, 0, 1, 1, 1, 1], "marks are told once what was left is gone from the queue");
 }
 
 /// Where more is lost than an interval's decreases could end, it does not wait for the interval's end.

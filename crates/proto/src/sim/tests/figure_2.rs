@@ -12,6 +12,8 @@ use super::report;
 
 /// Seconds between requests: two maximum round-trip times of 40 ms.
 const INTERVAL: f64 = 0.08;
+/// One of these, in tenths of a millisecond.
+const RTT_TENTHS: u32 = 400;
 /// Mbit/s that paths to receivers 15 to 30 take.
 const PATHS: [f64; 16] = [1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 4.0, 6.0, 5.0, 5.0, 6.0, 6.0];
 
@@ -55,7 +57,7 @@ impl Fluid {
             received += rate.min(receiver.path) / receiver.path;
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
             let (tenths, rank) = ((rate.min(receiver.path) / 100.0) as u32, receiver.top as u8);
-            let tally = Tally::of(&report(0, rank, is_congested, tenths, 0), 0);
+            let tally = Tally::of(&report(0, rank, is_congested, tenths, 0), RTT_TENTHS);
             let of_group = &mut tallies[receiver.top];
             *of_group = Some(of_group.map_or(tally, |before| before.merge(tally)));
             if receiver.wait > 0 {
@@ -73,7 +75,7 @@ impl Fluid {
         }
         self.efficiency += received / self.receivers.len() as f64;
         self.requests += 1;
-        self.rates.request(&tallies, INTERVAL);
+        self.rates.request(&tallies, INTERVAL, INTERVAL / 2.0);
     }
 
     /// Top groups, from 1.
