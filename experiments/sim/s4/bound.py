@@ -12,8 +12,11 @@ import itertools
 
 RECEIVERS = range(15, 31)
 GROUPS, INTERVAL, MENU, HOLD_OFF, DECREASE, REQUEST = 3, 10, 25, 2, 0.875, 0.08
-# Half a packet of 1000 bytes per request, in Mbit/s.
-STEP = 0.5 * 8e-3 / REQUEST
+# In Mbit/s: a packet of 1000 bytes per request, and what a group grows by.
+PACKET = 8e-3 / REQUEST
+STEP = 0.4 * PACKET
+# Requests after a report of congestion in which a fall is the answer to that, and after a leave in which no congestion is told of.
+OWN, RELIEF = 4, 2
 PERIODS = (1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
@@ -65,7 +68,7 @@ class Interval:
         self.congested += is_congested
         self.calm = 0 if is_congested else self.calm + 1
         if self.latest is not None and rate <= self.latest * (1 + DECREASE) / 2:
-            self.fell, self.yielded = True, self.yielded or self.calm > 3
+            self.fell, self.yielded = True, self.yielded or self.calm > OWN
         self.first, self.latest = rate if self.first is None else self.first, rate
 
     def choice(self, step):
@@ -81,7 +84,7 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
     opened, bound, last, since = [True] + [False] * (GROUPS - 1), None, [], 0
     top = dict.fromkeys(RECEIVERS, 0)
     intervals = {receiver: Interval() for receiver in RECEIVERS}
-    seconds_of, changes = {}, 0
+    seconds_of, changes, relief = {}, 0, dict.fromkeys(RECEIVERS, 0)
     for number in range(int(seconds / REQUEST)):
         links = capacities(phase_at(number * REQUEST))
         have, was = available(links), dict(top)
@@ -93,7 +96,8 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
                 left *= min(1.0, links[link] / (rates[carried[link]] * left))
             received[receiver] = min(rates[was[receiver]] * left, have[receiver])
             marks = any(rates[carried[link]] > links[link] and carried[link] == was[receiver] for link in way)
-            congested[receiver] = marks or left < 0.999
+            congested[receiver] = (marks or left < 0.999) and not relief[receiver]
+            relief[receiver] = max(0, relief[receiver] - 1)
         is_judged = number * REQUEST >= warm_up
         if is_judged:
             # As verdict.py: received over the capacity of the time, by seconds.
@@ -106,6 +110,7 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
             if interval.reports == INTERVAL:
                 top[receiver] = min(max(was[receiver] + interval.choice(step), 0), GROUPS - 1)
                 changes += is_judged and top[receiver] != was[receiver]
+                relief[receiver] = RELIEF if top[receiver] < was[receiver] else relief[receiver]
                 intervals[receiver] = Interval(interval.calm)
         last = [*last, (min(received.values()), max(received.values()))][-MENU:]
         is_top_congested = False
@@ -134,10 +139,14 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
         if is_top_congested and not bound or bound and since == MENU:
             # Of three groups the menu bounds the middle one, by the largest rate received.
             bound, since = sum(most for _, most in last) / len(last), 0
+        # A middle group gives way to the one above.
+        for rank in range(GROUPS - 2, 0, -1):
+            if opened[rank] and opened[rank + 1]:
+                rates[rank] = min(rates[rank], rates[rank + 1] - PACKET)
         highest = max(rank for rank in range(GROUPS) if opened[rank])
         for rank in range(GROUPS):
             below = rates[rank - 1] if rank else 0.0
-            least = below + (0.1 if opened[rank] and rank else 0.0)
+            least = below + (PACKET if opened[rank] and rank else 0.0)
             most = below if not opened[rank] else bound if bound and rank == 1 != highest else 1e9
             rates[rank] = max(min(rates[rank], most), least, 0.05)
     shares = [min(1.0, got / could) for second in seconds_of.values() for got, could in second.values()]
