@@ -31,6 +31,8 @@ struct Group {
     held: u16,
     /// Requests without reports.
     silent: u16,
+    /// It was decreased at this request.
+    falls: bool,
     /// The longest round-trip time of those who hold it, in seconds; 0 while nothing is known.
     rtt: f64,
 }
@@ -43,8 +45,14 @@ impl Rates {
                 .map(|rate| rate.as_bits() as f64);
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
         let step = config.step.map(|rate| rate.as_bits() as f64);
-        let group =
-            |rank| Group { rate: initial.min(most), is_open: rank == 0, held: 0, silent: 0, rtt: 0.0 };
+        let group = |rank| Group {
+            rate: initial.min(most),
+            is_open: rank == 0,
+            held: 0,
+            silent: 0,
+            falls: false,
+            rtt: 0.0,
+        };
         Self {
             decrease: config.decrease,
             step,
@@ -97,6 +105,7 @@ impl Rates {
             }
         }
         self.menu.request(received, is_top_congested);
+        self.give_way(packet);
         self.order(packet);
     }
 
@@ -119,12 +128,13 @@ impl Rates {
         if group.silent > SILENT_MAX {
             // Silence raises nothing: the bottom group may be below what it began with.
             let rate = below.min(group.rate);
-            *group = Group { rate, is_open: rank == 0, held: 0, silent: group.silent, rtt: 0.0 };
+            *group =
+                Group { rate, is_open: rank == 0, held: 0, silent: group.silent, falls: false, rtt: 0.0 };
         }
     }
 
-    /// What the group grows by. Requests are as far apart as the farthest receivers of the session ask, behind whatever queues: those who hold a group and hear
-    /// sooner get of their link what they would with requests of their own, beside flows that do not wait for others either.
+    /// What the group grows by. Requests are as far apart as the farthest receivers of the session ask, behind whatever queues: a group of those who hear sooner
+    /// grows by more at each, beside flows that do not wait for others.
     fn step(&mut self, rank: usize, tally: &Tally, interval: f64, rtt_max: f64) -> f64 {
         let group = &mut self.groups[rank];
         let kept = RTT_KEPT * group.rtt;
@@ -136,29 +146,39 @@ impl Rates {
         let below = rank.checked_sub(1).map_or(0.0, |below| self.groups[below].rate);
         let (decrease, hold_off, initial) = (self.decrease, self.hold_off, self.initial);
         let group = &mut self.groups[rank];
-        group.silent = 0;
+        (group.silent, group.falls) = (0, false);
         if !group.is_open {
-            *group = Group { rate: below + initial, is_open: true, held: 0, silent: 0, rtt: 0.0 };
+            *group =
+                Group { rate: below + initial, is_open: true, held: 0, silent: 0, falls: false, rtt: 0.0 };
         } else if group.held > 0 {
             group.held -= 1;
         } else if is_congested {
-            (group.rate, group.held) = (group.rate * decrease, hold_off);
+            (group.rate, group.held, group.falls) = (group.rate * decrease, hold_off, true);
         } else {
             group.rate += step;
         }
     }
 
-    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. A middle group that would come past the one above, or is in its way
-    /// down, gives way: those who hold it feel no congestion, see a fall, and join the group above, which then is theirs; were it not so, who is behind
-    /// more could stay below who is behind less for good. The bottom group gives way to none: it is for the slowest. What the menu bounds gives way to the order. It does
-    /// not bound the highest group in use: what its receivers get, by which the menu is made, is what is sent then, and would stay that for good.
+    /// A middle group that is in the way of the one above it on its way down gives way, by a decrease at most: those who hold it feel no congestion, see a fall, and
+    /// join the group above, which then is theirs; were it not so, who is behind more could stay below who is behind less for good. The bottom group
+    /// gives way to none: it is for the slowest.
+    fn give_way(&mut self, packet: f64) {
+        let (decrease, hold_off) = (self.decrease, self.hold_off);
+        for rank in 1..self.groups.len().saturating_sub(1) {
+            let above = self.groups[rank + 1];
+            let group = &mut self.groups[rank];
+            if above.falls && !group.falls && group.is_open && group.rate > above.rate - packet {
+                let least = group.rate * decrease;
+                (group.rate, group.held) = (least.max(above.rate - packet), hold_off);
+            }
+        }
+        self.groups.iter_mut().for_each(|group| group.falls = false);
+    }
+
+    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the menu bounds gives way to that. It does not
+    /// bound the highest group in use: what its receivers get, by which the menu is made, is what is sent then, and would stay that for good.
     fn order(&mut self, packet: f64) {
         let highest = self.groups.iter().rposition(|group| group.is_open);
-        let mut above = f64::INFINITY;
-        for group in self.groups.iter_mut().skip(1).rev().filter(|group| group.is_open) {
-            group.rate = group.rate.min(above - packet);
-            above = group.rate;
-        }
         let mut below = 0.0;
         for (rank, group) in self.groups.iter_mut().enumerate() {
             let least = match (rank, group.is_open) {
@@ -212,7 +232,7 @@ mod tests {
         (0..60).for_each(|_| _ = request());
         let before = request();
         (0..40).for_each(|_| _ = request());
-        assert!(request() > before + 1e6, "half a packet more per request: {before}");
+        assert!(request() > before + 1e6, "a step more per request: {before}");
     }
 
     /// Requests follow the slowest; who is nearer has a step of its own time: twice as near, twice as much.

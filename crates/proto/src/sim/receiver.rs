@@ -170,15 +170,17 @@ impl Receiver {
         let rate = self.rate.map_or(received, |rate| rate + GAIN * (received - rate));
         self.rate = Some(rate);
         let sent = self.sent_rate(data.timestamp);
-        let is_congested = asked.is_congested && self.relief == 0;
+        let is_swamped = self.is_swamped(asked.packets);
+        // What is lost beyond all bounds is told of whatever was left.
+        let is_told = asked.is_congested && (self.relief == 0 || self.swamped > 0);
         self.relief = self.relief.saturating_sub(1);
-        self.prepare(now, arrival.source, data, is_congested, rate);
+        self.prepare(now, arrival.source, data, is_told, rate);
         let requests = data.request.wrapping_sub(asked.request).max(1);
         let interval = duration(data.timestamp.wrapping_sub(asked.stamp)).as_secs_f64() / f64::from(requests);
         let usual = STEP * self.config.packet_bits() / interval.max(1e-3);
         let step = self.config.step.map_or(usual, |step| step.as_bits() as f64);
-        let choice = self.selection.report(is_congested, sent, step);
-        let choice = if self.is_swamped(asked.packets) { Choice::Leave } else { choice };
+        let choice = self.selection.report(asked.is_congested, sent, step);
+        let choice = if is_swamped { Choice::Leave } else { choice };
         self.choose(choice);
         self.tell(now);
     }
@@ -188,7 +190,7 @@ impl Receiver {
         let decreases = f64::from(self.config.selection) / f64::from(self.config.hold_off + 1);
         let remaining = libm::pow(self.config.decrease, decreases);
         let is_beyond = (received as f64) < remaining * (received + lost) as f64;
-        self.swamped = if is_beyond { self.swamped + 1 } else { 0 };
+        self.swamped = if is_beyond { self.swamped.saturating_add(1) } else { 0 };
         self.swamped >= SWAMPED
     }
 

@@ -8,8 +8,8 @@ pub(super) enum Choice {
     Leave,
 }
 
-/// Reports after one of congestion in which a fall is the sender's answer to that: it takes a request to decide, another one to see, and up to two more while
-/// the sender leaves a group alone after a decrease.
+/// Reports after one of congestion in which a fall is of the same queue: the sender's answer takes a request to decide and another one to see, and where it left the
+/// group alone after a decrease, others who hold it tell of that queue two requests later still.
 const OWN: u16 = 4;
 
 /// One report of so many may be of congestion in an interval without: beside flows that fill queues by themselves, as TCP does, hardly any ten are all
@@ -113,6 +113,8 @@ mod tests {
         assert_eq!(interval(&[0, 9], falls), Choice::Join, "a mark now and then is no congestion");
         assert_eq!(interval(&[0, 1, 9], falls), Choice::Stay);
         assert_eq!(interval(&[4], falls), Choice::Stay, "that may be the answer to its own");
+        let falls_at = |place: u8| interval(&[1], |report| if report < place { 100.0 } else { 87.5 });
+        assert_eq!((falls_at(5), falls_at(6)), (Choice::Stay, Choice::Join), "of one queue for four reports");
         assert_eq!(interval(&[], |report| 100.0 + f64::from(report)), Choice::Stay, "nobody yields");
     }
 
