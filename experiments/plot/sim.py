@@ -74,7 +74,8 @@ def by_number(place, table, what, key, title, word="", label=None, scale="log"):
     for row in table:
         name, *parts = row["row"].split(", ")
         labels = dict(part.rsplit(" ", 1) for part in parts if " " in part)
-        if name == what and key in labels and (not word or word in parts) and row["mean"]:
+        # "p none" is of no number.
+        if name == what and labels.get(key, "none") != "none" and (not word or word in parts) and row["mean"]:
             points.append((float(labels[key]), float(row["mean"])))
     if points:
         place.plot(*zip(*sorted(points)), "o-", markersize=3, linewidth=1, label=label)
