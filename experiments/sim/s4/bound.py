@@ -96,8 +96,7 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
                 left *= min(1.0, links[link] / (rates[carried[link]] * left))
             received[receiver] = min(rates[was[receiver]] * left, have[receiver])
             marks = any(rates[carried[link]] > links[link] and carried[link] == was[receiver] for link in way)
-            congested[receiver] = (marks or left < 0.999) and not relief[receiver]
-            relief[receiver] = max(0, relief[receiver] - 1)
+            congested[receiver] = marks or left < 0.999
         is_judged = number * REQUEST >= warm_up
         if is_judged:
             # As verdict.py: received over the capacity of the time, by seconds.
@@ -105,6 +104,8 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
             for one in RECEIVERS:
                 second[one][0] += received[one]
                 second[one][1] += have[one]
+        muted = {receiver: left > 0 for receiver, left in relief.items()}
+        relief = {receiver: max(0, left - 1) for receiver, left in relief.items()}
         for receiver, interval in intervals.items():
             interval.report(congested[receiver], rates[was[receiver]])
             if interval.reports == INTERVAL:
@@ -113,9 +114,9 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
                 relief[receiver] = RELIEF if top[receiver] < was[receiver] else relief[receiver]
                 intervals[receiver] = Interval(interval.calm)
         last = [*last, (min(received.values()), max(received.values()))][-MENU:]
-        is_top_congested = False
+        is_top_congested, fell = False, [False] * GROUPS
         for rank in range(GROUPS):
-            members = [congested[one] for one in RECEIVERS if was[one] == rank]
+            members = [congested[one] and not muted[one] for one in RECEIVERS if was[one] == rank]
             below = rates[rank - 1] if rank else 0.0
             silent[rank] = 0 if members else silent[rank] + 1
             if not members:
@@ -132,17 +133,18 @@ def run(phase_at, step=STEP, seconds=300.0, warm_up=60.0):
             elif held[rank]:
                 held[rank] -= 1
             elif is_congested:
-                rates[rank], held[rank] = rates[rank] * DECREASE, HOLD_OFF
+                rates[rank], held[rank], fell[rank] = rates[rank] * DECREASE, HOLD_OFF, True
             else:
                 rates[rank] += step
         since += 1
         if is_top_congested and not bound or bound and since == MENU:
             # Of three groups the menu bounds the middle one, by the largest rate received.
             bound, since = sum(most for _, most in last) / len(last), 0
-        # A middle group gives way to the one above.
-        for rank in range(GROUPS - 2, 0, -1):
-            if opened[rank] and opened[rank + 1]:
-                rates[rank] = min(rates[rank], rates[rank + 1] - PACKET)
+        # A middle group gives way to the one above as that falls, by a decrease at most.
+        for rank in range(1, GROUPS - 1):
+            least = max(rates[rank] * DECREASE, rates[rank + 1] - PACKET)
+            if fell[rank + 1] and not fell[rank] and opened[rank] and least < rates[rank]:
+                rates[rank], held[rank] = least, HOLD_OFF
         highest = max(rank for rank in range(GROUPS) if opened[rank])
         for rank in range(GROUPS):
             below = rates[rank - 1] if rank else 0.0

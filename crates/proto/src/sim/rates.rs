@@ -31,10 +31,14 @@ struct Group {
     held: u16,
     /// Requests without reports.
     silent: u16,
-    /// It was decreased at this request.
-    falls: bool,
     /// The longest round-trip time of those who hold it, in seconds; 0 while nothing is known.
     rtt: f64,
+}
+
+impl Group {
+    const fn new(rate: f64, is_open: bool) -> Self {
+        Self { rate, is_open, held: 0, silent: 0, rtt: 0.0 }
+    }
 }
 
 impl Rates {
@@ -45,14 +49,7 @@ impl Rates {
                 .map(|rate| rate.as_bits() as f64);
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
         let step = config.step.map(|rate| rate.as_bits() as f64);
-        let group = |rank| Group {
-            rate: initial.min(most),
-            is_open: rank == 0,
-            held: 0,
-            silent: 0,
-            falls: false,
-            rtt: 0.0,
-        };
+        let group = |rank| Group::new(initial.min(most), rank == 0);
         Self {
             decrease: config.decrease,
             step,
@@ -94,18 +91,20 @@ impl Rates {
         let top = self.groups.len() - 1;
         let is_top_congested = tallies[top].is_some_and(|tally| tally.congested == tally.reports);
         let is_menu_active = self.menu.is_active();
+        // A bit for each group.
+        let mut fallen = 0;
         for (rank, tally) in tallies.iter().enumerate() {
             match tally {
                 None => self.silence(rank),
                 Some(tally) => {
                     let is_congested = is_congested(tally, rank, top, is_menu_active);
                     let step = self.step(rank, tally, interval, rtt_max);
-                    self.adjust(rank, is_congested, step);
+                    fallen |= u64::from(self.adjust(rank, is_congested, step)) << rank;
                 }
             }
         }
         self.menu.request(received, is_top_congested);
-        self.give_way(packet);
+        self.give_way(fallen, packet);
         self.order(packet);
     }
 
@@ -127,9 +126,7 @@ impl Rates {
         group.held = group.held.saturating_sub(1);
         if group.silent > SILENT_MAX {
             // Silence raises nothing: the bottom group may be below what it began with.
-            let rate = below.min(group.rate);
-            *group =
-                Group { rate, is_open: rank == 0, held: 0, silent: group.silent, falls: false, rtt: 0.0 };
+            *group = Group { silent: group.silent, ..Group::new(below.min(group.rate), rank == 0) };
         }
     }
 
@@ -142,37 +139,38 @@ impl Rates {
         self.step.unwrap_or(STEP * self.packet_bits / interval * rtt_max / group.rtt)
     }
 
-    fn adjust(&mut self, rank: usize, is_congested: bool, step: f64) {
+    /// Whether the group was decreased.
+    fn adjust(&mut self, rank: usize, is_congested: bool, step: f64) -> bool {
         let below = rank.checked_sub(1).map_or(0.0, |below| self.groups[below].rate);
         let (decrease, hold_off, initial) = (self.decrease, self.hold_off, self.initial);
         let group = &mut self.groups[rank];
-        (group.silent, group.falls) = (0, false);
+        group.silent = 0;
         if !group.is_open {
-            *group =
-                Group { rate: below + initial, is_open: true, held: 0, silent: 0, falls: false, rtt: 0.0 };
+            *group = Group::new(below + initial, true);
         } else if group.held > 0 {
             group.held -= 1;
         } else if is_congested {
-            (group.rate, group.held, group.falls) = (group.rate * decrease, hold_off, true);
+            (group.rate, group.held) = (group.rate * decrease, hold_off);
+            return true;
         } else {
             group.rate += step;
         }
+        false
     }
 
     /// A middle group that is in the way of the one above it on its way down gives way, by a decrease at most: those who hold it feel no congestion, see a fall, and
     /// join the group above, which then is theirs; were it not so, who is behind more could stay below who is behind less for good. The bottom group
     /// gives way to none: it is for the slowest.
-    fn give_way(&mut self, packet: f64) {
+    fn give_way(&mut self, fallen: u64, packet: f64) {
         let (decrease, hold_off) = (self.decrease, self.hold_off);
         for rank in 1..self.groups.len().saturating_sub(1) {
-            let above = self.groups[rank + 1];
+            let above = self.groups[rank + 1].rate;
             let group = &mut self.groups[rank];
-            if above.falls && !group.falls && group.is_open && group.rate > above.rate - packet {
-                let least = group.rate * decrease;
-                (group.rate, group.held) = (least.max(above.rate - packet), hold_off);
+            let falls = |rank: usize| fallen >> rank & 1 == 1;
+            if falls(rank + 1) && !falls(rank) && group.is_open && group.rate > above - packet {
+                (group.rate, group.held) = ((group.rate * decrease).max(above - packet), hold_off);
             }
         }
-        self.groups.iter_mut().for_each(|group| group.falls = false);
     }
 
     /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the menu bounds gives way to that. It does not
@@ -217,7 +215,7 @@ mod tests {
     fn the_highest_group_in_use_may_always_grow() {
         let mut rates = Rates::new(&Config::new(3, 1_000));
         let tally =
-            |rank: u8, is_congested, tenths| Some(Tally::of(&report(0, rank, is_congested, tenths, 0), 0));
+            |rank: u8, is_congested, tenths| Some(Tally::of(&report(0, rank, is_congested, tenths, 0), 500));
         for _ in 0..10 {
             rates.request(&[None, None, tally(2, true, 10_000)], 0.1, 0.05);
         }

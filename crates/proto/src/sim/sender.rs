@@ -8,6 +8,7 @@ use super::collector::Collector;
 use super::config::{Config, RTT_KEPT};
 use super::rates::Rates;
 use super::schedule::Lane;
+use super::tally::Tally;
 use crate::control::{Departure, SenderControl};
 use crate::layering::Layering;
 use crate::layering::spacing::Spacing;
@@ -120,16 +121,11 @@ impl Sender {
             Ok(()) => {
                 self.reports += 1;
                 self.counters.reports += 1;
-                self.measure(now, &report);
+                if let Some(rtt) = Tally::of(&report, clock(now)).rtt() {
+                    self.see_rtt(rtt);
+                }
             }
             Err(_) => self.counters.refused += 1,
-        }
-    }
-
-    fn measure(&mut self, now: Instant, report: &Report) {
-        let took = clock(now).wrapping_sub(report.echo).wrapping_sub(report.hold).cast_signed();
-        if took >= 0 {
-            self.see_rtt(f64::from(took) / 1e4);
         }
     }
 

@@ -270,7 +270,7 @@ fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_an
 /// request then, and so leaves. From then on `bottom` says, by requests since the leave, how many packets the bottom group has in a request, and whether they
 /// are marked. What it reports before and after the leave: whether it is congested.
 fn after_a_leave(
-    is_lost: impl Fn(u64) -> bool,
+    is_lost: impl Fn(u64, bool) -> bool,
     bottom: impl Fn(u16) -> (u64, bool),
 ) -> (Receiver, Vec<u32>, Vec<u32>) {
     let mut receiver = Receiver::new(Config::new(3, 1_000), Seed(1));
@@ -285,7 +285,8 @@ fn after_a_leave(
         for (rank, count) in [(0, packets), (1, 2)] {
             for packet in 0..count {
                 sequences[usize::from(rank)] += 1;
-                if receiver.held() > 1 && rank == 0 && is_lost(packet) {
+                let is_after = receiver.held() == 1;
+                if rank == 0 && (!is_after || left.is_some()) && is_lost(packet, is_after) {
                     continue;
                 }
                 let now = at(160 * u64::from(request) + packet * 160 / count);
@@ -313,7 +314,7 @@ fn after_a_leave(
 
 #[test]
 fn a_full_queue_drops_any_group() {
-    let (_, above, after) = after_a_leave(|packet| packet == 7, |_| (16, true));
+    let (_, above, after) = after_a_leave(|packet, is_after| packet == 7 && !is_after, |_| (16, true));
     assert_eq!(above, [1; 10], "what is lost below counts");
     assert_eq!(after[..6], [0, 0, 1, 1, 1, 1], "marks are told once what was left is gone from the queue");
 }
@@ -321,16 +322,29 @@ fn a_full_queue_drops_any_group() {
 /// Where more is lost than an interval's decreases could end, it does not wait for the interval's end.
 #[test]
 fn who_loses_most_of_it_leaves_at_once() {
-    let reports = |is_lost: fn(u64) -> bool| after_a_leave(is_lost, |_| (16, true)).1.len();
+    let reports = |is_lost: fn(u64) -> bool| {
+        after_a_leave(|packet, is_after| is_lost(packet) && !is_after, |_| (16, true)).1.len()
+    };
     assert_eq!(reports(|packet| packet % 4 == 1), 10, "a quarter");
     assert!((2..=3).contains(&reports(|packet| packet % 2 == 1)), "a half, in two requests");
+}
+
+/// Congestion after a leave is not told of, unless too much is lost to wait.
+#[test]
+fn what_is_lost_beyond_bounds_is_told_of_after_a_leave_too() {
+    let told = |is_lost: fn(u64) -> bool| {
+        let after = after_a_leave(|packet, _| is_lost(packet), |_| (16, false)).2;
+        after[..6].to_vec()
+    };
+    assert_eq!(told(|packet| packet % 4 == 1), [0, 0, 1, 1, 1, 1], "a quarter");
+    assert_eq!(told(|packet| packet % 2 == 1), [1; 6], "a half");
 }
 
 /// A fall that follows its own marks is no yielding of others.
 #[test]
 fn who_left_a_full_queue_joins_nothing_for_it() {
     let bottom = |since| (if since < 4 { 16 } else { 14 + u64::from(since) / 8 }, since < 3);
-    let (receiver, _, after) = after_a_leave(|packet| packet == 7, bottom);
+    let (receiver, _, after) = after_a_leave(|packet, is_after| packet == 7 && !is_after, bottom);
     assert!(after.len() > 20 && after[5..].iter().all(|congested| *congested == 0), "{after:?}");
     assert_eq!((receiver.held(), receiver.counters().changes), (1, 2));
 }
