@@ -82,6 +82,13 @@ pub enum Event<'a> {
         #[serde(flatten)]
         progress: Progress,
     },
+    /// `object:withdrawn`: a file changed or could not be read, and is sent no more.
+    ObjectWithdrawn {
+        /// Its name at the receivers.
+        file: &'a str,
+        /// What happened.
+        reason: &'a str,
+    },
     /// `pass:completed`: as many symbols were sent since the last one as the content has.
     PassCompleted {
         /// Passes so far.
@@ -468,6 +475,7 @@ impl Event<'_> {
             Self::ObjectRefused { .. } => "object:refused",
             Self::ObjectCompleted { .. } => "object:completed",
             Self::ObjectMismatch { .. } => "object:mismatch",
+            Self::ObjectWithdrawn { .. } => "object:withdrawn",
             Self::CopyCompared { .. } => "copy:compared",
         }
     }

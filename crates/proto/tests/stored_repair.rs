@@ -44,7 +44,7 @@ impl Source for Stored {
             return Ok(true);
         }
         if self.fails {
-            return Err(SourceError("no repair symbol will ever come".into()));
+            return Err(SourceError::Session("no repair symbol will ever come".into()));
         }
         let is_ready = self.late == 0;
         self.late = self.late.saturating_sub(1);
@@ -136,7 +136,7 @@ fn repair_symbols_that_never_come_end_the_session() {
     let (_, sender) = session(0, true, End::Never);
     let (datagrams, events) = run(sender);
     assert_eq!(esis(&datagrams), (0..10).collect::<Vec<_>>());
-    assert!(
-        events.contains(&SenderEvent::SourceFailed(SourceError("no repair symbol will ever come".into())))
-    );
+    assert!(events.contains(&SenderEvent::SourceFailed(SourceError::Session(
+        "no repair symbol will ever come".into()
+    ))));
 }

@@ -75,7 +75,7 @@ fn described(plan: &SessionPlan) -> Instance {
                 segment: Some(segment),
                 digest: Some([1; 32]),
                 block_digests: vec![[2; 16]; blocks.into()],
-                mode: None,
+                ..Headwater::default()
             },
             ..File::default()
         }

@@ -151,7 +151,7 @@ fn file(entry: &Entry, honest: &Honest) -> File {
             digest: entry.digest.map(|index| honest_file(index).0),
             block_digests: vec![[0; 16]; entry.block_digests.into()],
             segment,
-            mode: None,
+            ..Headwater::default()
         },
         ..File::default()
     }

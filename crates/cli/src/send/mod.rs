@@ -120,7 +120,21 @@ fn transfer(
     let progress = progress(&summary.progress, facts.symbols);
     events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress });
     view.sum_up(&summary);
-    Ok(exit)
+    match summary.files_left_out {
+        0 => Ok(exit),
+        files => Err(left_out(files)),
+    }
+}
+
+/// Some files were not sent to the end, and the lines before say why.
+fn left_out(files: usize) -> Failure {
+    let files = crate::screen::count(files, "file");
+    Failure::new(
+        Exit::LeftOut,
+        format!(
+            "{files} could not be sent and receivers lack them; the lines above say why; the others were sent"
+        ),
+    )
 }
 
 /// What a session's updates leave out.
@@ -151,6 +165,9 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
             }
         }
         SendUpdate::PassCompleted(pass) => events.emit(end, &Event::PassCompleted { pass: *pass }),
+        SendUpdate::FileLeftOut { path, reason } => {
+            events.emit(end, &Event::ObjectWithdrawn { file: path.as_str(), reason });
+        }
         SendUpdate::Progress(sent) => {
             events.emit(end, &Event::SessionProgress(progress(sent, facts.symbols)));
         }

@@ -47,6 +47,7 @@ impl<'a> View<'a> {
                 bar.set_message(Size(*bytes_done).to_string());
             }
             SendUpdate::Started(started) => self.started(started),
+            SendUpdate::FileLeftOut { reason, .. } => tracing::warn!("{reason}"),
             SendUpdate::Progress(progress) => self.progress(progress),
             _ => {}
         }

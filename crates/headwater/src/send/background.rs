@@ -38,6 +38,8 @@ enum Job<T> {
     Waiting,
     Working,
     Done(T),
+    /// It failed by itself: its file is lost, others are not.
+    Failed(SourceError),
 }
 
 impl<T: Clone + Send + 'static> Background<T> {
@@ -61,7 +63,8 @@ impl<T: Clone + Send + 'static> Background<T> {
         for _ in 0..threads {
             let (shared, work) = (Arc::clone(&background.shared), worker());
             let thread = thread::Builder::new().name("headwater-encode".into());
-            let cannot = |error| SourceError(format!("cannot start a thread to encode blocks: {error}"));
+            let cannot =
+                |error| SourceError::Session(format!("cannot start a thread to encode blocks: {error}"));
             background.workers.push(thread.spawn(move || shared.work(work)).map_err(cannot)?);
         }
         Ok(background)
@@ -70,7 +73,7 @@ impl<T: Clone + Send + 'static> Background<T> {
     /// The result of a job; waits for it.
     ///
     /// # Errors
-    /// When any job has failed.
+    /// When it failed for its file, or any job has failed for the session.
     pub(super) fn result(&self, job: usize) -> Result<T, SourceError> {
         let mut state = self.shared.lock();
         loop {
@@ -85,7 +88,7 @@ impl<T: Clone + Send + 'static> Background<T> {
     /// The result of a job if it is there within `patience`. The job goes first from now on.
     ///
     /// # Errors
-    /// When any job has failed.
+    /// When it failed for its file, or any job has failed for the session.
     pub(super) fn result_within(&self, job: usize, patience: Duration) -> Result<Option<T>, SourceError> {
         let until = Instant::now() + patience;
         let mut state = self.shared.lock();
@@ -149,6 +152,7 @@ impl<T> Shared<T> {
             let mut state = self.lock();
             match result {
                 Ok(result) => state.jobs[job] = Job::Done(result),
+                Err(error @ SourceError::File { .. }) => state.jobs[job] = Job::Failed(error),
                 Err(error) => {
                     state.failed.get_or_insert(error);
                 }
@@ -168,6 +172,7 @@ impl<T: Clone> State<T> {
         }
         match &self.jobs[job] {
             Job::Done(result) => return Ok(Some(result.clone())),
+            Job::Failed(error) => return Err(error.clone()),
             Job::Waiting => self.wanted = Some(job),
             Job::Working => {}
         }
@@ -203,7 +208,10 @@ struct FailOnPanic<'a, T>(&'a Shared<T>);
 impl<T> Drop for FailOnPanic<'_, T> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lock().failed.get_or_insert(SourceError("encoding a block failed unexpectedly".into()));
+            self.0
+                .lock()
+                .failed
+                .get_or_insert(SourceError::Session("encoding a block failed unexpectedly".into()));
             self.0.changed.notify_all();
         }
     }
@@ -282,15 +290,30 @@ mod tests {
 
     #[test]
     fn a_failure_or_a_panic_ends_the_wait_for_any_job() {
+        let no = SourceError::Session("no".into());
         let failing = Background::start(3, 3, 1, || {
-            |job| if job == 0 { Err(SourceError("no".into())) } else { Ok(()) }
+            let no = no.clone();
+            move |job| if job == 0 { Err(no.clone()) } else { Ok(()) }
         })
         .unwrap();
         // Asked for first: what is waited for goes first.
-        assert_eq!(failing.result(0), Err(SourceError("no".into())));
-        assert_eq!(failing.result(2), Err(SourceError("no".into())));
+        assert_eq!(failing.result(0), Err(no.clone()));
+        assert_eq!(failing.result(2), Err(no.clone()));
         let panicking = Background::<()>::start(3, 3, 1, || |_| panic!("a test's own panic")).unwrap();
         assert!(panicking.result(2).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_lost_fails_its_own_jobs_alone() {
+        let why = headwater_proto::delivery::Withdrawal::Changed;
+        let lost = SourceError::File { file: 0, why, message: "changed".into() };
+        let background = Background::start(3, 3, 1, || {
+            let lost = lost.clone();
+            move |job| if job == 1 { Err(lost.clone()) } else { Ok(job) }
+        })
+        .unwrap();
+        assert_eq!(background.result(1), Err(lost.clone()));
+        assert_eq!((background.result(0), background.result(2)), (Ok(0), Ok(2)));
     }
 
     #[test]
@@ -298,7 +321,7 @@ mod tests {
         let (begun, jobs) = mpsc::channel();
         let background = Background::start(1_000_000, 1_000_000, 2, || {
             let begun = begun.clone();
-            move |job| begun.send(job).map_err(|_| SourceError("nobody listens".into()))
+            move |job| begun.send(job).map_err(|_| SourceError::Session("nobody listens".into()))
         })
         .unwrap();
         jobs.recv_timeout(PATIENCE).unwrap();

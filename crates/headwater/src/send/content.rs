@@ -2,20 +2,29 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use headwater_fec::{Block, BlockCodec, Partition};
-use headwater_proto::delivery::{SessionPlan, SourceError};
+use headwater_proto::delivery::{BlockHasher, Digest, SessionPlan, SourceError, Withdrawal};
 
 use super::files::{PreparedFile, Stamp};
 use crate::open_files::{OPEN_FILES_MAX, OpenFiles, read_at};
 
-/// Where the bytes of a session's objects are. Shared by all threads of the session.
+/// Bytes of a file read and hashed at once: what stays in a processor's cache.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Where the bytes of a session's objects are, and what is known of them. Shared by all threads of the session.
+///
+/// A file that once changed or could not be read stays lost: each later use fails with the same error.
 #[derive(Debug)]
 pub(super) struct Content {
     files: Vec<PreparedFile>,
     objects: Vec<Object>,
     open: OpenFiles<usize>,
+    /// By file: why it cannot be sent.
+    faults: Vec<OnceLock<SourceError>>,
+    /// By block: what was read of it first.
+    digests: Vec<OnceLock<Digest>>,
 }
 
 /// An object of the plan.
@@ -24,6 +33,8 @@ pub(super) struct Object {
     file: usize,
     /// Where it begins in the file, in bytes.
     offset: u64,
+    /// How many blocks of the session come before its own.
+    first_block: usize,
     pub(super) partition: Partition,
     pub(super) codec: Arc<dyn BlockCodec>,
 }
@@ -31,22 +42,29 @@ pub(super) struct Object {
 impl Content {
     /// The planned objects of these files, which are those that were planned.
     pub(super) fn new(files: &[PreparedFile], plan: &SessionPlan) -> Self {
-        let objects = plan.objects().iter().map(|object| Object {
-            file: object.file,
-            offset: object.offset,
-            partition: object.partition,
-            codec: Arc::clone(&object.codec),
+        let mut blocks = 0;
+        let objects = plan.objects().iter().map(|object| {
+            let first_block = blocks;
+            blocks += object.partition.blocks() as usize;
+            Object {
+                file: object.file,
+                offset: object.offset,
+                first_block,
+                partition: object.partition,
+                codec: Arc::clone(&object.codec),
+            }
         });
-        Self { files: files.to_vec(), objects: objects.collect(), open: OpenFiles::new(OPEN_FILES_MAX) }
+        Self {
+            objects: objects.collect(),
+            open: OpenFiles::new(OPEN_FILES_MAX),
+            faults: vec![OnceLock::new(); files.len()],
+            digests: vec![OnceLock::new(); blocks],
+            files: files.to_vec(),
+        }
     }
 
     pub(super) fn object(&self, object: usize) -> &Object {
         &self.objects[object]
-    }
-
-    /// Number of objects.
-    pub(super) fn objects(&self) -> usize {
-        self.objects.len()
     }
 
     /// All blocks of the session in order: object and block number.
@@ -60,16 +78,50 @@ impl Content {
 
     /// How many blocks of [`Self::blocks`] come before those of each object.
     pub(super) fn first_blocks(&self) -> Vec<usize> {
-        let count = |before: &mut usize, object: &Object| {
-            let first = *before;
-            *before += object.partition.blocks() as usize;
-            Some(first)
-        };
-        self.objects.iter().scan(0, count).collect()
+        self.objects.iter().map(|object| object.first_block).collect()
+    }
+
+    /// Succeeds unless the file of an object is lost.
+    pub(super) fn check_object(&self, object: usize) -> Result<(), SourceError> {
+        self.faults[self.objects[object].file].get().map_or(Ok(()), |fault| Err(fault.clone()))
+    }
+
+    /// Makes sure that a block read by whoever is what it was when it was first read.
+    pub(super) fn check_digest(&self, object: usize, sbn: u32, digest: Digest) -> Result<(), SourceError> {
+        let place = &self.objects[object];
+        let first = self.digests[place.first_block + sbn as usize].get_or_init(|| digest);
+        if *first == digest { Ok(()) } else { Err(self.changed(place.file)) }
+    }
+
+    /// Hashes a block piece by piece, through `room`.
+    pub(super) fn hash_block(
+        &self,
+        object: usize,
+        sbn: u32,
+        room: &mut Vec<u8>,
+    ) -> Result<Digest, SourceError> {
+        self.check_object(object)?;
+        let place = &self.objects[object];
+        let Block { offset, bytes, .. } = place.block(sbn);
+        let file = self.file(place.file)?;
+        let mut hasher = BlockHasher::default();
+        let (mut at, end) = (place.offset + offset, place.offset + offset + bytes);
+        while at < end {
+            let length = usize::try_from(end - at).map_or(CHUNK_BYTES, |rest| rest.min(CHUNK_BYTES));
+            room.resize(length, 0);
+            self.read(place.file, &file, room, at)?;
+            hasher.update(room);
+            at += length as u64;
+        }
+        self.check(place.file, &file)?;
+        let digest = hasher.finish();
+        self.check_digest(object, sbn, digest)?;
+        Ok(digest)
     }
 
     /// Reads a block's own bytes, without padding, and makes sure that the file is still what was prepared.
     pub(super) fn read_block(&self, object: usize, sbn: u32, block: &mut Vec<u8>) -> Result<(), SourceError> {
+        self.check_object(object)?;
         let place = &self.objects[object];
         let Block { offset, bytes, .. } = place.block(sbn);
         let file = self.file(place.file)?;
@@ -89,6 +141,7 @@ impl Content {
         esi: u32,
         room: &mut [u8],
     ) -> Result<(), SourceError> {
+        self.check_object(object)?;
         let place = &self.objects[object];
         let block = place.block(sbn);
         let start = u64::from(esi) * u64::from(place.partition.symbol_size());
@@ -100,29 +153,44 @@ impl Content {
         self.check(place.file, &file)
     }
 
-    /// What to say of a file whose bytes are not those that were announced.
-    pub(super) fn changed(&self, object: usize) -> SourceError {
-        changed(&self.files[self.objects[object].file])
-    }
-
     fn file(&self, index: usize) -> Result<Arc<File>, SourceError> {
-        let prepared = &self.files[index];
         self.open.get(index, || {
-            let file = File::open(&prepared.path).map_err(|error| cannot_read(prepared, &error))?;
-            check(prepared, &file)?;
+            let opened = File::open(&self.files[index].path);
+            let file = opened.map_err(|error| self.unreadable(index, &error))?;
+            self.check(index, &file)?;
             Ok(file)
         })
     }
 
     fn read(&self, index: usize, file: &File, buffer: &mut [u8], offset: u64) -> Result<(), SourceError> {
         read_at(file, buffer, offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => changed(&self.files[index]),
-            _ => cannot_read(&self.files[index], &error),
+            io::ErrorKind::UnexpectedEof => self.changed(index),
+            _ => self.unreadable(index, &error),
         })
     }
 
     fn check(&self, index: usize, file: &File) -> Result<(), SourceError> {
-        check(&self.files[index], file)
+        let metadata = file.metadata().map_err(|error| self.unreadable(index, &error))?;
+        if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
+    }
+
+    fn changed(&self, index: usize) -> SourceError {
+        let path = self.files[index].path.display();
+        let message = format!(
+            "'{path}' changed while it was being sent and is left out, as receivers could not verify it; send it again, or a copy \
+             that stays as it is"
+        );
+        self.lose(index, Withdrawal::Changed, message)
+    }
+
+    fn unreadable(&self, index: usize, error: &io::Error) -> SourceError {
+        let path = self.files[index].path.display();
+        let message = format!("cannot read '{path}': {error}; it is left out; is it still there?");
+        self.lose(index, Withdrawal::Unreadable, message)
+    }
+
+    fn lose(&self, file: usize, why: Withdrawal, message: String) -> SourceError {
+        self.faults[file].get_or_init(|| SourceError::File { file, why, message }).clone()
     }
 }
 
@@ -132,23 +200,8 @@ impl Object {
     }
 }
 
-fn check(prepared: &PreparedFile, file: &File) -> Result<(), SourceError> {
-    let metadata = file.metadata().map_err(|error| cannot_read(prepared, &error))?;
-    if Stamp::of(&metadata) == prepared.stamp { Ok(()) } else { Err(changed(prepared)) }
-}
-
-fn changed(prepared: &PreparedFile) -> SourceError {
-    SourceError(format!(
-        "'{}' changed while it was being sent, so receivers could not verify it; send it again, or a copy that stays \
-         as it is",
-        prepared.path.display()
-    ))
-}
-
-fn cannot_read(prepared: &PreparedFile, error: &io::Error) -> SourceError {
-    SourceError(format!("cannot read '{}': {error}; is it still there?", prepared.path.display()))
-}
-
 fn too_long(bytes: u64) -> SourceError {
-    SourceError(format!("a block of {bytes} bytes does not fit in memory; use smaller blocks or symbols"))
+    SourceError::Session(format!(
+        "a block of {bytes} bytes does not fit in memory; use smaller blocks or symbols"
+    ))
 }

@@ -7,21 +7,18 @@ use headwater_proto::delivery::{SourceError, block_digest};
 
 use super::background::Background;
 use super::content::Content;
-use super::hashing::Digests;
 use super::layout;
 
-/// What blocks are encoded from: content that must be as it was announced.
-#[derive(Clone, Debug)]
-pub(super) struct Announced {
-    pub(super) content: Arc<Content>,
-    pub(super) digests: Arc<Digests>,
-}
-
-impl Announced {
+impl Content {
     /// Reads a block with its padding into `bytes`. Its file is what was announced by its stamp, as for source symbols.
-    pub(super) fn block(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> Result<(), SourceError> {
+    pub(super) fn padded_block(
+        &self,
+        object: usize,
+        sbn: u32,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), SourceError> {
         let [whole, _] = self.reserve(object, sbn, bytes);
-        self.content.read_block(object, sbn, bytes)?;
+        self.read_block(object, sbn, bytes)?;
         bytes.resize(whole, 0);
         Ok(())
     }
@@ -33,19 +30,18 @@ impl Announced {
         sbn: u32,
         bytes: &mut Vec<u8>,
     ) -> Result<Box<dyn BlockEncoder>, SourceError> {
-        let place = self.content.object(object);
+        let place = self.object(object);
         let [_, coded] = self.reserve(object, sbn, bytes);
-        self.content.read_block(object, sbn, bytes)?;
-        if block_digest(bytes) != self.digests[object][sbn as usize] {
-            return Err(self.content.changed(object));
-        }
+        self.read_block(object, sbn, bytes)?;
+        self.check_digest(object, sbn, block_digest(bytes))?;
         bytes.resize(coded, 0);
-        place.codec.encoder(place.block(sbn).symbols, bytes).map_err(|error| SourceError(error.to_string()))
+        let encoder = place.codec.encoder(place.block(sbn).symbols, bytes);
+        encoder.map_err(|error| SourceError::Session(error.to_string()))
     }
 
     /// Makes room for a block, and says how long it is in whole symbols, and with those that its code pads it with.
     fn reserve(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> [usize; 2] {
-        let place = self.content.object(object);
+        let place = self.object(object);
         let symbols = place.block(sbn).symbols;
         let [whole, coded] = [symbols, place.codec.padded_symbols(symbols)]
             .map(|symbols| symbols as usize * usize::from(place.partition.symbol_size()));
@@ -83,29 +79,29 @@ impl Encoders {
     /// # Errors
     /// When no thread can be started.
     pub(super) fn start(
-        announced: &Announced,
+        content: &Arc<Content>,
         order: Order,
         threads: usize,
         is_lazy: bool,
     ) -> Result<Self, SourceError> {
-        let blocks: Arc<[(usize, u32)]> = announced.content.blocks().collect();
+        let blocks: Arc<[(usize, u32)]> = content.blocks().collect();
         let count = blocks.len();
         let worker = || {
-            let (announced, blocks) = (announced.clone(), Arc::clone(&blocks));
+            let (content, blocks) = (Arc::clone(content), Arc::clone(&blocks));
             move |job: usize| {
                 let (object, sbn) = blocks[job % count];
                 // Not kept between blocks: room for a block would stay with each thread for the whole session.
                 let room = &mut Vec::new();
                 if job < count {
-                    early(&announced, order, object, sbn, room).map(Coded::Early)
+                    early(&content, order, object, sbn, room).map(Coded::Early)
                 } else {
-                    announced.encoder(object, sbn, room).map(|encoder| Coded::Encoder(encoder.into()))
+                    content.encoder(object, sbn, room).map(|encoder| Coded::Encoder(encoder.into()))
                 }
             }
         };
         let prompt = if is_lazy { count } else { 2 * count };
         let coded = Background::start(2 * count, prompt, threads, worker)?;
-        let (content, first) = (Arc::clone(&announced.content), announced.content.first_blocks());
+        let (content, first) = (Arc::clone(content), content.first_blocks());
         Ok(Self { content, order, coded, blocks: count, first })
     }
 
@@ -127,7 +123,7 @@ impl Encoders {
                 Ok(())
             }
             Coded::Encoder(encoder) => {
-                encoder.symbol(esi, symbol).map_err(|error| SourceError(error.to_string()))
+                encoder.symbol(esi, symbol).map_err(|error| SourceError::Session(error.to_string()))
             }
         }
     }
@@ -135,20 +131,20 @@ impl Encoders {
 
 /// The early symbols of a block, one after the other.
 fn early(
-    announced: &Announced,
+    content: &Content,
     order: Order,
     object: usize,
     sbn: u32,
     room: &mut Vec<u8>,
 ) -> Result<Arc<[u8]>, SourceError> {
-    let place = announced.content.object(object);
-    let count = early_symbols(&announced.content, order, object, sbn) as usize;
+    let place = content.object(object);
+    let count = early_symbols(content, order, object, sbn) as usize;
     let mut symbols = vec![0; count * usize::from(place.partition.symbol_size())];
     if count > 0 {
-        announced.block(object, sbn, room)?;
+        content.padded_block(object, sbn, room)?;
         let k = place.block(sbn).symbols;
         let made = place.codec.repair_symbols(k, room, k, &mut symbols);
-        made.map_err(|error| SourceError(error.to_string()))?;
+        made.map_err(|error| SourceError::Session(error.to_string()))?;
     }
     Ok(symbols.into())
 }

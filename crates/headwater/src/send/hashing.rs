@@ -1,93 +1,174 @@
-//! The digests of all blocks, on worker threads.
+//! The digests of all blocks, on worker threads: before the session starts as far as half a second allows, then beside it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use headwater_proto::delivery::{Digest, SourceError, block_digest};
+use headwater_proto::delivery::{Digest, SourceError};
 
 use super::content::Content;
-use crate::workers::worker_count;
+use crate::workers::{worker_count, yield_to_session};
 
 /// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Results that may wait to be taken, per worker.
 const RESULTS_PER_WORKER: usize = 16;
 
-/// The digests of each object's blocks.
-pub(super) type Digests = Vec<Vec<Digest>>;
+/// A block of an object, hashed or not.
+type Hashed = Result<Digest, SourceError>;
 
-/// Hashes all blocks; `None` when `is_stopped` says so. `progress` gets the bytes done, about ten times a second.
+/// Threads that hash the blocks of a session in order, and what they have found.
 ///
-/// # Errors
-/// When a file cannot be read or changes.
-pub(super) fn hash(
-    content: &Content,
-    is_stopped: impl Fn() -> bool,
-    mut progress: impl FnMut(u64),
-) -> Result<Option<Digests>, SourceError> {
-    let blocks: Vec<_> = content.blocks().collect();
-    // Objects without blocks have their empty list too.
-    let mut digests: Digests = vec![Vec::new(); content.objects()];
-    for (object, _) in &blocks {
-        digests[*object].push([0; 32]);
-    }
-    let next = AtomicUsize::new(0);
-    let cancelled = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let workers = worker_count();
-        let (results, done) = sync_channel(RESULTS_PER_WORKER * workers);
-        for _ in 0..workers {
-            let (blocks, next, cancelled, results) = (&blocks, &next, &cancelled, results.clone());
-            scope.spawn(move || hash_blocks(content, blocks, next, cancelled, &results));
-        }
-        drop(results);
-        let mut bytes = 0;
-        let mut reported = std::time::Instant::now();
-        loop {
-            match done.recv_timeout(REPORT_INTERVAL) {
-                Ok((index, Ok(digest))) => {
-                    let (object, sbn) = blocks[index];
-                    digests[object][sbn as usize] = digest;
-                    bytes += content.object(object).block(sbn).bytes;
-                }
-                Ok((_, Err(error))) => {
-                    cancelled.store(true, Ordering::Relaxed);
-                    return Err(error);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-            if is_stopped() {
-                cancelled.store(true, Ordering::Relaxed);
-                return Ok(());
-            }
-            if reported.elapsed() >= REPORT_INTERVAL {
-                reported = std::time::Instant::now();
-                progress(bytes);
-            }
-        }
-    })?;
-    Ok((!cancelled.load(Ordering::Relaxed)).then_some(digests))
+/// Memory: [`RESULTS_PER_WORKER`] results for each thread, and as many out of order.
+#[derive(Debug)]
+pub(super) struct Hashing {
+    blocks: Arc<[(usize, u32)]>,
+    content: Arc<Content>,
+    results: Receiver<(usize, Hashed)>,
+    /// Results of blocks after the next one, by index.
+    early: BTreeMap<usize, Hashed>,
+    /// The next block to be told.
+    next: usize,
+    is_cancelled: Arc<AtomicBool>,
+    workers: Vec<JoinHandle<()>>,
 }
 
-type Hashed = (usize, Result<Digest, SourceError>);
+impl Hashing {
+    /// Starts to hash.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn start(content: &Arc<Content>) -> Result<Self, SourceError> {
+        let workers = worker_count();
+        let (sender, results) = sync_channel(RESULTS_PER_WORKER * workers);
+        let mut hashing = Self {
+            blocks: content.blocks().collect(),
+            content: Arc::clone(content),
+            results,
+            early: BTreeMap::new(),
+            next: 0,
+            is_cancelled: Arc::default(),
+            workers: Vec::new(),
+        };
+        let next = Arc::new(AtomicUsize::new(0));
+        for _ in 0..workers {
+            let worker = Worker {
+                blocks: Arc::clone(&hashing.blocks),
+                content: Arc::clone(content),
+                next: Arc::clone(&next),
+                is_cancelled: Arc::clone(&hashing.is_cancelled),
+                results: sender.clone(),
+            };
+            let thread = thread::Builder::new().name("headwater-hash".into()).spawn(move || worker.work());
+            let cannot =
+                |error| SourceError::Session(format!("cannot start a thread to hash content: {error}"));
+            hashing.workers.push(thread.map_err(cannot)?);
+        }
+        Ok(hashing)
+    }
 
-fn hash_blocks(
-    content: &Content,
-    blocks: &[(usize, u32)],
-    next: &AtomicUsize,
-    cancelled: &AtomicBool,
-    results: &SyncSender<Hashed>,
-) {
-    let mut block = Vec::new();
-    while !cancelled.load(Ordering::Relaxed) {
-        let index = next.fetch_add(1, Ordering::Relaxed);
-        let Some((object, sbn)) = blocks.get(index) else { return };
-        let digest = content.read_block(*object, *sbn, &mut block).map(|()| block_digest(&block));
-        // Nobody listens once it was cancelled.
-        if results.send((index, digest)).is_err() {
-            return;
+    /// Takes results for at most `patience`, until all are there or `is_stopped` says so; each goes to `take` with its object.
+    /// `progress` gets the bytes done, about ten times a second.
+    pub(super) fn wait(
+        &mut self,
+        patience: Duration,
+        is_stopped: impl Fn() -> bool,
+        mut progress: impl FnMut(u64),
+        mut take: impl FnMut(usize, Hashed),
+    ) {
+        let end = Instant::now() + patience;
+        let (mut bytes, mut report_at) = (0, Instant::now() + REPORT_INTERVAL);
+        while !self.is_done() && !is_stopped() {
+            let now = Instant::now();
+            if now >= end {
+                return;
+            }
+            if now >= report_at {
+                report_at = now + REPORT_INTERVAL;
+                progress(bytes);
+            }
+            match self.results.recv_timeout(end.min(report_at) - now) {
+                Ok((index, hashed)) => drop(self.early.insert(index, hashed)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.fail(),
+            }
+            while let Some((object, hashed)) = self.next_in_order(&mut bytes) {
+                take(object, hashed);
+            }
+        }
+    }
+
+    /// The next block in order, if it is hashed by now: its object and its digest.
+    pub(super) fn poll(&mut self) -> Option<(usize, Hashed)> {
+        loop {
+            if let Some(next) = self.next_in_order(&mut 0) {
+                return Some(next);
+            }
+            if self.is_done() {
+                return None;
+            }
+            match self.results.try_recv() {
+                Ok((index, hashed)) => drop(self.early.insert(index, hashed)),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => self.fail(),
+            }
+        }
+    }
+
+    /// Whether all blocks were told.
+    pub(super) fn is_done(&self) -> bool {
+        self.next == self.blocks.len()
+    }
+
+    fn next_in_order(&mut self, bytes: &mut u64) -> Option<(usize, Hashed)> {
+        let hashed = self.early.remove(&self.next)?;
+        let (object, sbn) = self.blocks[self.next];
+        self.next += 1;
+        *bytes += self.content.object(object).block(sbn).bytes;
+        Some((object, hashed))
+    }
+
+    /// All threads are gone before all blocks are hashed: one has panicked.
+    fn fail(&mut self) {
+        let error = SourceError::Session("hashing the content failed unexpectedly".into());
+        self.early.insert(self.next, Err(error));
+    }
+}
+
+impl Drop for Hashing {
+    fn drop(&mut self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        // Room for those that wait to tell.
+        while self.results.recv().is_ok() {}
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so already.
+            let _panicked = worker.join();
+        }
+    }
+}
+
+struct Worker {
+    blocks: Arc<[(usize, u32)]>,
+    content: Arc<Content>,
+    next: Arc<AtomicUsize>,
+    is_cancelled: Arc<AtomicBool>,
+    results: SyncSender<(usize, Hashed)>,
+}
+
+impl Worker {
+    fn work(self) {
+        yield_to_session();
+        let mut room = Vec::new();
+        while !self.is_cancelled.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some((object, sbn)) = self.blocks.get(index) else { return };
+            let hashed = self.content.hash_block(*object, *sbn, &mut room);
+            if self.results.send((index, hashed)).is_err() {
+                return;
+            }
         }
     }
 }

@@ -148,7 +148,7 @@ mod tests {
     fn what_could_not_be_read_is_asked_for_again() {
         let mut ahead = ReadAhead::new(T, 1, 64);
         let mut symbol = [0; T];
-        assert!(ahead.symbol(0, 5, 9, &mut symbol, |_| Err(SourceError("gone".into()))).is_err());
+        assert!(ahead.symbol(0, 5, 9, &mut symbol, |_| Err(SourceError::Session("gone".into()))).is_err());
         assert_eq!(calls(&mut ahead, 9, [(0, 5), (0, 6)]), (1, 4));
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::background::Background;
-use super::encoders::Announced;
+use super::content::Content;
 use super::error::SendError;
 use super::layout::Layout;
 use super::read_ahead::ReadAhead;
@@ -74,6 +74,7 @@ fn failed(folder: &Path, attempt: &'static str, source: io::Error) -> SendError 
 pub(super) struct RepairStore {
     file: Arc<File>,
     layout: Arc<Layout>,
+    content: Arc<Content>,
     /// Index of each object's first block among all.
     first: Vec<usize>,
     writing: Background<()>,
@@ -98,7 +99,7 @@ impl RepairStore {
     /// # Errors
     /// When no thread can be started.
     pub(super) fn start(
-        announced: &Announced,
+        content: &Arc<Content>,
         layout: Layout,
         file: File,
         turns: usize,
@@ -106,10 +107,10 @@ impl RepairStore {
         is_lazy: bool,
     ) -> Result<Self, SourceError> {
         let (file, layout) = (Arc::new(file), Arc::new(layout));
-        let blocks: Arc<[(usize, u32)]> = announced.content.blocks().collect();
+        let blocks: Arc<[(usize, u32)]> = content.blocks().collect();
         let worker = || {
             let mut writer = Writer {
-                announced: announced.clone(),
+                content: Arc::clone(content),
                 blocks: Arc::clone(&blocks),
                 layout: Arc::clone(&layout),
                 file: Arc::clone(&file),
@@ -124,7 +125,8 @@ impl RepairStore {
         let writing = Background::start(2 * jobs, prompt, threads, worker)?;
         let known = vec![Known::Nothing; 2 * jobs];
         let ahead = ReadAhead::new(layout.symbol_bytes(), turns, READ_AHEAD_BYTES);
-        Ok(Self { file, layout, first: announced.content.first_blocks(), writing, known, ahead })
+        let (content, first) = (Arc::clone(content), content.first_blocks());
+        Ok(Self { file, layout, content, first, writing, known, ahead })
     }
 
     /// n of a block.
@@ -134,6 +136,7 @@ impl RepairStore {
 
     /// Whether a repair symbol of a block is there. Waits for it, but once and not for long.
     pub(super) fn is_ready(&mut self, object: usize, sbn: u32, esi: u32) -> Result<bool, SourceError> {
+        self.content.check_object(object)?;
         let block = self.block(object, sbn);
         let is_early = esi < self.layout.early_end(block);
         let job = self.layout.job_of(block) + if is_early { 0 } else { self.layout.jobs() };
@@ -159,7 +162,7 @@ impl RepairStore {
         // A run is written at once: where one of its symbols is ready, all are.
         self.ahead.symbol(block, esi, self.layout.run_end(block, esi), symbol, |room| {
             read_at(&self.file, room, self.layout.offset(block, esi))
-                .map_err(|error| SourceError(format!("cannot read repair symbols back: {error}")))
+                .map_err(|error| SourceError::Session(format!("cannot read repair symbols back: {error}")))
         })
     }
 
@@ -173,7 +176,7 @@ impl RepairStore {
 /// Memory: a block for each that a job has, one encoder, and a run: a symbol of each, in window order up to 4 %. Early
 /// symbols take a block, and 2 % of each that a job has.
 struct Writer {
-    announced: Announced,
+    content: Arc<Content>,
     blocks: Arc<[(usize, u32)]>,
     layout: Arc<Layout>,
     file: Arc<File>,
@@ -200,7 +203,12 @@ impl Writer {
             self.block = Vec::new();
         }
         for (room, block) in blocks.iter().enumerate() {
-            if is_early { self.code_early(*block, room)? } else { self.encode(*block, room)? }
+            let coded = if is_early { self.code_early(*block, room) } else { self.encode(*block, room) };
+            match coded {
+                // A lost file is not asked for any more; the other blocks of the job are.
+                Err(SourceError::File { .. }) => self.clear(*block, room, is_early),
+                coded => coded?,
+            }
         }
         for run in runs {
             self.run.clear();
@@ -211,7 +219,7 @@ impl Writer {
                 self.run.extend_from_slice(&room[at(esis.start)..at(esis.end)]);
             }
             self.file.write_all_at(&self.run, offsets[run]).map_err(|error| {
-                SourceError(format!("cannot write repair symbols to their store: {error}"))
+                SourceError::Session(format!("cannot write repair symbols to their store: {error}"))
             })?;
         }
         Ok(())
@@ -220,25 +228,33 @@ impl Writer {
     /// Makes the early symbols of a block.
     fn code_early(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
         let (object, sbn) = self.blocks[block];
-        self.announced.block(object, sbn, &mut self.block)?;
+        self.content.padded_block(object, sbn, &mut self.block)?;
         let k = self.layout.esis(block).start;
+        self.clear(block, room, true);
+        let codec = &self.content.object(object).codec;
+        let made = codec.repair_symbols(k, &self.block, k, &mut self.rooms[room]);
+        made.map_err(|error| SourceError::Session(error.to_string()))
+    }
+
+    /// Makes room for the symbols of a block that a job writes, all zeros.
+    fn clear(&mut self, block: usize, room: usize, is_early: bool) {
+        let (esis, early_end) = (self.layout.esis(block), self.layout.early_end(block));
+        let esis = if is_early { esis.start..early_end } else { early_end..esis.end };
         let room = &mut self.rooms[room];
         room.clear();
-        room.resize((self.layout.early_end(block) - k) as usize * self.layout.symbol_bytes(), 0);
-        let codec = &self.announced.content.object(object).codec;
-        codec.repair_symbols(k, &self.block, k, room).map_err(|error| SourceError(error.to_string()))
+        room.resize(esis.len() * self.layout.symbol_bytes(), 0);
     }
 
     /// Makes all others.
     fn encode(&mut self, block: usize, room: usize) -> Result<(), SourceError> {
         let (object, sbn) = self.blocks[block];
         let room = &mut self.rooms[room];
-        let encoder = self.announced.encoder(object, sbn, room)?;
+        let encoder = self.content.encoder(object, sbn, room)?;
         let esis = self.layout.early_end(block)..self.layout.esis(block).end;
         // There are no more of them than source symbols.
         room.truncate(esis.len() * self.layout.symbol_bytes());
         for (esi, symbol) in esis.zip(room.chunks_exact_mut(self.layout.symbol_bytes())) {
-            encoder.symbol(esi, symbol).map_err(|error| SourceError(error.to_string()))?;
+            encoder.symbol(esi, symbol).map_err(|error| SourceError::Session(error.to_string()))?;
         }
         Ok(())
     }
@@ -249,12 +265,10 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use headwater_fec::{Order, Repair, Scheme};
-    use headwater_proto::delivery::{PlanConfig, SessionPlan};
+    use headwater_proto::delivery::{PlanConfig, SessionPlan, Withdrawal};
 
     use super::*;
     use crate::send::budget::store_layout;
-    use crate::send::content::Content;
-    use crate::send::hashing::hash;
     use crate::send::prepare;
 
     const SYMBOL: u16 = 64;
@@ -280,7 +294,7 @@ mod tests {
     }
 
     /// Three files of blocks of several sizes, in jobs of 3.
-    fn session(folder: &Path) -> (SessionPlan, Announced, Vec<Vec<u8>>) {
+    fn session(folder: &Path) -> (SessionPlan, Arc<Content>, Vec<Vec<u8>>) {
         let contents: Vec<Vec<u8>> = [100_000, 6_400, 99_000]
             .iter()
             .map(|bytes| (0..*bytes).map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_be_bytes()[0]).collect())
@@ -292,17 +306,16 @@ mod tests {
         let config = PlanConfig { scheme: Scheme::ReedSolomon, symbol_size: SYMBOL, order };
         let plan = SessionPlan::new(files.to_send(), config).unwrap();
         let content = Arc::new(Content::new(files.files(), &plan));
-        let digests = Arc::new(hash(&content, || false, |_| {}).unwrap().unwrap());
-        (plan, Announced { content, digests }, contents)
+        (plan, content, contents)
     }
 
     #[test]
     fn every_block_decodes_from_the_store_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let (plan, announced, contents) = session(folder.path());
+        let (plan, content, contents) = session(folder.path());
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&announced, layout, file, 3, 2, false).unwrap();
+        let mut store = RepairStore::start(&content, layout, file, 3, 2, false).unwrap();
         for (index, object) in plan.objects().iter().enumerate() {
             for sbn in 0..object.partition.blocks() {
                 while !store.is_ready(index, sbn, u32::MAX).unwrap() {}
@@ -326,19 +339,22 @@ mod tests {
     }
 
     #[test]
-    fn content_that_changed_is_not_stored() {
+    fn a_file_that_changed_is_lost_and_the_others_are_stored() {
         let folder = tempfile::tempdir().unwrap();
-        let (plan, announced, _) = session(folder.path());
+        let (plan, content, _) = session(folder.path());
         std::fs::write(folder.path().join("file1"), [7; 6_400]).unwrap();
         let layout = store_layout(&plan, 3);
         let file = store_file(folder.path(), layout.bytes()).unwrap();
-        let mut store = RepairStore::start(&announced, layout, file, 3, 2, false).unwrap();
+        let mut store = RepairStore::start(&content, layout, file, 3, 2, false).unwrap();
         let error = loop {
             match store.is_ready(1, 0, u32::MAX) {
                 Ok(is_ready) => assert!(!is_ready),
                 Err(error) => break error,
             }
         };
-        assert!(error.0.contains("changed while it was being sent"), "{error}");
+        assert!(matches!(error, SourceError::File { file: 1, why: Withdrawal::Changed, .. }), "{error:?}");
+        for file in [0, 2] {
+            while !store.is_ready(file, 0, u32::MAX).unwrap() {}
+        }
     }
 }

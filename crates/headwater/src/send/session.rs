@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
-    End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
+    Digest, End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
 };
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed};
 
@@ -15,7 +16,7 @@ use super::content::Content;
 use super::desk::Desk;
 use super::error::SendError;
 use super::files::FileSet;
-use super::hashing::{Digests, hash};
+use super::hashing::Hashing;
 use super::link::Link;
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
@@ -33,6 +34,10 @@ use crate::workers::worker_count;
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
+/// Time that hashing has before the first packet. Content that takes longer is hashed on while it is sent.
+const HASHING_BEFORE: Duration = Duration::from_millis(500);
+/// Blocks whose digests are told in one turn of the driver, at the most.
+const DIGESTS_PER_TURN: usize = 256;
 /// Below this there are not two waves above the base, which both shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
 
@@ -130,10 +135,11 @@ impl SendSession {
         }
     }
 
-    /// Reads and hashes the content, then sends it until its end or until it is stopped.
+    /// Sends the content until its end or until it is stopped. It is hashed before, for at most half a second, and on beside it.
+    /// Files that change or cannot be read are left out.
     ///
     /// # Errors
-    /// When content cannot be read or changes, the network fails, or it was a rehearsal.
+    /// When nothing is left to send, the network fails, or it was a rehearsal.
     pub fn run(&mut self, observer: &mut dyn FnMut(SendUpdate)) -> Result<SendSummary, SendError> {
         if self.options.is_rehearsal {
             return Err(SendError::Rehearsal);
@@ -144,19 +150,30 @@ impl SendSession {
         };
         let content = Arc::new(Content::new(self.files.files(), &self.plan));
         let bytes_total = self.files.bytes();
-        let progress = |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total });
-        let Some(digests) = hash(&content, || self.way.stop().is_stopped(), progress)? else {
+        let mut digests = vec![Vec::new(); self.plan.objects().len()];
+        let mut lost = Vec::new();
+        let mut hashing = Hashing::start(&content)?;
+        hashing.wait(
+            HASHING_BEFORE,
+            || self.way.stop().is_stopped(),
+            |bytes_done| observer(SendUpdate::Hashing { bytes_done, bytes_total }),
+            |object, hashed| match hashed {
+                Ok(digest) => digests[object].push(digest),
+                Err(error) => lost.push(error),
+            },
+        );
+        if self.way.stop().is_stopped() {
             return Ok(SendSummary::nothing_sent());
-        };
-        let digests = Arc::new(digests);
+        }
+        let known = Known { digests, lost, hashing };
         let control = self.options.congestion_control;
         let layered = control.is_multi_rate() && !control.is_on_request();
-        let source = FileSource::new(content, &self.plan, &digests, &self.budget, store, layered)?;
+        let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
         observer(SendUpdate::Started(Box::new(self.started())));
         match control {
             // At the highest rates each packet counts what the control costs.
             CongestionControl::Fixed { rate } => {
-                self.send(fixed::Sender::new(rate, Instant::ZERO), source, &digests, observer)
+                self.send(fixed::Sender::new(rate, Instant::ZERO), source, known, observer)
             }
             control => {
                 let path = Path {
@@ -164,7 +181,7 @@ impl SendSession {
                     group: self.options.link.group.ip(),
                     tsi: self.tsi,
                 };
-                self.send(control.sender(self.packet_bytes, path)?, source, &digests, observer)
+                self.send(control.sender(self.packet_bytes, path)?, source, known, observer)
             }
         }
     }
@@ -173,18 +190,24 @@ impl SendSession {
         &mut self,
         control: C,
         source: FileSource,
-        digests: &Digests,
+        known: Known,
         observer: &mut dyn FnMut(SendUpdate),
     ) -> Result<SendSummary, SendError> {
         let config =
             SenderConfig::new(self.tsi).with_end(self.options.end.into()).with_ntp_at_zero(ntp_now());
-        let mut machine = Sender::new(config, &self.plan, digests, control, source)?;
+        let Known { digests, lost, hashing } = known;
+        let mut machine = Sender::new(config, &self.plan, &digests, control, source)?;
+        drop(digests);
+        lost.into_iter().for_each(|error| lose(&mut machine, error));
         let clock = Clock::start();
         let mut watch = Watch {
             stop: self.way.stop().clone(),
             observer,
+            files: &self.files,
+            hashing: Some(hashing),
             progress: Progress::new(clock.now()),
             failed: None,
+            left_out: 0,
             last: None,
         };
         let options = &mut self.options.link;
@@ -200,6 +223,7 @@ impl SendSession {
         Ok(SendSummary {
             outcome,
             progress: watch.last.unwrap_or_default(),
+            files_left_out: watch.left_out,
             fdt_packets: machine.stats().fdt_packets,
             calls: match &self.way {
                 Way::Groups(link) => link.socket.counters().calls,
@@ -233,17 +257,54 @@ impl Way {
     }
 }
 
-/// Watches a sender: stops it when asked to, and reports.
+/// What is known of the content when the session starts, and what finds out the rest.
+struct Known {
+    digests: Vec<Vec<Digest>>,
+    /// Files that cannot be sent.
+    lost: Vec<SourceError>,
+    hashing: Hashing,
+}
+
+/// Withdraws a file from a session, or ends the session where that is what failed.
+fn lose<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: SourceError) {
+    match error {
+        SourceError::File { file, why, .. } => machine.withdraw(file, why, error),
+        SourceError::Session(_) => machine.fail(error),
+    }
+}
+
+/// Watches a sender: tells it what hashing finds, stops it when asked to, and reports.
 struct Watch<'a> {
     stop: StopHandle,
     observer: &'a mut dyn FnMut(SendUpdate),
+    files: &'a FileSet,
+    /// Until all blocks are hashed.
+    hashing: Option<Hashing>,
     progress: Progress,
     failed: Option<SourceError>,
+    left_out: usize,
     last: Option<SendProgress>,
+}
+
+impl Watch<'_> {
+    /// Tells the machine of blocks hashed meanwhile.
+    fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut Sender<C, S>) {
+        let Some(hashing) = &mut self.hashing else { return };
+        for (object, hashed) in core::iter::from_fn(|| hashing.poll()).take(DIGESTS_PER_TURN) {
+            match hashed {
+                Ok(digest) => machine.add_digests(object, &[digest]),
+                Err(error) => lose(machine, error),
+            }
+        }
+        if hashing.is_done() {
+            self.hashing = None;
+        }
+    }
 }
 
 impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watch<'_> {
     fn steer(&mut self, machine: &mut Sender<C, S>, _port: &mut P, _now: Instant) {
+        self.tell_digests(machine);
         if self.stop.is_stopped() {
             machine.close();
         }
@@ -251,6 +312,11 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
 
     fn event(&mut self, event: SenderEvent) {
         match event {
+            SenderEvent::FileWithdrawn { file, error } => {
+                self.left_out += 1;
+                let path = self.files.files()[file].name.clone();
+                (self.observer)(SendUpdate::FileLeftOut { path, reason: error.to_string() });
+            }
             SenderEvent::PassCompleted(passes) => (self.observer)(SendUpdate::PassCompleted(passes)),
             SenderEvent::SourceFailed(error) => self.failed = Some(error),
             SenderEvent::Finished => {}

@@ -8,8 +8,7 @@ use headwater_proto::delivery::{SessionPlan, Source, SourceError};
 
 use super::budget::{Budget, store_layout};
 use super::content::Content;
-use super::encoders::{Announced, Encoders};
-use super::hashing::Digests;
+use super::encoders::Encoders;
 use super::read_ahead::ReadAhead;
 use super::repair_store::RepairStore;
 
@@ -39,7 +38,7 @@ enum Repair {
 }
 
 impl FileSource {
-    /// The symbols of `content`, which is that of the `plan` and had these digests when it was announced.
+    /// The symbols of `content`, which is that of the `plan`.
     /// With a `store`, an empty file, repair symbols go there; else blocks are encoded as the budget says. A `layered` session
     /// sends from several places of each block at a time.
     ///
@@ -48,18 +47,16 @@ impl FileSource {
     pub(super) fn new(
         content: Arc<Content>,
         plan: &SessionPlan,
-        digests: &Arc<Digests>,
         budget: &Budget,
         store: Option<File>,
         layered: bool,
     ) -> Result<Self, SourceError> {
-        let announced = Announced { content: Arc::clone(&content), digests: Arc::clone(digests) };
         let repair = match store {
             Some(file) => {
                 let layout = store_layout(plan, budget.gather);
                 let turns = blocks_in_turn(plan);
                 Repair::Store(RepairStore::start(
-                    &announced,
+                    &content,
                     layout,
                     file,
                     turns,
@@ -68,7 +65,7 @@ impl FileSource {
                 )?)
             }
             None if budget.threads > 0 => {
-                Repair::Encoders(Encoders::start(&announced, plan.order(), budget.threads, budget.is_lazy)?)
+                Repair::Encoders(Encoders::start(&content, plan.order(), budget.threads, budget.is_lazy)?)
             }
             None => Repair::Nothing,
         };
@@ -116,9 +113,9 @@ impl Source for FileSource {
         match &mut self.repair {
             Repair::Encoders(encoders) => encoders.symbol(object, sbn, esi, symbol),
             Repair::Store(store) => store.symbol(object, sbn, esi, symbol),
-            Repair::Nothing => {
-                Err(SourceError(format!("repair symbol {esi} was asked for, but nothing was encoded")))
-            }
+            Repair::Nothing => Err(SourceError::Session(format!(
+                "repair symbol {esi} was asked for, but nothing was encoded"
+            ))),
         }
     }
 

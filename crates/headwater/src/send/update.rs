@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headwater_proto::delivery::RelativePath;
 use headwater_proto::rainbow::carrier::RequestCounters;
 
 use crate::congestion_control::CongestionControl;
@@ -13,7 +14,7 @@ use crate::pgm::PgmSendProgress;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SendUpdate {
-    /// Content is being read and hashed, before anything is sent; about ten times a second.
+    /// Content is being read and hashed before anything is sent, for at most half a second; about ten times a second.
     Hashing {
         /// Bytes read.
         bytes_done: u64,
@@ -22,6 +23,13 @@ pub enum SendUpdate {
     },
     /// The first packet is about to leave.
     Started(Box<SendStarted>),
+    /// A file changed or could not be read: it is sent no more, and receivers are told so. The others are sent on.
+    FileLeftOut {
+        /// Its name at the receivers.
+        path: RelativePath,
+        /// What happened, and what to do.
+        reason: String,
+    },
     /// So many passes over the session are complete.
     PassCompleted(u64),
     /// The interface went down or away, or came back: what it could not send meanwhile is counted as unsent.
@@ -98,6 +106,8 @@ pub struct SendSummary {
     pub outcome: SendOutcome,
     /// The last state.
     pub progress: SendProgress,
+    /// Files that changed or could not be read, and were sent no more.
+    pub files_left_out: usize,
     /// Packets of the FDT.
     pub fdt_packets: u64,
     /// Calls to the kernel that sent the packets.
@@ -108,6 +118,6 @@ impl SendSummary {
     /// Stopped before the first packet.
     pub(super) fn nothing_sent() -> Self {
         let progress = SendProgress::default();
-        Self { outcome: SendOutcome::Interrupted, progress, fdt_packets: 0, calls: 0 }
+        Self { outcome: SendOutcome::Interrupted, progress, files_left_out: 0, fdt_packets: 0, calls: 0 }
     }
 }

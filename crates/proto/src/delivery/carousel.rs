@@ -63,16 +63,15 @@ impl Carousel {
     /// When a block has no symbols, or fewer encoding symbols than source symbols.
     pub fn new(blocks: Vec<CarouselBlock>, order: Order) -> Self {
         check(&blocks);
-        let (order, pass_symbols) = match order {
-            Order::Spread { .. } => {
-                let symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
-                (Sequence::Spread(Spread::new(&blocks)), symbols)
-            }
-            Order::Window => {
-                let symbols = blocks.iter().map(|block| window::pass_share(*block, 0)).sum();
-                (Sequence::Window(Windows::new(&blocks)), symbols)
-            }
+        let order = match order {
+            Order::Spread { .. } => Sequence::Spread(Spread::new(&blocks)),
+            Order::Window => Sequence::Window(Windows::new(&blocks)),
         };
+        Self::of(blocks, order)
+    }
+
+    fn of(blocks: Vec<CarouselBlock>, order: Sequence) -> Self {
+        let pass_symbols = blocks.iter().map(|block| order.pass_share(*block)).sum();
         Self { blocks, order, pass_symbols }
     }
 
@@ -82,9 +81,8 @@ impl Carousel {
     /// As [`Carousel::new`].
     pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream) -> Self {
         check(&blocks);
-        let pass_symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
         let order = Sequence::Spread(Spread::new(&blocks).mixed(draw));
-        Self { blocks, order, pass_symbols }
+        Self::of(blocks, order)
     }
 
     /// Goes on with repair symbols that lie a random number of passes ahead, where the order is mixed; who has had symbols of the same content from another carousel then
@@ -108,11 +106,35 @@ impl Carousel {
         self.blocks[block as usize]
     }
 
+    /// Stops sending the blocks that `keeps` refuses; the others go on where they are. Returns the number of symbols that
+    /// the refused blocks have had, in window order fewer where a block's symbols have come round.
+    pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
+        self.pass_symbols = (0..)
+            .zip(&self.blocks)
+            .filter(|(block, _)| keeps(*block))
+            .map(|(_, block)| self.order.pass_share(*block))
+            .sum();
+        match &mut self.order {
+            Sequence::Spread(spread) => spread.retain(keeps),
+            Sequence::Window(windows) => windows.retain(&self.blocks, keeps),
+        }
+    }
+
     /// The next symbol; `None` when there are no blocks at all.
     pub fn next_visit(&mut self) -> Option<Visit> {
         match &mut self.order {
             Sequence::Spread(spread) => spread.next(&self.blocks),
             Sequence::Window(windows) => windows.next(&self.blocks),
+        }
+    }
+}
+
+impl Sequence {
+    /// Symbols of a block in the first pass.
+    fn pass_share(&self, block: CarouselBlock) -> u64 {
+        match self {
+            Self::Spread(_) => block.symbols.into(),
+            Self::Window(_) => window::pass_share(block, 0),
         }
     }
 }

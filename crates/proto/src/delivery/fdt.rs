@@ -4,9 +4,9 @@ mod assembly;
 mod carousel;
 mod hearing;
 
-pub(super) use carousel::FdtCarousel;
 pub(crate) use carousel::FdtSymbol;
 pub use carousel::FdtTooLarge;
+pub(super) use carousel::{FdtCarousel, check_room};
 pub(crate) use hearing::{Heard, Hearing};
 
 /// Longest FDT instance in bytes, compressed or not, at both ends.

@@ -89,7 +89,7 @@ impl Source for MemorySource {
             symbol[part.len()..].fill(0);
             return Ok(());
         }
-        let failed = |error: headwater_fec::FecError| SourceError(error.to_string());
+        let failed = |error: headwater_fec::FecError| SourceError::Session(error.to_string());
         let encoder = match self.encoders.entry((object, sbn)) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => {

@@ -30,6 +30,7 @@ pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit, passes_end}
 pub use digest::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use front::SessionEvent;
+pub use headwater_wire::fdt::Withdrawal;
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
 pub use offsets::{Offsets, bisecting_offsets};

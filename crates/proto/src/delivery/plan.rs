@@ -1,5 +1,6 @@
 //! From files to objects: block sizes, segments of large files, TOIs, and the FDT that describes them.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use headwater_fec::{BlockCodec, FecError, Order, Partition, PartitionError, Scheme, ldpc_block_symbols};
@@ -197,22 +198,34 @@ impl SessionPlan {
         self.objects.iter().map(|object| object.partition.symbols()).sum()
     }
 
-    /// The FDT instance that describes the session completely. `digests` holds, for each object, the digests of its
-    /// blocks; `expires` is in NTP seconds (RFC 6726, section 3.4.2).
+    /// The objects of each file, as ranges of [`SessionPlan::objects`].
+    pub fn file_objects(&self) -> Vec<Range<usize>> {
+        let mut first = 0;
+        let range = |file: usize| {
+            let count = self.objects[first..].iter().take_while(|object| object.file == file).count();
+            first += count;
+            first - count..first
+        };
+        (0..self.files.len()).map(range).collect()
+    }
+
+    /// The FDT instance that describes all files of the session. `digests` holds, for each object, the digests of its blocks, or
+    /// of the first of them: the instance is complete when all are there. `expires` is in NTP seconds (RFC 6726,
+    /// section 3.4.2).
     ///
     /// # Panics
     /// When `digests` is not of the shape of the objects.
     pub fn fdt(&self, digests: &[Vec<Digest>], expires: u32) -> Instance {
         assert_eq!(digests.len(), self.objects.len(), "one list of block digests for each object");
-        let mut instance = Instance { expires, complete: true, ..Instance::default() };
-        let mut first = 0;
-        for (index, file) in self.files.iter().enumerate() {
-            let count = self.objects[first..].iter().take_while(|object| object.file == index).count();
-            let range = first..first + count;
-            let digest = file_digest(digests[range.clone()].iter().flatten());
+        let is_whole =
+            |object: usize| digests[object].len() == self.objects[object].partition.blocks() as usize;
+        let complete = (0..self.objects.len()).all(is_whole);
+        let mut instance = Instance { expires, complete, ..Instance::default() };
+        for (file, range) in self.files.iter().zip(self.file_objects()) {
+            let digest =
+                range.clone().all(is_whole).then(|| file_digest(digests[range.clone()].iter().flatten()));
             let objects = self.objects[range.clone()].iter().zip(&digests[range]);
             instance.files.extend(objects.map(|(object, blocks)| entry(file, object, digest, blocks)));
-            first += count;
         }
         instance
     }
@@ -314,7 +327,7 @@ fn fti(partition: Partition, scheme: Scheme) -> Fti {
     }
 }
 
-fn entry(file: &FileToSend, object: &PlannedObject, digest: Digest, blocks: &[Digest]) -> File {
+fn entry(file: &FileToSend, object: &PlannedObject, digest: Option<Digest>, blocks: &[Digest]) -> File {
     let (index, count) = object.segment;
     let length = object.partition.transfer_length();
     let location = file.path.to_content_location();
@@ -332,10 +345,12 @@ fn entry(file: &FileToSend, object: &PlannedObject, digest: Digest, blocks: &[Di
         transfer_length: Some(length),
         oti: OtiAttributes::from(&object.fti),
         headwater: Headwater {
-            digest: Some(digest),
+            digest,
             block_digests: blocks.iter().map(short).collect(),
+            digests_follow: digest.is_none(),
             segment,
             mode: file.mode,
+            ..Headwater::default()
         },
         ..File::default()
     }

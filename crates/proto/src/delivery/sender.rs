@@ -4,17 +4,20 @@ mod content;
 pub(crate) mod description;
 pub(crate) mod farewell;
 pub(crate) mod header;
+mod inventory;
 
 use std::collections::VecDeque;
 
 use headwater_fec::BlockCodec;
 use headwater_wire::PayloadId;
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
+use headwater_wire::fdt::Withdrawal;
 
 use self::content::Content;
 use self::description::{Description, expires};
 use self::farewell::{Farewell, Word};
 use self::header::{Header, ObjectHeader, write_fdt};
+use self::inventory::Inventory;
 use super::carousel::{CarouselBlock, Visit};
 use super::digest::Digest;
 use super::fdt::FdtTooLarge;
@@ -78,7 +81,14 @@ impl SenderConfig {
 pub enum SenderEvent {
     /// A pass over the session is complete: [`Sender::pass_symbols`] were sent since the last one.
     PassCompleted(u64),
-    /// The content could not be read; the session was closed.
+    /// A file changed or could not be read, and is not sent any more; the others are.
+    FileWithdrawn {
+        /// Its index in the session's plan.
+        file: usize,
+        /// What happened to it.
+        error: SourceError,
+    },
+    /// Nothing is left to send, or the content could not be coded; the session was closed.
     SourceFailed(SourceError),
     /// The session was closed and nothing more will be sent.
     Finished,
@@ -99,8 +109,8 @@ pub struct SenderStats {
 
 /// The sending end of a session.
 ///
-/// Memory: 28 bytes a block for the order of sending, 44 over several levels, the FDT, and for LDPC 4 bytes a symbol for each
-/// length of its blocks.
+/// Memory: 28 bytes a block for the order of sending, 48 over several levels, 32 a block while not all digests of its file are
+/// known, the FDT, and for LDPC 4 bytes a symbol for each length of its blocks.
 #[derive(Debug)]
 pub struct Sender<C, S> {
     config: SenderConfig,
@@ -110,6 +120,9 @@ pub struct Sender<C, S> {
     blocks: Vec<(u32, u32)>,
     orders: Orders,
     content: Content,
+    inventory: Inventory,
+    /// Symbols of content that count towards passes: those of files withdrawn do not.
+    symbols_of_passes: u64,
     /// Whether content goes on elsewhere than an earlier session's, which receivers have heard.
     has_skipped: bool,
     fdt: Description,
@@ -141,10 +154,14 @@ enum Next {
 }
 
 impl<C: SenderControl, S: Source> Sender<C, S> {
-    /// A sender of the planned files. `digests` holds the digests of each object's blocks.
+    /// A sender of the planned files. `digests` holds, for each object, the digests of its blocks, or of the first of them:
+    /// [`Sender::add_digests`] tells the others.
     ///
     /// # Errors
     /// When the files are too many for one FDT.
+    ///
+    /// # Panics
+    /// When `digests` is not of the shape of the plan.
     pub fn new(
         config: SenderConfig,
         plan: &SessionPlan,
@@ -171,7 +188,9 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let mut instance = plan.fdt(digests, expires(config, Instant::ZERO));
         instance.control = control.description();
         let first_id = config.ntp_at_zero & FDT_INSTANCE_ID_MAX;
-        let fdt = Description::new(instance, first_id, symbol_size, control.levels())?;
+        let blocks_known: usize = digests.iter().map(Vec::len).sum();
+        let digests_missing = (blocks.len() - blocks_known) as u64;
+        let fdt = Description::new(instance, first_id, symbol_size, control.levels(), digests_missing)?;
         let content = match control.is_on_request() {
             true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0)),
             false => Content::new(of_content, control.layering().is_some(), plan.order()),
@@ -184,6 +203,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             blocks,
             orders,
             content,
+            inventory: Inventory::new(plan, digests),
+            symbols_of_passes: 0,
             fdt,
             has_skipped: false,
             phase: Phase::Sending,
@@ -192,8 +213,48 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         })
     }
 
-    /// Ends the session: on every channel it is described once more and closed with a few last packets. It is over when the
-    /// base channel has sent them. One that is sent on request is over 4 s later; who asks meanwhile is told.
+    /// Tells the digests of an object's next blocks, which receivers hear with the next instance of the FDT.
+    ///
+    /// # Panics
+    /// When the object has not so many blocks.
+    pub fn add_digests(&mut self, object: usize, digests: &[Digest]) {
+        if self.inventory.is_withdrawn(object) {
+            return;
+        }
+        self.fdt.add_digests(object, digests);
+        if let Some(digest) = self.inventory.add(object, digests) {
+            let objects = self.inventory.objects_beside(object);
+            self.fdt.set_digest(objects, digest);
+        }
+        self.fdt.set_complete(self.inventory.is_complete());
+    }
+
+    /// Ends the sending of one file, and tells receivers so; the others go on. Without any other the session closes.
+    pub fn withdraw(&mut self, file: usize, why: Withdrawal, error: SourceError) {
+        if !self.inventory.withdraw(file) {
+            return;
+        }
+        self.fdt.withdraw(self.inventory.objects(file), why);
+        self.fdt.set_complete(self.inventory.is_complete());
+        let Self { content, inventory, blocks, .. } = self;
+        let sent = content.retain(|block| !inventory.is_withdrawn(blocks[block as usize].0 as usize));
+        self.symbols_of_passes = self.symbols_of_passes.saturating_sub(sent);
+        if self.inventory.is_empty() {
+            self.fail(error);
+        } else {
+            self.events.push_back(SenderEvent::FileWithdrawn { file, error });
+        }
+    }
+
+    /// Ends the session because its content cannot be sent.
+    pub fn fail(&mut self, error: SourceError) {
+        self.events.push_back(SenderEvent::SourceFailed(error));
+        self.close();
+    }
+
+    /// Ends the session: on every channel it is described once more, as far as a second allows, and closed with a few last
+    /// packets. It is over when the base channel has sent them, and after 2 s. One that is sent on request is over 4 s later;
+    /// who asks meanwhile is told.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
             self.phase = match self.control.is_on_request() {
@@ -228,18 +289,26 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             End::Never => false,
             End::At(at) => at <= now,
             End::Passes(passes) if self.content.pass_symbols() == 0 => self.fdt.rounds() >= passes,
-            End::Passes(passes) => self.stats.symbols >= passes.saturating_mul(self.content.pass_symbols()),
+            End::Passes(passes) => {
+                self.symbols_of_passes >= passes.saturating_mul(self.content.pass_symbols())
+            }
         }
     }
 
     /// Ends what time ends.
     fn settle(&mut self, now: Instant) {
-        if self.phase == Phase::Sending && self.ended(now) {
-            self.close();
+        if self.phase == Phase::Sending {
+            self.fdt.refresh(now, self.config);
+            if self.ended(now) {
+                self.close();
+            }
         }
-        if let Phase::Dismissing(until) = &mut self.phase
-            && *until.get_or_insert(now + DISMISSAL) <= now
-        {
+        let is_over = match &mut self.phase {
+            Phase::Dismissing(until) => *until.get_or_insert(now + DISMISSAL) <= now,
+            Phase::Closing(farewell) => farewell.is_over(now),
+            Phase::Sending | Phase::Finished => false,
+        };
+        if is_over {
             self.finish();
         }
     }
@@ -254,7 +323,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         match &mut self.phase {
             Phase::Finished => Next::Wait,
             Phase::Dismissing(_) => Next::Farewell(Word::Close),
-            Phase::Closing(farewell) => match farewell.next(departure.channel) {
+            Phase::Closing(farewell) => match farewell.next(now, departure.channel) {
                 Word::Silence => Next::Pass,
                 word => Next::Farewell(word),
             },
@@ -285,6 +354,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
         match request.description.filter(|number| *number < self.fdt.symbols()) {
             Some(number) => Next::Description(number),
+            // Receivers ask for the description they know of; its changes come unasked.
+            None if self.fdt.has_news() => Next::Fdt,
             // Where there is no content, the description is all that there is.
             None => self.content.next(None).map_or(Next::Description(0), Next::Symbol),
         }
@@ -301,12 +372,12 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         match next {
             Next::Fdt => {
                 self.stats.fdt_packets += 1;
-                let symbol = self.fdt.send(now, departure.level, self.config);
+                let symbol = self.fdt.send(now, departure.level);
                 Some(write_fdt(self.config.tsi, departure, &symbol, buffer))
             }
             Next::Description(number) => {
                 self.stats.fdt_packets += 1;
-                let symbol = self.fdt.asked(now, *number, self.config);
+                let symbol = self.fdt.symbol(*number);
                 Some(write_fdt(self.config.tsi, departure, &symbol, buffer))
             }
             Next::Symbol(visit) => self.write_symbol(*visit, departure, buffer),
@@ -318,17 +389,21 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     fn write_symbol(&mut self, visit: Visit, departure: &Departure, buffer: &mut [u8]) -> Option<usize> {
         let bytes = match self.read_symbol(visit, departure, buffer) {
             Ok(bytes) => bytes,
+            Err(SourceError::File { file, why, message }) => {
+                self.withdraw(file, why, SourceError::File { file, why, message });
+                return None;
+            }
             Err(error) => {
-                self.events.push_back(SenderEvent::SourceFailed(error));
-                self.close();
+                self.fail(error);
                 return None;
             }
         };
         self.fdt.content_sent(departure.level);
         self.stats.symbols += 1;
+        self.symbols_of_passes += 1;
         let pass = self.content.pass_symbols();
-        if self.stats.symbols.is_multiple_of(pass) {
-            self.events.push_back(SenderEvent::PassCompleted(self.stats.symbols / pass));
+        if self.symbols_of_passes.is_multiple_of(pass) {
+            self.events.push_back(SenderEvent::PassCompleted(self.symbols_of_passes / pass));
         }
         Some(bytes)
     }
@@ -364,9 +439,6 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             }
             Word::Close | Word::Silence => Header::closing(self.config.tsi, departure).emit(buffer),
         };
-        if matches!(&self.phase, Phase::Closing(farewell) if farewell.is_over()) {
-            self.finish();
-        }
         bytes
     }
 }
@@ -400,7 +472,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 }
                 Next::Fdt | Next::Description(_) | Next::Symbol(_) | Next::Farewell(_) => {}
             }
-            // Content that failed leaves an event behind and its departure to the packets that close the session.
+            // Content that failed leaves an event behind and its departure to other content, or to the end of the session.
             let envelope = self.control.envelope_bytes();
             let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
             let bytes = envelope + bytes;
@@ -438,7 +510,10 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 };
                 self.control.next_departure().map(|departure| departure.max(next))
             }
-            _ => self.control.next_departure(),
+            Phase::Closing(farewell) => {
+                self.control.next_departure().into_iter().chain(farewell.deadline()).min()
+            }
+            Phase::Sending => self.control.next_departure(),
         };
         departure.into_iter().chain(self.control.poll_timeout()).min()
     }

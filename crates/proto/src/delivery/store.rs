@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use headwater_fec::{BlockCodec, Partition};
+use headwater_wire::fdt::Withdrawal;
 
 use super::digest::Digest;
 use super::name::RelativePath;
@@ -14,7 +15,7 @@ pub trait Source {
     /// which is as long as the object's symbols. The last source symbol is padded with zeros.
     ///
     /// # Errors
-    /// When the content cannot be read any more: the session ends with that.
+    /// When the content cannot be read any more: the sender withdraws the file, or ends the session.
     fn read_symbol(
         &mut self,
         object: usize,
@@ -35,16 +36,29 @@ pub trait Source {
     /// the block instead: those are always there. It may wait for the symbol, but not for long, as sending waits too.
     ///
     /// # Errors
-    /// When it never will be there: the session ends with that.
+    /// When it never will be there: the sender withdraws the file, or ends the session.
     fn is_ready(&mut self, _object: usize, _sbn: u32, _esi: u32) -> Result<bool, SourceError> {
         Ok(true)
     }
 }
 
-/// Content that cannot be sent on: what was tried, what happened.
+/// Content that cannot be sent on. Each message tells what was tried and what happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SourceError(pub String);
+pub enum SourceError {
+    /// One file, which the sender withdraws; the others go on.
+    #[error("{message}")]
+    File {
+        /// Its index in the session's plan.
+        file: usize,
+        /// The reason that receivers are told.
+        why: Withdrawal,
+        /// The reason that the sender's user is told.
+        message: String,
+    },
+    /// All content: the session ends.
+    #[error("{0}")]
+    Session(String),
+}
 
 /// A file of a session, as the receiver numbers them: by the order in which they were announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

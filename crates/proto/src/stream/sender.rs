@@ -131,7 +131,7 @@ impl<C: SenderControl> Sender<C> {
             ..Instance::default()
         };
         let first_id = expires(config.session, Instant::ZERO) & FDT_INSTANCE_ID_MAX;
-        let fdt = Description::new(instance, first_id, config.part_bytes, control.levels())?;
+        let fdt = Description::new(instance, first_id, config.part_bytes, control.levels(), 0)?;
         let reserve = control.layering().map(|layering| reserve(layering, fdt.symbols()));
         Ok(Self {
             config,
@@ -221,28 +221,39 @@ impl<C: SenderControl> Sender<C> {
             }
             Load::Reserved => {
                 stats.fdt_packets += 1;
-                let symbol = fdt.send(now, departure.level, config.session);
+                let symbol = fdt.send(now, departure.level);
                 write_fdt(config.tsi, departure, &symbol, buffer)
             }
             Load::Nothing => 0,
         }
     }
 
-    fn write_farewell(&mut self, departure: &Departure, buffer: &mut [u8]) -> usize {
+    fn write_farewell(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
         let Phase::Closing(farewell) = &mut self.phase else { return 0 };
-        let bytes = match farewell.next(departure.channel) {
+        match farewell.next(now, departure.channel) {
             Word::Describe(number) => {
                 self.stats.fdt_packets += 1;
                 write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
             }
             Word::Close => Header::closing(self.config.tsi, departure).emit(buffer),
             Word::Silence => 0,
+        }
+    }
+
+    /// Ends what time ends.
+    fn settle(&mut self, now: Instant) {
+        let is_over = match &mut self.phase {
+            Phase::Closing(farewell) => farewell.is_over(now),
+            Phase::Sending | Phase::Ending => {
+                self.fdt.refresh(now, self.config.session);
+                false
+            }
+            Phase::Finished => false,
         };
-        if farewell.is_over() {
+        if is_over {
             self.phase = Phase::Finished;
             self.events.push_back(SenderEvent::Finished);
         }
-        bytes
     }
 }
 
@@ -288,6 +299,7 @@ impl<C: SenderControl> Machine for Sender<C> {
 
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<SenderEvent>> {
         loop {
+            self.settle(now);
             if let Some(event) = self.events.pop_front() {
                 return Some(Output::Event(event));
             }
@@ -302,7 +314,7 @@ impl<C: SenderControl> Machine for Sender<C> {
             let envelope = self.control.envelope_bytes();
             let room = &mut buffer[envelope..];
             let mut bytes = match self.phase {
-                Phase::Closing(_) => self.write_farewell(&departure, room),
+                Phase::Closing(_) => self.write_farewell(now, &departure, room),
                 _ => self.write(now, &departure, room),
             };
             if self.phase == Phase::Ending && self.sequencer.is_over() {
@@ -327,9 +339,12 @@ impl<C: SenderControl> Machine for Sender<C> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let is_silent = matches!(self.phase, Phase::Sending) && self.sequencer.is_idle();
-        let departure = match self.phase {
+        let departure = match &self.phase {
             Phase::Finished => return None,
             _ if is_silent => None,
+            Phase::Closing(farewell) => {
+                self.control.next_departure().into_iter().chain(farewell.deadline()).min()
+            }
             _ => self.control.next_departure(),
         };
         departure.into_iter().chain(self.control.poll_timeout()).min()

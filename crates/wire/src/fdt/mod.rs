@@ -83,11 +83,27 @@ pub struct Headwater {
     /// `hw:Digest`: BLAKE3 over the block hashes of the whole file.
     pub digest: Option<[u8; 32]>,
     /// `hw:Block-Digests`: one hash, cut to 16 bytes, per source block of this object; at most [`BLOCK_DIGESTS_MAX`].
+    /// Those of the first blocks alone where `digests_follow`.
     pub block_digests: Vec<[u8; 16]>,
+    /// `hw:Digests-Follow`: a later instance tells the digests that are missing here.
+    pub digests_follow: bool,
+    /// `hw:Withdrawn`: the sender no longer sends the file.
+    pub withdrawn: Option<Withdrawal>,
     /// `hw:Segment` and its companions: which part of a large file this object is.
     pub segment: Option<Segment>,
     /// `hw:Mode`: permission bits, at most [`MODE_MAX`].
     pub mode: Option<u32>,
+}
+
+/// Reason for which a sender withdraws a file that it has announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// `changed`: the file changed while it was being sent.
+    Changed,
+    /// `unreadable`: the file cannot be read any more.
+    Unreadable,
+    /// A reason that this version does not know.
+    Other,
 }
 
 /// Which part of a larger file an object is.

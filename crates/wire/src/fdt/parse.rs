@@ -190,6 +190,8 @@ fn headwater_attribute(
     match name {
         "Digest" => headwater.digest = Some(value.digest()?),
         "Block-Digests" => headwater.block_digests = value.block_digests()?,
+        "Digests-Follow" => headwater.digests_follow = value.boolean()?,
+        "Withdrawn" => headwater.withdrawn = Some(value.withdrawal()?),
         "Segment" => segment.index = Some(value.number()?),
         "Segments" => segment.count = Some(value.number()?),
         "Offset" => segment.offset = Some(value.number()?),

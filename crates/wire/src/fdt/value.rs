@@ -1,6 +1,6 @@
 //! Attribute values of an FDT, from text to numbers, digests and the like.
 use super::xml::is_xml_char;
-use super::{ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, Control, FdtError, MODE_MAX};
+use super::{ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, Control, FdtError, MODE_MAX, Withdrawal};
 use crate::lct::TOI_MAX;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -97,6 +97,14 @@ impl Value<'_> {
     pub(super) fn mode(&self) -> Result<u32, FdtError> {
         let mode = u32::from_str_radix(&self.token()?, 8).ok().filter(|&mode| mode <= MODE_MAX);
         mode.ok_or_else(|| self.invalid("not octal permission bits"))
+    }
+
+    pub(super) fn withdrawal(&self) -> Result<Withdrawal, FdtError> {
+        Ok(match self.token()?.as_str() {
+            "changed" => Withdrawal::Changed,
+            "unreadable" => Withdrawal::Unreadable,
+            _ => Withdrawal::Other,
+        })
     }
 
     pub(super) fn control(&self) -> Result<Control, FdtError> {

@@ -1,6 +1,6 @@
 //! An FDT instance as an XML document: fixed order of attributes, one element per line.
 use super::oti::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
-use super::{FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes};
+use super::{FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes, Withdrawal};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
@@ -59,6 +59,8 @@ fn headwater(out: &mut String, headwater: &Headwater) {
     if !headwater.block_digests.is_empty() {
         attribute(out, "hw:Block-Digests", &BASE64_STANDARD.encode(headwater.block_digests.as_flattened()));
     }
+    optional(out, "hw:Digests-Follow", headwater.digests_follow.then_some("true"));
+    optional(out, "hw:Withdrawn", headwater.withdrawn.map(withdrawal));
     if let Some(segment) = &headwater.segment {
         attribute(out, "hw:Segment", &segment.index.to_string());
         attribute(out, "hw:Segments", &segment.count.to_string());
@@ -67,6 +69,14 @@ fn headwater(out: &mut String, headwater: &Headwater) {
         attribute(out, "hw:File-Length", &segment.file_length.to_string());
     }
     optional(out, "hw:Mode", headwater.mode.map(|mode| format!("{mode:04o}")).as_deref());
+}
+
+const fn withdrawal(reason: Withdrawal) -> &'static str {
+    match reason {
+        Withdrawal::Changed => "changed",
+        Withdrawal::Unreadable => "unreadable",
+        Withdrawal::Other => "other",
+    }
 }
 
 fn optional(out: &mut String, name: &str, value: Option<&str>) {

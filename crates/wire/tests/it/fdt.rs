@@ -2,7 +2,7 @@
 use headwater_wire::Fti;
 use headwater_wire::fdt::{
     ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, FILES_MAX, FdtError, File, Headwater,
-    Instance, OtiAttributes, Segment,
+    Instance, OtiAttributes, Segment, Withdrawal,
 };
 
 fn parse(xml: &str) -> Result<Instance, FdtError> {
@@ -44,6 +44,7 @@ fn ours() -> (Instance, &'static str) {
             file_length: 250_000,
         }),
         mode: Some(0o644),
+        ..Headwater::default()
     };
     let file = File {
         toi: 7,
@@ -251,6 +252,30 @@ fn digests_have_their_lengths() {
     assert_eq!(refused(r#"hw:Block-Digests="AAAA""#), "hw:Block-Digests");
     let upper = parse_file(&format!(r#"hw:Digest="{}""#, "AB".repeat(32))).unwrap();
     assert_eq!(upper.headwater.digest, Some([0xAB; 32]));
+}
+
+#[test]
+fn digests_follow_and_files_are_withdrawn_both_ways() {
+    let written = |headwater: Headwater| {
+        let file = File { toi: 1, content_location: "a".into(), headwater, ..File::default() };
+        let instance = Instance { expires: 9, files: vec![file], ..Instance::default() };
+        let xml = instance.to_xml();
+        assert_eq!(parse(&xml).as_ref(), Ok(&instance));
+        xml
+    };
+    let follow = Headwater { digests_follow: true, ..Headwater::default() };
+    assert!(written(follow).contains(r#" hw:Digests-Follow="true"/>"#));
+    for (reason, text) in [
+        (Withdrawal::Changed, "changed"),
+        (Withdrawal::Unreadable, "unreadable"),
+        (Withdrawal::Other, "other"),
+    ] {
+        let withdrawn = Headwater { withdrawn: Some(reason), ..Headwater::default() };
+        assert!(written(withdrawn).contains(&format!(r#" hw:Withdrawn="{text}"/>"#)));
+    }
+    let unknown = parse_file(r#"hw:Withdrawn="by-decree" hw:Digests-Follow="0""#).unwrap().headwater;
+    assert_eq!((unknown.withdrawn, unknown.digests_follow), (Some(Withdrawal::Other), false));
+    assert_eq!(refused(r#"hw:Digests-Follow="maybe""#), "hw:Digests-Follow");
 }
 
 #[test]

@@ -31,12 +31,14 @@ const LONG_BLOCK: u32 = 1_000;
 
 /// The symbols of a session in hierarchical buffers.
 ///
-/// Memory: 20 bytes a block and what the ring takes; 8 a channel, or, where packets go by places, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
+/// Memory: 24 bytes a block and what the ring takes; 8 a channel, or, where packets go by places, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
 /// Time per packet: O(1) beside what the ring takes; once a buffer O(levels log levels). No allocation per packet once a
 /// buffer of the highest rate has been sent.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     blocks: Vec<CarouselBlock>,
+    /// The blocks that are sent, by their place in the ring.
+    live: Vec<u32>,
     ring: Ring,
     offsets: Offsets,
     /// Next fresh symbol of each rateless block.
@@ -71,23 +73,40 @@ impl Hierarchy {
     /// When a block has no symbols, or fewer encoding symbols than source symbols.
     pub fn new(blocks: Vec<CarouselBlock>) -> Self {
         super::check(&blocks);
-        let ring = Ring::new(&blocks);
-        let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
-        let sent = (ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
-        // Channels begin as far apart on the ring as its places are.
-        let places = if sent.is_some() { blocks.len() as u64 } else { ring.positions() };
-        Self {
-            offsets: Offsets::new(places.max(1)),
-            sent,
+        let live = (0..u32::try_from(blocks.len()).expect("a session has below 2^32 blocks")).collect();
+        let mut hierarchy = Self {
+            live,
+            ring: Ring::new(&[]),
+            offsets: Offsets::new(1),
+            sent: None,
             fresh: vec![0; blocks.len()],
-            pass_symbols: blocks.iter().map(|block| u64::from(block.symbols)).sum(),
-            ring,
+            pass_symbols: 0,
             blocks,
             arrangement: Arrangement::default(),
             time: None,
             buffer: 0,
             uncounted: 0,
-        }
+        };
+        hierarchy.lay_ring();
+        hierarchy
+    }
+
+    /// Stops sending the blocks that `keeps` refuses; fresh symbols of the others go on where they are.
+    pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) {
+        self.live.retain(|block| keeps(*block));
+        self.lay_ring();
+    }
+
+    /// Lays the ring of the blocks that are sent.
+    fn lay_ring(&mut self) {
+        let blocks: Vec<_> = self.live.iter().map(|block| self.blocks[*block as usize]).collect();
+        self.ring = Ring::new(&blocks);
+        let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
+        self.sent = (self.ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
+        // Channels begin as far apart on the ring as its places are.
+        let places = if self.sent.is_some() { blocks.len() as u64 } else { self.ring.positions() };
+        self.offsets = Offsets::new(places.max(1));
+        self.pass_symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
     }
 
     /// Source symbols of the session.
@@ -147,27 +166,28 @@ impl Hierarchy {
             }
             let position = sent[channel] + self.offsets.get(channel);
             sent[channel] += 1;
-            let block = usize::try_from(position.checked_rem(self.blocks.len() as u64)?).ok()?;
-            return Some(self.fresh_symbol(block));
+            let place = usize::try_from(position.checked_rem(self.live.len() as u64)?).ok()?;
+            return Some(self.fresh_symbol(self.live[place]));
         }
         let positions = self.ring.positions();
         let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
         let position = place.buffer.checked_rem(positions)? + self.offsets.get(index);
-        let (block, number) = self.ring.at(position % positions);
-        let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block];
+        let (place, number) = self.ring.at(position % positions);
+        let block = self.live[place];
+        let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block as usize];
         if rateless {
             return Some(self.fresh_symbol(block));
         }
         let esi = u32::try_from(number % u64::from(n)).expect("below n, a u32");
-        let block = u32::try_from(block).expect("a session has below 2^32 blocks");
         Some(Visit { block, esi })
     }
 
     /// The next symbol of a rateless block.
-    fn fresh_symbol(&mut self, block: usize) -> Visit {
-        let esi = self.fresh[block];
-        self.fresh[block] = (esi + 1) % self.blocks[block].encoding_symbols;
-        Visit { block: u32::try_from(block).expect("a session has below 2^32 blocks"), esi }
+    fn fresh_symbol(&mut self, block: u32) -> Visit {
+        let fresh = &mut self.fresh[block as usize];
+        let esi = *fresh;
+        *fresh = (esi + 1) % self.blocks[block as usize].encoding_symbols;
+        Visit { block, esi }
     }
 }
 

@@ -112,6 +112,39 @@ impl Spread {
         }
     }
 
+    /// Stops sending the blocks that `keeps` refuses; see [`Carousel::retain`](super::Carousel::retain).
+    pub(super) fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
+        let mut sent = 0;
+        let mut order = Vec::with_capacity(self.order.len());
+        let turns = core::mem::take(&mut self.turns).into_iter().filter_map(|Reverse(turn)| {
+            let Turn { class, taken } = turn;
+            let (rounds, ahead) = (taken / class.count, taken % class.count);
+            let (first, mut kept_ahead) = (order.len(), 0);
+            let size = class.weight / class.count;
+            let blocks = &self.order[class.first..][..usize::try_from(class.count).unwrap_or(usize::MAX)];
+            for (place, block) in (0..).zip(blocks) {
+                let has_more = u64::from(place < ahead);
+                if keeps(*block) {
+                    order.push(*block);
+                    kept_ahead += has_more;
+                } else {
+                    sent += rounds + has_more;
+                }
+            }
+            let count = (order.len() - first) as u64;
+            let class = Class { first, count, weight: count * size };
+            (count > 0).then_some(Reverse(Turn { class, taken: rounds * count + kept_ahead }))
+        });
+        self.turns = turns.collect();
+        self.order = order;
+        if let Some(mix) = &mut self.mix {
+            mix.blocks.retain(|block| keeps(*block));
+            mix.pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
+            mix.left = mix.left.min(mix.pass);
+        }
+        sent
+    }
+
     /// The next symbol; `None` when there are no blocks at all.
     pub(super) fn next(&mut self, blocks: &[CarouselBlock]) -> Option<Visit> {
         let block = match self.mix.take() {

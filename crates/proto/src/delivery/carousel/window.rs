@@ -19,7 +19,7 @@ const PASSES_OF_STEP: u64 = 4;
 
 /// All windows of a session, again and again.
 ///
-/// Memory: 4 bytes a block, 8 bytes for each block of the longest window. Time per symbol: O(1), once a window as much
+/// Memory: 4 bytes a block, one more once a file was withdrawn, 8 bytes for each block of the longest window. Time per symbol: O(1), once a window as much
 /// as it has blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
@@ -34,6 +34,8 @@ pub(super) struct Windows {
     turn: usize,
     /// The longest block: while a pass brings it nothing, it brings nothing at all.
     longest: Option<CarouselBlock>,
+    /// By block, once there are any: blocks that are not sent any more.
+    withdrawn: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +53,27 @@ impl Windows {
             after: 0,
             active: Vec::new(),
             turn: 0,
-            longest: blocks.iter().copied().max_by_key(|block| (block.is_finite(), block.symbols)),
+            longest: longest(blocks.iter()),
+            withdrawn: Vec::new(),
         }
+    }
+
+    /// Stops sending the blocks that `keeps` refuses; see [`Carousel::retain`](super::Carousel::retain).
+    pub(super) fn retain(&mut self, blocks: &[CarouselBlock], keeps: impl Fn(u32) -> bool) -> u64 {
+        self.withdrawn.resize(blocks.len(), false);
+        let mut sent = 0;
+        for (block, withdrawn) in (0..).zip(&mut self.withdrawn) {
+            if !*withdrawn && !keeps(block) {
+                *withdrawn = true;
+                sent += u64::from(self.next[block as usize]);
+            }
+        }
+        let is_withdrawn = |active: &Active| self.withdrawn[active.block as usize];
+        self.turn -= self.active[..self.turn].iter().filter(|active| is_withdrawn(active)).count();
+        self.active.retain(|active| !self.withdrawn[active.block as usize]);
+        let left = blocks.iter().zip(&self.withdrawn).filter(|(_, withdrawn)| !**withdrawn);
+        self.longest = longest(left.map(|(block, _)| block));
+        sent
     }
 
     /// The next symbol; `None` when there are no blocks at all.
@@ -95,7 +116,7 @@ impl Windows {
             symbols += u64::from(block.symbols);
             let left =
                 u32::try_from(pass_share(block, self.pass)).expect("below twice k, which is below 2^24");
-            if left > 0 {
+            if left > 0 && !self.withdrawn.get(self.after).is_some_and(|withdrawn| *withdrawn) {
                 let block = u32::try_from(self.after).expect("a session has below 2^32 blocks");
                 self.active.push(Active { block, left });
             }
@@ -109,6 +130,11 @@ impl CarouselBlock {
     fn is_finite(&self) -> bool {
         self.encoding_symbols == self.symbols
     }
+}
+
+/// The block to which passes bring something for longest.
+fn longest<'a>(blocks: impl Iterator<Item = &'a CarouselBlock>) -> Option<CarouselBlock> {
+    blocks.copied().max_by_key(|block| (block.is_finite(), block.symbols))
 }
 
 /// Source symbols, and repair symbols where there are any, that the first pass sends of a block of k of n symbols.

@@ -47,19 +47,31 @@ pub struct FdtSymbol<'a> {
 
 impl FdtCarousel {
     /// Cuts an instance into symbols of `symbol_size` bytes.
+    ///
+    /// # Errors
+    /// When the instance is longer than any receiver takes.
     pub fn new(instance: &Instance, instance_id: u32, symbol_size: u16) -> Result<Self, FdtTooLarge> {
         let xml = instance.to_xml().into_bytes();
-        let (body, encoding) = if xml.len() > PLAIN_SYMBOLS_MAX * usize::from(symbol_size) {
+        check_length(xml.len())?;
+        Ok(Self::plain_up_to(PLAIN_SYMBOLS_MAX, xml, instance_id, symbol_size))
+    }
+
+    /// An instance that fits in one symbol, compressed if need be; `None` where it does not.
+    pub fn of_one_symbol(instance: &Instance, instance_id: u32, symbol_size: u16) -> Option<Self> {
+        let xml = instance.to_xml().into_bytes();
+        check_length(xml.len()).ok()?;
+        Some(Self::plain_up_to(1, xml, instance_id, symbol_size)).filter(|carousel| carousel.symbols() == 1)
+    }
+
+    fn plain_up_to(symbols: usize, xml: Vec<u8>, instance_id: u32, symbol_size: u16) -> Self {
+        let (body, encoding) = if xml.len() > symbols * usize::from(symbol_size) {
             (gzip(&xml), Some(ContentEncoding::Gzip))
         } else {
-            (xml.clone(), None)
+            (xml, None)
         };
-        if xml.len() > FDT_BYTES_MAX {
-            return Err(FdtTooLarge { bytes: xml.len() });
-        }
         let partition = Partition::new(body.len() as u64, symbol_size, BLOCK_SYMBOLS)
             .expect("an instance within FDT_BYTES_MAX has below 2^16 blocks of 4096 symbols");
-        Ok(Self { instance_id, body, encoding, partition })
+        Self { instance_id, body, encoding, partition }
     }
 
     /// Symbols of the instance.
@@ -98,6 +110,19 @@ impl FdtCarousel {
             sbn += 1;
         }
     }
+}
+
+/// Makes sure that an instance has room for so many more digests of blocks.
+///
+/// # Errors
+/// When it would be longer than any receiver takes.
+pub fn check_room(instance: &Instance, digests: u64) -> Result<(), FdtTooLarge> {
+    let bytes = digests.saturating_mul(16).div_ceil(3).saturating_mul(4);
+    check_length(instance.to_xml().len().saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX)))
+}
+
+fn check_length(bytes: usize) -> Result<(), FdtTooLarge> {
+    if bytes > FDT_BYTES_MAX { Err(FdtTooLarge { bytes }) } else { Ok(()) }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

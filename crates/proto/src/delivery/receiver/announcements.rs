@@ -1,6 +1,7 @@
 //! What the FDT says, and what is made of it.
 
-use headwater_wire::fdt::{FdtError, File, Instance};
+use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
+use headwater_wire::fdt::{FdtError, File, Headwater, Instance, Withdrawal};
 use headwater_wire::{Fti, PayloadId, alc};
 
 use super::block::{Block, BlockState};
@@ -11,6 +12,10 @@ use crate::delivery::fdt::Heard;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
 
+/// Instances that a session is taken to have after the one that was kept: prefaces, and instances that tell of changes. A session
+/// started again is numbered by the seconds since.
+const INSTANCES_OF_SESSION: u32 = 32;
+
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     pub(super) fn on_fdt(&mut self, now: Instant, header: &alc::Repr, id: PayloadId, payload: &[u8]) {
         let heard = self.hearing.hear(header, id, payload);
@@ -20,7 +25,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             Heard::Part => self.stats.last_progress = now,
             Heard::Whole { instance_id, instance, xml } => {
                 self.stats.last_progress = now;
-                self.may_recall = false;
+                // Beside the preface of a long FDT the one that was kept still helps.
+                self.may_recall &= !instance.complete;
                 self.keep(instance_id, &instance, xml);
                 self.on_instance(now, &instance);
             }
@@ -28,10 +34,10 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Keeps an instance for a receiver that is started again, where its files could be resumed.
+    /// Keeps a complete instance for a receiver that is started again, where its files could be resumed.
     fn keep(&mut self, instance_id: u32, instance: &Instance, xml: Vec<u8>) {
         let Some((source, tsi)) = self.session() else { return };
-        if instance.files.iter().all(|entry| entry.headwater.digest.is_some()) {
+        if instance.complete && instance.files.iter().all(|entry| entry.headwater.digest.is_some()) {
             self.store.keep_description(&Description { source, tsi, instance_id, xml });
         }
     }
@@ -43,8 +49,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let (session, heard) = (self.session(), self.hearing.last());
         let may_be_unseen = !self.front.control.asks_for_description();
         let is_this = |kept: &Description| {
-            session == Some((kept.source, kept.tsi))
-                && heard.map_or(may_be_unseen, |id| id == kept.instance_id)
+            let is_of_session =
+                |id: u32| (id.wrapping_sub(kept.instance_id) & FDT_INSTANCE_ID_MAX) <= INSTANCES_OF_SESSION;
+            session == Some((kept.source, kept.tsi)) && heard.map_or(may_be_unseen, is_of_session)
         };
         let kept = self.store.kept_description().filter(is_this);
         if let Some(instance) = kept.and_then(|kept| Instance::parse(&kept.xml).ok()) {
@@ -79,19 +86,28 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.stats.dropped.contradiction += 1;
                 continue;
             }
-            let tells_something = match self.catalogue.look_up(entry.toi) {
-                None if self.catalogue.is_full() => {
+            let known = self.catalogue.look_up(entry.toi).cloned();
+            let announced = match (known, entry.headwater.withdrawn) {
+                (None, _) if self.catalogue.is_full() => {
                     self.refuse_beyond(entry);
-                    false
+                    Ok(())
                 }
-                None => true,
-                Some(Announced::AwaitsFti(_)) => fti.is_ok(),
-                Some(Announced::Object(_) | Announced::Refused) => false,
+                (None | Some(Announced::AwaitsFti(_)), Some(why)) => Err(Refusal::Withdrawn(why)),
+                (Some(Announced::Object(object)), Some(why)) => {
+                    self.withdraw(object, why);
+                    Ok(())
+                }
+                (Some(Announced::AwaitsFti(_)), None) if fti.is_err() => Ok(()),
+                (None | Some(Announced::AwaitsFti(_)), None) => {
+                    self.announce(now, entry, instance.content_encoding(entry), fti)
+                }
+                (Some(Announced::Object(_)), None) => Ok(()),
+                (Some(Announced::Refused), _) => Ok(()),
             };
-            if tells_something
-                && let Err(refusal) = self.announce(now, entry, instance.content_encoding(entry), fti)
-            {
+            if let Err(refusal) = announced {
                 self.refuse(entry, refusal.to_string());
+            } else if let Some(&Announced::Object(object)) = self.catalogue.look_up(entry.toi) {
+                self.learn(object, &entry.headwater);
             }
         }
         self.complete |= instance.complete;
@@ -107,6 +123,37 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.front.event(ReceiverEvent::FileRefused { location, reason });
                 self.end_file(file, FileOutcome::Refused);
             }
+        }
+    }
+
+    /// Takes in the digests that an entry tells of an object beyond those known, and verifies by them what has waited for that.
+    fn learn(&mut self, object: ObjectIndex, told: &Headwater) {
+        let file = self.catalogue.objects[object.0].file;
+        if !self.catalogue.is_open(file) {
+            return;
+        }
+        let (known_before, digest) = self.catalogue.learn(object, told);
+        let known = self.catalogue.objects[object.0].promised.len();
+        for sbn in known_before..known {
+            let sbn = u32::try_from(sbn).expect("an object has below 2^32 blocks");
+            if self.unproven.remove(&(object, sbn)) {
+                self.verify_block(object, sbn);
+            }
+        }
+        if digest.is_some() {
+            self.finish_file_if_whole(file);
+        }
+    }
+
+    /// Ends a file that its sender withdrew, unless it is whole.
+    fn withdraw(&mut self, object: ObjectIndex, why: Withdrawal) {
+        let file = self.catalogue.objects[object.0].file;
+        if self.catalogue.is_open(file) {
+            self.refused += 1;
+            let location = self.catalogue.files[file.0].spec.path.to_string();
+            let reason = Refusal::Withdrawn(why).to_string();
+            self.front.event(ReceiverEvent::FileRefused { location, reason });
+            self.end_file(file, FileOutcome::Refused);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fec::{BlockCodec, Partition, Scheme};
-use headwater_wire::fdt::{FdtError, File, Segment};
+use headwater_wire::fdt::{FdtError, File, Headwater, Segment, Withdrawal};
 use headwater_wire::{Fti, PayloadId};
 
 use super::DECODING_BYTES;
@@ -46,7 +46,7 @@ pub struct Catalogue {
     awaiting_fti: usize,
 }
 
-type SegmentKey = (RelativePath, u64, u32, Option<Digest>);
+type SegmentKey = (RelativePath, u64, u32);
 
 /// What is known of a transport object identifier.
 #[derive(Clone, Debug)]
@@ -66,10 +66,25 @@ pub struct FileState {
     pub objects: Vec<Option<ObjectIndex>>,
     /// Objects and blocks that are not done; at 0 the file is whole.
     pub left: u64,
+    /// Whether the FDT is going to tell the file's digest: the file is not whole before.
+    pub digest_follows: bool,
     /// Source symbols of the objects announced, and symbols held.
     pub symbols: u64,
     pub symbols_held: u64,
     pub outcome: Option<FileOutcome>,
+}
+
+impl FileState {
+    /// Whether an entry says of the file's digest what earlier ones said, as far as they did.
+    fn agrees_on_digest(&self, told: &Headwater) -> bool {
+        match (told.digest, self.spec.digest) {
+            (Some(told), Some(known)) => told == known,
+            (Some(_), None) => self.digest_follows,
+            // An instance from before the digest was known.
+            (None, Some(_)) => told.digests_follow || told.withdrawn.is_some(),
+            (None, None) => true,
+        }
+    }
 }
 
 /// How a file ended.
@@ -93,8 +108,10 @@ pub struct ObjectState {
     /// n of a block of k symbols is asked of it.
     pub codec: std::sync::Arc<dyn BlockCodec>,
     pub blocks: Vec<Block>,
-    /// What the sender promised of its blocks; empty when it did not.
+    /// What the sender promised of its blocks, or of the first of them where more follow; empty when it did not.
     pub promised: Vec<ShortDigest>,
+    /// Whether the FDT is going to promise more: no block counts as whole before its digest is known.
+    pub digests_follow: bool,
     /// What the blocks done turned out to be.
     pub digests: Vec<Digest>,
 }
@@ -138,6 +155,16 @@ pub enum Refusal {
     NoCoding(#[from] FdtError),
     #[error("its length differs from its transfer length")]
     Length,
+    #[error("{}", withdrawal(*.0))]
+    Withdrawn(Withdrawal),
+}
+
+const fn withdrawal(why: Withdrawal) -> &'static str {
+    match why {
+        Withdrawal::Changed => "its sender left it out, because it changed while it was being sent",
+        Withdrawal::Unreadable => "its sender left it out, because it could not read it any more",
+        Withdrawal::Other => "its sender left it out",
+    }
 }
 
 /// What to tell the store of a new object, and of its file if that is new too.
@@ -210,8 +237,10 @@ impl Catalogue {
         let object = &self.objects[index.0];
         let file = &self.files[object.file.0];
         let name = entry.headwater.segment.as_ref().map_or(&entry.content_location, |segment| &segment.file);
+        let mut blocks = entry.headwater.block_digests.iter().zip(&object.promised);
         fti.is_none_or(|fti| fti == object.fti)
-            && entry.headwater.digest == file.spec.digest
+            && file.agrees_on_digest(&entry.headwater)
+            && blocks.all(|(told, known)| told == known)
             && RelativePath::from_content_location(name).as_ref() == Ok(&file.spec.path)
     }
 
@@ -277,6 +306,7 @@ impl Catalogue {
             codec: std::sync::Arc::clone(&codec),
             blocks: vec![Block::Unseen; count],
             promised,
+            digests_follow: entry.headwater.digests_follow,
             digests: vec![[0; 32]; count],
         });
         self.set(entry.toi, Announced::Object(object));
@@ -302,11 +332,15 @@ impl Catalogue {
             return Err(Refusal::Segments);
         }
         let path = RelativePath::from_content_location(&segment.file)?;
-        let key = (path.clone(), segment.file_length, segment.count, entry.headwater.digest);
+        let key = (path.clone(), segment.file_length, segment.count);
         if count > 1
             && let Some(file) = self.segmented.get(&key)
         {
-            let refused = self.files[file.0].outcome == Some(FileOutcome::Refused);
+            let state = &self.files[file.0];
+            if !state.agrees_on_digest(&entry.headwater) {
+                return Err(Refusal::Segments);
+            }
+            let refused = state.outcome == Some(FileOutcome::Refused);
             return if refused { Err(Refusal::FileRefused) } else { Ok((*file, false, segment)) };
         }
         if self.places + count > OBJECTS_MAX {
@@ -324,6 +358,7 @@ impl Catalogue {
             },
             objects: vec![None; count],
             left: count as u64,
+            digest_follows: entry.headwater.digests_follow && entry.headwater.digest.is_none(),
             symbols: 0,
             symbols_held: 0,
             outcome: None,
@@ -343,6 +378,24 @@ impl Catalogue {
         let before = index.checked_sub(1).and_then(known);
         before.is_none_or(|object| object.offset + object.partition.transfer_length() == segment.offset)
             && known(index + 1).is_none_or(|object| segment.offset + length == object.offset)
+    }
+
+    /// Takes in what an entry tells of a known object beyond what was known: digests of more blocks, the digest of its file.
+    /// Returns how many blocks had digests before, and the file's digest if that is news. The entry agrees with what is known.
+    pub fn learn(&mut self, object: ObjectIndex, told: &Headwater) -> (usize, Option<Digest>) {
+        let state = &mut self.objects[object.0];
+        let file = &mut self.files[state.file.0];
+        let before = state.promised.len();
+        let blocks = state.partition.blocks() as usize;
+        // Blocks without a promise from the start were taken as they came.
+        if state.digests_follow && told.block_digests.len() <= blocks {
+            state.promised.extend(told.block_digests.iter().skip(before));
+            state.digests_follow = state.promised.len() < blocks;
+        }
+        let news = told.digest.filter(|_| file.digest_follows);
+        file.spec.digest = file.spec.digest.or(news);
+        file.digest_follows &= news.is_none();
+        (before, news)
     }
 
     /// Gives back what an object just admitted holds: its file cannot be stored.
@@ -450,7 +503,9 @@ fn check_block(codec: &dyn BlockCodec, partition: Partition) -> Result<(), Refus
 
 fn promised(entry: &File, partition: Partition) -> Result<Vec<ShortDigest>, Refusal> {
     let promised = &entry.headwater.block_digests;
-    if promised.is_empty() || promised.len() == partition.blocks() as usize {
+    let blocks = partition.blocks() as usize;
+    let is_part = entry.headwater.digests_follow && promised.len() < blocks;
+    if promised.is_empty() || promised.len() == blocks || is_part {
         Ok(promised.clone())
     } else {
         Err(Refusal::Coding("as many digests as blocks are needed".to_owned()))

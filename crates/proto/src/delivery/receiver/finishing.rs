@@ -48,13 +48,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.stats.last_progress = now;
         match report {
             StoreReport::BlockDone { object, sbn, digest } => {
-                let state = &mut self.catalogue.objects[object.0];
-                state.digests[sbn as usize] = digest;
-                if state.promised.get(sbn as usize).is_none_or(|promised| *promised == short(&digest)) {
-                    self.block_done(object, sbn);
-                } else {
-                    self.block_mismatched((object, sbn));
-                }
+                self.catalogue.objects[object.0].digests[sbn as usize] = digest;
+                self.verify_block(object, sbn);
             }
             StoreReport::BlockNeedsMore { object, sbn, more } => self.block_needs_more((object, sbn), more),
             StoreReport::FileDone(file) => self.end_file(file, FileOutcome::Done),
@@ -62,6 +57,22 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             StoreReport::Failed(error) => self.fail(error),
         }
         self.hand_over();
+    }
+
+    /// Holds a block that is whole against what its sender promised; without a promise yet it waits for one.
+    pub(super) fn verify_block(&mut self, object: ObjectIndex, sbn: u32) {
+        let state = &self.catalogue.objects[object.0];
+        match state.promised.get(sbn as usize) {
+            Some(promised) if *promised != short(&state.digests[sbn as usize]) => {
+                self.block_mismatched((object, sbn));
+            }
+            None if state.digests_follow => {
+                if self.catalogue.is_open(state.file) {
+                    self.unproven.insert((object, sbn));
+                }
+            }
+            _ => self.block_done(object, sbn),
+        }
     }
 
     fn block_done(&mut self, object: ObjectIndex, sbn: u32) {
@@ -121,7 +132,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     pub(super) fn finish_file_if_whole(&mut self, index: FileIndex) {
         let file = &self.catalogue.files[index.0];
-        if file.left > 0 {
+        if file.left > 0 || file.digest_follows {
             return;
         }
         let matches =
@@ -139,6 +150,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             return;
         }
         self.open_blocks -= self.catalogue.end_file(file, outcome, &mut self.room);
+        for object in self.catalogue.files[file.0].objects.iter().flatten() {
+            self.unproven.extract_if((*object, 0)..=(*object, u32::MAX), |_| true).for_each(drop);
+        }
         self.open_files -= 1;
         if outcome != FileOutcome::Done
             && let Err(error) = self.store.discard_file(file)

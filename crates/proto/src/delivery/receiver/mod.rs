@@ -10,7 +10,7 @@ mod report;
 mod room;
 mod symbols;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use headwater_wire::fdt::Control;
 
@@ -66,7 +66,7 @@ impl ReceiverConfig {
 ///
 /// Memory, beside the store: [`BLOCK_STATE_BYTES`] for blocks, of which each takes 64 bytes and, while it is under way,
 /// some 100 more, a bit per source symbol, and 40 bytes for each 256 repair symbols sent (beyond that, symbols are
-/// dropped until blocks are whole); 12 bytes per block that waits for the store; some 500 and the name per object (at
+/// dropped until blocks are whole); 12 bytes per block that waits for the store, 24 per block that waits for its digest; some 500 and the name per object (at
 /// most [`super::OBJECTS_MAX`], all names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs being put
 /// together.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ pub struct Receiver<C, S> {
     room: Room,
     /// Blocks that have enough symbols, until the store gets them: each once.
     ready: VecDeque<BlockId>,
+    /// Blocks that are whole and wait for the FDT to tell their digests.
+    unproven: BTreeSet<BlockId>,
     /// Blocks of files under way that need symbols.
     open_blocks: u64,
     /// Files whose fate is open.
@@ -111,6 +113,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             pending: Pending::new(config.pending_bytes),
             room: Room::new(BLOCK_STATE_BYTES),
             ready: VecDeque::new(),
+            unproven: BTreeSet::new(),
             open_blocks: 0,
             open_files: 0,
             refused: 0,

@@ -37,6 +37,18 @@ impl Content {
         }
     }
 
+    /// Stops sending the blocks that `keeps` refuses, and returns how many symbols of them counted towards passes.
+    pub(super) fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
+        match self {
+            Self::Flat(carousel) => carousel.retain(keeps),
+            Self::Layered(hierarchy) => {
+                hierarchy.retain(keeps);
+                // Passes are counted where receivers have every packet.
+                0
+            }
+        }
+    }
+
     /// Visits that make a pass.
     pub(super) fn pass_symbols(&self) -> u64 {
         match self {

@@ -1,10 +1,13 @@
 //! When the FDT goes out, and what of it.
 
+use core::ops::Range;
+
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
-use headwater_wire::fdt::Instance;
+use headwater_wire::fdt::{File, Instance, Withdrawal};
 
 use super::SenderConfig;
-use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge};
+use crate::delivery::digest::{Digest, short};
+use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge, check_room};
 use crate::delivery::offsets::bisecting_offsets;
 use crate::time::{Duration, Instant};
 
@@ -29,13 +32,26 @@ const FDT_HEADER_BYTES: u16 = 24;
 const FDT_SYMBOL_BYTES_MIN: u16 = 64;
 
 /// The FDT of a session, on its way.
+///
+/// All that is known is one instance, sent round and round. A long one has a preface: an instance of one symbol with the control and
+/// as many entries as fit, by which receivers begin to choose levels before they have the rest. An instance whose entries have
+/// changed gives way to a new one.
 #[derive(Debug)]
 pub(crate) struct Description {
     instance: Instance,
     carousel: FdtCarousel,
+    preface: Option<Preface>,
+    /// Number of the instance that was made last.
     instance_id: u32,
     is_alone: bool,
     symbol_size: u16,
+    /// When the carousel was made.
+    made: Instant,
+    /// Whether receivers are to hear of a change soon.
+    is_stale: bool,
+    /// Digests of blocks in `instance`, and those of them in the carousel.
+    digests: u64,
+    digests_sent: u64,
     next_round: Instant,
     renew: Instant,
     rounds: u64,
@@ -44,6 +60,14 @@ pub(crate) struct Description {
     /// The epoch of the base's last packet, of controls that have epochs.
     epoch: Option<u64>,
     levels: Vec<Turn>,
+}
+
+/// The beginning of a long FDT.
+#[derive(Debug)]
+struct Preface {
+    carousel: FdtCarousel,
+    /// When the base sends it next.
+    next: Instant,
 }
 
 /// The FDT on one level.
@@ -60,30 +84,43 @@ struct Turn {
 impl Description {
     /// Beside packets of content with `content_bytes` each: no packet is longer than those, so that what fits the path fits
     /// it always. `instance_id` is the first one. An instance may not be numbered like one of an earlier session that receivers may
-    /// still know, so it goes with the time of day.
+    /// still know, so it goes with the time of day. `digests_missing` digests of blocks are going to be added.
+    ///
+    /// # Errors
+    /// When the description is too long, or will be.
     pub(crate) fn new(
         instance: Instance,
         instance_id: u32,
         content_bytes: u16,
         levels: u16,
+        digests_missing: u64,
     ) -> Result<Self, FdtTooLarge> {
         let symbol_size = content_bytes.saturating_sub(FDT_HEADER_BYTES).max(FDT_SYMBOL_BYTES_MIN);
         let carousel = FdtCarousel::new(&instance, instance_id, symbol_size)?;
-        Ok(Self {
+        check_room(&instance, digests_missing)?;
+        let digests = instance.files.iter().map(|file| file.headwater.block_digests.len() as u64).sum();
+        let mut description = Self {
             // Alone: there is no content to share the channel with.
             is_alone: instance.files.iter().all(|file| file.transfer_length == Some(0)),
             levels: turns(&carousel, levels),
             carousel,
+            preface: None,
             instance,
             instance_id,
             symbol_size,
+            made: Instant::ZERO,
+            is_stale: false,
+            digests,
+            digests_sent: digests,
             next_round: Instant::ZERO,
             renew: Instant::ZERO + Duration::from_nanos(LIFETIME.as_nanos() / 2),
             rounds: 0,
             round_began: None,
             last_sent: Instant::ZERO,
             epoch: None,
-        })
+        };
+        description.preface = description.make_preface(Instant::ZERO);
+        Ok(description)
     }
 
     /// Symbols of a round.
@@ -101,19 +138,68 @@ impl Description {
         self.next_round
     }
 
+    /// Adds digests of the next blocks of an object.
+    pub(crate) fn add_digests(&mut self, object: usize, digests: &[Digest]) {
+        self.digests += digests.len() as u64;
+        self.instance.files[object].headwater.block_digests.extend(digests.iter().map(short));
+    }
+
+    /// Tells the digest of the file that some objects carry, whose blocks' digests are all known.
+    pub(crate) fn set_digest(&mut self, objects: Range<usize>, digest: Digest) {
+        for file in &mut self.instance.files[objects] {
+            (file.headwater.digest, file.headwater.digests_follow) = (Some(digest), false);
+        }
+    }
+
+    /// Tells that the file that some objects carry is withdrawn.
+    pub(crate) fn withdraw(&mut self, objects: Range<usize>, why: Withdrawal) {
+        for file in &mut self.instance.files[objects] {
+            (file.headwater.withdrawn, file.headwater.digests_follow) = (Some(why), false);
+        }
+        self.is_stale = true;
+    }
+
+    /// Tells whether nothing will be added.
+    pub(crate) fn set_complete(&mut self, complete: bool) {
+        self.is_stale |= complete && !self.instance.complete;
+        self.instance.complete = complete;
+    }
+
+    /// Makes a new instance where entries have changed, or where the old one has had half of its life; at most one a
+    /// second. Digests alone wait until there are twice as many, so that all instances together have at most twice the digests.
+    pub(crate) fn refresh(&mut self, now: Instant, config: SenderConfig) {
+        let has_grown = self.digests > self.digests_sent && self.digests >= 2 * self.digests_sent;
+        let is_due = (self.is_stale || has_grown) && now >= self.made + INTERVAL;
+        if is_due || (now >= self.renew && self.round_began.is_none()) {
+            self.remake(now, config);
+        }
+    }
+
+    /// Whether an instance has followed the first one, which receivers that ask for packets have not asked for.
+    pub(crate) fn has_news(&self) -> bool {
+        self.made > Instant::ZERO && self.levels[0].credit >= CREDIT_PACKETS
+    }
+
     /// Whether the next packet of a level is one of the FDT. To be asked once for each, with the control's `epoch` of it.
     ///
     /// Receivers join by the first packet of the base in an epoch. Where that one describes the session, who has just come begins at once.
     pub(crate) fn is_due(&mut self, now: Instant, level: u16, epoch: Option<u64>) -> bool {
         let turn = self.levels[usize::from(level)];
+        let share = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
         if level > 0 {
-            let credit = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
-            return self.symbols() > BASE_SYMBOLS_MAX && turn.credit >= credit;
+            return self.is_long() && turn.credit >= share;
         }
         let opens = core::mem::replace(&mut self.epoch, epoch) != epoch;
-        // The first round comes whole and before all else; later ones take their share of the packets.
-        if self.rounds == 0 || self.is_alone {
+        if self.is_alone {
             return self.next_round <= now;
+        }
+        let is_first_round = self.rounds == 0;
+        match &self.preface {
+            // The first round comes whole and before all else; later ones take their share of the packets.
+            None if is_first_round => return self.next_round <= now,
+            Some(preface) if preface.next == Instant::ZERO => return true,
+            Some(_) if is_first_round && turn.credit >= share => return true,
+            _ => {}
         }
         let gap = Duration::from_nanos(SLOW_ROUND.as_nanos() / self.symbols()).max(SLOW_GAP);
         (turn.credit >= CREDIT_PACKETS && self.next_round <= now)
@@ -127,20 +213,21 @@ impl Description {
     }
 
     /// The next symbol of a level, which is sent now.
-    pub(crate) fn send(&mut self, now: Instant, level: u16, config: SenderConfig) -> FdtSymbol<'_> {
-        if level == 0 {
-            self.renew(now, config);
-        }
-        let symbols = self.carousel.symbols();
+    pub(crate) fn send(&mut self, now: Instant, level: u16) -> FdtSymbol<'_> {
         let turn = &mut self.levels[usize::from(level)];
-        let number = turn.next;
-        *turn = Turn {
-            next: (number + 1) % symbols,
-            left_of_first: turn.left_of_first.saturating_sub(1),
-            credit: 0,
-        };
+        turn.credit = 0;
         if level == 0 {
             self.last_sent = now;
+            if let Some(preface) = self.preface.as_mut().filter(|preface| preface.next <= now) {
+                preface.next = now + INTERVAL;
+                return preface.carousel.symbol(0);
+            }
+        }
+        let symbols = self.carousel.symbols();
+        let number = turn.next;
+        turn.next = (number + 1) % symbols;
+        turn.left_of_first = turn.left_of_first.saturating_sub(1);
+        if level == 0 {
             let began = *self.round_began.get_or_insert(now);
             if number + 1 == symbols {
                 self.rounds += 1;
@@ -151,29 +238,67 @@ impl Description {
         self.carousel.symbol(number)
     }
 
-    /// A symbol that was asked for, which is sent now.
-    pub(crate) fn asked(&mut self, now: Instant, number: u64, config: SenderConfig) -> FdtSymbol<'_> {
-        self.renew(now, config);
-        self.carousel.symbol(number)
-    }
-
     /// A symbol by its number, round and round.
     pub(crate) fn symbol(&self, number: u64) -> FdtSymbol<'_> {
         self.carousel.symbol(number)
     }
 
-    /// Between two rounds: a new instance, with a new time of expiry, when the old one has had half of its life.
-    fn renew(&mut self, now: Instant, config: SenderConfig) {
-        if now < self.renew || self.round_began.is_some() {
-            return;
-        }
+    /// Whether the FDT goes on the levels above the base, too.
+    fn is_long(&self) -> bool {
+        self.symbols() > BASE_SYMBOLS_MAX
+    }
+
+    /// Puts a new instance in the place of the one being sent.
+    fn remake(&mut self, now: Instant, config: SenderConfig) {
+        (self.made, self.is_stale, self.digests_sent) = (now, false, self.digests);
         self.renew = now + Duration::from_nanos(LIFETIME.as_nanos() / 2);
         self.instance.expires = expires(config, now);
+        let id = self.next_id();
+        // What was added was counted when the first one was made.
+        let Ok(carousel) = FdtCarousel::new(&self.instance, id, self.symbol_size) else { return };
+        self.levels = turns(&carousel, u16::try_from(self.levels.len()).unwrap_or(u16::MAX));
+        self.carousel = carousel;
+        (self.round_began, self.next_round) = (None, now);
+        let next = self.preface.take().map_or(now, |preface| preface.next);
+        self.preface = self.make_preface(next);
+    }
+
+    fn next_id(&mut self) -> u32 {
         self.instance_id = (self.instance_id + 1) & FDT_INSTANCE_ID_MAX;
-        if let Ok(carousel) = FdtCarousel::new(&self.instance, self.instance_id, self.symbol_size) {
-            self.levels = turns(&carousel, u16::try_from(self.levels.len()).unwrap_or(u16::MAX));
-            self.carousel = carousel;
+        self.instance_id
+    }
+
+    /// The preface of a long FDT of a session with several levels, to be sent from `next` on. It has entries in their order, the
+    /// digests of their blocks where there is room; an FDT instance without any (RFC 6726, section 3.4.2) is no
+    /// FDT instance, so there may be no preface.
+    fn make_preface(&mut self, next: Instant) -> Option<Preface> {
+        if !self.is_long() || self.levels.len() < 2 || self.instance.control.is_none() {
+            return None;
         }
+        let id = self.next_id();
+        let (expires, control) = (self.instance.expires, &self.instance.control);
+        let fits = |files: &[File]| {
+            let (control, files) = (control.clone(), files.to_vec());
+            let instance = Instance { expires, control, files, ..Instance::default() };
+            FdtCarousel::of_one_symbol(&instance, id, self.symbol_size)
+        };
+        let mut files = Vec::new();
+        let mut made = None;
+        for file in &self.instance.files {
+            files.push(file.clone());
+            let whole = fits(&files);
+            let carousel = whole.or_else(|| {
+                let last = &mut files.last_mut()?.headwater;
+                last.digests_follow |= last.withdrawn.is_none();
+                last.block_digests = Vec::new();
+                fits(&files)
+            });
+            match carousel {
+                Some(carousel) => made = Some(carousel),
+                None => break,
+            }
+        }
+        Some(Preface { carousel: made?, next })
     }
 }
 
