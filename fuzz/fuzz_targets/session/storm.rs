@@ -152,6 +152,7 @@ fn file(entry: &Entry, honest: &Honest) -> File {
             block_digests: vec![[0; 16]; entry.block_digests.into()],
             segment,
             mode: None,
+            modified: None,
         },
         ..File::default()
     }

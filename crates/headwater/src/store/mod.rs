@@ -35,8 +35,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
-    RelativePath, Store, StoreError, StoreReport, StoredRepair,
+    BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
+    ObjectSpec, RelativePath, Store, StoreError, StoreReport, StoredRepair,
 };
 
 use self::change::{Change, Stamp};
@@ -260,6 +260,13 @@ impl Store for DiskStore {
         }
         self.files[file.0] = Some(Arc::new(FilePlace { index: file, spec: spec.clone(), number }));
         Ok(held)
+    }
+
+    fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {
+        if let Some(number) = self.file(file).number {
+            self.ledger.learn_digest(number, digest)?;
+        }
+        Ok(HeldFile::default())
     }
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use headwater_fec::{Parameters, Partition, codec};
-use headwater_proto::delivery::{Digest, StoredRepair};
+use headwater_proto::delivery::{Digest, FileTime, FileVersion, StoredRepair};
 
 use super::kept::Kept;
 use super::tests::{FILE, OBJECT, Session, T, open};
@@ -15,15 +15,25 @@ const IDENTITY: Digest = [7; 32];
 
 /// Announces a file of 100 symbols in two blocks; what is held of it.
 fn announce(session: &mut Session, digest: Option<Digest>, identity: Digest) -> (HeldFile, Vec<HeldBlock>) {
+    announce_version(session, FileVersion { digest, modified: None }, identity)
+}
+
+/// The same, of a file whose time may be known.
+fn announce_version(
+    session: &mut Session,
+    version: FileVersion,
+    identity: Digest,
+) -> (HeldFile, Vec<HeldBlock>) {
     let path = RelativePath::new("folder/file").unwrap();
-    let spec = FileSpec { path, bytes: 6_400, mode: None, md5: None, digest };
+    let FileVersion { digest, modified } = version;
+    let spec = FileSpec { path, bytes: 6_400, mode: None, modified, md5: None, digest };
     let held = session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,
         offset: 0,
         partition: Partition::with_blocks(6_400, T, 2).unwrap(),
         codec: codec(Parameters::raptorq(T)).unwrap(),
-        identity: digest.map(|_| identity),
+        identity: version.is_known().then_some(identity),
     };
     (held, session.store.create_object(OBJECT, &object))
 }
@@ -32,7 +42,10 @@ fn announce(session: &mut Session, digest: Option<Digest>, identity: Digest) -> 
 fn interrupted(folder: &Path) {
     let mut session = open(folder);
     assert_eq!(announce(&mut session, Some([1; 32]), IDENTITY), Default::default());
-    let store = &mut session.store;
+    receive(&mut session.store);
+}
+
+fn receive(store: &mut DiskStore) {
     for esi in [0, 3, 49] {
         store.write_source(OBJECT, 0, esi, &[u8::try_from(esi).unwrap(); T as usize]).unwrap();
     }
@@ -90,6 +103,42 @@ fn another_content_coding_or_none_that_can_be_verified_starts_anew() {
 }
 
 #[test]
+fn until_the_digest_is_known_the_time_of_modification_names_the_content() {
+    let version = |digest: Option<u8>, seconds: Option<i64>| FileVersion {
+        digest: digest.map(|byte| [byte; 32]),
+        modified: seconds.and_then(|seconds| FileTime::new(seconds, 5)),
+    };
+    let is_resumed =
+        |folder: &Path, version| announce_version(&mut open(folder), version, IDENTITY) == expected();
+    for (begun, learned, then, expected) in [
+        (version(None, Some(3)), None, version(None, Some(3)), true),
+        (version(None, Some(3)), None, version(Some(1), Some(3)), true),
+        (version(Some(1), Some(3)), None, version(None, Some(3)), true),
+        (version(Some(1), Some(3)), None, version(Some(1), Some(4)), true),
+        (version(None, Some(3)), Some([1; 32]), version(Some(1), None), true),
+        (version(None, Some(3)), None, version(None, Some(4)), false),
+        (version(None, Some(3)), None, version(Some(1), None), false),
+        (version(None, Some(3)), Some([1; 32]), version(Some(2), Some(3)), false),
+        (version(Some(1), Some(3)), None, version(Some(2), Some(3)), false),
+        (version(None, None), None, version(None, None), false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = open(folder.path());
+        announce_version(&mut session, begun, IDENTITY);
+        receive(&mut session.store);
+        if let Some(digest) = learned {
+            session.store.learn_digest(FILE, digest).unwrap();
+        }
+        drop(session);
+        assert_eq!(is_resumed(folder.path(), then), expected, "{begun:?}, {learned:?}, {then:?}");
+        // More is known of it now, and nothing is forgotten.
+        if expected {
+            assert!(is_resumed(folder.path(), begun) && is_resumed(folder.path(), then));
+        }
+    }
+}
+
+#[test]
 fn a_damaged_journal_tells_less_and_never_anything_else() {
     let folder = tempfile::tempdir().unwrap();
     interrupted(folder.path());
@@ -121,7 +170,14 @@ fn after_a_loss_of_power_only_what_was_made_safe_counts() {
     let file =
         fs::File::options().create_new(true).read(true).write(true).open(folder.path().join("j")).unwrap();
     let mut journal = journal::Journal::create(file.try_clone().unwrap()).unwrap();
-    journal.note(&Change::File { file: 0, key: [0; 16], bytes: 1, digest: [0; 32] }).unwrap();
+    journal
+        .note(&Change::File {
+            file: 0,
+            key: [0; 16],
+            bytes: 1,
+            version: FileVersion { digest: Some([0; 32]), modified: None },
+        })
+        .unwrap();
     journal.note(&Change::Object { object: 0, file: 0, identity: IDENTITY }).unwrap();
     journal.note(&change(0)).unwrap();
     journal.flush().unwrap();
@@ -176,6 +232,7 @@ fn a_file_in_place_counts_while_others_are_missing_and_nobody_touched_it() {
             path: RelativePath::new("other").unwrap(),
             bytes: 1,
             mode: None,
+            modified: None,
             md5: None,
             digest: Some([3; 32]),
         };

@@ -1,6 +1,6 @@
 //! Attribute values of an FDT, from text to numbers, digests and the like.
 use super::xml::is_xml_char;
-use super::{ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, Control, FdtError, MODE_MAX};
+use super::{ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, Control, FdtError, FileTime, MODE_MAX};
 use crate::lct::TOI_MAX;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -97,6 +97,10 @@ impl Value<'_> {
     pub(super) fn mode(&self) -> Result<u32, FdtError> {
         let mode = u32::from_str_radix(&self.token()?, 8).ok().filter(|&mode| mode <= MODE_MAX);
         mode.ok_or_else(|| self.invalid("not octal permission bits"))
+    }
+
+    pub(super) fn time(&self) -> Result<FileTime, FdtError> {
+        self.token()?.parse().map_err(|_| self.invalid("not seconds with nine decimals"))
     }
 
     pub(super) fn control(&self) -> Result<Control, FdtError> {

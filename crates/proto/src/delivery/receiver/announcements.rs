@@ -31,7 +31,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     /// Keeps an instance for a receiver that is started again, where its files could be resumed.
     fn keep(&mut self, instance_id: u32, instance: &Instance, xml: Vec<u8>) {
         let Some((source, tsi)) = self.session() else { return };
-        if instance.files.iter().all(|entry| entry.headwater.digest.is_some()) {
+        let may_be_resumed =
+            |entry: &File| entry.headwater.digest.is_some() || entry.headwater.modified.is_some();
+        if instance.files.iter().all(may_be_resumed) {
             self.store.keep_description(&Description { source, tsi, instance_id, xml });
         }
     }
