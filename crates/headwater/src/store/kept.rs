@@ -59,6 +59,11 @@ pub(super) struct KeptBlock {
 }
 
 impl KeptBlock {
+    /// Whether source symbols are claimed.
+    pub(super) fn has_source(&self) -> bool {
+        self.is_whole || !self.source.is_empty()
+    }
+
     fn bytes(&self) -> usize {
         BLOCK_BYTES + 8 * self.source.capacity()
     }

@@ -168,15 +168,43 @@ impl Ledger {
     }
 
     /// The number of an object of a file that may be resumed, and the blocks that are there.
-    pub(super) fn take_object(&mut self, file: u32, identity: Digest) -> (u32, BTreeMap<u32, KeptBlock>) {
+    pub(super) fn take_object(
+        &mut self,
+        file: u32,
+        identity: Digest,
+    ) -> Result<(u32, BTreeMap<u32, KeptBlock>), StoreError> {
         if let Some(number) = self.objects.remove(&(file, identity)) {
-            return (number, self.take_blocks(number));
+            let mut blocks = self.take_blocks(number);
+            if !self.has_content(file) {
+                self.lose_content(number, &mut blocks)?;
+            }
+            return Ok((number, blocks));
         }
         let object = self.next_object;
         self.next_object += 1;
         // Written with the first symbol: what goes wrong then is told then.
         self.journal.defer(&Change::Object { object, file, identity });
-        (object, BTreeMap::new())
+        Ok((object, BTreeMap::new()))
+    }
+
+    fn has_content(&self, file: u32) -> bool {
+        let key = self.states.get(&file).map(|state| state.key);
+        key.is_some_and(|key| self.places.folder.find_work(&content_name(&key)).is_some())
+    }
+
+    /// Forgets the source symbols of blocks whose content is not there: without that, what is written to new content later
+    /// would count beside symbols that are lost.
+    fn lose_content(&mut self, object: u32, blocks: &mut BTreeMap<u32, KeptBlock>) -> Result<(), StoreError> {
+        for (&sbn, block) in blocks.iter_mut().filter(|(_, block)| block.has_source()) {
+            let slots = block.slots;
+            *block = KeptBlock { slots, ..KeptBlock::default() };
+            self.note(&Change::AllDropped { object, sbn })?;
+            if slots > 0 {
+                self.note(&Change::Repairs { object, sbn, slots })?;
+            }
+        }
+        blocks.retain(|_, block| block.slots > 0);
+        self.write()
     }
 
     /// What an earlier session left of an object. It was not noted anew in this one, so the journal still tells it.
@@ -348,11 +376,14 @@ impl Ledger {
     }
 }
 
-/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too many.
+/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too many. A file
+/// may consist of repair symbols alone, or of source symbols alone.
 fn lost_files(places: &Places, files: &BTreeMap<u32, KeptFile>) -> BTreeSet<u32> {
     let is_kept = |file: &KeptFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),
-        None => places.folder.changed(&content_name(&file.key)).is_some_and(is_recent),
+        None => [content_name(&file.key), repair_name(&file.key)]
+            .iter()
+            .any(|name| places.folder.changed(name).is_some_and(is_recent)),
     };
     let beyond = files.len().saturating_sub(FILES_MAX);
     files

@@ -271,9 +271,17 @@ impl Store for DiskStore {
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         let file = self.file(spec.file);
-        let taken =
-            file.number.zip(spec.identity).map(|(file, identity)| self.ledger.take_object(file, identity));
-        let (number, kept) = taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept));
+        let taken = match file.number.zip(spec.identity) {
+            Some((file, identity)) => self.ledger.take_object(file, identity).map(Some),
+            None => Ok(None),
+        };
+        let (number, kept) = match taken {
+            Ok(taken) => taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept)),
+            Err(error) => {
+                self.failed = Some(error);
+                (None, BTreeMap::new())
+            }
+        };
         // Objects of refused files are never announced.
         self.objects.resize_with(object.0 + 1, || None);
         let place = Arc::new(ObjectPlace { spec: spec.clone(), file, number });

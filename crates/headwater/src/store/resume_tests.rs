@@ -209,17 +209,57 @@ fn receivers_of_one_folder_keep_out_of_each_others_way() {
     assert_eq!(names, [".headwater-work-2"], "the first one received nothing and left nothing");
 }
 
-#[test]
-fn lost_content_is_not_claimed() {
-    let folder = tempfile::tempdir().unwrap();
-    interrupted(folder.path());
-    for entry in fs::read_dir(work(folder.path())).unwrap() {
+/// Removes the working files with these extensions.
+fn lose(folder: &Path, extensions: &[&str]) {
+    for entry in fs::read_dir(work(folder)).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "content") {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| extensions.contains(&extension)) {
             fs::remove_file(path).unwrap();
         }
     }
-    assert_eq!(announce(&mut open(folder.path()), Some([1; 32]), IDENTITY), Default::default());
+}
+
+#[test]
+fn what_is_lost_is_not_claimed_and_the_rest_counts() {
+    let block = |source: &[u64], repairs: &[u32]| HeldBlock {
+        sbn: 0,
+        is_whole: false,
+        source: source.to_vec(),
+        repairs: repairs.to_vec(),
+    };
+    let [open_block, whole_block] = expected().1.try_into().unwrap();
+    for (lost, held) in [
+        (&["content", "repair"][..], vec![]),
+        (&["content"], vec![block(&[], &[60, 61])]),
+        (&["repair"], vec![block(&open_block.source, &[]), whole_block]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        interrupted(folder.path());
+        lose(folder.path(), lost);
+        // Twice: what was found to be lost stays lost.
+        for _ in 0..2 {
+            let (file, blocks) = announce(&mut open(folder.path()), Some([1; 32]), IDENTITY);
+            assert_eq!((file, &blocks), (HeldFile::default(), &held), "{lost:?}");
+        }
+    }
+}
+
+/// Issue 23: a receiver stopped before its first block was decoded, which had nothing but repair symbols, lost them all.
+#[test]
+fn repair_symbols_alone_are_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = open(folder.path());
+    announce(&mut session, Some([1; 32]), IDENTITY);
+    for (esi, slot) in [(160, 0), (161, 1)] {
+        session.store.write_repair(OBJECT, 0, StoredRepair { esi, slot }, &[9; T as usize]).unwrap();
+    }
+    drop(session);
+    let held = HeldBlock { sbn: 0, repairs: vec![160, 161], ..HeldBlock::default() };
+    for _ in 0..2 {
+        let (_, blocks) = announce(&mut open(folder.path()), Some([1; 32]), IDENTITY);
+        assert_eq!(blocks, std::slice::from_ref(&held));
+    }
 }
 
 #[test]
