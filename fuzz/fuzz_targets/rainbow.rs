@@ -84,7 +84,7 @@ impl Bench {
     fn new() -> Self {
         let content: Vec<u8> = (0..2_000_u32).map(|at| (at * at % 251) as u8).collect();
         let path = RelativePath::new("content").expect("a name");
-        let file = FileToSend { path, bytes: content.len() as u64, mode: None };
+        let file = FileToSend { path, bytes: content.len() as u64, mode: None, modified: None };
         let order = Order::Spread { rate: 1_000_000 };
         let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 128, order };
         let plan = SessionPlan::new(vec![file], config).expect("one file");

@@ -54,7 +54,7 @@ impl Bed {
         let mut content = vec![0; BYTES];
         Seed(seed).stream("content", 0).fill_bytes(&mut content);
         let path = RelativePath::new("content").unwrap();
-        let file = FileToSend { path, bytes: BYTES as u64, mode: None };
+        let file = FileToSend { path, bytes: BYTES as u64, mode: None, modified: None };
         let order = Order::Spread { rate: 10_000_000 };
         let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL, order };
         let plan = SessionPlan::new(vec![file], config).unwrap();

@@ -60,8 +60,12 @@ impl Bed {
             Ports { flow, session: network.session("files", home, 1), header_bytes: UDP_HEADER_BYTES };
         let mut content = vec![0; BYTES];
         Seed(seed).stream("content", 0).fill_bytes(&mut content);
-        let file =
-            FileToSend { path: RelativePath::new("content").unwrap(), bytes: BYTES as u64, mode: None };
+        let file = FileToSend {
+            path: RelativePath::new("content").unwrap(),
+            bytes: BYTES as u64,
+            mode: None,
+            modified: None,
+        };
         let order = Order::Spread { rate: 10_000_000 };
         let plan = SessionPlan::new(vec![file], PlanConfig { scheme, symbol_size: SYMBOL, order }).unwrap();
         let source = MemorySource::new(&plan, &[content.as_slice()]);

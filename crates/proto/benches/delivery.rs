@@ -30,7 +30,7 @@ impl Source for Zeros {
 
 fn sender(order: Order) -> Sender<fixed::Sender, Zeros> {
     let path = RelativePath::new("file").expect("a name");
-    let file = FileToSend { path, bytes: SYMBOLS * u64::from(SYMBOL_BYTES), mode: None };
+    let file = FileToSend { path, bytes: SYMBOLS * u64::from(SYMBOL_BYTES), mode: None, modified: None };
     let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: SYMBOL_BYTES, order };
     let plan = SessionPlan::new(vec![file], config).expect("a sound plan");
     let blocks = |partition: headwater_fec::Partition| vec![[0; 32]; partition.blocks() as usize];

@@ -33,7 +33,12 @@ impl Source for Zeros {
 
 fn sender(scheme: Scheme, order: Order, symbols: u64) -> Sender<fixed::Sender, Zeros> {
     let config = PlanConfig { scheme, symbol_size: 1408, order };
-    let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes: symbols * 1408, mode: None };
+    let file = FileToSend {
+        path: RelativePath::new("file").unwrap(),
+        bytes: symbols * 1408,
+        mode: None,
+        modified: None,
+    };
     let plan = SessionPlan::new(vec![file], config).unwrap();
     let digests: Vec<_> =
         plan.objects().iter().map(|object| vec![[0; 32]; object.partition.blocks() as usize]).collect();

@@ -152,7 +152,7 @@ fn more_symbols_than_a_receiver_can_keep_account_of_are_refused() {
 
 #[test]
 fn a_symbol_longer_than_a_datagram_is_refused_when_planned() {
-    let file = FileToSend { path: RelativePath::new("a").unwrap(), bytes: 1, mode: None };
+    let file = FileToSend { path: RelativePath::new("a").unwrap(), bytes: 1, mode: None, modified: None };
     for symbol_size in [0, SYMBOL_SIZE_MAX + 1, u16::MAX] {
         let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size, order: Order::Window };
         assert_eq!(
@@ -169,6 +169,7 @@ fn the_last_round_of_the_fdt_is_whole() {
         path: RelativePath::new(&format!("f{index}")).unwrap(),
         bytes: 1_000,
         mode: None,
+        modified: None,
     };
     let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 500, order: Order::Window };
     let plan = SessionPlan::new((0..300).map(file).collect(), config).unwrap();

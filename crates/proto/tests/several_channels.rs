@@ -46,6 +46,7 @@ fn sender(files: usize, bytes: u64, end: End) -> Sender<DynamicSender, Zeros> {
         path: RelativePath::new(&format!("dir/file{index}")).unwrap(),
         bytes,
         mode: None,
+        modified: None,
     };
     let order = Order::Spread { rate: 4_000_000 };
     let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1408, order };

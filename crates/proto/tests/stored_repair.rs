@@ -56,7 +56,12 @@ impl Source for Stored {
 fn session(late: u32, fails: bool, end: End) -> (Vec<u8>, Sender<fixed::Sender, Stored>) {
     let bytes: Vec<u8> =
         (0..10 * u32::from(T)).map(|at| at.wrapping_mul(0x9E37_79B9).to_be_bytes()[0]).collect();
-    let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes: bytes.len() as u64, mode: None };
+    let file = FileToSend {
+        path: RelativePath::new("file").unwrap(),
+        bytes: bytes.len() as u64,
+        mode: None,
+        modified: None,
+    };
     let order = Order::Spread { rate: RATE.as_bits() };
     let plan =
         SessionPlan::new(vec![file], PlanConfig { scheme: Scheme::RaptorQ, symbol_size: T, order }).unwrap();

@@ -50,7 +50,7 @@ fn give_fdt(receiver: &mut Counted, instance_id: u32, xml: &str, first: usize) {
 }
 
 fn plan(bytes: u64, rate: u64) -> SessionPlan {
-    let file = FileToSend { path: RelativePath::new("large").unwrap(), bytes, mode: None };
+    let file = FileToSend { path: RelativePath::new("large").unwrap(), bytes, mode: None, modified: None };
     let order = Order::Spread { rate };
     let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1_408, order };
     SessionPlan::new(vec![file], config).unwrap()

@@ -35,6 +35,7 @@ fn record(scheme: Scheme) -> Honest {
         path: RelativePath::new(&format!("f{index}")).expect("a good name"),
         bytes: content.len() as u64,
         mode: None,
+        modified: None,
     };
     // LDPC is not sent in windows.
     let order = match scheme {

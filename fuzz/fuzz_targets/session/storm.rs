@@ -1,7 +1,7 @@
 //! What may come to a receiver, from honest datagrams to noise.
 
 use headwater_wire::extensions::{Extensions, FdtExtension};
-use headwater_wire::fdt::{File, Headwater, Instance, OtiAttributes, Segment};
+use headwater_wire::fdt::{File, Headwater, Instance, OtiAttributes, Segment, Withdrawal};
 use headwater_wire::{Cci, Fti, PayloadId, alc};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 
@@ -55,6 +55,8 @@ pub struct Entry {
     coding: Option<Coding>,
     digest: Option<u8>,
     block_digests: u8,
+    digests_follow: bool,
+    is_withdrawn: bool,
     segment: Option<(u8, u16, u16, u16)>,
 }
 
@@ -150,6 +152,8 @@ fn file(entry: &Entry, honest: &Honest) -> File {
         headwater: Headwater {
             digest: entry.digest.map(|index| honest_file(index).0),
             block_digests: vec![[0; 16]; entry.block_digests.into()],
+            digests_follow: entry.digests_follow,
+            withdrawn: entry.is_withdrawn.then_some(Withdrawal::Changed),
             segment,
             ..Headwater::default()
         },

@@ -89,14 +89,14 @@ fn write_symbols(folder: &Path, bytes: u64) -> Result<(Duration, Duration), Fail
         symbol_size: SYMBOL_SIZE_DEFAULT,
         order: Order::Spread { rate: RATE_BITS },
     };
-    let files = vec![FileToSend { path: path.clone(), bytes, mode: None }];
+    let files = vec![FileToSend { path: path.clone(), bytes, mode: None, modified: None }];
     let plan = SessionPlan::new(files, config).or_exit(Exit::Usage, "cannot plan a file of this size")?;
     let mut poller = Poller::new().or_exit(Exit::Other, "cannot open an event descriptor")?;
     let mut store = disk_store(folder, poller.waker()).or_exit(Exit::Disk, "cannot open the store")?;
     let file = FileIndex(0);
     let failed = "cannot write to the store";
     store
-        .create_file(file, &FileSpec { path, bytes, mode: None, md5: None, digest: None })
+        .create_file(file, &FileSpec { path, bytes, mode: None, modified: None, md5: None, digest: None })
         .or_exit(Exit::Disk, failed)?;
     let began = Instant::now();
     for (index, object) in plan.objects().iter().enumerate() {

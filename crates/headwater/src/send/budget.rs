@@ -193,7 +193,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn plan(bytes: u64, scheme: Scheme) -> SessionPlan {
-        let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes, mode: None };
+        let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes, mode: None, modified: None };
         let order = Order::Spread { rate: 50_000_000 };
         SessionPlan::new(vec![file], PlanConfig { scheme, symbol_size: 1_408, order }).unwrap()
     }
@@ -226,7 +226,12 @@ mod tests {
     /// The longest file of the M2C paper's tables, at the rate of their links: as few blocks as the simulator has.
     #[test]
     fn the_papers_largest_file_is_coded_in_long_blocks() {
-        let file = FileToSend { path: RelativePath::new("file").unwrap(), bytes: 103_740_000, mode: None };
+        let file = FileToSend {
+            path: RelativePath::new("file").unwrap(),
+            bytes: 103_740_000,
+            mode: None,
+            modified: None,
+        };
         let config = PlanConfig {
             scheme: Scheme::RaptorQ,
             symbol_size: 1_448,
@@ -241,7 +246,12 @@ mod tests {
     /// Neither has a plan of its own: an empty file, and blocks that differ by one symbol.
     #[test]
     fn one_plan_serves_a_file_and_empty_ones() {
-        let file = |name, bytes| FileToSend { path: RelativePath::new(name).unwrap(), bytes, mode: None };
+        let file = |name, bytes| FileToSend {
+            path: RelativePath::new(name).unwrap(),
+            bytes,
+            mode: None,
+            modified: None,
+        };
         let order = Order::Spread { rate: 4_000_000 };
         let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1_448, order };
         let plan = SessionPlan::new(vec![file("a", 103_740_000), file("b", 0)], config).unwrap();
@@ -256,6 +266,7 @@ mod tests {
             path: RelativePath::new(&format!("{name}")).unwrap(),
             bytes: 100,
             mode: None,
+            modified: None,
         });
         let order = Order::Spread { rate: 50_000_000 };
         let config = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: 1_408, order };

@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use headwater_proto::delivery::{FileToSend, RelativePath};
+use headwater_proto::delivery::{FileTime, FileToSend, RelativePath};
 
 use super::error::PrepareError;
 
@@ -20,6 +20,8 @@ pub struct PreparedFile {
     pub bytes: u64,
     /// Its permission bits.
     pub mode: u32,
+    /// When it was modified last, if its file system tells a time.
+    pub modified: Option<FileTime>,
     pub(super) stamp: Stamp,
 }
 
@@ -69,6 +71,7 @@ impl FileSet {
             path: file.name.clone(),
             bytes: file.bytes,
             mode: Some(file.mode),
+            modified: file.modified,
         };
         self.files.iter().map(file).collect()
     }
@@ -155,6 +158,7 @@ impl Walk {
             name: name.clone(),
             bytes: metadata.len(),
             mode: metadata.mode() & 0o777,
+            modified: modified(metadata),
             stamp: Stamp::of(metadata),
         };
         let identity = |stamp: Stamp| (stamp.device, stamp.inode);
@@ -183,6 +187,10 @@ fn refuse_files_as_folders(files: &[PreparedFile]) -> Result<(), PrepareError> {
         }
     }
     Ok(())
+}
+
+fn modified(metadata: &Metadata) -> Option<FileTime> {
+    FileTime::new(metadata.mtime(), u32::try_from(metadata.mtime_nsec()).ok()?)
 }
 
 fn reading<T>(path: &Path, result: std::io::Result<T>) -> Result<T, PrepareError> {

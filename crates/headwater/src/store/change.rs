@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use headwater_proto::delivery::Digest;
+use headwater_proto::delivery::{Digest, FileTime, FileVersion};
 
 /// What names a file in the working folder: the digest of its path, shortened.
 pub(super) type Key = [u8; 16];
@@ -10,8 +10,8 @@ pub(super) type Key = [u8; 16];
 /// One change. Files and objects are numbered by the journal, across sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A file is received.
-    File { file: u32, key: Key, bytes: u64, digest: Digest },
+    /// A file is received; or more is known of its content's name than before.
+    File { file: u32, key: Key, bytes: u64, version: FileVersion },
     /// An object of it is.
     Object { object: u32, file: u32, identity: Digest },
     /// Source symbols from this one on are in place.
@@ -58,8 +58,8 @@ impl Change {
         };
         let le = u32::to_le_bytes;
         match *self {
-            Self::File { file, key, bytes, digest } => {
-                put(1, &[&le(file), &key, &bytes.to_le_bytes(), &digest]);
+            Self::File { file, key, bytes, version } => {
+                put(1, &[&le(file), &key, &bytes.to_le_bytes(), &version_bytes(version)]);
             }
             Self::Object { object, file, identity } => put(2, &[&le(object), &le(file), &identity]),
             Self::Source { object, sbn, esi, count } => {
@@ -89,7 +89,7 @@ impl Change {
                 file: word(bytes)?,
                 key: take(bytes)?,
                 bytes: take(bytes).map(u64::from_le_bytes)?,
-                digest: take(bytes)?,
+                version: version(bytes)?,
             },
             2 => Self::Object { object: word(bytes)?, file: word(bytes)?, identity: take(bytes)? },
             3 => Self::Source {
@@ -121,6 +121,24 @@ impl Change {
             _ => return None,
         })
     }
+}
+
+/// A version's bytes: whether there is a digest (1) and a time (2), then both, zeros where there is none.
+fn version_bytes(version: FileVersion) -> Vec<u8> {
+    let FileVersion { digest, modified } = version;
+    let (seconds, nanoseconds) = modified.map_or((0, 0), |time| (time.seconds(), time.nanoseconds()));
+    let known = u8::from(digest.is_some()) | u8::from(modified.is_some()) << 1;
+    [&[known][..], &digest.unwrap_or_default(), &seconds.to_le_bytes(), &nanoseconds.to_le_bytes()].concat()
+}
+
+fn version(bytes: &mut &[u8]) -> Option<FileVersion> {
+    let [known] = take(bytes)?;
+    let digest = take(bytes)?;
+    let time = FileTime::new(take(bytes).map(i64::from_le_bytes)?, word(bytes)?)?;
+    Some(FileVersion {
+        digest: (known & 1 != 0).then_some(digest),
+        modified: (known & 2 != 0).then_some(time),
+    })
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use headwater_fec::{Parameters, Partition, codec};
+use headwater_proto::Seed;
+use headwater_proto::delivery::{Digest, FileVersion};
 use headwater_proto::rng::Stream;
-use headwater_proto::{Seed, delivery::Digest};
 use rand::RngExt;
 
 use super::journal::Journal;
@@ -54,7 +55,13 @@ fn a_journal_made_anew_tells_the_same_in_any_memory() {
         let file = journal(folder.path(), "old");
         let mut old = Journal::create(file.try_clone().unwrap()).unwrap();
         for number in 0..3 {
-            old.note(&Change::File { file: number, key: [0; 16], bytes: 1, digest: [0; 32] }).unwrap();
+            old.note(&Change::File {
+                file: number,
+                key: [0; 16],
+                bytes: 1,
+                version: FileVersion { digest: Some([0; 32]), modified: None },
+            })
+            .unwrap();
         }
         for object in 0..6_u8 {
             let identity: Digest = [object; 32];
@@ -104,7 +111,7 @@ fn file_of(journal: &Journal) -> Arc<fs::File> {
 fn announce(session: &mut Session) -> Vec<u64> {
     let bytes = 200 * u64::from(T);
     let path = RelativePath::new("file").unwrap();
-    let spec = FileSpec { path, bytes, mode: None, md5: None, digest: Some([1; 32]) };
+    let spec = FileSpec { path, bytes, mode: None, modified: None, md5: None, digest: Some([1; 32]) };
     session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,

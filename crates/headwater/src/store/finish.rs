@@ -191,7 +191,7 @@ fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError>
     }
     let content = places.content(file)?;
     places.close(file);
-    let stamp = places.folder.publish(&file.content_name(), &content, file.spec.mode, &file.spec.path)?;
+    let stamp = places.folder.publish(&file.content_name(), &content, &file.spec)?;
     places.folder.discard(&file.repair_name())?;
     Ok(Outcome::Placed(file.index, stamp))
 }

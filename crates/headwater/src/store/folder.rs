@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use headwater_proto::Size;
-use headwater_proto::delivery::{RESERVED_PREFIX, RelativePath, StoreError};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use headwater_proto::delivery::{FileSpec, FileTime, RESERVED_PREFIX, RelativePath, StoreError};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+};
 use rustix::io::Errno;
 use tracing::warn;
 
@@ -182,18 +184,16 @@ impl Folder {
     }
 
     /// Gives a working file its final name, once its content is safe on disk.
-    pub(super) fn publish(
-        &self,
-        work_name: &str,
-        file: &File,
-        mode: Option<u32>,
-        path: &RelativePath,
-    ) -> Result<Stamp, StoreError> {
+    pub(super) fn publish(&self, work_name: &str, file: &File, spec: &FileSpec) -> Result<Stamp, StoreError> {
+        let FileSpec { path, mode, modified, .. } = spec;
         let failed = |attempt: &str, error: io::Error| self.failed(&format!("{attempt} '{path}'"), error);
         // What the sender wants and the umask, which took its part when the file was made, both allow.
         let allowed = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno.into()))?.st_mode;
         let bits = Mode::from_raw_mode(allowed & mode.unwrap_or(MODE_DEFAULT) & MODE_MASK);
         rustix::fs::fchmod(file, bits).map_err(|errno| failed("set the permissions of", errno.into()))?;
+        if let Some(time) = modified {
+            set_modified(file, *time).map_err(|errno| failed("set the time of", errno.into()))?;
+        }
         file.sync_all().map_err(|error| failed("write", error))?;
         let (parents, name) = split(path);
         let folder = self.make_parents(path, parents)?;
@@ -266,6 +266,13 @@ impl Folder {
             self.failed(&format!("open the folder of '{path}'"), errno)
         }
     }
+}
+
+/// Sets the time of the last modification, and leaves that of the last access.
+fn set_modified(file: &File, time: FileTime) -> Result<(), Errno> {
+    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let modified = Timespec { tv_sec: time.seconds(), tv_nsec: time.nanoseconds().into() };
+    rustix::fs::futimens(file, &Timestamps { last_access: omitted, last_modification: modified })
 }
 
 /// Opens a working folder, made if need be; `None` if another receiver uses it.

@@ -23,7 +23,7 @@ use super::kept::{Id, Kept};
 
 const MAGIC: &[u8; 6] = b"HWJRNL";
 /// Counts up with every change of the format; journals of other versions are discarded.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 const CHECKSUM_BYTES: usize = 8;
 /// Magic, version, boot.
 const OPENING_BYTES: usize = 24;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_proto::delivery::Digest;
+use headwater_proto::delivery::{Digest, FileVersion};
 
 use super::change::{Change, Key, Stamp};
 
@@ -36,7 +36,7 @@ pub(super) struct Kept {
 pub(super) struct KeptFile {
     pub(super) key: Key,
     pub(super) bytes: u64,
-    pub(super) digest: Digest,
+    pub(super) version: FileVersion,
     /// Once it has its final name.
     pub(super) placed: Option<Stamp>,
 }
@@ -59,6 +59,11 @@ pub(super) struct KeptBlock {
 }
 
 impl KeptBlock {
+    /// Whether source symbols are claimed.
+    pub(super) fn has_source(&self) -> bool {
+        self.is_whole || !self.source.is_empty()
+    }
+
     fn bytes(&self) -> usize {
         BLOCK_BYTES + 8 * self.source.capacity()
     }
@@ -91,9 +96,9 @@ impl Kept {
     /// The changes that make the files and objects from nothing.
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
         let files = self.files.iter().flat_map(|(&file, kept)| {
-            let KeptFile { key, bytes, digest, placed } = *kept;
+            let KeptFile { key, bytes, version, placed } = *kept;
             let placed = placed.map(|stamp| Change::Placed { file, stamp });
-            [Change::File { file, key, bytes, digest }].into_iter().chain(placed)
+            [Change::File { file, key, bytes, version }].into_iter().chain(placed)
         });
         let objects = self.objects.iter().map(|(&object, kept)| {
             let KeptObject { file, identity } = *kept;
@@ -146,8 +151,10 @@ impl Kept {
 
     fn apply(&mut self, change: Change) -> Option<()> {
         match change {
-            Change::File { file, key, bytes, digest } => {
-                self.files.insert(file, KeptFile { key, bytes, digest, placed: None });
+            Change::File { file, key, bytes, version } => {
+                // A number belongs to one file for ever.
+                let placed = self.files.get(&file).and_then(|known| known.placed);
+                self.files.insert(file, KeptFile { key, bytes, version, placed });
             }
             Change::Object { object, file, identity } => {
                 self.files.get(&file)?;

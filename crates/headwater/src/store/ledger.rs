@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use headwater_proto::delivery::{BlockVerdict, Digest, FileSpec, HeldFile, StoreError};
+use headwater_proto::delivery::{BlockVerdict, Digest, FileSpec, FileVersion, HeldFile, StoreError};
 use tracing::warn;
 
 use super::change::{Change, Key, Stamp};
@@ -59,6 +59,8 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug)]
 struct State {
     key: Key,
+    bytes: u64,
+    version: FileVersion,
     /// Whether some of its content came.
     is_begun: bool,
     is_placed: bool,
@@ -89,8 +91,10 @@ impl Ledger {
         let (file, end) = journal.written();
         journal::sync(&file, end).map_err(failed)?;
         folder.rename_work(JOURNAL_NEW, JOURNAL)?;
-        let state =
-            |file: &KeptFile| State { key: file.key, is_begun: true, is_placed: file.placed.is_some() };
+        let state = |file: &KeptFile| {
+            let KeptFile { key, bytes, version, placed } = *file;
+            State { key, bytes, version, is_begun: true, is_placed: placed.is_some() }
+        };
         let object =
             |(number, object): (&u32, &super::kept::KeptObject)| ((object.file, object.identity), *number);
         let mut ledger = Self {
@@ -117,10 +121,13 @@ impl Ledger {
     pub(super) fn take_file(&mut self, spec: &FileSpec) -> Result<(Option<u32>, HeldFile), StoreError> {
         let key = key_of(&spec.path);
         if let Some((number, file)) = self.files.remove(&key) {
-            let is_same = spec.digest == Some(file.digest) && spec.bytes == file.bytes;
-            let is_placed = file.placed.is_some();
-            let is_whole = is_placed && file.placed == self.places.folder.stamp(&spec.path);
-            if is_same && is_whole == is_placed {
+            let is_same = spec.bytes == file.bytes && file.version.is_same(&spec.version());
+            let is_whole = spec.digest.is_some()
+                && file.version.digest == spec.digest
+                && file.placed.is_some()
+                && file.placed == self.places.folder.stamp(&spec.path);
+            if is_same && is_whole == file.placed.is_some() {
+                self.note_version(number, spec.version())?;
                 return Ok((Some(number), HeldFile { is_whole }));
             }
             self.note(&Change::Dropped { file: number })?;
@@ -129,24 +136,75 @@ impl Ledger {
         }
         self.places.folder.discard(&content_name(&key))?;
         self.places.folder.discard(&repair_name(&key))?;
-        let Some(digest) = spec.digest else { return Ok((None, HeldFile::default())) };
+        let version = spec.version();
+        if !version.is_known() {
+            return Ok((None, HeldFile::default()));
+        }
         let file = self.next_file;
         self.next_file += 1;
-        self.note(&Change::File { file, key, bytes: spec.bytes, digest })?;
-        self.states.insert(file, State { key, is_begun: false, is_placed: false });
+        self.note(&Change::File { file, key, bytes: spec.bytes, version })?;
+        let state = State { key, bytes: spec.bytes, version, is_begun: false, is_placed: false };
+        self.states.insert(file, state);
         Ok((Some(file), HeldFile::default()))
     }
 
+    /// Notes the digest of a file under way.
+    pub(super) fn learn_digest(&mut self, file: u32, digest: Digest) -> Result<(), StoreError> {
+        self.note_version(file, FileVersion { digest: Some(digest), modified: None })
+    }
+
+    /// Notes what the sender tells of a file's version; what it does not tell stays as it was.
+    fn note_version(&mut self, file: u32, told: FileVersion) -> Result<(), StoreError> {
+        let Some(state) = self.states.get_mut(&file) else { return Ok(()) };
+        let known = state.version;
+        let version =
+            FileVersion { digest: told.digest.or(known.digest), modified: told.modified.or(known.modified) };
+        if version == known {
+            return Ok(());
+        }
+        state.version = version;
+        let State { key, bytes, .. } = *state;
+        self.note(&Change::File { file, key, bytes, version })
+    }
+
     /// The number of an object of a file that may be resumed, and the blocks that are there.
-    pub(super) fn take_object(&mut self, file: u32, identity: Digest) -> (u32, BTreeMap<u32, KeptBlock>) {
+    pub(super) fn take_object(
+        &mut self,
+        file: u32,
+        identity: Digest,
+    ) -> Result<(u32, BTreeMap<u32, KeptBlock>), StoreError> {
         if let Some(number) = self.objects.remove(&(file, identity)) {
-            return (number, self.take_blocks(number));
+            let mut blocks = self.take_blocks(number);
+            if !self.has_content(file) {
+                self.lose_content(number, &mut blocks)?;
+            }
+            return Ok((number, blocks));
         }
         let object = self.next_object;
         self.next_object += 1;
         // Written with the first symbol: what goes wrong then is told then.
         self.journal.defer(&Change::Object { object, file, identity });
-        (object, BTreeMap::new())
+        Ok((object, BTreeMap::new()))
+    }
+
+    fn has_content(&self, file: u32) -> bool {
+        let key = self.states.get(&file).map(|state| state.key);
+        key.is_some_and(|key| self.places.folder.find_work(&content_name(&key)).is_some())
+    }
+
+    /// Forgets the source symbols of blocks whose content is not there: without that, what is written to new content later
+    /// would count beside symbols that are lost.
+    fn lose_content(&mut self, object: u32, blocks: &mut BTreeMap<u32, KeptBlock>) -> Result<(), StoreError> {
+        for (&sbn, block) in blocks.iter_mut().filter(|(_, block)| block.has_source()) {
+            let slots = block.slots;
+            *block = KeptBlock { slots, ..KeptBlock::default() };
+            self.note(&Change::AllDropped { object, sbn })?;
+            if slots > 0 {
+                self.note(&Change::Repairs { object, sbn, slots })?;
+            }
+        }
+        blocks.retain(|_, block| block.slots > 0);
+        self.write()
     }
 
     /// What an earlier session left of an object. It was not noted anew in this one, so the journal still tells it.
@@ -318,11 +376,14 @@ impl Ledger {
     }
 }
 
-/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too many.
+/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too many. A file
+/// may consist of repair symbols alone, or of source symbols alone.
 fn lost_files(places: &Places, files: &BTreeMap<u32, KeptFile>) -> BTreeSet<u32> {
     let is_kept = |file: &KeptFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),
-        None => places.folder.changed(&content_name(&file.key)).is_some_and(is_recent),
+        None => [content_name(&file.key), repair_name(&file.key)]
+            .iter()
+            .any(|name| places.folder.changed(name).is_some_and(is_recent)),
     };
     let beyond = files.len().saturating_sub(FILES_MAX);
     files

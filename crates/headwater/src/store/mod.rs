@@ -35,8 +35,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_proto::delivery::{
-    BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
-    RelativePath, Store, StoreError, StoreReport, StoredRepair,
+    BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
+    ObjectSpec, RelativePath, Store, StoreError, StoreReport, StoredRepair,
 };
 
 use self::change::{Change, Stamp};
@@ -262,11 +262,26 @@ impl Store for DiskStore {
         Ok(held)
     }
 
+    fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {
+        if let Some(number) = self.file(file).number {
+            self.ledger.learn_digest(number, digest)?;
+        }
+        Ok(HeldFile::default())
+    }
+
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         let file = self.file(spec.file);
-        let taken =
-            file.number.zip(spec.identity).map(|(file, identity)| self.ledger.take_object(file, identity));
-        let (number, kept) = taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept));
+        let taken = match file.number.zip(spec.identity) {
+            Some((file, identity)) => self.ledger.take_object(file, identity).map(Some),
+            None => Ok(None),
+        };
+        let (number, kept) = match taken {
+            Ok(taken) => taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept)),
+            Err(error) => {
+                self.failed = Some(error);
+                (None, BTreeMap::new())
+            }
+        };
         // Objects of refused files are never announced.
         self.objects.resize_with(object.0 + 1, || None);
         let place = Arc::new(ObjectPlace { spec: spec.clone(), file, number });

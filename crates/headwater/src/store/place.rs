@@ -111,8 +111,12 @@ impl Places {
 
     /// Bytes on disk of a file that an earlier session left.
     pub(super) fn held_bytes(&self, spec: &FileSpec) -> u64 {
-        let found = self.folder.find_work(&content_name(&key_of(&spec.path)));
-        let blocks = found.and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.blocks());
+        let key = key_of(&spec.path);
+        let blocks = |name: &str| {
+            let found = self.folder.find_work(name).and_then(|file| file.metadata().ok());
+            found.map_or(0, |metadata| metadata.blocks())
+        };
+        let blocks = blocks(&content_name(&key)).saturating_add(blocks(&repair_name(&key)));
         blocks.saturating_mul(512).min(spec.bytes)
     }
 

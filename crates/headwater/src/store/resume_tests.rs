@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use headwater_fec::{Parameters, Partition, codec};
-use headwater_proto::delivery::{Digest, StoredRepair};
+use headwater_proto::delivery::{Digest, FileTime, FileVersion, StoredRepair};
 
 use super::kept::Kept;
 use super::tests::{FILE, OBJECT, Session, T, open};
@@ -15,15 +15,25 @@ const IDENTITY: Digest = [7; 32];
 
 /// Announces a file of 100 symbols in two blocks; what is held of it.
 fn announce(session: &mut Session, digest: Option<Digest>, identity: Digest) -> (HeldFile, Vec<HeldBlock>) {
+    announce_version(session, FileVersion { digest, modified: None }, identity)
+}
+
+/// The same, of a file whose time may be known.
+fn announce_version(
+    session: &mut Session,
+    version: FileVersion,
+    identity: Digest,
+) -> (HeldFile, Vec<HeldBlock>) {
     let path = RelativePath::new("folder/file").unwrap();
-    let spec = FileSpec { path, bytes: 6_400, mode: None, md5: None, digest };
+    let FileVersion { digest, modified } = version;
+    let spec = FileSpec { path, bytes: 6_400, mode: None, modified, md5: None, digest };
     let held = session.store.create_file(FILE, &spec).unwrap();
     let object = ObjectSpec {
         file: FILE,
         offset: 0,
         partition: Partition::with_blocks(6_400, T, 2).unwrap(),
         codec: codec(Parameters::raptorq(T)).unwrap(),
-        identity: digest.map(|_| identity),
+        identity: version.is_known().then_some(identity),
     };
     (held, session.store.create_object(OBJECT, &object))
 }
@@ -32,7 +42,10 @@ fn announce(session: &mut Session, digest: Option<Digest>, identity: Digest) -> 
 fn interrupted(folder: &Path) {
     let mut session = open(folder);
     assert_eq!(announce(&mut session, Some([1; 32]), IDENTITY), Default::default());
-    let store = &mut session.store;
+    receive(&mut session.store);
+}
+
+fn receive(store: &mut DiskStore) {
     for esi in [0, 3, 49] {
         store.write_source(OBJECT, 0, esi, &[u8::try_from(esi).unwrap(); T as usize]).unwrap();
     }
@@ -90,6 +103,42 @@ fn another_content_coding_or_none_that_can_be_verified_starts_anew() {
 }
 
 #[test]
+fn until_the_digest_is_known_the_time_of_modification_names_the_content() {
+    let version = |digest: Option<u8>, seconds: Option<i64>| FileVersion {
+        digest: digest.map(|byte| [byte; 32]),
+        modified: seconds.and_then(|seconds| FileTime::new(seconds, 5)),
+    };
+    let is_resumed =
+        |folder: &Path, version| announce_version(&mut open(folder), version, IDENTITY) == expected();
+    for (begun, learned, then, expected) in [
+        (version(None, Some(3)), None, version(None, Some(3)), true),
+        (version(None, Some(3)), None, version(Some(1), Some(3)), true),
+        (version(Some(1), Some(3)), None, version(None, Some(3)), true),
+        (version(Some(1), Some(3)), None, version(Some(1), Some(4)), true),
+        (version(None, Some(3)), Some([1; 32]), version(Some(1), None), true),
+        (version(None, Some(3)), None, version(None, Some(4)), false),
+        (version(None, Some(3)), None, version(Some(1), None), false),
+        (version(None, Some(3)), Some([1; 32]), version(Some(2), Some(3)), false),
+        (version(Some(1), Some(3)), None, version(Some(2), Some(3)), false),
+        (version(None, None), None, version(None, None), false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = open(folder.path());
+        announce_version(&mut session, begun, IDENTITY);
+        receive(&mut session.store);
+        if let Some(digest) = learned {
+            session.store.learn_digest(FILE, digest).unwrap();
+        }
+        drop(session);
+        assert_eq!(is_resumed(folder.path(), then), expected, "{begun:?}, {learned:?}, {then:?}");
+        // More is known of it now, and nothing is forgotten.
+        if expected {
+            assert!(is_resumed(folder.path(), begun) && is_resumed(folder.path(), then));
+        }
+    }
+}
+
+#[test]
 fn a_damaged_journal_tells_less_and_never_anything_else() {
     let folder = tempfile::tempdir().unwrap();
     interrupted(folder.path());
@@ -121,7 +170,14 @@ fn after_a_loss_of_power_only_what_was_made_safe_counts() {
     let file =
         fs::File::options().create_new(true).read(true).write(true).open(folder.path().join("j")).unwrap();
     let mut journal = journal::Journal::create(file.try_clone().unwrap()).unwrap();
-    journal.note(&Change::File { file: 0, key: [0; 16], bytes: 1, digest: [0; 32] }).unwrap();
+    journal
+        .note(&Change::File {
+            file: 0,
+            key: [0; 16],
+            bytes: 1,
+            version: FileVersion { digest: Some([0; 32]), modified: None },
+        })
+        .unwrap();
     journal.note(&Change::Object { object: 0, file: 0, identity: IDENTITY }).unwrap();
     journal.note(&change(0)).unwrap();
     journal.flush().unwrap();
@@ -153,17 +209,57 @@ fn receivers_of_one_folder_keep_out_of_each_others_way() {
     assert_eq!(names, [".headwater-work-2"], "the first one received nothing and left nothing");
 }
 
-#[test]
-fn lost_content_is_not_claimed() {
-    let folder = tempfile::tempdir().unwrap();
-    interrupted(folder.path());
-    for entry in fs::read_dir(work(folder.path())).unwrap() {
+/// Removes the working files with these extensions.
+fn lose(folder: &Path, extensions: &[&str]) {
+    for entry in fs::read_dir(work(folder)).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "content") {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| extensions.contains(&extension)) {
             fs::remove_file(path).unwrap();
         }
     }
-    assert_eq!(announce(&mut open(folder.path()), Some([1; 32]), IDENTITY), Default::default());
+}
+
+#[test]
+fn what_is_lost_is_not_claimed_and_the_rest_counts() {
+    let block = |source: &[u64], repairs: &[u32]| HeldBlock {
+        sbn: 0,
+        is_whole: false,
+        source: source.to_vec(),
+        repairs: repairs.to_vec(),
+    };
+    let [open_block, whole_block] = expected().1.try_into().unwrap();
+    for (lost, held) in [
+        (&["content", "repair"][..], vec![]),
+        (&["content"], vec![block(&[], &[60, 61])]),
+        (&["repair"], vec![block(&open_block.source, &[]), whole_block]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        interrupted(folder.path());
+        lose(folder.path(), lost);
+        // Twice: what was found to be lost stays lost.
+        for _ in 0..2 {
+            let (file, blocks) = announce(&mut open(folder.path()), Some([1; 32]), IDENTITY);
+            assert_eq!((file, &blocks), (HeldFile::default(), &held), "{lost:?}");
+        }
+    }
+}
+
+/// Issue 23: a receiver stopped before its first block was decoded, which had nothing but repair symbols, lost them all.
+#[test]
+fn repair_symbols_alone_are_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = open(folder.path());
+    announce(&mut session, Some([1; 32]), IDENTITY);
+    for (esi, slot) in [(160, 0), (161, 1)] {
+        session.store.write_repair(OBJECT, 0, StoredRepair { esi, slot }, &[9; T as usize]).unwrap();
+    }
+    drop(session);
+    let held = HeldBlock { sbn: 0, repairs: vec![160, 161], ..HeldBlock::default() };
+    for _ in 0..2 {
+        let (_, blocks) = announce(&mut open(folder.path()), Some([1; 32]), IDENTITY);
+        assert_eq!(blocks, std::slice::from_ref(&held));
+    }
 }
 
 #[test]
@@ -176,6 +272,7 @@ fn a_file_in_place_counts_while_others_are_missing_and_nobody_touched_it() {
             path: RelativePath::new("other").unwrap(),
             bytes: 1,
             mode: None,
+            modified: None,
             md5: None,
             digest: Some([3; 32]),
         };

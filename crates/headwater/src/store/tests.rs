@@ -1,9 +1,9 @@
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use headwater_fec::{Block, Parameters, Partition, codec};
-use headwater_proto::delivery::block_digest;
+use headwater_proto::delivery::{FileTime, block_digest};
 use md5::{Digest as _, Md5};
 
 use super::*;
@@ -40,7 +40,14 @@ struct Fixture {
 }
 
 fn spec(path: &str, bytes: u64) -> FileSpec {
-    FileSpec { path: RelativePath::new(path).unwrap(), bytes, mode: None, md5: None, digest: None }
+    FileSpec {
+        path: RelativePath::new(path).unwrap(),
+        bytes,
+        mode: None,
+        modified: None,
+        md5: None,
+        digest: None,
+    }
 }
 
 impl Fixture {
@@ -286,6 +293,18 @@ fn an_older_file_is_replaced_and_empty_files_exist() {
     fixture.store.create_file(FILE, &spec("file", 0)).unwrap();
     assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
     assert_eq!(fs::read(fixture.out("file")).unwrap(), b"");
+}
+
+#[test]
+fn a_file_in_place_has_the_senders_time_of_modification() {
+    let mut fixture = Fixture::new();
+    let modified = FileTime::new(-3, 250_000_000);
+    let before = fs::metadata(fixture.folder.path()).unwrap().modified().unwrap();
+    fixture.store.create_file(FILE, &FileSpec { modified, ..spec("file", 0) }).unwrap();
+    assert_eq!(fixture.finish_file(), StoreReport::FileDone(FILE));
+    let metadata = fs::metadata(fixture.out("file")).unwrap();
+    assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (-3, 250_000_000));
+    assert!(metadata.accessed().unwrap() >= before, "the time of access is its own");
 }
 
 #[test]

@@ -205,8 +205,14 @@ mod tests {
     /// A block of k symbols of which so many are missing.
     fn job(k: u32, missing: u32) -> Job {
         let bytes = u64::from(k) * 1_408;
-        let spec =
-            FileSpec { path: RelativePath::new("file").unwrap(), bytes, mode: None, md5: None, digest: None };
+        let spec = FileSpec {
+            path: RelativePath::new("file").unwrap(),
+            bytes,
+            mode: None,
+            modified: None,
+            md5: None,
+            digest: None,
+        };
         let file = FilePlace { index: FileIndex(0), spec, number: None };
         let spec = ObjectSpec {
             file: file.index,

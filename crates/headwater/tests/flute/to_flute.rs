@@ -109,6 +109,7 @@ fn plan(files: &[Named], config: PlanConfig) -> SessionPlan {
         path: RelativePath::new(name).unwrap(),
         bytes: content.len() as u64,
         mode: Some(0o644),
+        modified: None,
     };
     SessionPlan::new(files.iter().map(file).collect(), config).unwrap()
 }

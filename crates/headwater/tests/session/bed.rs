@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use headwater::{
     CongestionControl, ReceiveOptions, ReceiveSession, ReceiveSummary, ReceiveUpdate, SendError, SendOptions,
@@ -49,8 +49,8 @@ pub fn content(bytes: usize, seed: u64) -> Vec<u8> {
     content
 }
 
-/// All files below a folder with their permission bits, by relative name.
-pub fn tree(root: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+/// All files below a folder with their permission bits and times of modification, by relative name.
+pub fn tree(root: &Path) -> BTreeMap<String, (u32, SystemTime, Vec<u8>)> {
     let mut files = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -59,9 +59,10 @@ pub fn tree(root: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
             if path.is_dir() {
                 folders.push(path);
             } else {
-                let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+                let metadata = fs::metadata(&path).unwrap();
+                let (mode, modified) = (metadata.permissions().mode() & 0o777, metadata.modified().unwrap());
                 let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-                files.insert(name, (mode, fs::read(&path).unwrap()));
+                files.insert(name, (mode, modified, fs::read(&path).unwrap()));
             }
         }
     }

@@ -81,7 +81,7 @@ fn a_file_comes_by_ipv6() {
     let (sending, source) = start_at("[::1]:0".parse().unwrap(), &file, options);
     let out = bed.path().join("out");
     assert_eq!(receive(asking(source, None, &out)).outcome, ReceiveOutcome::Completed);
-    assert_eq!(tree(&out)["file"].1, content(300_000, 4));
+    assert_eq!(tree(&out)["file"].2, content(300_000, 4));
     sending.stop();
 }
 
@@ -124,7 +124,7 @@ fn a_source_that_closes_says_so_and_what_came_is_kept() {
     let second = receive(asking(source, None, &out));
     assert_eq!(second.outcome, ReceiveOutcome::Completed);
     assert!(second.progress.stats.resumed > 100);
-    assert_eq!(tree(&out)["file"].1, content(2_000_000, 3));
+    assert_eq!(tree(&out)["file"].2, content(2_000_000, 3));
     assert_eq!(names(&out), ["file"]);
     sending.stop();
 }

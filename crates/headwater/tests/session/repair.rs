@@ -185,7 +185,7 @@ fn ldpc_carries_files_of_every_size() {
                 *file == received[name],
                 "{name}, {scheme}: mode {:o}, {} bytes",
                 received[name].0,
-                received[name].1.len()
+                received[name].2.len()
             );
         }
     }

@@ -85,6 +85,7 @@ fn sender(content: &[u8], start: Instant) -> Sender<fixed::Sender, MemorySource>
         path: RelativePath::new(FILE).expect("a plain name"),
         bytes: content.len() as u64,
         mode: None,
+        modified: None,
     };
     let symbols = (content.len() / usize::from(SYMBOL_BYTES)) as u64;
     let bits = symbols * PASSES * (u64::from(SYMBOL_BYTES) + HEADER_BYTES) * 8;

@@ -26,7 +26,12 @@ fn content(bytes: usize) -> Vec<u8> {
 
 fn sender(content: &[u8], scheme: Scheme) -> Sender<fixed::Sender, MemorySource> {
     let rate = Rate::from_kilobits(4_000);
-    let file = FileToSend { path: RelativePath::new(NAME).unwrap(), bytes: content.len() as u64, mode: None };
+    let file = FileToSend {
+        path: RelativePath::new(NAME).unwrap(),
+        bytes: content.len() as u64,
+        mode: None,
+        modified: None,
+    };
     let config = PlanConfig { scheme, symbol_size: 1_000, order: Order::Spread { rate: rate.as_bits() } };
     let plan = SessionPlan::new(vec![file], config).unwrap();
     let source = MemorySource::new(&plan, &[content]);

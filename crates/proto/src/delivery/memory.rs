@@ -1,6 +1,6 @@
 //! Content in memory, for tests and simulations: same bytes, same order, no files.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use headwater_fec::{BlockEncoder, DecodeError, Repair};
@@ -112,8 +112,10 @@ pub struct MemoryStore {
     slots: BTreeMap<(ObjectIndex, u32, u32), (u32, Vec<u8>)>,
     /// By object and block.
     held: BTreeMap<(ObjectIndex, u32), HeldBlock>,
-    /// From a store that was interrupted.
-    kept: Kept,
+    /// From a store that was interrupted, by path.
+    kept: BTreeMap<RelativePath, KeptFile>,
+    /// Blocks of the files taken over from it, by file and identity of their object.
+    resumed: BTreeMap<(FileIndex, Digest), Vec<KeptBlock>>,
     description: Option<Description>,
     reports: VecDeque<StoreReport>,
     /// Most bytes of files taken; more is refused.
@@ -121,37 +123,38 @@ pub struct MemoryStore {
     bytes: u64,
 }
 
-/// What makes a file the same in another session.
-type FileKey = (RelativePath, Option<Digest>);
 /// A block and the repair symbols of its slots, each with its ESI.
 type KeptBlock = (HeldBlock, Vec<(u32, Vec<u8>)>);
 
-/// What an interrupted store kept: files by path and digest, blocks by identity.
-#[derive(Debug, Default)]
-struct Kept {
-    whole: BTreeSet<FileKey>,
-    files: BTreeMap<FileKey, Vec<u8>>,
-    objects: BTreeMap<Digest, Vec<KeptBlock>>,
+/// A file that an interrupted store kept.
+#[derive(Debug)]
+struct KeptFile {
+    spec: FileSpec,
+    bytes: Vec<u8>,
+    is_whole: bool,
+    /// By the identity of their object.
+    blocks: BTreeMap<Digest, Vec<KeptBlock>>,
 }
 
 impl MemoryStore {
     /// What another receiver finds after this one was stopped: all that was written, as a store on disk keeps it.
     #[must_use]
     pub fn interrupted(self) -> Self {
-        let mut kept = Kept::default();
+        let mut blocks: BTreeMap<FileIndex, BTreeMap<Digest, Vec<KeptBlock>>> = BTreeMap::new();
         for ((object, sbn), held) in self.held {
-            if let Some(identity) = self.objects[object.0].identity {
+            let ObjectSpec { file, identity, .. } = self.objects[object.0];
+            if let Some(identity) = identity {
                 let slots = (0..).zip(&held.repairs).map(|(slot, _)| &self.slots[&(object, sbn, slot)]);
                 let symbols = slots.cloned().collect();
-                kept.objects.entry(identity).or_default().push((held, symbols));
+                blocks.entry(file).or_default().entry(identity).or_default().push((held, symbols));
             }
         }
+        let mut kept = self.kept;
         for (index, (spec, bytes)) in self.files.into_iter().enumerate() {
-            let key = (spec.path, spec.digest);
-            if self.done.contains(&FileIndex(index)) {
-                kept.whole.insert(key.clone());
-            }
-            kept.files.insert(key, bytes);
+            let index = FileIndex(index);
+            let is_whole = self.done.contains(&index);
+            let blocks = blocks.remove(&index).unwrap_or_default();
+            kept.insert(spec.path.clone(), KeptFile { spec, bytes, is_whole, blocks });
         }
         Self { kept, description: self.description, bytes_max: self.bytes_max, ..Self::default() }
     }
@@ -171,8 +174,8 @@ impl MemoryStore {
 
     /// Changes one byte of the first file that is not finished, as a failing disk would.
     pub fn damage(&mut self, offset: usize) {
-        let files = self.kept.files.iter_mut().filter(|(key, _)| !self.kept.whole.contains(key));
-        if let Some(byte) = files.filter_map(|(_, bytes)| bytes.get_mut(offset)).next() {
+        let files = self.kept.values_mut().filter(|file| !file.is_whole);
+        if let Some(byte) = files.filter_map(|file| file.bytes.get_mut(offset)).next() {
             *byte ^= 1;
         }
     }
@@ -200,23 +203,32 @@ impl Store for MemoryStore {
             return Err(StoreError(format!("{} bytes do not fit", spec.bytes)));
         }
         self.bytes = bytes;
-        let key = (spec.path.clone(), spec.digest);
-        let Some(bytes) = self.kept.files.remove(&key).filter(|_| spec.digest.is_some()) else {
+        let Some(kept) = self.kept.remove(&spec.path) else { return Ok(HeldFile::default()) };
+        let is_same = kept.spec.bytes == spec.bytes && kept.spec.version().is_same(&spec.version());
+        // Only a digest tells that a whole file is the same.
+        let is_whole = kept.is_whole && spec.digest.is_some() && kept.spec.digest == spec.digest;
+        if !is_same || kept.is_whole != is_whole {
             return Ok(HeldFile::default());
-        };
-        self.files[file.0].1 = bytes;
-        let is_whole = self.kept.whole.contains(&key);
+        }
+        self.files[file.0].1 = kept.bytes;
+        self.resumed.extend(kept.blocks.into_iter().map(|(identity, blocks)| ((file, identity), blocks)));
         if is_whole {
             self.done.push(file);
         }
         Ok(HeldFile { is_whole })
     }
 
+    fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {
+        self.files[file.0].0.digest = Some(digest);
+        Ok(HeldFile::default())
+    }
+
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         debug_assert!(object.0 >= self.objects.len(), "objects count up");
         // Objects of refused files are never announced: fill the gap.
         self.objects.resize_with(object.0 + 1, || spec.clone());
-        let kept = spec.identity.and_then(|identity| self.kept.objects.remove(&identity)).unwrap_or_default();
+        let resumed = spec.identity.and_then(|identity| self.resumed.remove(&(spec.file, identity)));
+        let kept = resumed.unwrap_or_default();
         for (held, symbols) in &kept {
             self.held.insert((object, held.sbn), held.clone());
             let slots = (0..).zip(symbols).map(|(slot, symbol)| ((object, held.sbn, slot), symbol.clone()));

@@ -30,7 +30,7 @@ pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit, passes_end}
 pub use digest::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use front::SessionEvent;
-pub use headwater_wire::fdt::Withdrawal;
+pub use headwater_wire::fdt::{FileTime, Withdrawal};
 pub use memory::{MemorySource, MemoryStore};
 pub use name::{COMPONENT_BYTES_MAX, NameError, PATH_BYTES_MAX, RESERVED_PREFIX, RelativePath};
 pub use offsets::{Offsets, bisecting_offsets};
@@ -42,6 +42,6 @@ pub use receiver::{
 pub use sender::{End, Sender, SenderConfig, SenderEvent, SenderStats};
 pub use session::{OTHERS_MAX, SILENCE};
 pub use store::{
-    BlockJob, BlockVerdict, Description, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex, ObjectSpec,
-    Source, SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,
+    BlockJob, BlockVerdict, Description, FileIndex, FileSpec, FileVersion, HeldBlock, HeldFile, ObjectIndex,
+    ObjectSpec, Source, SourceError, Store, StoreError, StoreReport, StoredRepair, repair_slots,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_fec::{BlockCodec, FecError, Order, Partition, PartitionError, Scheme, ldpc_block_symbols};
 use headwater_wire::Fti;
-use headwater_wire::fdt::{self, File, Headwater, Instance, OtiAttributes, Segment};
+use headwater_wire::fdt::{self, File, FileTime, Headwater, Instance, OtiAttributes, Segment};
 use headwater_wire::fti::Ldpc;
 
 use super::carousel::symbols_in_first_pass;
@@ -30,6 +30,8 @@ pub struct FileToSend {
     pub bytes: u64,
     /// Permission bits, if they matter.
     pub mode: Option<u32>,
+    /// Time of the last modification, if it matters.
+    pub modified: Option<FileTime>,
 }
 
 /// How files become objects.
@@ -350,6 +352,7 @@ fn entry(file: &FileToSend, object: &PlannedObject, digest: Option<Digest>, bloc
             digests_follow: digest.is_none(),
             segment,
             mode: file.mode,
+            modified: file.modified,
             ..Headwater::default()
         },
         ..File::default()
@@ -363,7 +366,7 @@ mod tests {
     fn plan(bytes: u64, scheme: Scheme) -> SessionPlan {
         let path = RelativePath::new("big").unwrap();
         let config = PlanConfig { scheme, symbol_size: 1_408, order: Order::Spread { rate: 10_000_000 } };
-        SessionPlan::new(vec![FileToSend { path, bytes, mode: None }], config).unwrap()
+        SessionPlan::new(vec![FileToSend { path, bytes, mode: None, modified: None }], config).unwrap()
     }
 
     #[test]
@@ -428,7 +431,7 @@ mod tests {
         let path = RelativePath::new("big").unwrap();
         let order = Order::Spread { rate: 10_000_000 };
         let config = PlanConfig { scheme: Scheme::LdpcStaircase, symbol_size: 1_408, order };
-        let files = vec![FileToSend { path, bytes: 103_740_000, mode: None }];
+        let files = vec![FileToSend { path, bytes: 103_740_000, mode: None, modified: None }];
         let frugal = SessionPlan::within(files.clone(), config, 64 << 20).unwrap();
         assert_eq!(frugal.objects()[0].partition.blocks(), 4);
         let window = SessionPlan::new(files, PlanConfig { order: Order::Window, ..config });
@@ -437,7 +440,7 @@ mod tests {
 
     #[test]
     fn two_files_of_one_name_are_refused() {
-        let file = FileToSend { path: RelativePath::new("a").unwrap(), bytes: 1, mode: None };
+        let file = FileToSend { path: RelativePath::new("a").unwrap(), bytes: 1, mode: None, modified: None };
         let config =
             PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order: Order::Spread { rate: 10_000_000 } };
         assert!(matches!(SessionPlan::new(vec![file.clone(), file], config), Err(PlanError::SameName(_))));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use headwater_fec::{BlockCodec, Partition};
-use headwater_wire::fdt::Withdrawal;
+use headwater_wire::fdt::{FileTime, Withdrawal};
 
 use super::digest::Digest;
 use super::name::RelativePath;
@@ -77,10 +77,45 @@ pub struct FileSpec {
     pub bytes: u64,
     /// Permission bits, if the sender told.
     pub mode: Option<u32>,
+    /// Time of the last modification, if the sender told.
+    pub modified: Option<FileTime>,
     /// MD5 of the content, if the sender told.
     pub md5: Option<[u8; 16]>,
-    /// Digest of the content, if the sender told: what makes it the same file in another session.
+    /// Digest of the content, if the sender told by now.
     pub digest: Option<Digest>,
+}
+
+impl FileSpec {
+    /// Names the content, as far as the sender told.
+    pub fn version(&self) -> FileVersion {
+        FileVersion { digest: self.digest, modified: self.modified }
+    }
+}
+
+/// Name of a file's content, by which another session finds it again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileVersion {
+    /// Digest, once it is known.
+    pub digest: Option<Digest>,
+    /// Time of the last modification, if it is known.
+    pub modified: Option<FileTime>,
+}
+
+impl FileVersion {
+    /// Whether the content can be found again at all.
+    pub fn is_known(&self) -> bool {
+        self.digest.is_some() || self.modified.is_some()
+    }
+
+    /// Whether two files of one name and length may be taken for the same content: both digests are known and equal, or one
+    /// is unknown and both times of modification are known and equal. Where times decide, blocks still prove themselves by
+    /// their own digests.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self.digest, other.digest) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.modified.is_some() && self.modified == other.modified,
+        }
+    }
 }
 
 /// What a store holds of a file already, from a session that was cut short.
@@ -126,9 +161,9 @@ pub struct ObjectSpec {
     pub partition: Partition,
     /// Its erasure code.
     pub codec: Arc<dyn BlockCodec>,
-    /// What makes it the same object in another session: a digest of its file's name and digest, its place in the file,
-    /// its coding and the digests of its blocks. `None` if the sender does not tell them all: then nothing of it may be
-    /// resumed, for nothing would tell wrong blocks.
+    /// Names the object in another session of the same content: a digest of its file's name and length, its place in the
+    /// file, and its coding. `None` if the sender tells neither digest nor time of modification of the file: then nothing of
+    /// it may be resumed.
     pub identity: Option<Digest>,
 }
 
@@ -217,6 +252,16 @@ pub trait Store {
     /// # Errors
     /// When it cannot be made (the name is taken by a folder, no space): the file is refused, the others go on.
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError>;
+
+    /// Tells the digest of a file that was created without one, once the sender has told it, and asks what that makes of
+    /// what is held. By default nothing.
+    ///
+    /// # Errors
+    /// When it could not be noted: the session ends.
+    fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {
+        let _forgotten = (file, digest);
+        Ok(HeldFile::default())
+    }
 
     /// Announces an object of a file that was created, and asks for what is held of it already. `object` counts up from
     /// 0.

@@ -31,6 +31,7 @@ pub fn sender(contents: &[Vec<u8>], plan: PlanConfig, config: SenderConfig, rate
         path: RelativePath::new(&format!("dir/file{index}")).unwrap(),
         bytes: content.len() as u64,
         mode: Some(0o644),
+        modified: None,
     };
     let plan = SessionPlan::new(contents.iter().enumerate().map(file).collect(), plan).unwrap();
     let source = MemorySource::new(&plan, &contents.iter().map(Vec::as_slice).collect::<Vec<_>>());

@@ -9,11 +9,13 @@
 mod control;
 mod oti;
 mod parse;
+mod time;
 mod value;
 mod xml;
 
 pub use control::{CONTROL_PARAMETERS_MAX, CONTROL_WORD_LEN_MAX, Control, ControlError};
 pub use oti::OtiAttributes;
+pub use time::{FileTime, FileTimeError};
 
 /// Namespace of the elements that we write (RFC 6726 section 3.4.2).
 pub const FDT_NAMESPACE: &str = "urn:ietf:params:xml:ns:fdt";
@@ -93,6 +95,8 @@ pub struct Headwater {
     pub segment: Option<Segment>,
     /// `hw:Mode`: permission bits, at most [`MODE_MAX`].
     pub mode: Option<u32>,
+    /// `hw:Mtime`: time of the file's last modification.
+    pub modified: Option<FileTime>,
 }
 
 /// Reason for which a sender withdraws a file that it has announced.

@@ -198,6 +198,7 @@ fn headwater_attribute(
         "File" => segment.file = Some(value.string()?),
         "File-Length" => segment.file_length = Some(value.number()?),
         "Mode" => headwater.mode = Some(value.mode()?),
+        "Mtime" => headwater.modified = Some(value.time()?),
         _ => {}
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Attribute values of an FDT, from text to numbers, digests and the like.
 use super::xml::is_xml_char;
-use super::{ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, Control, FdtError, MODE_MAX, Withdrawal};
+use super::{ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, Control, FdtError, FileTime, MODE_MAX, Withdrawal};
 use crate::lct::TOI_MAX;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -105,6 +105,10 @@ impl Value<'_> {
             "unreadable" => Withdrawal::Unreadable,
             _ => Withdrawal::Other,
         })
+    }
+
+    pub(super) fn time(&self) -> Result<FileTime, FdtError> {
+        self.token()?.parse().map_err(|_| self.invalid("not seconds with nine decimals"))
     }
 
     pub(super) fn control(&self) -> Result<Control, FdtError> {

@@ -69,6 +69,7 @@ fn headwater(out: &mut String, headwater: &Headwater) {
         attribute(out, "hw:File-Length", &segment.file_length.to_string());
     }
     optional(out, "hw:Mode", headwater.mode.map(|mode| format!("{mode:04o}")).as_deref());
+    optional(out, "hw:Mtime", headwater.modified.map(|time| time.to_string()).as_deref());
 }
 
 const fn withdrawal(reason: Withdrawal) -> &'static str {

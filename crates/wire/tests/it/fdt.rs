@@ -1,8 +1,8 @@
 //! FDT instances: as we write them, as others do, and as nobody should.
 use headwater_wire::Fti;
 use headwater_wire::fdt::{
-    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, FILES_MAX, FdtError, File, Headwater,
-    Instance, OtiAttributes, Segment, Withdrawal,
+    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, FILES_MAX, FdtError, File, FileTime,
+    Headwater, Instance, OtiAttributes, Segment, Withdrawal,
 };
 
 fn parse(xml: &str) -> Result<Instance, FdtError> {
@@ -44,6 +44,7 @@ fn ours() -> (Instance, &'static str) {
             file_length: 250_000,
         }),
         mode: Some(0o644),
+        modified: FileTime::new(1_764_000_000, 123_456_789),
         ..Headwater::default()
     };
     let file = File {
@@ -60,7 +61,7 @@ fn ours() -> (Instance, &'static str) {
         Instance { expires: 4_000_000_000, complete: true, files: vec![file], ..Instance::default() };
     let xml = r#"<?xml version="1.0" encoding="UTF-8"?>
 <FDT-Instance xmlns="urn:ietf:params:xml:ns:fdt" xmlns:hw="urn:headwater:fdt:1" Expires="4000000000" Complete="true">
-  <File TOI="7" Content-Location="a%20&amp;%20b" Content-Length="100000" Transfer-Length="100000" Content-MD5="AAAAAAAAAAAAAAAAAAAAAA==" FEC-OTI-FEC-Encoding-ID="6" FEC-OTI-Encoding-Symbol-Length="1408" FEC-OTI-Scheme-Specific-Info="AgABCA==" hw:Digest="a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5" hw:Block-Digests="AAAAAAAAAAAAAAAAAAAAAP////////////////////8=" hw:Segment="1" hw:Segments="3" hw:Offset="100000" hw:File="a &amp; b" hw:File-Length="250000" hw:Mode="0644"/>
+  <File TOI="7" Content-Location="a%20&amp;%20b" Content-Length="100000" Transfer-Length="100000" Content-MD5="AAAAAAAAAAAAAAAAAAAAAA==" FEC-OTI-FEC-Encoding-ID="6" FEC-OTI-Encoding-Symbol-Length="1408" FEC-OTI-Scheme-Specific-Info="AgABCA==" hw:Digest="a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5" hw:Block-Digests="AAAAAAAAAAAAAAAAAAAAAP////////////////////8=" hw:Segment="1" hw:Segments="3" hw:Offset="100000" hw:File="a &amp; b" hw:File-Length="250000" hw:Mode="0644" hw:Mtime="1764000000.123456789"/>
 </FDT-Instance>
 "#;
     (instance, xml)
@@ -281,6 +282,11 @@ fn digests_follow_and_files_are_withdrawn_both_ways() {
 #[test]
 fn modes_are_permission_bits() {
     assert_eq!(parse_file(r#"hw:Mode="7777""#).unwrap().headwater.mode, Some(0o7777));
+    let time = parse_file(r#"hw:Mtime=" -1.500000000 ""#).unwrap().headwater.modified;
+    assert_eq!(time, FileTime::new(-2, 500_000_000));
+    for bad in ["", "5", "1.5", "+1.000000000", "x.000000000"] {
+        assert_eq!(refused(&format!(r#"hw:Mtime="{bad}""#)), "hw:Mtime");
+    }
     for bad in ["10000", "8", "", "-1"] {
         assert_eq!(refused(&format!(r#"hw:Mode="{bad}""#)), "hw:Mode");
     }

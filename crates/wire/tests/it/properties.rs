@@ -1,7 +1,7 @@
 //! What is written is what is read, for any value; and no bytes make the parsers panic.
 use headwater_wire::alc::{self, Repr};
 use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Seq, Time};
-use headwater_wire::fdt::{Control, File, Headwater, Instance, OtiAttributes, Segment, Withdrawal};
+use headwater_wire::fdt::{Control, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal};
 use headwater_wire::fti::Ldpc;
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId, lct};
 use proptest::collection::vec;
@@ -162,9 +162,12 @@ prop_compose! {
         oti in oti(),
         (digest, block_digests) in (of(any::<[u8; 32]>()), vec(any::<[u8; 16]>(), 0..4)),
         (segment, mode) in (of(segment()), of(0..=0o7777u32)),
+        modified in of((any::<i64>(), 0..1_000_000_000u32)),
         (digests_follow, withdrawn) in (any::<bool>(), of(withdrawal())),
     ) -> File {
-        let headwater = Headwater { digest, block_digests, digests_follow, withdrawn, segment, mode };
+        let modified = modified.and_then(|(seconds, nanoseconds)| FileTime::new(seconds, nanoseconds));
+        let headwater =
+            Headwater { digest, block_digests, digests_follow, withdrawn, segment, mode, modified };
         File {
             toi,
             content_location,

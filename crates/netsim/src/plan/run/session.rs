@@ -378,7 +378,7 @@ fn plan(session: &Session, file: File) -> Result<SessionPlan, String> {
     };
     let order = Order::Spread { rate: session.parameters.max_rate.as_bits() };
     let config = PlanConfig { scheme, symbol_size: session.symbol_bytes, order };
-    let file = FileToSend { path, bytes: file.size, mode: None };
+    let file = FileToSend { path, bytes: file.size, mode: None, modified: None };
     SessionPlan::new(vec![file], config).map_err(|error| error.to_string())
 }
 

@@ -37,7 +37,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     /// Keeps a complete instance for a receiver that is started again, where its files could be resumed.
     fn keep(&mut self, instance_id: u32, instance: &Instance, xml: Vec<u8>) {
         let Some((source, tsi)) = self.session() else { return };
-        if instance.complete && instance.files.iter().all(|entry| entry.headwater.digest.is_some()) {
+        let may_be_resumed =
+            |entry: &File| entry.headwater.digest.is_some() || entry.headwater.modified.is_some();
+        if instance.complete && instance.files.iter().all(may_be_resumed) {
             self.store.keep_description(&Description { source, tsi, instance_id, xml });
         }
     }
@@ -132,7 +134,15 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if !self.catalogue.is_open(file) {
             return;
         }
+        let waits_for_digest = self.catalogue.files[file.0].left == 0;
         let (known_before, digest) = self.catalogue.learn(object, told);
+        if let Some(digest) = digest {
+            match self.store.learn_digest(file, digest) {
+                Ok(held) if held.is_whole => return self.end_file(file, FileOutcome::Done),
+                Ok(_) => {}
+                Err(error) => return self.fail(error),
+            }
+        }
         let known = self.catalogue.objects[object.0].promised.len();
         for sbn in known_before..known {
             let sbn = u32::try_from(sbn).expect("an object has below 2^32 blocks");
@@ -140,7 +150,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.verify_block(object, sbn);
             }
         }
-        if digest.is_some() {
+        // Otherwise its last block finishes it.
+        if digest.is_some() && waits_for_digest {
             self.finish_file_if_whole(file);
         }
     }

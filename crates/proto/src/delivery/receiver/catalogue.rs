@@ -297,7 +297,7 @@ impl Catalogue {
         // The object itself was one of those left; its blocks are now.
         state.left = state.left - 1 + blocks;
         state.symbols += partition.symbols();
-        let identity = identity(&state.spec, segment.offset, fti, &promised);
+        let identity = identity(&state.spec, segment.offset, fti);
         self.objects.push(ObjectState {
             file,
             offset: segment.offset,
@@ -353,6 +353,7 @@ impl Catalogue {
                 path,
                 bytes: segment.file_length,
                 mode: entry.headwater.mode,
+                modified: entry.headwater.modified,
                 md5: entry.content_md5.filter(|_| count == 1),
                 digest: entry.headwater.digest,
             },
@@ -465,17 +466,16 @@ fn is_within_file(segment: &Segment, length: u64) -> bool {
             .is_some_and(|end| if is_last { end == segment.file_length } else { end <= segment.file_length })
 }
 
-/// What makes an object the same in another session; see [`ObjectSpec::identity`].
-fn identity(file: &FileSpec, offset: u64, fti: Fti, promised: &[ShortDigest]) -> Option<Digest> {
-    let digest = file.digest.filter(|_| !promised.is_empty())?;
+/// Computes [`ObjectSpec::identity`]. Digests are no part of it: they may come later than the object.
+fn identity(file: &FileSpec, offset: u64, fti: Fti) -> Option<Digest> {
+    if !file.version().is_known() {
+        return None;
+    }
     let mut coding = [0; FTI_BYTES_MAX];
     let length = fti.emit(&mut coding).ok()?;
     let mut hasher = blake3::Hasher::new_derive_key("headwater 2026 object resumed");
-    hasher.update(&digest).update(&file.bytes.to_le_bytes()).update(&offset.to_le_bytes());
+    hasher.update(&file.bytes.to_le_bytes()).update(&offset.to_le_bytes());
     hasher.update(&[fti.encoding_id().codepoint()]).update(&coding[..length]);
-    for promised in promised {
-        hasher.update(promised);
-    }
     hasher.update(file.path.as_str().as_bytes());
     Some(*hasher.finalize().as_bytes())
 }

@@ -44,6 +44,7 @@ fn sender(files: &[&[u8]], config: SenderConfig, session: delivery::SenderConfig
         path: RelativePath::new(&format!("file-{number}")).unwrap(),
         bytes: bytes.len() as u64,
         mode: None,
+        modified: None,
     });
     let order = Order::Spread { rate: 10_000_000 };
     let config_of_plan = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL, order };
