@@ -12,7 +12,7 @@ use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use headwater_proto::{
     ChannelId, DATAGRAM_BYTES_MAX, Destination, Duration, Input, Instant, Machine, Output, Rate,
 };
-use headwater_wire::alc;
+use headwater_wire::{alc, fdt};
 
 /// Content that is all zeros.
 struct Zeros;
@@ -42,6 +42,16 @@ const PACKET_BYTES: u16 = 1_440;
 
 /// So many files of `bytes` on channels of 10 packets/s and up to 4 Mbit/s.
 fn sender(files: usize, bytes: u64, end: End) -> Sender<DynamicSender, Zeros> {
+    described_sender(files, bytes, end, None)
+}
+
+/// The same with what the FDT says of the control.
+fn described_sender(
+    files: usize,
+    bytes: u64,
+    end: End,
+    description: Option<fdt::Control>,
+) -> Sender<DynamicSender, Zeros> {
     let file = |index: usize| FileToSend {
         path: RelativePath::new(&format!("dir/file{index}")).unwrap(),
         bytes,
@@ -60,7 +70,8 @@ fn sender(files: usize, bytes: u64, end: End) -> Sender<DynamicSender, Zeros> {
         .collect();
     let base = Rate::from_bits(u64::from(PACKET_BYTES) * 8 * 10).unwrap();
     let layers = DynamicConfig::new(PACKET_BYTES, Rate::from_kilobits(4_000)).with_base_rate(base);
-    let control = DynamicSender::new(DynamicChannels::new(layers, Instant::ZERO).unwrap());
+    let channels = DynamicChannels::new(layers, Instant::ZERO).unwrap();
+    let control = DynamicSender::new(channels).with_description(description);
     Sender::new(SenderConfig::new(7).with_end(end), &plan, &digests, control, Zeros).unwrap()
 }
 
@@ -184,6 +195,39 @@ fn a_long_description_takes_a_share_of_every_level() {
     assert_eq!(described(late.iter().copied()), whole, "who holds every level is described in 30 s");
     let base = late.iter().filter(|packet| packet.channel == ChannelId::BASE).copied();
     assert!(described(base).len() < whole.len() * 2 / 3, "which the base alone does not bring");
+}
+
+/// Receivers begin to choose levels by the control, which would take a minute on the base behind 4000 files.
+#[test]
+fn a_long_description_has_a_preface_that_describes_the_control() {
+    let control: fdt::Control = "m2c packet-bytes=1440 base-rate=115200".parse().unwrap();
+    let mut sender = described_sender(4_000, 2_000, End::Never, Some(control.clone()));
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let (mut prefaces, mut others) = (Vec::new(), 0);
+    while let Some(now) = sender.poll_timeout().filter(|now| *now < at(20)) {
+        sender.handle(now, Input::Timeout);
+        while let Some(output) = sender.poll_output(now, &mut buffer) {
+            let Output::Transmit(transmit) = output else { continue };
+            let (header, payload) = alc::parse(&buffer[..transmit.bytes]).unwrap();
+            if transmit.destination != Destination::Channel(ChannelId::BASE) || header.toi != Some(0) {
+                continue;
+            }
+            let length = header.extensions.fti.unwrap().transfer_length();
+            if length > payload.len() as u64 {
+                others += 1;
+                continue;
+            }
+            assert_eq!(header.extensions.content_encoding, None);
+            let instance = fdt::Instance::parse(payload).unwrap();
+            assert_eq!(instance.control, Some(control.clone()));
+            assert!(!instance.complete && !instance.files.is_empty());
+            prefaces.push(now);
+        }
+    }
+    assert_eq!(prefaces[0], Instant::ZERO, "the session begins with it");
+    let late = prefaces.windows(2).find(|pair| pair[1].since(pair[0]) > Duration::from_millis(1_600));
+    assert_eq!(late, None, "who joins waits a second and a half at most");
+    assert!(others > prefaces.len(), "the rest goes on the base as well: {others}, {}", prefaces.len());
 }
 
 #[test]

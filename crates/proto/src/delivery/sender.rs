@@ -14,7 +14,7 @@ use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 use headwater_wire::fdt::Withdrawal;
 
 use self::content::Content;
-use self::description::{Description, expires};
+use self::description::{Description, Due, expires};
 use self::farewell::{Farewell, Word};
 use self::header::{Header, ObjectHeader, write_fdt};
 use self::inventory::Inventory;
@@ -333,8 +333,10 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                 }
                 let turn = self.content.turn(self.control.layering(), departure);
                 let epoch = self.control.layering().and_then(|layering| layering.epoch(departure.at));
-                if self.fdt.is_due(now, departure.level, epoch) {
-                    return Next::Fdt;
+                match self.fdt.due(now, departure.level, epoch) {
+                    Due::Now => return Next::Fdt,
+                    Due::Soon if self.content.can_spare(turn) => return Next::Fdt,
+                    Due::Soon | Due::No => {}
                 }
                 match self.content.next(turn) {
                     Some(visit) => Next::Symbol(visit),

@@ -10,7 +10,7 @@ use super::{ENCODING, TOI};
 use crate::control::{Departure, SenderControl};
 use crate::delivery::FdtTooLarge;
 use crate::delivery::SenderConfig as SessionConfig;
-use crate::delivery::sender::description::{Description, expires};
+use crate::delivery::sender::description::{Description, Due, expires};
 use crate::delivery::sender::farewell::{Farewell, Word};
 use crate::delivery::sender::header::{Header, write_fdt};
 use crate::layering::Layering;
@@ -200,7 +200,7 @@ impl<C: SenderControl> Sender<C> {
             sequencer.skip_to(layering, departure.at);
         }
         // Without layers nothing was counted, so the FDT takes its turn as it does beside files.
-        let is_described = layering.is_none() && fdt.is_due(now, departure.level, None);
+        let is_described = layering.is_none() && fdt.due(now, departure.level, None) == Due::Now;
         let load = if is_described {
             Load::Reserved
         } else {

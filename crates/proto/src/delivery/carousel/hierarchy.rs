@@ -43,6 +43,8 @@ pub struct Hierarchy {
     offsets: Offsets,
     /// Next fresh symbol of each rateless block.
     fresh: Vec<u32>,
+    /// Fresh symbols of all blocks.
+    fresh_sent: u64,
     /// Where each channel goes round the blocks by itself: packets of content that it has sent.
     sent: Option<Vec<u64>>,
     arrangement: Arrangement,
@@ -80,6 +82,7 @@ impl Hierarchy {
             offsets: Offsets::new(1),
             sent: None,
             fresh: vec![0; blocks.len()],
+            fresh_sent: 0,
             pass_symbols: 0,
             blocks,
             arrangement: Arrangement::default(),
@@ -169,11 +172,7 @@ impl Hierarchy {
             let place = usize::try_from(position.checked_rem(self.live.len() as u64)?).ok()?;
             return Some(self.fresh_symbol(self.live[place]));
         }
-        let positions = self.ring.positions();
-        let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
-        let position = place.buffer.checked_rem(positions)? + self.offsets.get(index);
-        let (place, number) = self.ring.at(position % positions);
-        let block = self.live[place];
+        let (block, number) = self.block_at(place)?;
         let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block as usize];
         if rateless {
             return Some(self.fresh_symbol(block));
@@ -182,11 +181,33 @@ impl Hierarchy {
         Some(Visit { block, esi })
     }
 
+    /// The block at a place, and a number among its symbols, where blocks have places on the ring.
+    fn block_at(&mut self, place: Place) -> Option<(u32, u64)> {
+        let positions = self.ring.positions();
+        let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
+        let position = place.buffer.checked_rem(positions)? + self.offsets.get(index);
+        let (live, number) = self.ring.at(position % positions);
+        Some((self.live[live], number))
+    }
+
+    /// Whether the packet at a place, which is to be left out, is of a block that has had more than its share. What takes its turn
+    /// then falls on no block twice before all have had theirs: receivers of small files do not wait for the last one.
+    pub fn can_spare(&mut self, place: Place) -> bool {
+        if self.sent.is_some() {
+            return true;
+        }
+        let Some((block, _)) = self.block_at(place) else { return true };
+        let CarouselBlock { symbols, rateless, .. } = self.blocks[block as usize];
+        let had = u128::from(self.fresh[block as usize]) * u128::from(self.pass_symbols);
+        !rateless || had > u128::from(self.fresh_sent) * u128::from(symbols)
+    }
+
     /// The next symbol of a rateless block.
     fn fresh_symbol(&mut self, block: u32) -> Visit {
         let fresh = &mut self.fresh[block as usize];
         let esi = *fresh;
         *fresh = (esi + 1) % self.blocks[block as usize].encoding_symbols;
+        self.fresh_sent += 1;
         Visit { block, esi }
     }
 }

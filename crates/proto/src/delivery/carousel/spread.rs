@@ -309,6 +309,37 @@ mod tests {
         assert_eq!(had(&mut uncoded, 9).len(), 9);
     }
 
+    /// Whenever blocks go, the others have by the end of the pass what a pass gives them, each symbol once.
+    #[test]
+    fn blocks_that_go_leave_the_others_their_pass() {
+        for order in [Order::Spread { rate: 1 }, Order::Window] {
+            for after in [0, 1, 5, 17, 40, 90] {
+                let blocks: Vec<_> = [3_u32, 40, 3, 7, 40, 1, 40].map(|k| block(k, k)).to_vec();
+                let mut carousel = Carousel::new(blocks.clone(), order);
+                let before = visits(&mut carousel, after);
+                let gone = [1, 3, 5];
+                let sent = carousel.retain(|block| !gone.contains(&block));
+                let of_gone = before.iter().filter(|(block, _)| gone.contains(block)).count() as u64;
+                assert!(sent <= of_gone, "{order:?}: {sent} of {of_gone}");
+                if matches!(order, Order::Spread { .. }) {
+                    assert_eq!(sent, of_gone);
+                }
+                let left = carousel.pass_symbols() - (after - of_gone);
+                let mut seen: BTreeSet<_> =
+                    before.into_iter().filter(|(block, _)| !gone.contains(block)).collect();
+                for visit in visits(&mut carousel, left) {
+                    assert!(seen.insert(visit), "{order:?}, {after}: {visit:?} twice");
+                }
+                let expected: BTreeSet<_> = (0..)
+                    .zip(&blocks)
+                    .filter(|(block, _)| !gone.contains(block))
+                    .flat_map(|(block, it)| (0..it.symbols).map(move |esi| (block, esi)))
+                    .collect();
+                assert_eq!(seen, expected, "{order:?}, withdrawn after {after}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn a_pass_gives_every_block_its_share(sizes in prop::collection::vec(1_u32..60, 1..20), passes in 1_u64..4) {

@@ -74,6 +74,14 @@ impl Content {
         }
     }
 
+    /// Whether what a departure would carry can be left out: its block has had its share and more.
+    pub(super) fn can_spare(&mut self, turn: Option<Place>) -> bool {
+        match (self, turn) {
+            (Self::Layered(hierarchy), Some(place)) => hierarchy.can_spare(place),
+            _ => true,
+        }
+    }
+
     /// What a departure carries; `None` when there is no content at all.
     pub(super) fn next(&mut self, turn: Option<Place>) -> Option<Visit> {
         match (self, turn) {

@@ -31,6 +31,17 @@ const FDT_HEADER_BYTES: u16 = 24;
 /// Shortest symbol of the FDT, where those of content are tiny.
 const FDT_SYMBOL_BYTES_MIN: u16 = 64;
 
+/// Whether the next packet of a level is one of the FDT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It is one of content.
+    No,
+    /// It may be one of the FDT, if the content in its place can be spared.
+    Soon,
+    /// It is one of the FDT.
+    Now,
+}
+
 /// The FDT of a session, on its way.
 ///
 /// All that is known is one instance, sent round and round. A long one has a preface: an instance of one symbol with the control and
@@ -77,7 +88,7 @@ struct Turn {
     next: u64,
     /// Symbols until the level has sent each once.
     left_of_first: u64,
-    /// Packets of content since the last one of the FDT, up to [`CREDIT_PACKETS`].
+    /// Packets of content since the last one of the FDT, up to twice [`CREDIT_PACKETS`].
     credit: u32,
 }
 
@@ -183,12 +194,22 @@ impl Description {
     /// Whether the next packet of a level is one of the FDT. To be asked once for each, with the control's `epoch` of it.
     ///
     /// Receivers join by the first packet of the base in an epoch. Where that one describes the session, who has just come begins at once.
-    pub(crate) fn is_due(&mut self, now: Instant, level: u16, epoch: Option<u64>) -> bool {
+    /// Above the base a packet of the FDT may wait for content that can be spared, until it has waited as long again.
+    pub(crate) fn due(&mut self, now: Instant, level: u16, epoch: Option<u64>) -> Due {
         let turn = self.levels[usize::from(level)];
         let share = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
         if level > 0 {
-            return self.is_long() && turn.credit >= share;
+            return match turn.credit {
+                _ if !self.is_long() => Due::No,
+                credit if credit >= 2 * share => Due::Now,
+                credit if credit >= share => Due::Soon,
+                _ => Due::No,
+            };
         }
+        if self.is_due_on_base(now, epoch, turn, share) { Due::Now } else { Due::No }
+    }
+
+    fn is_due_on_base(&mut self, now: Instant, epoch: Option<u64>, turn: Turn, share: u32) -> bool {
         let opens = core::mem::replace(&mut self.epoch, epoch) != epoch;
         if self.is_alone {
             return self.next_round <= now;
@@ -209,7 +230,7 @@ impl Description {
     /// A packet of content went out on a level.
     pub(crate) fn content_sent(&mut self, level: u16) {
         let turn = &mut self.levels[usize::from(level)];
-        turn.credit = (turn.credit + 1).min(CREDIT_PACKETS);
+        turn.credit = (turn.credit + 1).min(2 * CREDIT_PACKETS);
     }
 
     /// The next symbol of a level, which is sent now.
