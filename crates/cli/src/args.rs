@@ -140,6 +140,9 @@ pub struct SendArgs {
     /// Files and folders to send
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
+    /// What becomes of symbolic links inside folders; a link that is itself a PATH is followed
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = LinksName::Follow)]
+    pub links: LinksName,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
@@ -390,6 +393,24 @@ pub enum CongestionControl {
     Fixed,
 }
 
+/// A treatment of symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinksName {
+    /// A link to a file is sent as that file, under the link's name; links to folders are left out
+    Follow,
+    /// Links are left out
+    Skip,
+}
+
+impl From<LinksName> for headwater::Links {
+    fn from(links: LinksName) -> Self {
+        match links {
+            LinksName::Follow => Self::Follow,
+            LinksName::Skip => Self::Skip,
+        }
+    }
+}
+
 /// An erasure code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fec {
@@ -465,7 +486,7 @@ mod tests {
         assert_eq!((send.rate, send.congestion_control, send.fec), (None, None, Fec::Raptorq));
         assert_eq!(headwater::MAX_RATE_DEFAULT.as_bits(), 100_000_000);
         assert_eq!(headwater::BASE_RATE_DEFAULT.as_bits(), 120_000);
-        assert_eq!(send.order, Order::Auto);
+        assert_eq!((send.order, send.links), (Order::Auto, LinksName::Follow));
         assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());
     }
 }

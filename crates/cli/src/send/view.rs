@@ -20,6 +20,7 @@ pub struct View<'a> {
     screen: &'a Screen,
     bar: Option<ProgressBar>,
     files: usize,
+    folders: usize,
     bytes: u64,
     passes: Option<u64>,
     duration: Option<Duration>,
@@ -32,6 +33,7 @@ impl<'a> View<'a> {
             screen,
             bar: None,
             files: files.files().len(),
+            folders: files.folders().len(),
             bytes: files.bytes(),
             passes: args.passes,
             duration: args.duration,
@@ -57,7 +59,11 @@ impl<'a> View<'a> {
             bar.finish_and_clear();
         }
         let SendStarted { tsi, group, interface, listen, .. } = started;
-        let what = format!("{}, {}", count(self.files, "file"), Size(self.bytes));
+        let folders = match self.folders {
+            0 => String::new(),
+            folders => format!(", {}", count(folders, "empty folder")),
+        };
+        let what = format!("{}{folders}, {}", count(self.files, "file"), Size(self.bytes));
         match interface {
             Some(on) => self.screen.say(&format!("sending {what} to {group} on {on}, session {tsi}")),
             None => {

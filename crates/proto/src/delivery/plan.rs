@@ -72,6 +72,12 @@ impl PlannedObject {
 /// Why files cannot be sent in one session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
+    /// More folders without files than an FDT may name.
+    #[error(
+        "more folders without files than a session can carry ({}); send an archive (tar) instead",
+        fdt::FOLDERS_MAX
+    )]
+    TooManyFolders,
     /// More objects than [`OBJECTS_MAX`].
     #[error(
         "more files and segments than a session can carry ({OBJECTS_MAX}); send an archive (tar) instead"
@@ -105,6 +111,7 @@ pub enum PlanError {
 #[derive(Clone, Debug)]
 pub struct SessionPlan {
     files: Vec<FileToSend>,
+    folders: Vec<RelativePath>,
     objects: Vec<PlannedObject>,
     order: Order,
 }
@@ -166,7 +173,18 @@ impl SessionPlan {
                 });
             }
         }
-        Ok(Self { files, objects, order: config.order })
+        Ok(Self { files, folders: Vec::new(), objects, order: config.order })
+    }
+
+    /// Folders that hold none of the files, for receivers to make. Default: none.
+    ///
+    /// # Errors
+    /// [`PlanError::TooManyFolders`] when an FDT cannot name them all.
+    pub fn with_folders(self, folders: Vec<RelativePath>) -> Result<Self, PlanError> {
+        if folders.len() > fdt::FOLDERS_MAX {
+            return Err(PlanError::TooManyFolders);
+        }
+        Ok(Self { folders, ..self })
     }
 
     /// The files.
@@ -204,7 +222,8 @@ impl SessionPlan {
     /// When `digests` is not of the shape of the objects.
     pub fn fdt(&self, digests: &[Vec<Digest>], expires: u32) -> Instance {
         assert_eq!(digests.len(), self.objects.len(), "one list of block digests for each object");
-        let mut instance = Instance { expires, complete: true, ..Instance::default() };
+        let folders = self.folders.iter().map(RelativePath::to_content_location).collect();
+        let mut instance = Instance { expires, complete: true, folders, ..Instance::default() };
         let mut first = 0;
         for (index, file) in self.files.iter().enumerate() {
             let count = self.objects[first..].iter().take_while(|object| object.file == index).count();
