@@ -72,6 +72,7 @@ pub use headwater_proto as proto;
 pub use receive::{
     FileStatus, HeardSession, IncompleteReason, LongPacketsMissing, Loss, ReceiveError, ReceiveOptions,
     ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
+    SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
     FileSet, Links, OutsideLink, PrepareError, PreparedFile, RepairPlace, SOURCE_PORT, SendEnd, SendError,

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use headwater::{SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
 use headwater_proto::Size;
-use indicatif::ProgressBar;
 
 use crate::args::SendArgs;
 use crate::feedback;
 use crate::receive::link_changed;
-use crate::screen::{Screen, count, rate, time};
+use crate::screen::{Bar, Screen, count, rate, time};
 use crate::send::dry_run::{addresses, rates};
 
 /// Steps of a bar.
@@ -18,7 +17,7 @@ const STEPS: u64 = 10_000;
 /// What a sender shows: a bar while it hashes, then one for the passes or the time asked for, else for each pass.
 pub struct View<'a> {
     screen: &'a Screen,
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     files: usize,
     folders: usize,
     bytes: u64,
@@ -46,7 +45,7 @@ impl<'a> View<'a> {
             SendUpdate::Hashing { bytes_done, bytes_total } => {
                 let bar = self.bar.get_or_insert_with(|| self.screen.bar("reading", *bytes_total));
                 bar.set_position(*bytes_done);
-                bar.set_message(Size(*bytes_done).to_string());
+                bar.show(&[Size(*bytes_done).to_string()]);
             }
             SendUpdate::Started(started) => self.started(started),
             SendUpdate::Progress(progress) => self.progress(progress),
@@ -83,19 +82,16 @@ impl<'a> View<'a> {
     fn progress(&self, progress: &SendProgress) {
         let Some(bar) = &self.bar else { return };
         bar.set_position(self.position(progress));
-        let mut message = format!(
-            "{}, {} sent, pass {:.2}",
+        let mut parts = vec![
             rate(progress.rate_bits),
-            Size(progress.bytes),
-            progress.passes
-        );
-        if let Some(why) = progress.pgm.as_ref().and_then(feedback::line) {
-            message.push_str(&format!("; {why}"));
-        }
+            format!("{} sent", Size(progress.bytes)),
+            format!("pass {:.2}", progress.passes),
+        ];
         if let Some(asked) = &progress.requests {
-            message.push_str(&format!("; {} requests", asked.requests + asked.nulls));
+            parts.push(format!("{} requests", asked.requests + asked.nulls));
         }
-        bar.set_message(message);
+        parts.extend(progress.pgm.iter().flat_map(feedback::parts));
+        bar.show(&parts);
     }
 
     #[expect(
@@ -121,7 +117,7 @@ impl<'a> View<'a> {
             time(elapsed),
             rate(average(bytes, elapsed))
         ));
-        if let Some(why) = summary.progress.pgm.as_ref().and_then(feedback::line) {
+        if let Some(why) = summary.progress.pgm.as_ref().and_then(feedback::summary) {
             self.screen.say(&why);
         }
         if let Some(asked) = &summary.progress.requests {

@@ -16,5 +16,5 @@ pub use options::{Loss, ReceiveOptions};
 pub use session::ReceiveSession;
 pub use update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveStarted,
-    ReceiveSummary, ReceiveUpdate,
+    ReceiveSummary, ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
