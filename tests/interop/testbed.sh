@@ -53,6 +53,24 @@ name=$("$HEADWATER" testbed up --routing bridge "$folder/near.toml")
 if [[ "$(ip netns list)" == *"$name-"* ]]; then fail "$name is down, and namespaces of it are there"; fi
 name=
 
+echo "testbed: up and down with a wire"
+name=$(timeout 60 "$HEADWATER" testbed up --routing bridge "$folder/far.toml") || fail "a network with a wire does not let go"
+[[ "$("$HEADWATER" testbed list)" == *"$name  stands"* ]] || fail "$name is not listed"
+sink=$("$HEADWATER" testbed exec --name "$name" sink-1 -- ip -4 -brief address show eth0 | grep -o '10\.[0-9.]*')
+# Two ways of 30 ms.
+"$HEADWATER" testbed exec --name "$name" source-1 -- ping -c 3 -i 0.2 "$sink" >"$folder/ping" || fail "no way over the wire: $(cat "$folder/ping")"
+python3 - "$folder/ping" <<'EOF' || fail "the wire does not delay: $(cat "$folder/ping")"
+import re, sys
+sys.exit(float(re.search(r"= ([\d.]+)/", open(sys.argv[1]).read())[1]) < 60)
+EOF
+[[ "$("$HEADWATER" testbed down "$name")" == *"$name is down; the wire was late: "* ]] || fail "nothing is said of the wire"
+if [[ "$(ip netns list)" == *"$name-"* ]]; then fail "$name is down, and namespaces of it are there"; fi
+name=$("$HEADWATER" testbed up --routing bridge "$folder/far.toml")
+kill -KILL "$(cat "/run/headwater-testbed/$name/holder")"
+"$HEADWATER" testbed down >/dev/null
+if [[ "$(ip netns list)" == *"$name-"* ]]; then fail "the wire of $name was killed, and namespaces of it are there"; fi
+name=
+
 echo "testbed: a plan"
 "$HEADWATER" bench testbed --routing bridge --plan "$folder/near.toml" --json >"$folder/near.json"
 [ "$(field "$folder/near.json" 'flows["main"]["complete"]')" = 1 ] || fail "the file did not come whole"

@@ -86,7 +86,9 @@ fn files_by_request_have_options_of_their_own() {
     };
     receive(&["--via", "192.0.2.1"], &["--ask"]);
     receive(&["--ask", "192.0.2.1", "--group", "239.1.2.3"], &["--group"]);
-    receive(&["--ask", "source.example.org"], &["192.0.2.1:7288"]);
+    receive(&["--ask", "192.0.2"], &["neither an address nor a host name"]);
+    receive(&["--ask", "no-such-host.invalid"], &["cannot look up the name 'no-such-host.invalid'"]);
+    receive(&["--source", "127.0.0.1", "--group", "ff15::1"], &["--source", "no IPv6 address"]);
     receive(&["--ask", "0.0.0.0"], &["no host's"]);
     receive(&["--ask", "239.1.2.3"], &["no host's", "a group"]);
     receive(&["--ask", "192.0.2.1", "--interface", "lo"], &["--multicast"]);
