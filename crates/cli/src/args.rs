@@ -45,7 +45,7 @@ Exit codes:
     1  anything else
     2  usage: an option, a file name or a plan is wrong
     3  network: no such interface, no route, address in use; doctor found a problem
-    4  nothing was received before the timeout
+    4  nothing was received before the timeout, or not the session asked for
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file is not what its sender promised; it was discarded
     7  disk: a file could not be read or written
@@ -85,9 +85,9 @@ Examples:
 
 const GENERATE_EXAMPLES: &str = "\
 Examples:
-  headwater generate share                       headwater.bash, _headwater (zsh), headwater.fish, headwater*.1
-  source share/headwater.bash                    completions in this shell
-  man share/headwater-send.1                     every option of `headwater send`";
+  headwater generate share         headwater.bash, _headwater for zsh, headwater.fish, man pages
+  source share/headwater.bash      completions in this shell
+  man share/headwater-send.1       every option of `headwater send`";
 
 /// Sends files to any number of receivers at once, by multicast.
 ///

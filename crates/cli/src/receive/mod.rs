@@ -342,5 +342,9 @@ pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
         ReceiveError::Channels(_) | ReceiveError::Loss(_) | ReceiveError::Nobody(..) => Exit::Usage,
         ReceiveError::Store(_) => Exit::Disk,
     };
-    Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+    match error {
+        // It is the folder that cannot be used, and it says so itself: not the group.
+        ReceiveError::Store(error) => Failure::of(exit, error),
+        error => Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned())),
+    }
 }

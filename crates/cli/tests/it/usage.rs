@@ -143,6 +143,18 @@ fn rates_that_a_control_finds_by_itself_are_bounded_not_said() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_made_is_at_fault_and_not_the_group() {
+    let refused = run(&["receive", "--interface", "lo", "--out", "/proc/no-such-folder"]);
+    assert_eq!(refused.code, Some(7), "{}", refused.stderr);
+    assert!(
+        refused.stderr.starts_with("headwater: cannot receive into '/proc/no-such-folder'"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!refused.stderr.contains("239.255.72.87"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_missing_file_is_named() {
     fails(&["send", "--interface", "lo", "no/such.iso"], 2, &["cannot read 'no/such.iso'", "No such file"]);
     fails(&["demo", "no/such.iso"], 2, &["cannot read 'no/such.iso'"]);

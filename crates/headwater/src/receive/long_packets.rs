@@ -56,7 +56,8 @@ pub(super) fn judge(
     let mtu = interface.and_then(Interface::mtu);
     let is_narrow = mtu.is_some_and(|mtu| mtu < packet_bytes);
     let none_came = facts.longest < u64::from(symbol_size);
-    if !none_came && !(is_narrow && facts.lost > facts.packets) {
+    let most_are_lost = facts.lost > facts.packets;
+    if !(none_came || (is_narrow && most_are_lost)) {
         return None;
     }
     Some(LongPacketsMissing {
