@@ -89,9 +89,12 @@ fn transfer(
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
+    let mut too_long = None;
     let result = session.run(&mut |update| {
-        if let ReceiveUpdate::Progress(received) = &update {
-            last = progress(received);
+        match &update {
+            ReceiveUpdate::Progress(received) => last = progress(received),
+            ReceiveUpdate::LongPacketsMissing(missing) => too_long = Some(missing.clone()),
+            _ => {}
         }
         log(&update, group, None, events);
         view.show(&update);
@@ -108,6 +111,10 @@ fn transfer(
             Some(source) => nothing_answered(source, args.via),
             None => nothing_wanted(args, &summary),
         });
+    }
+    // What keeps most packets away says more than that the time was over.
+    if let (ReceiveOutcome::Incomplete(_), Some(missing)) = (&summary.outcome, too_long) {
+        return Err(Failure::new(Exit::Incomplete, missing));
     }
     match failure(&summary.outcome, summary.files_refused, group, &args.out) {
         Some(failure) => Err(failure),
