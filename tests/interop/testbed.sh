@@ -53,6 +53,29 @@ name=$("$HEADWATER" testbed up --routing bridge "$folder/near.toml")
 if [[ "$(ip netns list)" == *"$name-"* ]]; then fail "$name is down, and namespaces of it are there"; fi
 name=
 
+echo "testbed: up and down with a wire"
+name=$(timeout 60 "$HEADWATER" testbed up --routing bridge "$folder/far.toml") || fail "a network with a wire does not let go"
+[[ "$("$HEADWATER" testbed list)" == *"$name  stands"* ]] || fail "$name is not listed"
+sink=$("$HEADWATER" testbed exec --name "$name" sink-1 -- ip -4 -brief address show eth0 | grep -o '10\.[0-9.]*')
+# A port where nobody listens answers after two ways of 30 ms.
+cat >"$folder/refused.py" <<'END'
+import socket, sys, time
+start = time.monotonic()
+try:
+    socket.create_connection((sys.argv[1], 9), timeout=10)
+except ConnectionRefusedError:
+    sys.exit(time.monotonic() - start < 0.06)
+sys.exit("somebody listens")
+END
+"$HEADWATER" testbed exec --name "$name" source-1 -- python3 "$folder/refused.py" "$sink" || fail "the wire does not carry, or does not delay"
+[[ "$("$HEADWATER" testbed down "$name")" == *"$name is down; the wire was late: "* ]] || fail "nothing is said of the wire"
+if [[ "$(ip netns list)" == *"$name-"* ]]; then fail "$name is down, and namespaces of it are there"; fi
+name=$("$HEADWATER" testbed up --routing bridge "$folder/far.toml")
+kill -KILL "$(cat "/run/headwater-testbed/$name/holder")"
+"$HEADWATER" testbed down >/dev/null
+if [[ "$(ip netns list)" == *"$name-"* ]]; then fail "the wire of $name was killed, and namespaces of it are there"; fi
+name=
+
 echo "testbed: a plan"
 "$HEADWATER" bench testbed --routing bridge --plan "$folder/near.toml" --json >"$folder/near.json"
 [ "$(field "$folder/near.json" 'flows["main"]["complete"]')" = 1 ] || fail "the file did not come whole"

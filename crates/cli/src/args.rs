@@ -18,6 +18,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater::Loss;
 use headwater_proto::{Rate, Size};
 
+use crate::exit::Failure;
+
 pub use bench::{ArenaArgs, ArenaForm, BenchArgs, BenchPart, BenchTestbedArgs, MeasureArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
@@ -25,6 +27,7 @@ pub use relay_sim::SimMarking;
 pub use sim::SimArgs;
 pub use simulate::{Shard, SimulateArgs};
 pub use testbed::{RoutingName, TestbedArgs, TestbedCommand};
+pub use values::Host;
 
 /// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
 /// ASCII.
@@ -42,7 +45,7 @@ Exit codes:
     1  anything else
     2  usage: an option, a file name or a plan is wrong
     3  network: no such interface, no route, address in use; doctor found a problem
-    4  nothing was received before the timeout
+    4  nothing was received before the timeout, or not the session asked for
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file is not what its sender promised; it was discarded
     7  disk: a file could not be read or written
@@ -79,6 +82,12 @@ Examples:
   headwater inspect session.pcap
   headwater inspect --json session.pcapng | jq 'select(.lct.toi == \"0\")'
   headwater inspect --fields tsv --port 7287 session.pcap     columns by the names of tshark";
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  headwater generate share         headwater.bash, _headwater for zsh, headwater.fish, man pages
+  source share/headwater.bash      completions in this shell
+  man share/headwater-send.1       every option of `headwater send`";
 
 /// Sends files to any number of receivers at once, by multicast.
 ///
@@ -124,8 +133,8 @@ pub enum Command {
     /// Make the network of a plan real on this machine, in namespaces; needs Linux and root
     #[command(after_help = testbed::EXAMPLES, after_long_help = long(testbed::EXAMPLES))]
     Testbed(TestbedArgs),
-    /// Write shell completions and man pages into a folder
-    #[command(hide = true)]
+    /// Write completions for bash, zsh and fish, and man pages, into a folder
+    #[command(after_help = GENERATE_EXAMPLES)]
     Generate(GenerateArgs),
 }
 
@@ -140,6 +149,9 @@ pub struct SendArgs {
     /// Files and folders to send
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
+    /// What becomes of symbolic links inside folders; a link that is itself a PATH is followed
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = LinksName::Follow)]
+    pub links: LinksName,
     #[command(flatten)]
     pub network: NetworkArgs,
     #[command(flatten)]
@@ -157,7 +169,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
     /// With rainbow: address at which it is asked; at most one of each IP version [default: all, port 7288]
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::source)]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_source)]
     pub listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub sim: SimArgs,
@@ -208,11 +220,11 @@ pub struct ReceiveArgs {
     /// Give up when nothing that is needed came for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
-    /// Ask this source for its packets, by unicast: it sends with --congestion-control rainbow
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
+    /// Ask this source, by address or name, for its packets, by unicast: it sends with --congestion-control rainbow
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
     pub ask: Option<SocketAddr>,
     /// With --ask: the nearest relay [default: the source itself is asked]
-    #[arg(long, value_name = "RELAY[:PORT]", value_parser = values::relay, requires = "ask")]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::relay, requires = "ask")]
     pub via: Option<SocketAddr>,
     /// With --ask: the group at which the relay replies to all on this network, as its own --multicast says
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::group, requires = "ask")]
@@ -254,9 +266,9 @@ pub struct DemoArgs {
 pub struct DoctorArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// The sender that is to be heard
-    #[arg(long, value_name = "ADDR")]
-    pub source: Option<IpAddr>,
+    /// The sender that is to be heard, by address or name
+    #[arg(long, value_name = "HOST", value_parser = values::host)]
+    pub source: Option<Host>,
     /// Routers that the probes may cross; 1 stays on the local network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: u8,
@@ -327,9 +339,9 @@ pub struct LinkArgs {
 /// What packets are taken.
 #[derive(Debug, Args)]
 pub struct ListenArgs {
-    /// Take packets from this sender only (source-specific multicast)
-    #[arg(long, value_name = "ADDR")]
-    pub source: Option<IpAddr>,
+    /// Take packets from this sender only, by address or name (source-specific multicast)
+    #[arg(long, value_name = "HOST", value_parser = values::host)]
+    pub source: Option<Host>,
     /// Drop each packet with this probability, 0 to 1: fault injection
     #[arg(long, value_name = "P", hide = true, value_parser = values::probability)]
     pub drop: Option<f64>,
@@ -339,6 +351,14 @@ pub struct ListenArgs {
 }
 
 impl ListenArgs {
+    /// The address of `--source` in the group's IP version.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn source_for(&self, group: SocketAddr) -> Result<Option<IpAddr>, Failure> {
+        self.source.as_ref().map(|source| source.for_option("--source", group.ip())).transpose()
+    }
+
     /// What `--drop` and `--seed` come to.
     pub fn loss(&self) -> Option<Loss> {
         self.drop.map(|probability| Loss { probability, seed: self.seed })
@@ -388,6 +408,24 @@ pub enum CongestionControl {
     Sim,
     /// The rate of --rate, whatever happens
     Fixed,
+}
+
+/// A treatment of symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinksName {
+    /// A link to a file is sent as that file, under the link's name; links to folders are left out
+    Follow,
+    /// Links are left out
+    Skip,
+}
+
+impl From<LinksName> for headwater::Links {
+    fn from(links: LinksName) -> Self {
+        match links {
+            LinksName::Follow => Self::Follow,
+            LinksName::Skip => Self::Skip,
+        }
+    }
 }
 
 /// An erasure code.
@@ -465,7 +503,7 @@ mod tests {
         assert_eq!((send.rate, send.congestion_control, send.fec), (None, None, Fec::Raptorq));
         assert_eq!(headwater::MAX_RATE_DEFAULT.as_bits(), 100_000_000);
         assert_eq!(headwater::BASE_RATE_DEFAULT.as_bits(), 120_000);
-        assert_eq!(send.order, Order::Auto);
+        assert_eq!((send.order, send.links), (Order::Auto, LinksName::Follow));
         assert!(send.passes.is_none() && send.duration.is_none() && send.network.interface.is_none());
     }
 }

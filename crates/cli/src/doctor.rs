@@ -19,9 +19,11 @@ const ADVICE_INDENT: usize = INDENT + 2;
 
 /// Looks, or answers those who look.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
+    let group = args.network.group.ip();
+    let source = args.source.as_ref().map(|source| source.for_option("--source", group)).transpose()?;
     let options = DoctorOptions::new(args.network.group)
         .with_interface(args.network.interface.clone())
-        .with_source(args.source)
+        .with_source(source)
         .with_ttl(args.ttl)
         .with_wait(args.wait);
     if args.answer { answer(args, &options) } else { look(args, &options) }
@@ -141,9 +143,10 @@ fn print_summary(report: &Report) -> io::Result<()> {
         }
         Verdict::Problem => format!("{found}{unseen}. Start with the first problem."),
         Verdict::Warning => format!("{found}{unseen}. Nothing here keeps multicast from starting."),
-        Verdict::Ok | Verdict::Unknown => {
-            format!("All well{unseen}. Nothing here keeps multicast from starting.")
+        Verdict::Unknown => {
+            format!("No problem found{unseen}. Nothing here keeps multicast from starting.")
         }
+        Verdict::Ok => "All well. Nothing here keeps multicast from starting.".to_owned(),
     })
 }
 

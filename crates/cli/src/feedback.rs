@@ -31,16 +31,38 @@ pub fn event(sent: &PgmSendProgress) -> Feedback {
     }
 }
 
-/// For people: `RTT 84 ± 21 ms, 31 LIs, 12 LEs, 9 passed, 8 reductions, worst 10.87.0.4 (71 %)`; nothing at a fixed rate.
-pub fn line(sent: &PgmSendProgress) -> Option<String> {
+/// For people, by their importance: `worst receiver 10.87.0.4`, `RTT 84 ms`, `31 losses reported`, `rate reduced 8 times`; nothing at a fixed rate.
+pub fn parts(sent: &PgmSendProgress) -> Vec<String> {
+    let Some(why) = &sent.feedback else { return Vec::new() };
+    let worst = why.worst.map(|(address, _)| format!("worst receiver {address}"));
+    let rest = [
+        format!("RTT {} ms", why.rtt.as_millis()),
+        format!("{} reported", losses(why.counters.indications)),
+        format!("rate reduced {}", times(why.counters.reductions)),
+    ];
+    worst.into_iter().chain(rest).collect()
+}
+
+/// What a whole session came to: `receivers reported 31 lost packets in 12 loss events; the rate was reduced 8 times, ...`; nothing at a fixed rate.
+pub fn summary(sent: &PgmSendProgress) -> Option<String> {
     let why = sent.feedback.as_ref()?;
-    let (rtt, deviation, counters) = (why.rtt.as_millis(), why.rtt_deviation.as_millis(), &why.counters);
-    let mut line = format!(
-        "RTT {rtt} ± {deviation} ms, {} LIs, {} LEs, {} passed, {} reductions",
-        counters.indications, counters.events, counters.passed, counters.reductions
-    );
-    if let Some((address, share)) = why.worst {
-        line.push_str(&format!(", worst {address} ({:.0} %)", 100.0 * share));
-    }
-    Some(line)
+    let counters = &why.counters;
+    let worst = why.worst.map_or_else(String::new, |(address, share)| {
+        format!("; {:.0} % of the loss events were those of {address}, the worst receiver", 100.0 * share)
+    });
+    Some(format!(
+        "receivers reported {} in {} loss events; the rate was reduced {}; round trip {} ms{worst}",
+        losses(counters.indications),
+        counters.events,
+        times(counters.reductions),
+        why.rtt.as_millis()
+    ))
+}
+
+fn losses(number: u64) -> String {
+    if number == 1 { "1 loss".to_owned() } else { format!("{number} losses") }
+}
+
+fn times(number: u64) -> String {
+    if number == 1 { "once".to_owned() } else { format!("{number} times") }
 }

@@ -1,6 +1,8 @@
 //! Standard error: progress bars on a terminal, a few plain lines elsewhere, and the log between them.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
+use std::ops::Deref;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,6 +14,8 @@ use crate::args::OutputArgs;
 /// The variable that chooses what is logged, in the syntax of tracing's `EnvFilter`.
 const LOG_VARIABLE: &str = "HEADWATER_LOG";
 const REDRAWS_PER_SECOND: u8 = 10;
+/// Width of a terminal that does not tell its own.
+const COLUMNS_DEFAULT: usize = 80;
 
 /// Standard error.
 #[derive(Clone)]
@@ -46,19 +50,13 @@ impl Screen {
     }
 
     /// A bar of `length` steps with a name before it and a message behind it; nothing but on a terminal.
-    pub fn bar(&self, name: &str, length: u64) -> ProgressBar {
-        let style = ProgressStyle::with_template("{prefix:>14.cyan} {bar:32.green/238} {percent:>3} % {msg}")
-            .expect("the template is sound")
-            .progress_chars("━━╌");
-        let bar = ProgressBar::new(length.max(1)).with_style(style).with_prefix(shortened(name, 14));
-        self.bars.add(bar)
+    pub fn bar(&self, name: &str, length: u64) -> Bar {
+        Bar::new(self.bars.add(ProgressBar::new(length.max(1))), name, true)
     }
 
     /// A line that changes, with a name before it; nothing but on a terminal.
-    pub fn line(&self, name: &str) -> ProgressBar {
-        let style =
-            ProgressStyle::with_template("{prefix:>14.cyan} {wide_msg}").expect("the template is sound");
-        self.bars.add(ProgressBar::new_spinner().with_style(style).with_prefix(shortened(name, 14)))
+    pub fn line(&self, name: &str) -> Bar {
+        Bar::new(self.bars.add(ProgressBar::new_spinner()), name, false)
     }
 
     /// Whether there is a terminal to draw on.
@@ -72,6 +70,109 @@ impl Screen {
         self.bars.clear().ok();
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
+}
+
+/// A line of progress that fits the terminal, however wide that is.
+pub struct Bar {
+    bar: ProgressBar,
+    name: String,
+    /// Whether there is a bar with a percentage, where there is room.
+    has_bar: bool,
+    layout: Cell<Layout>,
+}
+
+/// Columns of the parts of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    name: usize,
+    /// 0 where there is no bar.
+    bar: usize,
+    message: usize,
+}
+
+impl Bar {
+    fn new(bar: ProgressBar, name: &str, has_bar: bool) -> Self {
+        let layout = Layout::of(columns(), has_bar);
+        let line = Self { bar, name: name.to_owned(), has_bar, layout: Cell::new(layout) };
+        line.lay_out();
+        line
+    }
+
+    /// Shows as many of the parts of a message as there is room for, the most important ones first.
+    pub fn show(&self, parts: &[String]) {
+        let layout = Layout::of(columns(), self.has_bar);
+        if self.layout.replace(layout) != layout {
+            self.lay_out();
+        }
+        self.bar.set_message(fitting(parts, layout.message));
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, name: &str) {
+        self.name = name.to_owned();
+        self.lay_out();
+    }
+
+    fn lay_out(&self) {
+        let Layout { name, bar, .. } = self.layout.get();
+        let steps = match (self.has_bar, bar) {
+            (false, _) => String::new(),
+            (true, 0) => "{percent:>3} % ".to_owned(),
+            (true, bar) => format!("{{bar:{bar}.green/238}} {{percent:>3}} % "),
+        };
+        let template = format!("{{prefix:>{name}.cyan}} {steps}{{wide_msg}}");
+        let style = ProgressStyle::with_template(&template).expect("the template is sound");
+        self.bar.set_style(style.progress_chars("━━╌"));
+        self.bar.set_prefix(shortened(&self.name, name));
+    }
+}
+
+impl Deref for Bar {
+    type Target = ProgressBar;
+
+    fn deref(&self) -> &ProgressBar {
+        &self.bar
+    }
+}
+
+impl Layout {
+    /// In so many columns: the message has most of them, as it tells most.
+    fn of(columns: usize, has_bar: bool) -> Self {
+        let (name, bar) = match columns {
+            0..50 => (9, 0),
+            50..70 => (9, 6),
+            70..100 => (10, 10),
+            100..120 => (14, 20),
+            _ => (14, 32),
+        };
+        // A blank behind the name; the bar, a blank, and ` 12 % `; the last column stays free.
+        let steps = match (has_bar, bar) {
+            (false, _) => 0,
+            (true, 0) => 6,
+            (true, bar) => bar + 7,
+        };
+        let bar = if has_bar { bar } else { 0 };
+        Self { name, bar, message: columns.saturating_sub(name + 1 + steps + 1) }
+    }
+}
+
+/// The first of some parts, and those behind it as long as they fit.
+fn fitting(parts: &[String], columns: usize) -> String {
+    let mut message = parts.first().cloned().unwrap_or_default();
+    for part in parts.iter().skip(1) {
+        if message.chars().count() + 2 + part.chars().count() > columns {
+            break;
+        }
+        message.push_str(", ");
+        message.push_str(part);
+    }
+    message
+}
+
+/// Columns of the terminal at standard error.
+fn columns() -> usize {
+    let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
+    told.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT)
 }
 
 /// The end of a long name, which tells more than its beginning.
@@ -172,6 +273,26 @@ mod tests {
         assert_eq!(shortened("image.iso", 14), "image.iso");
         assert_eq!(shortened("folder/deep/image.iso", 10), "…image.iso");
         assert_eq!(shortened("äöüäöü", 3), "…öü");
+    }
+
+    #[test]
+    fn a_line_fits_its_terminal() {
+        let parts = ["9.9 Mbit/s", "12 s left", "3.1 % lost", "10.2 Mbit/s fair"].map(str::to_owned);
+        for columns in [20, 40, 49, 50, 60, 69, 70, 80, 99, 100, 120, 130, 200] {
+            let Layout { name, bar, message } = Layout::of(columns, true);
+            let steps = if bar == 0 { 6 } else { bar + 7 };
+            assert!(name + 1 + steps + message < columns, "{columns}");
+            let shown = fitting(&parts, message);
+            assert!(shown.chars().count() <= message.max(10), "{columns}: {shown}");
+            assert!(Layout::of(columns, false).message >= message);
+        }
+        assert_eq!(
+            fitting(&parts, Layout::of(80, true).message),
+            parts[..3].join(", ") + ", 10.2 Mbit/s fair"
+        );
+        assert_eq!(fitting(&parts, Layout::of(60, true).message), parts[..3].join(", "));
+        assert_eq!(fitting(&parts, Layout::of(40, true).message), parts[..2].join(", "));
+        assert_eq!(fitting(&[], 10), "");
     }
 
     #[test]

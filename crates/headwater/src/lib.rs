@@ -48,6 +48,7 @@ mod clock;
 mod congestion_control;
 pub mod doctor;
 mod driver;
+mod kernel_files;
 pub mod net;
 mod open_files;
 pub mod pgm;
@@ -69,13 +70,14 @@ pub use driver::DriverError;
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
 pub use receive::{
-    FileStatus, IncompleteReason, Loss, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress,
-    ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
+    FileStatus, HeardSession, IncompleteReason, LongPacketsMissing, Loss, ReceiveError, ReceiveOptions,
+    ReceiveOutcome, ReceiveProgress, ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
+    SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
-    FileSet, PrepareError, PreparedFile, RepairPlace, SOURCE_PORT, SendEnd, SendError, SendOptions,
-    SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped,
-    prepare,
+    FileSet, Links, OutsideLink, PrepareError, PreparedFile, RepairPlace, SOURCE_PORT, SendEnd, SendError,
+    SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
+    Skipped, prepare, prepare_with,
 };
 pub use stop::StopHandle;
 pub use stream::{

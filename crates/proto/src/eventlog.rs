@@ -147,6 +147,32 @@ pub enum Event<'a> {
         /// Who sends it.
         source: String,
     },
+    /// `session:silent`: nothing has come for a while.
+    SessionSilent {
+        /// Seconds without a packet so far.
+        seconds: u64,
+        /// Whether a packet of the session had come before.
+        #[serde(rename = "found")]
+        is_found: bool,
+    },
+    /// `session:heard-again`: a session that was silent is heard again.
+    SessionHeardAgain {
+        /// Seconds without a packet.
+        seconds: u64,
+    },
+    /// `packets:too-long`: packets with content are longer than the way takes.
+    LongPacketsMissing {
+        /// Bytes of an IP packet with content, at least.
+        packet_bytes: u32,
+        /// UDP payload of the longest packet that came, in bytes.
+        longest: u64,
+        /// The interface received on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        interface: Option<&'a str>,
+        /// Its MTU in bytes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mtu: Option<u32>,
+    },
     /// `session:replaced`: the session has been silent, and another one on the group is received in its place.
     SessionReplaced {
         /// Transport session identifier of the other one.
@@ -470,6 +496,9 @@ impl Event<'_> {
             Self::PacketMarked { .. } => "packet:marked",
             Self::LinkChanged { .. } => "link:changed",
             Self::SessionOther { .. } => "session:other",
+            Self::SessionSilent { .. } => "session:silent",
+            Self::SessionHeardAgain { .. } => "session:heard-again",
+            Self::LongPacketsMissing { .. } => "packets:too-long",
             Self::SessionReplaced { .. } => "session:replaced",
             Self::ObjectAnnounced { .. } => "object:announced",
             Self::ObjectRefused { .. } => "object:refused",

@@ -30,6 +30,20 @@ fn content_encoded_by_the_roots_default_is_refused_not_delivered_as_it_is() {
 }
 
 #[test]
+fn folders_without_files_are_made_once_and_bad_names_refused() {
+    let mut bench = Bench::new();
+    let folders = ["a/empty%20one", "../up", "/b", "c/..", "a/empty%20one"].map(str::to_owned).to_vec();
+    let described =
+        |complete: bool, files| Instance { complete, folders: folders.clone(), ..self::complete(files) };
+    bench.give(&fdt(0, &described(false, Vec::new())));
+    bench.give(&fdt(1, &described(true, vec![file(1, "x", 3, 100)])));
+    bench.give(&symbol(1, 0, b"abc"));
+    let made: Vec<_> = bench.receiver.store().folders().iter().map(RelativePath::as_str).collect();
+    assert_eq!(made, ["a/empty one", "a/empty one"]);
+    assert_eq!((bench.refusals(), bench.events.last().cloned()), (3, whole_session(3)));
+}
+
+#[test]
 fn an_unknown_code_is_refused_and_never_counts_as_received() {
     let mut bench = Bench::new();
     let mut strange = file(2, "b", 10, 100);

@@ -80,7 +80,10 @@ fn files_are_whole_once_their_digests_have_come() {
         for end in &pair.receivers {
             end.assert_received(&contents);
         }
-        assert!(pair.receivers[1].machine.stats().blocks_discarded > 0, "{scheme}: what was corrupt was found");
+        assert!(
+            pair.receivers[1].machine.stats().blocks_discarded > 0,
+            "{scheme}: what was corrupt was found"
+        );
     }
 }
 
@@ -132,8 +135,7 @@ fn a_single_pass_without_a_withdrawn_file_is_still_a_pass() {
         pair.sender.withdraw(1, Withdrawal::Unreadable, changed(1));
         pair.run(LIMIT);
         let end = &pair.receivers[0];
-        let completed =
-            |event: &&ReceiverEvent| matches!(event, ReceiverEvent::FileCompleted { .. });
+        let completed = |event: &&ReceiverEvent| matches!(event, ReceiverEvent::FileCompleted { .. });
         assert_eq!(end.events.iter().filter(completed).count(), 3, "withdrawn at {at} ms: {:?}", end.events);
         assert_eq!(end.machine.stats().duplicates, 0);
         assert!(pair.sender_events.contains(&SenderEvent::PassCompleted(1)));
@@ -151,5 +153,8 @@ fn a_session_without_files_left_ends() {
     assert!(pair.sender_events.contains(&SenderEvent::SourceFailed(changed(0))));
     assert!(pair.sender.is_finished());
     let end = &pair.receivers[0];
-    assert!(matches!(end.events.last(), Some(ReceiverEvent::SessionClosed | ReceiverEvent::SessionCompleted { .. })));
+    assert!(matches!(
+        end.events.last(),
+        Some(ReceiverEvent::SessionClosed | ReceiverEvent::SessionCompleted { .. })
+    ));
 }

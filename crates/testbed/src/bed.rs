@@ -25,6 +25,10 @@ const PREFIX: &str = "hwtb";
 const LOCK: &str = "lock";
 /// There for a bed that stands by itself, until it is taken down.
 const STANDING: &str = "standing";
+/// The number of the process that is the wire of a bed that stands. It is there as long as the lock is held.
+const HOLDER: &str = "holder";
+/// What that process had to say at its end.
+const REPORT: &str = "report";
 /// Held while a bed is claimed or removed: by one on this machine at a time.
 const TURN: &str = "turn";
 /// How long what runs in a bed may take to end, asked and then killed.
@@ -126,34 +130,49 @@ impl Bed {
         self.wire.take().map(Wire::end).transpose()
     }
 
-    /// Goes on with the wire until `is_over`, and says how late it was, if there is a wire.
+    /// Whether a scenario has links that go through the wire: a bed of such a scenario lives as long as the process that built it.
     ///
     /// # Errors
-    /// When the wire failed.
-    pub fn hold(mut self, is_over: &mut dyn FnMut() -> bool) -> Result<Option<Lateness>, Error> {
-        while !is_over() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        self.end_wire()
+    /// When the plan asks for what a testbed does not do.
+    pub fn needs_wire(scenario: &Scenario) -> Result<bool, Error> {
+        let shape = Shape::of(&scenario.topology, &scenario.flows, scenario.graft_delay)?;
+        Ok(shape.cables.iter().any(|cable| cable.is_wired))
     }
 
-    /// Whether a link goes through the wire, which lives as long as this process.
-    pub fn is_wired(&self) -> bool {
-        self.wire.is_some()
-    }
-
-    /// Leaves it standing until [`Standing::remove`], with a mark of whose it is. One with a wire cannot stand without this process: see
+    /// Lets it stand until [`Standing::remove`], with a mark of whose it is. One with a wire stands as long as this process goes on with
     /// [`Self::hold`].
     ///
     /// # Errors
     /// When that cannot be noted down.
-    pub fn leave(mut self, of: &str) -> Result<Standing, Error> {
-        let mark = self.folder.join(STANDING);
-        fs::write(&mark, of).tried(|| format!("write '{}'", mark.display()))?;
+    pub fn stand(&mut self, of: &str) -> Result<(), Error> {
+        if self.wire.is_some() {
+            self.note(HOLDER, &std::process::id().to_string())?;
+        }
+        self.note(STANDING, of)?;
         self.is_left = true;
         // Its programs end when they are dropped.
         std::mem::forget(self.router.take());
-        Ok(Standing { name: self.network.id.clone(), folder: self.folder.clone() })
+        Ok(())
+    }
+
+    /// Goes on with the wire until `is_over`, and leaves for [`Standing::remove`] what `report` makes of how late the wire was.
+    ///
+    /// # Errors
+    /// When the wire failed, or the report cannot be written.
+    pub fn hold(
+        &mut self,
+        is_over: &mut dyn FnMut() -> bool,
+        report: &dyn Fn(&Lateness) -> String,
+    ) -> Result<(), Error> {
+        while !is_over() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.end_wire()?.map_or(Ok(()), |lateness| self.note(REPORT, &report(&lateness)))
+    }
+
+    fn note(&self, name: &str, text: &str) -> Result<(), Error> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).tried(|| format!("write '{}'", path.display()))
     }
 }
 
@@ -190,9 +209,18 @@ impl Standing {
         Ok(nodes.map(str::to_owned).collect())
     }
 
-    /// Whether it was left standing, and is not of a run.
+    /// Whether it was left standing, and is not of a run; one with a wire stands no more once that has ended.
     pub fn is_left(&self) -> bool {
-        self.mark().is_some()
+        self.mark().is_some() && (self.holder().is_none() || self.is_held())
+    }
+
+    fn holder(&self) -> Option<u32> {
+        fs::read_to_string(self.folder.join(HOLDER)).ok()?.parse().ok()
+    }
+
+    /// Whether a process is at work with it.
+    fn is_held(&self) -> bool {
+        File::open(self.folder.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_err())
     }
 
     /// The mark with which it was left.
@@ -205,13 +233,33 @@ impl Standing {
         format!("{}-{node}", self.name)
     }
 
-    /// Takes it down; programs in it are killed.
+    /// Takes it down; programs in it are killed. What its wire reported, if it had one.
     ///
     /// # Errors
     /// When something of it stays.
-    pub fn remove(&self) -> Result<(), Error> {
+    pub fn remove(&self) -> Result<Option<String>, Error> {
+        require_root()?;
+        self.end_holder();
         let _turn = turn()?;
-        self.remove_in_turn()
+        let report = fs::read_to_string(self.folder.join(REPORT)).ok();
+        self.remove_in_turn()?;
+        Ok(report)
+    }
+
+    /// Ends the process that is its wire: asked, then killed.
+    fn end_holder(&self) {
+        let Some(holder) = self.holder() else { return };
+        for signal in [libc::SIGTERM, libc::SIGKILL] {
+            // While the lock is held, the number is that process's own.
+            if !self.is_held() {
+                return;
+            }
+            sys::signal(holder, signal);
+            let until = Instant::now() + PATIENCE;
+            while self.is_held() && Instant::now() < until {
+                std::thread::sleep(LOOK);
+            }
+        }
     }
 
     fn remove_in_turn(&self) -> Result<(), Error> {

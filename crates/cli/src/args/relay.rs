@@ -24,13 +24,13 @@ Examples:
 #[command(group(ArgGroup::new("rates").args(["egress_rate", "sim_to"]).multiple(true)))]
 pub struct RelayArgs {
     /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289]
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::relay)]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_relay)]
     pub listen: Vec<SocketAddr>,
     /// Relay to send requests to, for all sources or for one; may be given more than once [default: the sources themselves]
-    #[arg(long, value_name = "[SOURCE:PORT=]ADDR[:PORT]", value_parser = upstream)]
+    #[arg(long, value_name = "[SOURCE:PORT=]HOST[:PORT]", value_parser = upstream)]
     pub upstream: Vec<Upstream>,
     /// Source that may be asked; may be given more than once [default: all]
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::source)]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source)]
     pub source: Vec<SocketAddr>,
     /// Group that the receivers on one network are sent replies at, instead of a copy to each
     #[arg(long, value_name = "ADDR[:PORT]", requires_all = ["interface", "network"], value_parser = values::group)]

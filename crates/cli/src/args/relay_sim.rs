@@ -1,6 +1,6 @@
 //! `headwater relay --sim`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
 use headwater::SIM_GROUPS_DEFAULT;
@@ -8,7 +8,7 @@ use headwater::relay::SIM_RELAY_PORT;
 use headwater_proto::Rate;
 use headwater_proto::sim::GROUPS_MAX;
 
-use super::values;
+use super::values::{self, Host};
 
 /// Options of a relay of SIM.
 #[derive(Clone, Debug, Args)]
@@ -26,11 +26,11 @@ pub struct SimRelayArgs {
     #[arg(long, value_name = "IF", requires = "sim")]
     pub sim_from: Option<String>,
     /// With --sim: who sends the sessions, the sender or the relay above [default: whoever is heard first]
-    #[arg(long, value_name = "ADDR", requires = "sim")]
-    pub sim_source: Option<IpAddr>,
+    #[arg(long, value_name = "HOST", requires = "sim", value_parser = values::host)]
+    pub sim_source: Option<Host>,
     /// With --sim: relay below, whose reports speak for all receivers below it; may be given more than once
-    #[arg(long, value_name = "ADDR", requires = "sim")]
-    pub sim_relay: Vec<IpAddr>,
+    #[arg(long, value_name = "HOST", requires = "sim", value_parser = values::host)]
+    pub sim_relay: Vec<Host>,
     /// With --sim: what is marked, of packets that come faster than a link carries
     #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Red, requires = "sim")]
     pub sim_marking: SimMarking,

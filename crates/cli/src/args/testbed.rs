@@ -33,6 +33,9 @@ pub enum TestbedCommand {
         /// Who forwards multicast
         #[arg(long, value_enum, default_value_t = RoutingName::Auto)]
         routing: RoutingName,
+        /// Be the process that delays, loses and marks, and go on until the network is taken down
+        #[arg(long, hide = true)]
+        as_wire: bool,
     },
     /// Take a network down, or all that stand by themselves
     Down {

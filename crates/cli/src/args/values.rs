@@ -1,6 +1,7 @@
 //! Values of options: what is taken, and what is said of what is not.
 
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use headwater::SOURCE_PORT;
@@ -8,6 +9,7 @@ use headwater::relay::RELAY_PORT;
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 
 use super::{PORT_DEFAULT, Shard};
+use crate::exit::{Exit, Failure};
 
 /// Room for the LCT header and the FEC payload ID beside a symbol, as the runtime keeps it: those of content take 16
 /// bytes, those of the FDT 40.
@@ -51,22 +53,122 @@ pub fn group(text: &str) -> Result<SocketAddr, String> {
     Ok(group)
 }
 
-/// A host's address, with or without a port.
-pub fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
-    let without_port = || text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| (ip, port).into());
-    text.parse::<SocketAddr>().or_else(|_| without_port()).map_err(|_| {
+/// An address of this machine, with or without a port.
+pub fn own_address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    literal(text, port).ok_or_else(|| {
         format!("not an address; write for example 192.0.2.1, 192.0.2.1:{port} or [2001:db8::1]:{port}")
     })
 }
 
-/// A source's address.
+/// An address at which a source listens.
+pub fn own_source(text: &str) -> Result<SocketAddr, String> {
+    own_address(text, SOURCE_PORT)
+}
+
+/// An address at which a relay listens.
+pub fn own_relay(text: &str) -> Result<SocketAddr, String> {
+    own_address(text, RELAY_PORT)
+}
+
+/// A source, by address or name.
 pub fn source(text: &str) -> Result<SocketAddr, String> {
     address(text, SOURCE_PORT)
 }
 
-/// A relay's address.
+/// A relay, by address or name.
 pub fn relay(text: &str) -> Result<SocketAddr, String> {
     address(text, RELAY_PORT)
+}
+
+/// Another host, by address or name, with or without a port. Of several addresses of a name the system's first choice counts.
+fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    if let Some(address) = literal(text, port) {
+        return Ok(address);
+    }
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, own_port)) => (name, own_port.parse().map_err(|_| not_a_host(text))?),
+        None => (text, port),
+    };
+    Ok((look_up(name)?[0], port).into())
+}
+
+fn literal(text: &str, port: u16) -> Option<SocketAddr> {
+    let without_port = || Some((text.trim_matches(['[', ']']).parse::<IpAddr>().ok()?, port).into());
+    text.parse().ok().or_else(without_port)
+}
+
+/// A host, by address or name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// As the user wrote it.
+    name: String,
+    /// Its addresses, in the system's order; at least one.
+    addresses: Vec<IpAddr>,
+}
+
+/// A host, by address or name.
+pub fn host(text: &str) -> Result<Host, String> {
+    let addresses = match text.trim_matches(['[', ']']).parse() {
+        Ok(address) => vec![address],
+        Err(_) => look_up(text)?,
+    };
+    Ok(Host { name: text.to_owned(), addresses })
+}
+
+impl Host {
+    /// Its first address of the group's IP version, for an option.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn for_option(&self, option: &str, group: IpAddr) -> Result<IpAddr, Failure> {
+        self.address_for(group).map_err(|error| Failure::new(Exit::Usage, format!("{option}: {error}")))
+    }
+
+    /// Its first address of the group's IP version.
+    ///
+    /// # Errors
+    /// When it has none, with what it has.
+    pub fn address_for(&self, group: IpAddr) -> Result<IpAddr, String> {
+        let fits = |address: &&IpAddr| address.is_ipv4() == group.is_ipv4();
+        self.addresses.iter().find(fits).copied().ok_or_else(|| {
+            let family = if group.is_ipv4() { "IPv4" } else { "IPv6" };
+            let addresses = self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            format!(
+                "'{}' has no {family} address, as the group {group} needs, but {addresses}; name another host or group",
+                self.name
+            )
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The addresses of a name, by the system's resolver; at least one.
+fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
+    let is_name = |octet: u8| octet.is_ascii_alphanumeric() || b"-._".contains(&octet);
+    // Digits and dots alone are an address that was mistyped.
+    let is_number = name.bytes().all(|octet| octet.is_ascii_digit() || octet == b'.');
+    if is_number || !name.bytes().all(is_name) {
+        return Err(not_a_host(name));
+    }
+    let found = (name, 0).to_socket_addrs().map(|addresses| addresses.map(|at| at.ip()).collect::<Vec<_>>());
+    match found {
+        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+        Ok(_) => Err(format!("the name '{name}' has no address; give the address itself")),
+        Err(error) => {
+            Err(format!("cannot look up the name '{name}': {error}; check it, or give the address itself"))
+        }
+    }
+}
+
+fn not_a_host(text: &str) -> String {
+    format!(
+        "'{text}' is neither an address nor a host name; write for example 192.0.2.1, [2001:db8::1] or host.example.org"
+    )
 }
 
 /// A symbol that fits a datagram with its headers.
@@ -137,7 +239,31 @@ mod tests {
         assert_eq!(source("192.0.2.1").unwrap(), "192.0.2.1:7288".parse().unwrap());
         assert_eq!(relay("[::1]:5").unwrap(), "[::1]:5".parse().unwrap());
         assert_eq!(relay("::1").unwrap(), "[::1]:7289".parse().unwrap());
-        assert!(relay("relay.example.org").unwrap_err().contains("192.0.2.1:7289"));
+        assert!(own_relay("relay.example.org").unwrap_err().contains("192.0.2.1:7289"));
+    }
+
+    #[test]
+    fn names_are_looked_up_and_mistakes_explained() {
+        assert!(source("localhost").unwrap().ip().is_loopback());
+        assert_eq!(source("localhost:5").unwrap().port(), 5);
+        for wrong in ["192.0.2", "192.0.2.256", "a b", "", "http://host", "host:http"] {
+            assert!(source(wrong).unwrap_err().contains("neither an address nor a host name"), "{wrong}");
+            assert!(wrong.contains(':') || host(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_an_address_of_the_groups_ip_version_or_an_error_says_what_it_has() {
+        let (v4, v6) = ("239.1.2.3".parse().unwrap(), "ff15::1".parse().unwrap());
+        let both = Host {
+            name: "both".into(),
+            addresses: vec!["2001:db8::1".parse().unwrap(), "192.0.2.1".parse().unwrap()],
+        };
+        assert_eq!(both.address_for(v4), Ok("192.0.2.1".parse().unwrap()));
+        assert_eq!(both.address_for(v6), Ok("2001:db8::1".parse().unwrap()));
+        assert!(host("localhost").unwrap().address_for(v4).unwrap().is_loopback());
+        let error = host("192.0.2.1").unwrap().address_for(v6).unwrap_err();
+        assert!(error.contains("no IPv6 address") && error.contains("192.0.2.1"), "{error}");
     }
 
     #[test]

@@ -2,11 +2,10 @@
 
 use headwater::{ReceiveProgress, ReceiveUpdate, SendStarted, SendUpdate};
 use headwater_proto::Size;
-use indicatif::ProgressBar;
 
 use super::cast::{LATE, LATE_AT_PASS, LOSS, LOSSY, RECEIVERS};
-use crate::receive::message;
-use crate::screen::{Screen, rate, time};
+use crate::receive::parts;
+use crate::screen::{Bar, Screen, rate, time};
 
 /// Steps of the sender's bar.
 const STEPS: f64 = 10_000.0;
@@ -14,8 +13,8 @@ const STEPS: f64 = 10_000.0;
 /// The bars, or a few lines where there is no terminal.
 pub struct View<'a> {
     screen: &'a Screen,
-    sender: ProgressBar,
-    receivers: Vec<ProgressBar>,
+    sender: Bar,
+    receivers: Vec<Bar>,
 }
 
 impl<'a> View<'a> {
@@ -65,7 +64,7 @@ impl<'a> View<'a> {
         let bar = &self.receivers[receiver];
         bar.set_length(progress.symbols.max(1));
         bar.set_position(progress.symbols_held.min(progress.symbols));
-        bar.set_message(message(progress));
+        bar.show(&parts(progress));
     }
 
     pub fn ended(&self, receiver: usize, progress: &ReceiveProgress) {

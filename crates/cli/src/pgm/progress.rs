@@ -1,11 +1,15 @@
 //! What is told of a session of messages: counters for the event log, lines for people.
 
+use std::time::Duration;
+
 use headwater::pgm::{PgmReceiveProgress, PgmSendProgress};
+use headwater_proto::Size;
 use headwater_proto::eventlog::{Messages, Progress, Reasons, Repair};
 use headwater_proto::pgm::Malformed;
 
 use crate::feedback;
-use crate::screen::{percent, rate};
+use crate::screen::{percent, rate, time};
+use crate::send::average;
 
 /// The counters of a sender.
 pub fn of_sender(sent: &PgmSendProgress) -> Progress {
@@ -57,24 +61,49 @@ fn reasons(malformed: &Malformed) -> Reasons {
     reasons
 }
 
-/// `3.4 Mbit/s of 3.9 Mbit/s, RTT 84 ± 21 ms, 31 LIs, 12 LEs, 9 passed, 8 reductions, worst 10.87.0.4 (71.0 %)`.
-pub fn line_of_sender(sent: &PgmSendProgress) -> String {
-    let mut line = format!("{} of {}, {} messages", rate(sent.rate_bits), sent.allowed, sent.messages);
-    if let Some(why) = feedback::line(sent) {
-        line.push_str(&format!(", {why}"));
-    }
-    line.push_str(&format!(", {} sent again", sent.counters.repairs));
-    line
+/// `3.4 Mbit/s`, `10000 messages`, `3.9 Mbit/s allowed`, `12 sent again` and why the rate is what it is, by their importance.
+pub fn parts_of_sender(sent: &PgmSendProgress) -> Vec<String> {
+    let mut parts = vec![
+        rate(sent.rate_bits),
+        format!("{} messages", sent.messages),
+        format!("{} allowed", sent.allowed),
+        format!("{} sent again", sent.counters.repairs),
+    ];
+    parts.extend(feedback::parts(sent));
+    parts
 }
 
-/// `3.4 Mbit/s, 10000 messages, 2.1 % missed, 0 lost`.
-pub fn line_of_receiver(received: &PgmReceiveProgress) -> String {
-    let counters = &received.counters;
-    let missed = percent(counters.missed, counters.packets.saturating_add(counters.lost));
-    format!(
-        "{}, {} messages, {missed} missed at first, {} packets lost for good",
+/// `3.4 Mbit/s`, `10000 messages`, `0 packets lost for good`, `2.1 % missed at first`, by their importance.
+pub fn parts_of_receiver(received: &PgmReceiveProgress) -> Vec<String> {
+    vec![
         rate(received.rate_bits),
-        received.messages,
-        counters.lost
-    )
+        format!("{} messages", received.messages),
+        format!("{} packets lost for good", received.counters.lost),
+        format!("{} missed at first", missed(received)),
+    ]
+}
+
+/// A whole session at its sender: `sent 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 31 packets sent again`.
+pub fn summary_of_sender(sent: &PgmSendProgress) -> String {
+    let PgmSendProgress { messages, message_bytes, elapsed, counters, .. } = sent;
+    let whole = whole("sent", *messages, *message_bytes, *elapsed);
+    let why = feedback::summary(sent).map_or_else(String::new, |why| format!("; {why}"));
+    format!("{whole}; {} packets sent again{why}", counters.repairs)
+}
+
+/// A whole session at a receiver: `received 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 2.1 % of the packets missed at first, 0 lost for good`.
+pub fn summary_of_receiver(received: &PgmReceiveProgress) -> String {
+    let PgmReceiveProgress { messages, message_bytes, elapsed, counters, .. } = received;
+    let whole = whole("received", *messages, *message_bytes, *elapsed);
+    format!("{whole}; {} of the packets missed at first, {} lost for good", missed(received), counters.lost)
+}
+
+fn whole(done: &str, messages: u64, bytes: u64, elapsed: Duration) -> String {
+    let mean = rate(average(bytes, elapsed));
+    format!("{done} {messages} messages, {} in {}, {mean} on average", Size(bytes), time(elapsed))
+}
+
+fn missed(received: &PgmReceiveProgress) -> String {
+    let counters = &received.counters;
+    percent(counters.missed, counters.packets.saturating_add(counters.lost))
 }

@@ -11,13 +11,13 @@ use headwater_proto::eventlog::{Event, Progress, Role};
 use headwater_wire::pgm::Gsi;
 
 use super::messages;
-use super::progress::{line_of_receiver, of_receiver};
+use super::progress::{of_receiver, parts_of_receiver, summary_of_receiver};
 use crate::args::{Form, PgmReceiveArgs};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::receive::{error_failure, link_changed, settle};
-use crate::screen::{Screen, time};
+use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 
 /// Receives messages to standard output, or to a file.
@@ -41,7 +41,7 @@ pub fn run(args: &PgmReceiveArgs) -> Result<Exit, Failure> {
 fn open(args: &PgmReceiveArgs, capture: Option<&Capture>) -> Result<PgmReceiveSession, Failure> {
     let options = PgmReceiveOptions::new(args.network.group)
         .with_interface(args.network.interface.clone())
-        .with_source(args.listen.source)
+        .with_source(args.listen.source_for(args.network.group)?)
         .with_framing(args.wire.framing.into())
         .with_destination_port(args.wire.pgm_port)
         .with_nak_port(args.nak_port)
@@ -136,7 +136,7 @@ fn transfer(
             }
             PgmReceiveUpdate::Progress(received) => {
                 last = of_receiver(received);
-                line.set_message(line_of_receiver(received));
+                line.show(&parts_of_receiver(received));
                 Event::SessionProgress(last)
             }
             PgmReceiveUpdate::LinkChanged(change) => {
@@ -155,7 +155,7 @@ fn transfer(
     let outcome = ended.as_ref().map_or_else(|(outcome, _)| *outcome, |_| "completed");
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress: last });
     if summary.progress.session.is_some() {
-        screen.say(&format!("{} in {}", line_of_receiver(&summary.progress), time(summary.progress.elapsed)));
+        screen.say(&summary_of_receiver(&summary.progress));
     }
     ended.map_err(|(_, failure)| failure)
 }

@@ -11,14 +11,14 @@ use headwater::pgm::{
 use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
 use super::messages::{Messages, ReadError};
-use super::progress::{line_of_sender, of_sender};
+use super::progress::{of_sender, parts_of_sender, summary_of_sender};
 use super::receive::identifier;
 use crate::args::{Form, FramingName, PgmControlName, PgmSendArgs};
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::receive::{link_changed, settle};
-use crate::screen::{Screen, time};
+use crate::screen::Screen;
 use crate::send::failure;
 use crate::shutdown::Shutdown;
 
@@ -118,7 +118,7 @@ fn transfer(
         }
         PgmSendUpdate::Progress(sent) => {
             last = of_sender(&sent);
-            line.set_message(line_of_sender(&sent));
+            line.show(&parts_of_sender(&sent));
             events.emit(None, &Event::SessionProgress(last));
         }
         PgmSendUpdate::LinkChanged(change) => {
@@ -141,7 +141,7 @@ fn transfer(
         PgmSendOutcome::Interrupted => ("interrupted", Exit::Interrupted),
     };
     events.emit(None, &Event::SessionEnded { role: Role::Sender, outcome, progress: last });
-    screen.say(&format!("{} in {}", line_of_sender(&summary.progress), time(summary.progress.elapsed)));
+    screen.say(&summary_of_sender(&summary.progress));
     Ok(exit)
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use headwater::net::OpenError;
 use headwater::{
     IncompleteReason, ReceiveError, ReceiveOptions, ReceiveOutcome, ReceiveProgress, ReceiveSession,
-    ReceiveUpdate,
+    ReceiveSummary, ReceiveUpdate,
 };
 use headwater_proto::Rate;
 use headwater_proto::delivery::hex;
@@ -21,7 +21,11 @@ use crate::exit::{Exit, Failure};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
-pub use view::{link_changed, message};
+use view::wanted;
+pub use view::{link_changed, parts};
+
+/// Most other sessions that are named where the one asked for was not heard.
+const OTHERS_NAMED_MAX: usize = 3;
 
 /// Receives a session.
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
@@ -63,7 +67,7 @@ fn open(args: &ReceiveArgs, capture: Option<&Capture>) -> Result<ReceiveSession,
         None => options,
     };
     let options = options
-        .with_source(args.listen.source)
+        .with_source(args.listen.source_for(args.network.group)?)
         .with_interface(args.network.interface.clone())
         .with_tsi(args.tsi)
         .with_timeout(args.timeout)
@@ -85,9 +89,12 @@ fn transfer(
     let mut view = View::new(args, screen);
     let group = args.ask.unwrap_or(args.network.group);
     let mut last = Progress::default();
+    let mut too_long = None;
     let result = session.run(&mut |update| {
-        if let ReceiveUpdate::Progress(received) = &update {
-            last = progress(received);
+        match &update {
+            ReceiveUpdate::Progress(received) => last = progress(received),
+            ReceiveUpdate::LongPacketsMissing(missing) => too_long = Some(missing.clone()),
+            _ => {}
         }
         log(&update, group, None, events);
         view.show(&update);
@@ -99,8 +106,15 @@ fn transfer(
     let outcome = outcome_name(&summary.outcome);
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress });
     view.sum_up(&summary);
-    if let (ReceiveOutcome::NothingReceived, Some(source)) = (&summary.outcome, args.ask) {
-        return Err(nothing_answered(source, args.via));
+    if summary.outcome == ReceiveOutcome::NothingReceived {
+        return Err(match args.ask {
+            Some(source) => nothing_answered(source, args.via),
+            None => nothing_wanted(args, &summary),
+        });
+    }
+    // What keeps most packets away says more than that the time was over.
+    if let (ReceiveOutcome::Incomplete(_), Some(missing)) = (&summary.outcome, too_long) {
+        return Err(Failure::new(Exit::Incomplete, missing));
     }
     match failure(&summary.outcome, summary.files_refused, group, &args.out) {
         Some(failure) => Err(failure),
@@ -131,6 +145,16 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
         ReceiveUpdate::OtherSession { tsi, source } => {
             Event::SessionOther { tsi: *tsi, source: source.to_string() }
         }
+        ReceiveUpdate::Silent { lasted, is_found } => {
+            Event::SessionSilent { seconds: lasted.as_secs(), is_found: *is_found }
+        }
+        ReceiveUpdate::HeardAgain { lasted } => Event::SessionHeardAgain { seconds: lasted.as_secs() },
+        ReceiveUpdate::LongPacketsMissing(missing) => Event::LongPacketsMissing {
+            packet_bytes: missing.packet_bytes,
+            longest: missing.longest,
+            interface: missing.interface.as_ref().map(|(name, _)| name.as_str()),
+            mtu: missing.interface.as_ref().and_then(|(_, mtu)| *mtu),
+        },
         ReceiveUpdate::SessionReplaced { tsi, source } => {
             Event::SessionReplaced { tsi: *tsi, source: source.to_string() }
         }
@@ -254,6 +278,34 @@ pub fn nothing_received(group: SocketAddr) -> Failure {
     )
 }
 
+/// Nothing of the session wanted came within the timeout: others may have.
+fn nothing_wanted(args: &ReceiveArgs, summary: &ReceiveSummary) -> Failure {
+    let (group, others) = (args.network.group, &summary.others);
+    let message = if let [first, ..] = &others[..] {
+        let shown = others.iter().take(OTHERS_NAMED_MAX);
+        let shown = shown.map(|other| format!("session {} from {}", other.tsi, other.source));
+        let more = others.len().saturating_sub(OTHERS_NAMED_MAX);
+        format!(
+            "nothing was received of the session asked for{}; on {group} {}{} was heard; name that one (--tsi {} --source {}), or neither to take \
+             the first that is heard",
+            wanted(args),
+            shown.collect::<Vec<_>>().join(", "),
+            if more == 0 { String::new() } else { format!(" and {more} more") },
+            first.tsi,
+            first.source.ip()
+        )
+    } else if summary.datagrams > 0 {
+        format!(
+            "no session was heard on {group} within the timeout, but {} datagrams that are of none: something else uses this group and \
+             port; choose another --group at both ends",
+            summary.datagrams
+        )
+    } else {
+        return nothing_received(group);
+    };
+    Failure::new(Exit::NothingReceived, message)
+}
+
 /// Nothing came from a source that was asked.
 fn nothing_answered(source: SocketAddr, via: Option<SocketAddr>) -> Failure {
     let by_way_of = via.map_or_else(String::new, |via| format!(" by way of {via}"));
@@ -297,5 +349,9 @@ pub fn error_failure(tried: &str, error: ReceiveError) -> Failure {
         ReceiveError::Channels(_) | ReceiveError::Loss(_) | ReceiveError::Nobody(..) => Exit::Usage,
         ReceiveError::Store(_) => Exit::Disk,
     };
-    Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned()))
+    match error {
+        // It is the folder that cannot be used, and it says so itself: not the group.
+        ReceiveError::Store(error) => Failure::of(exit, error),
+        error => Failure::of(exit, anyhow::Error::from(error).context(tried.to_owned())),
+    }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 use headwater::net::LinkChange;
 use headwater::{ReceiveProgress, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use headwater_proto::Size;
-use indicatif::ProgressBar;
 
 use crate::args::ReceiveArgs;
-use crate::screen::{Screen, count, percent, rate, ratio, time};
+use crate::screen::{Bar, Screen, count, percent, rate, ratio, time};
 
 /// So many files have a bar each; more share one.
 const BARS_MAX: usize = 8;
@@ -20,24 +19,49 @@ pub struct View<'a> {
     out: String,
     /// By file; refused ones have none.
     names: BTreeMap<usize, String>,
-    bars: Vec<ProgressBar>,
-    total: ProgressBar,
+    bars: Vec<Bar>,
+    total: Bar,
+    /// The session asked for, as options name it.
+    wanted: String,
+    is_found: bool,
 }
 
 impl<'a> View<'a> {
     pub fn new(args: &ReceiveArgs, screen: &'a Screen) -> Self {
         let out = args.out.display().to_string();
-        Self { screen, out, names: BTreeMap::new(), bars: Vec::new(), total: screen.bar("waiting", 1) }
+        let total = screen.bar("waiting", 1);
+        let (names, bars, wanted) = (BTreeMap::new(), Vec::new(), wanted(args));
+        Self { screen, out, names, bars, total, wanted, is_found: false }
     }
 
     pub fn show(&mut self, update: &ReceiveUpdate) {
         match update {
             ReceiveUpdate::Started(started) => self.started(started),
             ReceiveUpdate::SessionFound { tsi, source } => {
-                self.total.set_prefix("receiving");
+                self.is_found = true;
+                self.total.rename("receiving");
                 self.screen.say(&format!("session {tsi} from {source}"));
             }
             ReceiveUpdate::LinkChanged(change) => link_changed(change),
+            ReceiveUpdate::Silent { lasted, is_found: true } => tracing::warn!(
+                "nothing has come from the sender for {}; waiting until it sends again",
+                time(*lasted)
+            ),
+            ReceiveUpdate::Silent { lasted, is_found: false } => tracing::warn!(
+                "nothing has come for {}; waiting for a session to begin{}; `headwater doctor` looks for what keeps it away",
+                time(*lasted),
+                self.wanted
+            ),
+            ReceiveUpdate::HeardAgain { lasted } => {
+                tracing::warn!("the sender is heard again after {}", time(*lasted));
+            }
+            ReceiveUpdate::LongPacketsMissing(missing) => tracing::warn!("{missing}"),
+            ReceiveUpdate::OtherSession { tsi, source } if !self.is_found => {
+                tracing::warn!(
+                    "session {tsi} from {source} is heard, which is not the one asked for{}",
+                    self.wanted
+                );
+            }
             ReceiveUpdate::OtherSession { tsi, source } => {
                 tracing::warn!(
                     "session {tsi} from {source} is heard, too, and is not received beside this one"
@@ -87,7 +111,7 @@ impl<'a> View<'a> {
         }
         self.total.set_length(progress.symbols.max(1));
         self.total.set_position(progress.symbols_held.min(progress.symbols));
-        self.total.set_message(message(progress));
+        self.total.show(&parts(progress));
         if (2..=BARS_MAX).contains(&progress.files.len()) {
             self.files(progress);
         }
@@ -104,7 +128,7 @@ impl<'a> View<'a> {
             let position =
                 if file.is_done { file.symbols.max(1) } else { file.symbols_held.min(file.symbols) };
             bar.set_position(position);
-            bar.set_message(if file.is_done { "verified".to_owned() } else { Size(file.bytes).to_string() });
+            bar.show(&[if file.is_done { "verified".to_owned() } else { Size(file.bytes).to_string() }]);
         }
     }
 
@@ -154,31 +178,48 @@ pub fn link_changed(change: &LinkChange) {
     }
 }
 
-/// `9.9 Mbit/s of a fair 10.2 Mbit/s, 16 channels, 3.1 % lost, joins 12 ms, 812 symbols, 12 s left`.
-pub fn message(progress: &ReceiveProgress) -> String {
+/// ` (--tsi 5, --source 192.0.2.1)`; nothing where any session is taken.
+pub fn wanted(args: &ReceiveArgs) -> String {
+    let tsi = args.tsi.map(|tsi| format!("--tsi {tsi}"));
+    let source = args.listen.source.as_ref().map(|source| format!("--source {source}"));
+    match (tsi, source) {
+        (Some(tsi), Some(source)) => format!(" ({tsi}, {source})"),
+        (Some(one), None) | (None, Some(one)) => format!(" ({one})"),
+        (None, None) => String::new(),
+    }
+}
+
+/// `9.9 Mbit/s`, `12 s left`, `3.1 % lost`, `10.2 Mbit/s fair`, `16 channels`, `812 symbols missing`, `joins 12 ms`: by their importance.
+pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
     let control = &progress.control;
-    let mut message = rate(progress.rate_bits);
+    let is_found = progress.stats.packets > 0;
+    let mut parts = vec![match progress.silent {
+        Some(silent) if is_found => format!("silent for {}", time(silent)),
+        Some(silent) => format!("nothing for {}", time(silent)),
+        None => rate(progress.rate_bits),
+    }];
+    if let Some(left) = time_left(progress).filter(|_| progress.silent.is_none()) {
+        parts.push(format!("{} left", time(left)));
+    }
+    parts.push(format!("{} lost", loss(progress)));
     if let Some(fair) = control.fair_rate {
-        message.push_str(&format!(" of a fair {fair}, {}", count(control.channels.into(), "channel")));
-    }
-    message.push_str(&format!(", {} lost", loss(progress)));
-    if let Some(window) = control.window {
-        message.push_str(&format!(", window {window}"));
-    }
-    if let Some(naks) = control.naks {
-        message.push_str(&format!(", {naks} NAKs"));
-    }
-    if let Some(join) = control.join_latency {
-        message.push_str(&format!(", joins {} ms", join.as_millis()));
+        parts.push(format!("{fair} fair"));
+        parts.push(count(control.channels.into(), "channel"));
     }
     if let Some(missing) = progress.symbols.checked_sub(progress.symbols_held).filter(|missing| *missing > 0)
     {
-        message.push_str(&format!(", {missing} symbols"));
+        parts.push(format!("{missing} symbols missing"));
     }
-    if let Some(left) = time_left(progress) {
-        message.push_str(&format!(", {} left", time(left)));
+    if let Some(window) = control.window {
+        parts.push(format!("window {window}"));
     }
-    message
+    if let Some(naks) = control.naks {
+        parts.push(format!("{naks} losses reported"));
+    }
+    if let Some(join) = control.join_latency {
+        parts.push(format!("joins {} ms", join.as_millis()));
+    }
+    parts
 }
 
 /// Share of the packets that never came.

@@ -1,5 +1,7 @@
 //! `headwater relay --sim`.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use headwater::relay::{SimLink, SimRelayError, SimRelayOptions, SimRelayProgress, SimRelaySession};
 use headwater_proto::eventlog::{self, Event};
 use headwater_proto::queue::{Marking, PriorityConfig, QueueConfig, THRESHOLD_DEFAULT};
@@ -24,7 +26,7 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
     }
     let screen = Screen::new(&args.output);
     let capture = args.output.pcap.as_deref().map(Capture::create).transpose()?;
-    let session = SimRelaySession::open(options(args, capture.as_ref()))
+    let session = SimRelaySession::open(options(args, capture.as_ref())?)
         .map_err(|error| failed("cannot relay", error))?;
     let mut events = Events::open(&args.output, "headwater relay")?;
     let outcome = Shutdown::install(capture.as_ref())
@@ -32,20 +34,25 @@ pub fn run(args: &RelayArgs) -> Result<Exit, Failure> {
     settle(outcome, events, capture)
 }
 
-fn options(args: &RelayArgs, capture: Option<&Capture>) -> SimRelayOptions {
+fn options(args: &RelayArgs, capture: Option<&Capture>) -> Result<SimRelayOptions, Failure> {
     let links = args.sim.sim_to.iter().map(|(interface, rate)| SimLink {
         interface: interface.clone(),
         shape: rate.or(args.egress_rate).map(|rate| Shape { rate, queue: queue(args) }),
     });
-    SimRelayOptions::new(args.sim.sim.clone(), links.collect())
+    // Groups of several IP versions have a relay each: the first one's counts, and is refused beside others.
+    let group = args.sim.sim.first().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
+    let source = args.sim.sim_source.as_ref().map(|source| source.for_option("--sim-source", group));
+    let relays = args.sim.sim_relay.iter().map(|relay| relay.for_option("--sim-relay", group));
+    let options = SimRelayOptions::new(args.sim.sim.clone(), links.collect())
         .with_upstream(args.sim.sim_from.clone())
-        .with_source(args.sim.sim_source)
-        .with_relays(args.sim.sim_relay.clone())
+        .with_source(source.transpose()?)
+        .with_relays(relays.collect::<Result<_, _>>()?)
         .with_groups_max(args.sim.sim_groups)
         .with_port(args.sim.sim_port)
         .with_ttl(args.ttl)
         .with_dscp(args.dscp)
-        .with_trace(capture.map(Capture::hook))
+        .with_trace(capture.map(Capture::hook));
+    Ok(options)
 }
 
 fn queue(args: &RelayArgs) -> QueueConfig {

@@ -36,7 +36,7 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
         args::CongestionControl::FlidDl => CongestionControl::FlidDl(layers(args)),
         args::CongestionControl::LeSbcc => return le_sbcc(args, LeSbccModule::Aimd),
         args::CongestionControl::LeSbccTfrc => return le_sbcc(args, LeSbccModule::Tfrc),
-        args::CongestionControl::Sim => CongestionControl::Sim(sim(args)),
+        args::CongestionControl::Sim => CongestionControl::Sim(sim(args)?),
     };
     let name = control.name();
     if let Some(rate) = args.rate {
@@ -126,11 +126,13 @@ fn layers(args: &SendArgs) -> LayerOptions {
     layers
 }
 
-fn sim(args: &SendArgs) -> SimOptions {
-    let options = SimOptions::new().with_relays(&args.sim.sim_relay);
+fn sim(args: &SendArgs) -> Result<SimOptions, Failure> {
+    let group = args.network.group.ip();
+    let relays = args.sim.sim_relay.iter().map(|relay| relay.for_option("--sim-relay", group));
+    let options = SimOptions::new().with_relays(&relays.collect::<Result<Vec<_>, _>>()?);
     let options = args.sim.groups.map_or(options, |groups| options.with_groups(groups));
     let options = args.base_rate.map_or(options, |rate| options.with_initial_rate(rate));
-    args.max_rate.map_or(options, |rate| options.with_max_rate(rate))
+    Ok(args.max_rate.map_or(options, |rate| options.with_max_rate(rate)))
 }
 
 fn usage(message: String) -> Failure {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use headwater::net::OpenError;
 use headwater::{
     CongestionControl, FileSet, PrepareError, SendEnd, SendError, SendOptions, SendOutcome, SendProgress,
-    SendSession, SendUpdate, prepare,
+    SendSession, SendUpdate, prepare_with,
 };
 use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
@@ -22,14 +22,18 @@ use crate::feedback;
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
+pub use view::average;
+
+/// Most paths that are left out and named each; further ones are counted.
+const SKIPPED_NAMED_MAX: usize = 10;
+/// Most links out of the paths given that are named.
+const OUTSIDE_NAMED_MAX: usize = 3;
 
 /// Sends files, or shows what would be sent.
 pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
-    let files = prepare(&args.paths).map_err(preparation_failed)?;
-    for skipped in files.skipped() {
-        tracing::warn!("'{}' is {} and is not sent", skipped.path.display(), skipped.kind);
-    }
+    let files = prepare_with(&args.paths, args.links.into()).map_err(preparation_failed)?;
+    warn_of_selection(&files);
     keep_sources(&files, [&args.output.pcap, &args.output.events])?;
     // A dry run leaves no capture behind, not even an empty one.
     let capture = args.output.pcap.as_deref().filter(|_| !args.dry_run).map(Capture::create).transpose()?;
@@ -43,6 +47,33 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let outcome = Shutdown::install(capture.as_ref())
         .and_then(|shutdown| transfer(args, session, &shutdown, &screen, &mut events));
     crate::receive::settle(outcome, events, capture)
+}
+
+/// Says what is left out, and what is sent although it lies outside of the paths given.
+fn warn_of_selection(files: &FileSet) {
+    let skipped = files.skipped();
+    for skipped in skipped.iter().take(SKIPPED_NAMED_MAX) {
+        tracing::warn!("'{}' is {} and is not sent", skipped.path.display(), skipped.kind);
+    }
+    if let Some(more @ 1..) = skipped.len().checked_sub(SKIPPED_NAMED_MAX) {
+        tracing::warn!("{more} more are not sent, for reasons like these");
+    }
+    let outside = files.outside();
+    if !outside.is_empty() {
+        let shown = outside.iter().take(OUTSIDE_NAMED_MAX);
+        let shown = shown.map(|link| format!("'{}' to '{}'", link.path.display(), link.target.display()));
+        let more = outside.len().saturating_sub(OUTSIDE_NAMED_MAX);
+        tracing::warn!(
+            "{} out of the paths given: the files that they lead to are sent ({}{}); --links skip leaves links out",
+            if outside.len() == 1 {
+                "1 link leads".to_owned()
+            } else {
+                format!("{} links lead", outside.len())
+            },
+            shown.collect::<Vec<_>>().join(", "),
+            if more == 0 { String::new() } else { format!(", and {more} more") }
+        );
+    }
 }
 
 /// Refuses to write a log or a capture over a file that is to be sent.

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use headwater::{SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
 use headwater_proto::Size;
-use indicatif::ProgressBar;
 
 use crate::args::SendArgs;
 use crate::feedback;
 use crate::receive::link_changed;
-use crate::screen::{Screen, count, rate, time};
+use crate::screen::{Bar, Screen, count, rate, time};
 use crate::send::dry_run::{addresses, rates};
 
 /// Steps of a bar.
@@ -18,8 +17,9 @@ const STEPS: u64 = 10_000;
 /// What a sender shows: a bar while it hashes, then one for the passes or the time asked for, else for each pass.
 pub struct View<'a> {
     screen: &'a Screen,
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     files: usize,
+    folders: usize,
     bytes: u64,
     passes: Option<u64>,
     duration: Option<Duration>,
@@ -32,6 +32,7 @@ impl<'a> View<'a> {
             screen,
             bar: None,
             files: files.files().len(),
+            folders: files.folders().len(),
             bytes: files.bytes(),
             passes: args.passes,
             duration: args.duration,
@@ -44,7 +45,7 @@ impl<'a> View<'a> {
             SendUpdate::Hashing { bytes_done, bytes_total } => {
                 let bar = self.bar.get_or_insert_with(|| self.screen.bar("reading", *bytes_total));
                 bar.set_position(*bytes_done);
-                bar.set_message(Size(*bytes_done).to_string());
+                bar.show(&[Size(*bytes_done).to_string()]);
             }
             SendUpdate::Started(started) => self.started(started),
             SendUpdate::FileLeftOut { reason, .. } => tracing::warn!("{reason}"),
@@ -58,7 +59,11 @@ impl<'a> View<'a> {
             bar.finish_and_clear();
         }
         let SendStarted { tsi, group, interface, listen, .. } = started;
-        let what = format!("{}, {}", count(self.files, "file"), Size(self.bytes));
+        let folders = match self.folders {
+            0 => String::new(),
+            folders => format!(", {}", count(folders, "empty folder")),
+        };
+        let what = format!("{}{folders}, {}", count(self.files, "file"), Size(self.bytes));
         match interface {
             Some(on) => self.screen.say(&format!("sending {what} to {group} on {on}, session {tsi}")),
             None => {
@@ -78,19 +83,16 @@ impl<'a> View<'a> {
     fn progress(&self, progress: &SendProgress) {
         let Some(bar) = &self.bar else { return };
         bar.set_position(self.position(progress));
-        let mut message = format!(
-            "{}, {} sent, pass {:.2}",
+        let mut parts = vec![
             rate(progress.rate_bits),
-            Size(progress.bytes),
-            progress.passes
-        );
-        if let Some(why) = progress.pgm.as_ref().and_then(feedback::line) {
-            message.push_str(&format!("; {why}"));
-        }
+            format!("{} sent", Size(progress.bytes)),
+            format!("pass {:.2}", progress.passes),
+        ];
         if let Some(asked) = &progress.requests {
-            message.push_str(&format!("; {} requests", asked.requests + asked.nulls));
+            parts.push(format!("{} requests", asked.requests + asked.nulls));
         }
-        bar.set_message(message);
+        parts.extend(progress.pgm.iter().flat_map(feedback::parts));
+        bar.show(&parts);
     }
 
     #[expect(
@@ -116,7 +118,7 @@ impl<'a> View<'a> {
             time(elapsed),
             rate(average(bytes, elapsed))
         ));
-        if let Some(why) = summary.progress.pgm.as_ref().and_then(feedback::line) {
+        if let Some(why) = summary.progress.pgm.as_ref().and_then(feedback::summary) {
             self.screen.say(&why);
         }
         if let Some(asked) = &summary.progress.requests {

@@ -1,11 +1,12 @@
 //! `headwater testbed`: networks that stand until they are taken down.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use headwater_testbed::{Bed, Standing, remove_abandoned, require_root, standing};
+use clap::ValueEnum;
+use headwater_testbed::{Bed, Lateness, Standing, remove_abandoned, require_root, standing};
 
 use super::failure;
 use crate::args::{RoutingName, TestbedArgs, TestbedCommand};
@@ -15,42 +16,73 @@ use crate::simulate;
 
 pub fn run(args: &TestbedArgs) -> Result<Exit, Failure> {
     match &args.command {
-        TestbedCommand::Up { plan, cell, routing } => up(plan, *cell, *routing),
+        TestbedCommand::Up { plan, cell, routing, as_wire } => up(plan, *cell, *routing, *as_wire),
         TestbedCommand::Down { name } => down(name.as_deref()),
         TestbedCommand::List => list(),
         TestbedCommand::Exec { name, node, command } => exec(name.as_deref(), node, command),
     }
 }
 
-fn up(path: &Path, cell: usize, routing: RoutingName) -> Result<Exit, Failure> {
+fn up(path: &Path, cell: usize, routing: RoutingName, is_wire: bool) -> Result<Exit, Failure> {
     let plan = simulate::read(path, None)?;
     if cell == 0 || cell > plan.cells() {
         let message = format!("there is no cell {cell}: the plan has cells 1 to {}", plan.cells());
         return Err(Failure::new(Exit::Usage, message));
     }
     let scenario = plan.scenario(&plan.cell(cell - 1), 1).or_exit(Exit::Usage, "cannot read the cell")?;
+    if !is_wire && Bed::needs_wire(&scenario).map_err(failure)? {
+        return say(&up_with_wire(path, cell, routing)?).map(|()| Exit::Ok);
+    }
     // The same one is made anew.
     let mark = format!("{} {cell}", plan.digest());
     for old in standing().map_err(failure)?.iter().filter(|old| old.mark().as_ref() == Some(&mark)) {
         old.remove().map_err(failure)?;
     }
-    let bed = Bed::up(&scenario, routing.into()).map_err(failure)?;
-    say(&format!("{}\n", bed.name()))?;
-    if !bed.is_wired() {
-        bed.leave(&mark).map_err(failure)?;
-        return Ok(Exit::Ok);
-    }
-    say("links of this plan delay, lose or mark, which this process does: until it is interrupted\n")?;
-    let shutdown = Shutdown::install(None)?;
-    let lateness = bed.hold(&mut || shutdown.is_asked()).map_err(failure)?;
-    if let Some(report) = lateness.map(|lateness| lateness.report()) {
-        let verdict = if report.is_valid { "valid" } else { "INVALID: p99 above 1 ms" };
-        say(&format!(
-            "the wire was late: p50 {:.2} ms, p99 {:.2} ms, at most {:.2} ms of {} packets: {verdict}\n",
-            report.p50_ms, report.p99_ms, report.most_ms, report.packets
-        ))?;
+    let mut bed = Bed::up(&scenario, routing.into()).map_err(failure)?;
+    bed.stand(&mark).map_err(failure)?;
+    if is_wire {
+        let shutdown = Shutdown::install(None)?;
+        say(&format!("{}\n", bed.name()))?;
+        bed.hold(&mut || shutdown.is_asked(), &lateness_line).map_err(failure)?;
+    } else {
+        say(&format!("{}\n", bed.name()))?;
     }
     Ok(Exit::Ok)
+}
+
+/// Has another process make the network and be its wire until it is taken down. What it prints once the network stands: its name.
+fn up_with_wire(path: &Path, cell: usize, routing: RoutingName) -> Result<String, Failure> {
+    let tried = "cannot start the process that delays, loses and marks";
+    let program = std::env::current_exe().or_exit(Exit::Other, tried)?;
+    let routing = routing.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let mut command = Command::new(program);
+    command
+        .args(["testbed", "up", "--as-wire", "--cell", &cell.to_string(), "--routing", &routing])
+        .arg(path);
+    // In a group of its own: what interrupts this process does not interrupt that one.
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().or_exit(Exit::Other, tried)?;
+    let mut name = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut name).or_exit(Exit::Other, tried)?;
+    }
+    if !name.is_empty() {
+        return Ok(name);
+    }
+    let ended = child.wait_with_output().or_exit(Exit::Other, tried)?;
+    let mut codes = [Exit::Usage, Exit::Network, Exit::Interrupted].into_iter();
+    let exit = codes.find(|exit| ended.status.code() == Some(*exit as i32)).unwrap_or(Exit::Other);
+    let reason = String::from_utf8_lossy(&ended.stderr);
+    Err(Failure::new(exit, reason.trim().trim_start_matches("headwater: ")))
+}
+
+fn lateness_line(lateness: &Lateness) -> String {
+    let report = lateness.report();
+    let verdict = if report.is_valid { "valid" } else { "INVALID: p99 above 1 ms" };
+    format!(
+        "the wire was late: p50 {:.2} ms, p99 {:.2} ms, at most {:.2} ms of {} packets: {verdict}",
+        report.p50_ms, report.p99_ms, report.most_ms, report.packets
+    )
 }
 
 fn down(name: Option<&str>) -> Result<Exit, Failure> {
@@ -63,8 +95,9 @@ fn down(name: Option<&str>) -> Result<Exit, Failure> {
         None => standing().map_err(failure)?.into_iter().filter(Standing::is_left).collect(),
     };
     for bed in beds {
-        bed.remove().map_err(failure)?;
-        say(&format!("{} is down\n", bed.name))?;
+        let report = bed.remove().map_err(failure)?;
+        let report = report.map_or_else(String::new, |report| format!("; {report}"));
+        say(&format!("{} is down{report}\n", bed.name))?;
     }
     Ok(Exit::Ok)
 }

@@ -67,6 +67,11 @@ impl Running {
         assert!(status.success());
     }
 
+    /// Kills it without a warning.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
     /// Lets it run for so long, and kills it without a warning.
     pub fn kill_after(&mut self, time: Duration) {
         std::thread::sleep(time);

@@ -196,6 +196,62 @@ fn a_path_that_drops_ecn_is_found_out() {
     assert_eq!(check(&looked, "ecn")["verdict"], "warning");
 }
 
+/// The network's own sysfs tells the MTU of its interfaces.
+const OWN_SYSFS: &str = "mount -t sysfs none /sys || exit 77\n";
+
+#[test]
+fn another_sender_than_the_one_named_is_told_apart_from_silence() {
+    let send = "head -c 100000 /dev/zero >$folder/x; $there $headwater send --quiet --tsi 77 --interface right $folder/x & sending=$!; sleep 1\n";
+    let look = |source: &str, more: &str| {
+        let doctor = format!("$headwater doctor --json --interface left --source {source} --wait 2s");
+        in_namespace(&format!(
+            "folder=$(mktemp -d)\n{PAIR}{more}{doctor}; code=$?; kill $sending; kill $other; rm -r $folder; exit $code"
+        ))
+    };
+    let Some(looked) = look("10.9.8.77", send) else { return };
+    assert_eq!(looked.code, Some(3), "{}{}", looked.stdout, looked.stderr);
+    let sessions = check(&looked, "sessions");
+    assert_eq!(sessions["verdict"], "problem");
+    let seen = sessions["seen"].as_str().unwrap();
+    assert!(seen.contains("nothing from 10.9.8.77") && seen.contains("TSI 77 from 10.9.8.2:"), "{seen}");
+    assert!(sessions["advice"].as_str().unwrap().contains("--source 10.9.8.2,"), "{sessions}");
+    let right = look("10.9.8.2", send).unwrap();
+    assert_eq!(check(&right, "sessions")["verdict"], "ok", "{}", right.stdout);
+    let silent = look("10.9.8.77", "sleep 30 & sending=$!\n").unwrap();
+    assert_eq!(check(&silent, "sessions")["verdict"], "warning", "{}", silent.stdout);
+}
+
+#[test]
+fn packets_longer_than_the_receivers_mtu_are_found_out_by_doctor_and_receiver() {
+    let script = format!(
+        "folder=$(mktemp -d)\n{PAIR}ip link set dev left mtu 1200 || exit 77\n\
+         head -c 3000000 /dev/zero >$folder/x; $there $headwater send --quiet --interface right $folder/x & sending=$!\n\
+         $headwater receive --json --interface left --out $folder/out --timeout 15s >$folder/log & receiving=$!\n\
+         sleep 1; $headwater doctor --json --interface left; code=$?\n\
+         for i in $(seq 200); do grep -q packets:too-long $folder/log && break; sleep 0.1; done\n\
+         kill $receiving $sending; wait $receiving; grep packets:too-long $folder/log; kill $other; rm -r $folder; exit $code"
+    );
+    let Some(looked) =
+        in_namespace(&format!("unshare --mount sh -c '{OWN_SYSFS}{}'", script.replace('\'', "'\\''")))
+    else {
+        return;
+    };
+    assert_eq!(looked.code, Some(3), "{}{}", looked.stdout, looked.stderr);
+    let sessions = check(&looked, "sessions");
+    assert_eq!(sessions["verdict"], "problem", "{sessions}");
+    assert!(sessions["seen"].as_str().unwrap().contains("its MTU is 1200"), "{sessions}");
+    assert!(sessions["advice"].as_str().unwrap().contains("ip link set dev left mtu 1500"), "{sessions}");
+    let lines = looked.json();
+    let told = lines.iter().find(|line| line["event"] == "packets:too-long");
+    let told =
+        told.unwrap_or_else(|| panic!("the receiver does not tell: {}{}", looked.stdout, looked.stderr));
+    assert_eq!((told["packet_bytes"].as_u64(), told["mtu"].as_u64()), (Some(1_452), Some(1_200)));
+    assert_eq!(told["interface"], "left");
+    for part in ["the MTU of left is 1200", "ip link set dev left mtu 1500", "--symbol-size 1088"] {
+        assert!(looked.stderr.contains(part), "'{part}' is missing in {}", looked.stderr);
+    }
+}
+
 /// Looks at one end of a cable while the other one answers, onto standard error.
 fn ask_across(group: &str, set_up: &str) -> Option<Run> {
     let looked = in_namespace(&format!(

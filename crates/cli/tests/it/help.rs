@@ -17,10 +17,10 @@ fn help_lists_the_commands_and_the_exit_codes() {
         "simulate ",
         "bench ",
         "testbed ",
+        "generate ",
     ] {
         assert!(help.stdout.contains(command), "{command} is missing");
     }
-    assert!(!help.stdout.contains("generate"), "it is for packagers");
     for code in [
         "0  done",
         "2  usage",
@@ -58,7 +58,7 @@ fn the_contract_is_in_the_help() {
     ];
     let receive = [
         "--group <ADDR:PORT>",
-        "--source <ADDR>",
+        "--source <HOST>",
         "--interface <IF>",
         "--tsi <N>",
         "--out <DIR>",
@@ -95,5 +95,5 @@ fn completions_and_man_pages_are_written() {
     }
     assert!(read("headwater-send.1").contains("\\-\\-congestion\\-control"));
     assert!(read("headwater.1").contains("Exit codes"));
-    assert!(!folder.path().join("headwater-generate.1").exists());
+    assert!(read("headwater-generate.1").contains("headwater generate"));
 }

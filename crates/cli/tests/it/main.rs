@@ -8,6 +8,7 @@ mod disk_full;
 mod doctor;
 mod help;
 mod inspect;
+mod messages;
 mod pgm;
 mod relay;
 mod requests;

@@ -87,7 +87,7 @@ fn what_is_wrong_is_said_before_it_starts() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _holder = UdpSocket::bind(taken).unwrap();
     refused(&["--listen", "192.0.2.77"], 3, "no address of this host");
-    refused(&["--source", "here"], 2, "192.0.2.1:7288");
+    refused(&["--source", "here now"], 2, "neither an address nor a host name");
     refused(&["--listen", &taken.to_string()], 3, "another program may hold the port");
     let group =
         ["--multicast", "ff15::1", "--interface", "lo", "--network", "fd00::/64", "--listen", "127.0.0.1:0"];

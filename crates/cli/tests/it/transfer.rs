@@ -43,6 +43,43 @@ fn receiver(group: &str, out: &Path, more: &[&str]) -> Running {
 }
 
 #[test]
+fn linked_files_and_empty_folders_arrive() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (rev, blobs) = (folder.path().join("snapshots/rev"), folder.path().join("blobs"));
+    fs::create_dir_all(rev.join("empty/deep")).unwrap();
+    fs::create_dir(&blobs).unwrap();
+    for name in ["one", "two", "three", "four"] {
+        fs::write(blobs.join(name), name).unwrap();
+        symlink(format!("../../blobs/{name}"), rev.join(name)).unwrap();
+    }
+    symlink("nowhere", rev.join("dangling")).unwrap();
+    let (group, out) = (group(), folder.path().join("out"));
+    let receiving = receiver(&group, &out, &["--timeout", "20s"]);
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--duration", "20s", "--group", &group]);
+    let sending = Running::start(sending.arg(&rev));
+    let received = receiving.end();
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(received.code, Some(0), "{}{}", received.stderr, sent.stderr);
+    for name in ["one", "two", "three", "four"] {
+        let copy = out.join("rev").join(name);
+        assert!(fs::symlink_metadata(&copy).unwrap().is_file(), "receivers make no links");
+        assert_eq!(fs::read_to_string(copy).unwrap(), name);
+    }
+    assert!(out.join("rev/empty/deep").is_dir());
+    for part in ["4 links lead out of the paths given", "and 1 more", "a symbolic link to nothing"] {
+        assert!(sent.stderr.contains(part), "'{part}' is missing in {}", sent.stderr);
+    }
+    let rev = rev.to_str().unwrap();
+    let skipped = run(&["send", "--interface", "lo", "--group", &group, "--links", "skip", rev]);
+    assert_eq!(skipped.code, Some(2), "{}", skipped.stderr);
+    assert!(skipped.stderr.contains("is a symbolic link; "), "{}", skipped.stderr);
+}
+
+#[test]
 fn files_arrive_whole_and_both_ends_tell_what_happened() {
     let folder = tempfile::tempdir().unwrap();
     let files = folder_of_files(folder.path());

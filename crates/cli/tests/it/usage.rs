@@ -86,7 +86,9 @@ fn files_by_request_have_options_of_their_own() {
     };
     receive(&["--via", "192.0.2.1"], &["--ask"]);
     receive(&["--ask", "192.0.2.1", "--group", "239.1.2.3"], &["--group"]);
-    receive(&["--ask", "source.example.org"], &["192.0.2.1:7288"]);
+    receive(&["--ask", "192.0.2"], &["neither an address nor a host name"]);
+    receive(&["--ask", "no-such-host.invalid"], &["cannot look up the name 'no-such-host.invalid'"]);
+    receive(&["--source", "127.0.0.1", "--group", "ff15::1"], &["--source", "no IPv6 address"]);
     receive(&["--ask", "0.0.0.0"], &["no host's"]);
     receive(&["--ask", "239.1.2.3"], &["no host's", "a group"]);
     receive(&["--ask", "192.0.2.1", "--interface", "lo"], &["--multicast"]);
@@ -138,6 +140,18 @@ fn rates_that_a_control_finds_by_itself_are_bounded_not_said() {
         |control, more: &[&str], hints: &[&str]| fails(&[&base[..], &[control], more].concat(), 2, hints);
     le_sbcc("le-sbcc", &["--rate", "1M"], &["the sender finds it", "--max-rate"]);
     le_sbcc("le-sbcc-tfrc", &["--base-rate", "1M", "--max-rate", "500k"], &["above the most", "500 kbit/s"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_at_fault_and_not_the_group() {
+    let refused = run(&["receive", "--interface", "lo", "--out", "/proc/no-such-folder"]);
+    assert_eq!(refused.code, Some(7), "{}", refused.stderr);
+    assert!(
+        refused.stderr.starts_with("headwater: cannot receive into '/proc/no-such-folder'"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!refused.stderr.contains("239.255.72.87"), "{}", refused.stderr);
 }
 
 #[test]

@@ -50,12 +50,19 @@ fn listing(program: &str, arguments: &[&str]) -> Option<Result<String, ()>> {
 
 /// Whether a rule may drop the session's datagrams or what keeps memberships alive.
 pub(super) fn judge(rules: &Rules, port: u16, is_ipv4: bool) -> Check {
-    let (text, program, dropping) = match rules {
-        Rules::Nft(text) => (text, "nft", nft_drops(text)),
-        Rules::Iptables(text) => (text, "iptables", iptables_drops(text)),
+    let (text, program, dropping, advice) = match rules {
+        Rules::Nft(text) => {
+            let drops = nft_drops(text);
+            let advice = allow_by_nft(port, is_ipv4, &drops);
+            (text, "nft", drops.into_iter().map(|drop| drop.what).collect(), advice)
+        }
+        Rules::Iptables(text) => (text, "iptables", iptables_drops(text), allow_by_iptables(port, is_ipv4)),
         Rules::Forbidden(program) => {
-            let advice =
-                format!("run this as root, or look: sudo {program}; {}", allow(port, is_ipv4, program));
+            let look = if *program == "nft" { "nft list ruleset" } else { program };
+            let advice = format!(
+                "run this as root, or look yourself: sudo {look}; let in UDP port {port} and {}",
+                queries(is_ipv4)
+            );
             return Check::unknown(
                 NAME,
                 format!("{program} would not list the rules, which takes root"),
@@ -79,36 +86,51 @@ pub(super) fn judge(rules: &Rules, port: u16, is_ipv4: bool) -> Check {
     if more > 0 {
         quoted.push_str(&format!("; and {more} more"));
     }
-    Check::warning(NAME, format!("{program} drops: {quoted}"), allow(port, is_ipv4, program))
+    Check::warning(NAME, format!("{program} drops: {quoted}"), advice)
 }
 
 fn queries(is_ipv4: bool) -> &'static str {
     if is_ipv4 { "IGMP" } else { "MLD (ICMPv6 types 130 to 132 and 143)" }
 }
 
-fn allow(port: u16, is_ipv4: bool, program: &str) -> String {
-    let (family, iptables) = if is_ipv4 { ("igmp", "iptables") } else { ("ipv6-icmp", "ip6tables") };
-    if program == "nft" {
-        format!(
-            "unless earlier rules accept them, add: nft insert rule inet TABLE INPUT-CHAIN udp dport \
-             {port} accept; \
-             nft insert rule inet TABLE INPUT-CHAIN meta l4proto {family} accept"
-        )
-    } else {
-        format!(
-            "unless earlier rules accept them, add: {iptables} -I INPUT -p udp --dport {port} -j ACCEPT; \
-             {iptables} -I INPUT -p {family} -j ACCEPT"
-        )
-    }
+/// Rules that let a session in, before all others of each chain that drops.
+fn allow_by_nft(port: u16, is_ipv4: bool, drops: &[NftDrop]) -> String {
+    let protocol = if is_ipv4 { "igmp" } else { "ipv6-icmp" };
+    let mut chains: Vec<&str> = drops.iter().map(|drop| drop.chain.as_str()).collect();
+    chains.dedup();
+    let rules = chains.iter().take(RULES_MAX).flat_map(|chain| {
+        [format!("udp dport {port}"), format!("meta l4proto {protocol}")]
+            .map(|what| format!("nft insert rule {chain} {what} accept"))
+    });
+    format!("unless earlier rules accept them, add: {}", rules.collect::<Vec<_>>().join("; "))
+}
+
+fn allow_by_iptables(port: u16, is_ipv4: bool) -> String {
+    let (protocol, iptables) = if is_ipv4 { ("igmp", "iptables") } else { ("ipv6-icmp", "ip6tables") };
+    format!(
+        "unless earlier rules accept them, add: {iptables} -I INPUT -p udp --dport {port} -j ACCEPT; \
+         {iptables} -I INPUT -p {protocol} -j ACCEPT"
+    )
+}
+
+/// A rule or policy that may drop what we need.
+struct NftDrop {
+    /// Family, table and chain, as `nft` takes them: `inet filter input`.
+    chain: String,
+    /// What it is, for people.
+    what: String,
 }
 
 /// Rules and policies of chains hooked to input or output that may drop what we need.
-fn nft_drops(text: &str) -> Vec<String> {
+fn nft_drops(text: &str) -> Vec<NftDrop> {
     let mut drops = Vec::new();
-    let mut chain = "";
+    let (mut table, mut chain) = ("", "");
     let mut is_hooked = false;
     for line in text.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix("chain ") {
+        let drop = |what: String| NftDrop { chain: format!("{table} {chain}"), what };
+        if let Some(name) = line.strip_prefix("table ") {
+            table = name.trim_end_matches('{').trim();
+        } else if let Some(name) = line.strip_prefix("chain ") {
             chain = name.trim_end_matches('{').trim();
             is_hooked = false;
         } else if line.contains("hook ") {
@@ -116,11 +138,11 @@ fn nft_drops(text: &str) -> Vec<String> {
                 .iter()
                 .any(|hook| line.contains(hook));
             if is_hooked && line.contains("policy drop") {
-                drops.push(format!("chain {chain}, by its policy"));
+                drops.push(drop(format!("chain {chain}, by its policy")));
             }
         } else if is_hooked && words(line).any(|word| ["drop", "reject"].contains(&word)) && concerns_us(line)
         {
-            drops.push(format!("chain {chain}, `{line}`"));
+            drops.push(drop(format!("chain {chain}, `{line}`")));
         }
     }
     drops
@@ -172,11 +194,18 @@ mod tests {
 
     #[test]
     fn nft_policies_and_rules_on_our_way_are_told() {
-        let drops = nft_drops(NFT);
+        let drops: Vec<_> = nft_drops(NFT).into_iter().map(|drop| drop.what).collect();
         assert_eq!(drops, ["chain input, by its policy", "chain input, `ip daddr 224.0.0.0/4 drop`"]);
         let check = judge(&Rules::Nft(NFT.to_owned()), 7287, true);
         assert_eq!(check.verdict, Verdict::Warning);
-        assert!(check.advice.unwrap().contains("udp dport 7287 accept"));
+        let advice = check.advice.unwrap();
+        for rule in ["udp dport 7287 accept", "meta l4proto igmp accept"] {
+            assert_eq!(
+                advice.matches(&format!("nft insert rule inet filter input {rule}")).count(),
+                1,
+                "{advice}"
+            );
+        }
         assert_eq!(judge(&Rules::Nft(String::new()), 7287, true).verdict, Verdict::Ok);
     }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::check::Check;
 use crate::net::{Interface, InterfaceError};
+use crate::send::symbol_size_within;
 
 /// Least MTU that carries symbols of the default size with all headers: what Ethernet has.
 const MTU_DEFAULT: u32 = 1_500;
@@ -87,10 +88,19 @@ pub(super) fn no_interface(error: &InterfaceError) -> Check {
         InterfaceError::NoRoute { group, .. } => Check::problem(
             "route",
             format!("the routing table has no route to {group}"),
-            format!("{}; or add a route: {}", others(), route_command(*group, "IF")),
+            match able_to_multicast() {
+                Some(name) => format!("{}; or add a route: {}", others(), route_command(*group, &name)),
+                None => others(),
+            },
         ),
         other => Check::problem("interface", other.to_string(), others()),
     }
+}
+
+/// The first interface that is up, carries multicast and is not loopback.
+fn able_to_multicast() -> Option<String> {
+    let able = |interface: &Interface| interface.up && interface.multicast && !interface.loopback;
+    Interface::list().ok()?.into_iter().find(able).map(|interface| interface.name)
 }
 
 /// Whether datagrams to the group find the interface. `is_named`: the user chose it.
@@ -125,9 +135,10 @@ pub(super) fn route(group: IpAddr, chosen: &Interface, is_named: bool, found: &R
 }
 
 /// Whether the longest datagrams of a sender with default settings fit.
-pub(super) fn mtu(interface: &Interface, mtu: Option<u32>) -> Check {
+pub(super) fn mtu(interface: &Interface, mtu: Option<u32>, is_ipv4: bool) -> Check {
     const NAME: &str = "MTU";
     let name = &interface.name;
+    let symbol_size = symbol_size_within(mtu, is_ipv4);
     match mtu {
         None => {
             Check::unknown(NAME, "the system does not tell", format!("look at it: ip link show dev {name}"))
@@ -137,13 +148,16 @@ pub(super) fn mtu(interface: &Interface, mtu: Option<u32>) -> Check {
             NAME,
             format!("{mtu} bytes: a sender here uses smaller symbols by itself"),
         )
-        .with_advice(
-            "a sender with a larger MTU elsewhere needs --symbol-size 1024, for packets too long are lost",
-        ),
+        .with_advice(format!(
+            "a sender elsewhere whose MTU is larger needs --symbol-size {symbol_size}, for longer packets are lost on their way in"
+        )),
         Some(mtu) => Check::warning(
             NAME,
             format!("{mtu} bytes, less than any modern network has"),
-            format!("raise it: ip link set dev {name} mtu 1500; or have senders use a small --symbol-size"),
+            format!(
+                "packets of senders with the usual 1500 are lost on their way in: ip link set dev {name} mtu 1500; or have senders \
+                 send with --symbol-size {symbol_size}"
+            ),
         ),
     }
 }
@@ -252,10 +266,10 @@ mod tests {
 
     #[test]
     fn small_mtus_are_told() {
-        assert_eq!(mtu(&eth0(), Some(1_500)).advice, None);
-        assert!(advice(mtu(&eth0(), Some(1_400))).contains("--symbol-size"));
-        assert_eq!(mtu(&eth0(), Some(576)).verdict, Verdict::Warning);
-        assert_eq!(mtu(&eth0(), None).verdict, Verdict::Unknown);
+        assert_eq!(mtu(&eth0(), Some(1_500), true).advice, None);
+        assert!(advice(mtu(&eth0(), Some(1_400), true)).contains("--symbol-size 1344"));
+        assert_eq!(mtu(&eth0(), Some(576), true).verdict, Verdict::Warning);
+        assert_eq!(mtu(&eth0(), None, true).verdict, Verdict::Unknown);
     }
 
     #[test]

@@ -35,18 +35,18 @@ pub(super) struct Facts {
 /// Whether groups can be joined, in the version that the group needs.
 pub(super) fn memberships(interface: &str, facts: &Facts) -> Check {
     const NAME: &str = "memberships";
-    let protocol = if facts.is_ipv4 { "IGMP" } else { "MLD" };
-    let (version_needed, setting) = if facts.is_ipv4 {
-        (3, format!("net.ipv4.conf.{{all,{interface}}}.force_igmp_version"))
-    } else {
-        (2, format!("net.ipv6.conf.{{all,{interface}}}.force_mld_version"))
-    };
+    let (protocol, family) = if facts.is_ipv4 { ("IGMP", "ipv4") } else { ("MLD", "ipv6") };
+    let (version_needed, setting) =
+        if facts.is_ipv4 { (3, "force_igmp_version") } else { (2, "force_mld_version") };
     let forced = facts.forced_version;
     if facts.is_source_specific && forced != 0 && forced < version_needed {
         return Check::problem(
             NAME,
             format!("{protocol}v{forced} is forced, which cannot name a source"),
-            format!("set {setting} to 0: routers serve this group only to receivers that name the source"),
+            format!(
+                "routers serve this group only to receivers that name the source: sysctl -w net.{family}.conf.all.{setting}=0 \
+                 net.{family}.conf.{interface}.{setting}=0"
+            ),
         );
     }
     if facts.sources_max == Some(0) || facts.memberships_max == Some(0) {
@@ -170,7 +170,8 @@ mod tests {
         );
         let forced = memberships("eth0", &Facts { forced_version: 2, ..facts() });
         assert_eq!(forced.verdict, Verdict::Problem);
-        assert!(forced.advice.unwrap().contains("force_igmp_version"));
+        let advice = forced.advice.unwrap();
+        assert!(advice.contains("net.ipv4.conf.eth0.force_igmp_version=0"), "{advice}");
         let joined = Memberships { igmp_version: Some(2), groups: Vec::new() };
         let old = Facts { joined, ..facts() };
         assert_eq!(memberships("eth0", &old).verdict, Verdict::Warning);

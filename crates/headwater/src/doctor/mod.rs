@@ -36,6 +36,7 @@ use headwater_proto::ChannelId;
 
 use crate::chance;
 use crate::congestion_control::{CongestionControl, LayerOptions};
+use crate::kernel_files::InputLosses;
 use crate::net::{
     Channels, ChannelsError, Interface, InterfaceError, ReceiverOptions, ReceiverSocket, SenderOptions,
     SenderSocket,
@@ -174,7 +175,7 @@ impl Examination<'_> {
         if let Some(check) = reverse_path::judge(interface, &facts) {
             self.add(check);
         }
-        self.add(host::mtu(interface, interface.mtu()));
+        self.add(host::mtu(interface, interface.mtu(), group.is_ipv4()));
         self.add(host::reach(group, self.options.ttl));
     }
 
@@ -210,11 +211,18 @@ impl Examination<'_> {
         let is_ipv4 = channels.is_ipv4();
         let deadline = Instant::now() + options.wait;
         let dropped_before = reverse_path::dropped();
+        let losses_before = InputLosses::read(&interface.name, is_ipv4);
         let (listening, asking, heard) = thread::scope(|scope| {
             let queries = scope.spawn(|| queries::listen(interface, is_ipv4, deadline));
             let peers =
                 scope.spawn(|| peers::ask(&channels, interface, options.ttl, chance::number(), addresses()));
-            let heard = sessions::listen(receiver, deadline);
+            // A membership of the sender named keeps all others out.
+            let of_others =
+                options.source.map(|_| scope.spawn(|| listen_to_all(&channels, interface, deadline)));
+            let heard = sessions::listen(receiver, deadline).map(|heard| {
+                let of_others = of_others.and_then(|thread| thread.join().ok()).unwrap_or_default();
+                sessions::Heard { of_others, ..heard }
+            });
             let listening = queries.join().unwrap_or(querier::Listening::Failed);
             let asking = peers.join().unwrap_or_else(|_| Err("asking failed".to_owned()));
             (listening, asking, heard)
@@ -230,7 +238,14 @@ impl Examination<'_> {
             Ok(mut heard) => {
                 let dropped = |before| Some(reverse_path::dropped()?.saturating_sub(before));
                 heard.filter_drops = dropped_before.and_then(dropped).unwrap_or(0);
-                self.add(sessions::judge(channels.base(), heard));
+                heard.losses = InputLosses::read(&interface.name, is_ipv4).since(losses_before);
+                let place = sessions::Place {
+                    group: channels.base(),
+                    source: options.source,
+                    interface: interface.name.clone(),
+                    mtu: interface.mtu(),
+                };
+                self.add(sessions::judge(&place, heard));
             }
             Err(error) => {
                 self.add(Check::problem("sessions", error.to_string(), "is the interface still up?"));
@@ -248,6 +263,14 @@ impl Examination<'_> {
         (self.observe)(&check);
         self.report.checks.push(check);
     }
+}
+
+/// Sessions of anyone on the base channel of `channels`, until `deadline`; none if they cannot be listened for.
+pub(crate) fn listen_to_all(channels: &Channels, interface: &Interface, deadline: Instant) -> Vec<Session> {
+    let options = ReceiverOptions { interface: Some(interface.clone()), ..ReceiverOptions::default() };
+    let Ok(mut socket) = ReceiverSocket::open(channels, &options) else { return Vec::new() };
+    let heard = socket.join(ChannelId::BASE).ok().and_then(|()| sessions::listen(&mut socket, deadline).ok());
+    heard.map_or_else(Vec::new, |heard| heard.sessions)
 }
 
 fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts {

@@ -1,7 +1,7 @@
 //! What is sent to the group now.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use headwater_proto::Rate;
@@ -9,13 +9,32 @@ use headwater_proto::pgm::carrier::{self, Opened};
 use headwater_wire::{lct, probe};
 
 use super::check::Check;
+use crate::kernel_files::InputLosses;
 use crate::net::{Poller, ReceiverSocket, RecvBatch};
+use crate::send::symbol_size_within;
 
 const NAME: &str = "sessions";
 /// Most sessions told apart.
 const SESSIONS_MAX: usize = 32;
 /// Most sessions named in a sentence.
 const NAMED_MAX: usize = 3;
+/// MTU of Ethernet, for which senders make packets by default.
+const MTU_USUAL: u32 = 1_500;
+/// Frames dropped while it listened that are more than stray ones of other protocols.
+const FRAMES_DROPPED_MIN: u64 = 10;
+
+/// Where sessions are listened for.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The group.
+    pub group: SocketAddr,
+    /// The only source, if one was named.
+    pub source: Option<IpAddr>,
+    /// The interface.
+    pub interface: String,
+    /// Longest IP packet that it takes, if the system tells.
+    pub mtu: Option<u32>,
+}
 
 /// A session that was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +62,10 @@ pub(super) struct Heard {
     pub kernel_drops: u64,
     /// Packets that the reverse path filter dropped meanwhile, of whatever kind.
     pub filter_drops: u64,
+    /// Packets that the interface and the reassembly of fragments lost meanwhile, of whatever kind.
+    pub losses: InputLosses,
+    /// Sessions of others than the source named.
+    pub of_others: Vec<Session>,
     /// How long it listened.
     pub listened: Duration,
 }
@@ -110,16 +133,14 @@ pub(super) fn listen(socket: &mut ReceiverSocket, deadline: Instant) -> io::Resu
 }
 
 /// Whether a session is there, and comes through whole.
-pub(super) fn judge(group: SocketAddr, heard: Heard) -> Check {
+pub(super) fn judge(place: &Place, heard: Heard) -> Check {
     let seconds = format!("{:.1} s", heard.listened.as_secs_f64());
-    let mut check = if heard.sessions.is_empty() {
-        silence(group, &heard, &seconds)
+    let mut check = if let Some(check) = too_long(place, &heard, &seconds) {
+        check
+    } else if heard.sessions.is_empty() {
+        silence(place, &heard, &seconds)
     } else {
-        let mut named = heard.sessions.iter().take(NAMED_MAX).map(described).collect::<Vec<_>>().join("; ");
-        let more = heard.sessions.len().saturating_sub(NAMED_MAX);
-        if more > 0 {
-            named.push_str(&format!("; and {more} more"));
-        }
+        let named = named(&heard.sessions);
         match heard.kernel_drops {
             0 => Check::ok(NAME, named),
             drops => Check::warning(
@@ -133,15 +154,63 @@ pub(super) fn judge(group: SocketAddr, heard: Heard) -> Check {
     check
 }
 
-fn silence(group: SocketAddr, heard: &Heard, seconds: &str) -> Check {
+/// Packets that are lost because they are too long for the interface, or because not all of their fragments come.
+fn too_long(place: &Place, heard: &Heard, seconds: &str) -> Option<Check> {
+    let Place { interface, mtu, .. } = place;
+    let InputLosses { frames, fragments } = heard.losses;
+    let seen = match (heard.sessions.is_empty(), named(&heard.sessions)) {
+        (true, _) => "no session".to_owned(),
+        (false, named) => named,
+    };
+    if let Some(mtu) = mtu.filter(|mtu| *mtu < MTU_USUAL && frames >= FRAMES_DROPPED_MIN) {
+        let symbol_size = symbol_size_within(Some(mtu), place.group.is_ipv4());
+        return Some(Check::problem(
+            NAME,
+            format!(
+                "{seen}; and {interface} dropped {frames} packets in {seconds}: its MTU is {mtu}, and packets of senders with the \
+                 usual {MTU_USUAL} are longer"
+            ),
+            format!(
+                "give it the MTU of the sender's network: ip link set dev {interface} mtu {MTU_USUAL}; or let the sender send \
+                 with --symbol-size {symbol_size}"
+            ),
+        ));
+    }
+    (fragments > 0).then(|| {
+        Check::warning(
+            NAME,
+            format!(
+                "{seen}; and {fragments} packets came in fragments in {seconds}, of which some were missing: packets are longer \
+                 than the way takes whole"
+            ),
+            "let the sender send shorter packets: --symbol-size 1024, or what the smallest MTU on the way takes",
+        )
+    })
+}
+
+fn silence(place: &Place, heard: &Heard, seconds: &str) -> Check {
+    let Place { group, source, interface, .. } = place;
+    let from = source.map_or_else(String::new, |source| format!(" from {source}"));
     if heard.filter_drops > 0 {
         return Check::problem(
             NAME,
             format!(
-                "nothing from {group} in {seconds}, but the reverse path filter dropped {} packets",
+                "nothing{from} to {group} in {seconds}, but the reverse path filter dropped {} packets",
                 heard.filter_drops
             ),
-            "loosen it: sysctl -w net.ipv4.conf.all.rp_filter=2, and the same for the interface",
+            format!(
+                "loosen it: sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{interface}.rp_filter=2"
+            ),
+        );
+    }
+    if let (Some(source), Some(other)) = (source, heard.of_others.first()) {
+        return Check::problem(
+            NAME,
+            format!(
+                "nothing from {source}, the sender named, in {seconds}; from others: {}",
+                named(&heard.of_others)
+            ),
+            format!("name who sends: --source {}, or leave it out to take any sender", other.source.ip()),
         );
     }
     if heard.others > 0 {
@@ -151,12 +220,24 @@ fn silence(group: SocketAddr, heard: &Heard, seconds: &str) -> Check {
             "something else uses this group and port: choose another --group",
         );
     }
-    Check::unknown(
-        NAME,
-        format!("nothing was sent to {group} in {seconds}"),
-        "is a sender running, on this group and port? If it is: its --interface and --ttl, and a firewall \
-         or a snooping switch on the way",
-    )
+    let seen = format!("nothing was sent{from} to {group} in {seconds}");
+    let advice = "is a sender running, on this group and port? If it is: its --interface and --ttl, and a firewall \
+                  or a snooping switch on the way";
+    match source {
+        // Who names a sender expects it to be there.
+        Some(_) => Check::warning(NAME, seen, advice),
+        None => Check::unknown(NAME, seen, advice),
+    }
+}
+
+/// The first few of some sessions.
+fn named(sessions: &[Session]) -> String {
+    let mut named = sessions.iter().take(NAMED_MAX).map(described).collect::<Vec<_>>().join("; ");
+    let more = sessions.len().saturating_sub(NAMED_MAX);
+    if more > 0 {
+        named.push_str(&format!("; and {more} more"));
+    }
+    named
 }
 
 fn described(session: &Session) -> String {
@@ -190,8 +271,45 @@ mod tests {
         assert_eq!((heard.sessions.len(), heard.sessions[0].tsi, heard.others), (1, Some(7), 0));
     }
 
-    fn group() -> SocketAddr {
-        "239.1.1.1:7287".parse().unwrap()
+    fn place() -> Place {
+        let group = "239.1.1.1:7287".parse().unwrap();
+        Place { group, source: None, interface: "eth0".to_owned(), mtu: Some(1_500) }
+    }
+
+    fn session(source: &str) -> Heard {
+        let mut heard = Heard::default();
+        heard.take(source.parse().unwrap(), &packet(7));
+        heard
+    }
+
+    #[test]
+    fn a_sender_that_is_named_and_not_heard_is_told() {
+        let named = Place { source: Some("192.0.2.9".parse().unwrap()), ..place() };
+        let others = session("192.0.2.1:5").sessions;
+        let check = judge(&named, Heard { of_others: others, ..Heard::default() });
+        assert_eq!(check.verdict, Verdict::Problem);
+        assert!(
+            check.seen.contains("nothing from 192.0.2.9") && check.seen.contains("TSI 7"),
+            "{}",
+            check.seen
+        );
+        assert!(check.advice.unwrap().contains("--source 192.0.2.1,"));
+        assert_eq!(judge(&named, Heard::default()).verdict, Verdict::Warning);
+    }
+
+    #[test]
+    fn packets_too_long_for_the_interface_are_the_problem() {
+        let losses = InputLosses { frames: 500, fragments: 0 };
+        let small = Place { mtu: Some(1_200), ..place() };
+        let check = judge(&small, Heard { losses, ..session("192.0.2.1:5") });
+        assert_eq!(check.verdict, Verdict::Problem);
+        assert!(check.seen.contains("its MTU is 1200"), "{}", check.seen);
+        let advice = check.advice.unwrap();
+        assert!(advice.contains("dev eth0 mtu 1500") && advice.contains("--symbol-size 1088"), "{advice}");
+        // With the usual MTU frames are dropped for other reasons.
+        assert_eq!(judge(&place(), Heard { losses, ..session("192.0.2.1:5") }).verdict, Verdict::Ok);
+        let losses = InputLosses { frames: 0, fragments: 3 };
+        assert_eq!(judge(&place(), Heard { losses, ..session("192.0.2.1:5") }).verdict, Verdict::Warning);
     }
 
     #[test]
@@ -207,7 +325,7 @@ mod tests {
         assert_eq!(counts.collect::<Vec<_>>(), [(a, Some(7), 2), (a, Some(8), 1), (b, Some(7), 1)]);
         // 40 bytes in 2 s.
         assert_eq!((heard.sessions[0].rate_bits, heard.others), (160, 1));
-        let check = judge(group(), heard);
+        let check = judge(&place(), heard);
         assert_eq!(check.verdict, Verdict::Ok);
         assert!(check.seen.starts_with("TSI 7 from 192.0.2.1:5 at 160"), "{}", check.seen);
     }
@@ -223,13 +341,13 @@ mod tests {
 
     #[test]
     fn silence_has_reasons() {
-        let verdict = |heard| judge(group(), heard).verdict;
+        let verdict = |heard| judge(&place(), heard).verdict;
         assert_eq!(verdict(Heard::default()), Verdict::Unknown);
         assert_eq!(verdict(Heard { others: 5, ..Heard::default() }), Verdict::Warning);
         assert_eq!(verdict(Heard { filter_drops: 5, ..Heard::default() }), Verdict::Problem);
         let mut dropping = Heard { kernel_drops: 9, ..Heard::default() };
         dropping.take("192.0.2.1:5".parse().unwrap(), &packet(1));
-        let check = judge(group(), dropping);
+        let check = judge(&place(), dropping);
         assert_eq!(check.verdict, Verdict::Warning);
         assert!(check.seen.contains("dropped 9"));
     }

@@ -1,30 +1,8 @@
-//! What the kernel writes into files.
+//! What the kernel writes into files of memberships.
 
-use std::fs;
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most bytes read of one file.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// A file's text; nothing when there is none, or it may not be read.
-pub(super) fn text(path: &str) -> Option<String> {
-    let mut text = String::new();
-    fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    Some(text)
-}
-
-/// A file that holds one number.
-pub(super) fn number(path: &str) -> Option<u64> {
-    text(path)?.trim().parse().ok()
-}
-
-/// A counter of `/proc/net/netstat` or `/proc/net/snmp`: a line of names, then a line of numbers.
-pub(super) fn netstat(text: &str, table: &str, counter: &str) -> Option<u64> {
-    let lines = || text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
-    let at = lines().next()?.split_whitespace().position(|name| name == counter)?;
-    lines().nth(1)?.split_whitespace().nth(at)?.parse().ok()
-}
+pub(super) use crate::kernel_files::{netstat, number, text};
 
 /// What `/proc/net/igmp` or `/proc/net/igmp6` says of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,15 +50,6 @@ pub(super) fn igmp6(text: &str, interface: &str) -> Memberships {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counters_are_found_by_name() {
-        let text = "TcpExt: SyncookiesSent IPReversePathFilter Other\nTcpExt: 1 22 333\nIpExt: InNoRoutes\nIpExt: 4\n";
-        assert_eq!(netstat(text, "TcpExt", "IPReversePathFilter"), Some(22));
-        assert_eq!(netstat(text, "IpExt", "InNoRoutes"), Some(4));
-        assert_eq!(netstat(text, "TcpExt", "Missing"), None);
-        assert_eq!(netstat("TcpExt: A", "TcpExt", "A"), None);
-    }
 
     #[test]
     fn memberships_of_an_interface_are_read() {

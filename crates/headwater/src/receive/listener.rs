@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
@@ -10,11 +10,13 @@ use headwater_proto::{Machine, Rate, Seed, described};
 
 use super::error::ReceiveError;
 use super::options::Loss;
-use super::session::Ears;
-use super::update::ReceiveStarted;
+use super::session::{Ears, OTHERS_TIME};
+use super::update::{HeardSession, ReceiveStarted};
 use crate::chance;
 use crate::clock::Clock;
+use crate::doctor::{Session, listen_to_all};
 use crate::driver::{Application, Hooks, Port, drive};
+use crate::kernel_files::InputLosses;
 use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 use crate::stop::{StopHandle, stoppable};
 use crate::trace::TraceHook;
@@ -231,6 +233,25 @@ impl Ears for ReceiverSocket {
 
     fn counters(&self) -> ReceiverCounters {
         ReceiverSocket::counters(self)
+    }
+
+    fn interface(&self) -> Option<&Interface> {
+        Some(ReceiverSocket::interface(self))
+    }
+
+    fn input_losses(&self) -> InputLosses {
+        InputLosses::read(&ReceiverSocket::interface(self).name, self.channels().is_ipv4())
+    }
+
+    fn others(&self) -> Vec<HeardSession> {
+        // Routers serve a source-specific group to no one else.
+        if self.channels().is_source_specific() {
+            return Vec::new();
+        }
+        let deadline = Instant::now() + OTHERS_TIME;
+        let heard = listen_to_all(self.channels(), ReceiverSocket::interface(self), deadline).into_iter();
+        let session = |session: Session| Some(HeardSession { tsi: session.tsi?, source: session.source });
+        heard.filter_map(session).collect()
     }
 
     fn leave_all(&mut self) {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use headwater_proto::control::ReceiverControl;
 use headwater_proto::delivery::{Receiver, ReceiverConfig};
@@ -10,11 +11,12 @@ use super::asker::{self, AskingPort};
 use super::error::ReceiveError;
 use super::listener::{ListenOptions, Listener};
 use super::options::ReceiveOptions;
-use super::update::{ReceiveStarted, ReceiveSummary, ReceiveUpdate};
+use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::driver::Port;
-use crate::net::{ReceiverCounters, Waker};
+use crate::kernel_files::InputLosses;
+use crate::net::{Interface, ReceiverCounters, Waker};
 use crate::stop::StopHandle;
 use crate::store::DiskStore;
 
@@ -36,6 +38,9 @@ enum Way {
     Requests(Box<Listener<AskingPort>>),
 }
 
+/// How long others are listened for when nothing came from the source named.
+pub(super) const OTHERS_TIME: Duration = Duration::from_secs(1);
+
 /// What a session of files asks of a receiver's sockets beside datagrams.
 pub(super) trait Ears: Port {
     type Control: ReceiverControl;
@@ -50,8 +55,23 @@ pub(super) trait Ears: Port {
 
     fn counters(&self) -> ReceiverCounters;
 
+    /// Where groups are received, if they are.
+    fn interface(&self) -> Option<&Interface> {
+        None
+    }
+
+    /// Packets lost on their way into this machine, by whoever they were meant for.
+    fn input_losses(&self) -> InputLosses {
+        InputLosses::default()
+    }
+
     /// Gives up what is still joined.
     fn leave_all(&mut self);
+
+    /// Sessions of whoever sends, listened for during [`OTHERS_TIME`]; none where it cannot be listened.
+    fn others(&self) -> Vec<HeardSession> {
+        Vec::new()
+    }
 }
 
 impl ReceiveSession {
@@ -121,7 +141,8 @@ fn run_on<P: Ears>(
     let options = &listener.options;
     let config = ReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
     let clock = Clock::start();
-    let mut watch = Watch::new(listener.stop.clone(), observer, options.timeout, clock.now());
+    let losses = listener.socket.input_losses();
+    let mut watch = Watch::new(listener.stop.clone(), observer, options.timeout, losses, clock.now());
     loop {
         let store = match first.take() {
             Some(store) => store,
@@ -133,9 +154,13 @@ fn run_on<P: Ears>(
         if driven.is_ok() && watch.begins_anew(clock.now()) {
             continue;
         }
-        let summary = watch.summary(&mut machine, &listener.socket, clock.now());
+        let mut summary = watch.summary(&mut machine, &listener.socket, clock.now());
         listener.socket.leave_all();
         driven?;
+        if summary.outcome == ReceiveOutcome::NothingReceived && listener.options.source.is_some() {
+            // A membership of the source named has kept all others out.
+            summary.others.extend(listener.socket.others());
+        }
         return Ok(summary);
     }
 }

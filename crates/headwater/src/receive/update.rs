@@ -8,6 +8,7 @@ use headwater_proto::ChannelId;
 use headwater_proto::control::{Reception, Status};
 use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError};
 
+use super::long_packets::LongPacketsMissing;
 use crate::net::{BufferSize, LinkChange};
 
 /// What a receiving session tells its observer, in order. Files are numbered from 0 as they are announced.
@@ -29,6 +30,20 @@ pub enum ReceiveUpdate {
         /// Who sends it.
         source: SocketAddr,
     },
+    /// Nothing has come for a while: of the session, or of any. Told once of each silence.
+    Silent {
+        /// Time without a packet so far.
+        lasted: Duration,
+        /// Whether a packet of the session had come before.
+        is_found: bool,
+    },
+    /// A session that was silent is heard again.
+    HeardAgain {
+        /// Time without a packet.
+        lasted: Duration,
+    },
+    /// Packets that are too long for the way do not arrive. Told once.
+    LongPacketsMissing(LongPacketsMissing),
     /// Somebody else sends on the group; it is not received. Told once of each of the first few.
     OtherSession {
         /// Its transport session identifier.
@@ -119,6 +134,8 @@ pub struct ReceiveProgress {
     pub elapsed: Duration,
     /// bit/s of UDP payload over the last second.
     pub rate_bits: u64,
+    /// Time without a packet of the session (of any, as long as none is found), once that is [`SILENCE_SHOWN`].
+    pub silent: Option<Duration>,
     /// What was received, and what was dropped and why.
     pub stats: ReceiverStats,
     /// Packets of the session received, and those missing in its sequence numbers.
@@ -135,6 +152,20 @@ pub struct ReceiveProgress {
     pub symbols: u64,
     /// Every file announced, by its number.
     pub files: Vec<FileStatus>,
+}
+
+/// Time without a packet from which on a session's progress tells of it.
+pub const SILENCE_SHOWN: Duration = Duration::from_secs(2);
+/// Time without a packet that is told of by itself ([`ReceiveUpdate::Silent`]).
+pub const SILENCE_TOLD: Duration = Duration::from_secs(10);
+
+/// A session that is sent on the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeardSession {
+    /// Transport session identifier.
+    pub tsi: u64,
+    /// Who sends it.
+    pub source: SocketAddr,
 }
 
 /// How far a file is.
@@ -195,6 +226,10 @@ pub struct ReceiveSummary {
     pub bytes_completed: u64,
     /// Files that were refused.
     pub files_refused: usize,
+    /// Other sessions that were heard on the group, the first few.
+    pub others: Vec<HeardSession>,
+    /// Datagrams to the group, whatever was in them.
+    pub datagrams: u64,
     /// The working folder with what came of the files that are missing, if there is one: a session that receives them
     /// into the same folder goes on from there.
     pub kept: Option<PathBuf>,

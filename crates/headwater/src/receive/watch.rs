@@ -5,14 +5,19 @@ use std::time::Duration;
 
 use headwater_proto::Instant;
 use headwater_proto::control::{Membership, ReceiverControl};
-use headwater_proto::delivery::{Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError};
+use headwater_proto::delivery::{
+    OTHERS_MAX, Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError,
+};
 
+use super::long_packets::{self, Facts};
 use super::session::Ears;
 use super::update::{
-    FileStatus, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary, ReceiveUpdate,
+    FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
+    ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
 use crate::clock::elapsed;
 use crate::driver::Application;
+use crate::kernel_files::InputLosses;
 use crate::net::LinkChange;
 use crate::progress::Progress;
 use crate::stop::StopHandle;
@@ -25,7 +30,16 @@ pub(super) struct Watch<'a> {
     timeout: Option<headwater_proto::Duration>,
     progress: Progress,
     end: Option<End>,
+    /// Whether a session was ever heard.
     session_found: bool,
+    /// Other sessions heard, at most [`OTHERS_MAX`].
+    others: Vec<HeardSession>,
+    /// When it began to listen for the session.
+    began: Instant,
+    /// When the last packet came before a silence that was told of.
+    silent_since: Option<Instant>,
+    /// Packets lost on their way in before it began; `None` once the suspicion was told that they were too long.
+    losses_before: Option<InputLosses>,
     /// Names and lengths of the files announced, by number; those refused are not among them.
     announced: BTreeMap<usize, (RelativePath, u64)>,
     mismatch: bool,
@@ -52,6 +66,7 @@ impl<'a> Watch<'a> {
         stop: StopHandle,
         observer: &'a mut dyn FnMut(ReceiveUpdate),
         timeout: Option<Duration>,
+        losses_before: InputLosses,
         now: Instant,
     ) -> Self {
         Self {
@@ -61,6 +76,10 @@ impl<'a> Watch<'a> {
             progress: Progress::new(now),
             end: None,
             session_found: false,
+            others: Vec::new(),
+            began: now,
+            silent_since: None,
+            losses_before: Some(losses_before),
             announced: BTreeMap::new(),
             mismatch: false,
             files_completed: 0,
@@ -76,7 +95,7 @@ impl<'a> Watch<'a> {
         }
         self.progress = Progress::new(now);
         self.end = None;
-        self.session_found = false;
+        (self.began, self.silent_since) = (now, None);
         self.announced.clear();
         self.mismatch = false;
         (self.files_completed, self.bytes_completed, self.files_refused) = (0, 0, 0);
@@ -98,6 +117,8 @@ impl<'a> Watch<'a> {
             files_completed: self.files_completed,
             bytes_completed: self.bytes_completed,
             files_refused: self.files_refused,
+            datagrams: socket.counters().datagrams,
+            others: self.others,
             kept: machine.store().resumable(),
         }
     }
@@ -139,7 +160,9 @@ impl<'a> Watch<'a> {
         let wanted = || files.iter().filter(|file| !file.is_refused);
         let stats = machine.stats();
         let counters = socket.counters();
+        let silent = Duration::from(now.since(machine.last_heard().unwrap_or(self.began)));
         ReceiveProgress {
+            silent: (silent >= SILENCE_SHOWN).then_some(silent),
             elapsed: elapsed(now),
             rate_bits: self.progress.rate_bits(now, stats.bytes),
             stats,
@@ -150,6 +173,47 @@ impl<'a> Watch<'a> {
             symbols_held: wanted().map(|file| file.symbols_held.min(file.symbols)).sum(),
             symbols: wanted().map(|file| file.symbols).sum(),
             files,
+        }
+    }
+
+    /// Tells of a silence once it is long, and of its end.
+    fn watch_silence<C: ReceiverControl>(&mut self, machine: &Receiver<C, DiskStore>, now: Instant) {
+        let last = machine.last_heard();
+        let since = last.unwrap_or(self.began);
+        match self.silent_since {
+            None if Duration::from(now.since(since)) >= SILENCE_TOLD && !machine.store().is_busy() => {
+                self.silent_since = Some(since);
+                let lasted = now.since(since).into();
+                (self.observer)(ReceiveUpdate::Silent { lasted, is_found: last.is_some() });
+            }
+            Some(before) if since > before => {
+                self.silent_since = None;
+                // The session's first packet is told of by itself.
+                if before > self.began {
+                    let lasted = since.since(before).into();
+                    (self.observer)(ReceiveUpdate::HeardAgain { lasted });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells once that packets are too long for the way, where it looks like that.
+    fn watch_length<C: ReceiverControl>(&mut self, machine: &Receiver<C, DiskStore>, socket: &impl Ears) {
+        let reception = machine.reception();
+        let Some(before) = self.losses_before.filter(|_| reception.lost > 0) else { return };
+        let Some((source, _)) = machine.session() else { return };
+        let facts = Facts {
+            symbol_size: machine.symbol_size(),
+            longest: machine.stats().longest,
+            packets: reception.packets,
+            lost: reception.lost,
+            is_ipv4: source.is_ipv4(),
+        };
+        let losses = || socket.input_losses().since(before);
+        if let Some(missing) = long_packets::judge(facts, socket.interface(), losses) {
+            self.losses_before = None;
+            (self.observer)(ReceiveUpdate::LongPacketsMissing(missing));
         }
     }
 
@@ -174,6 +238,10 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
                 ReceiveUpdate::SessionFound { tsi, source }
             }
             ReceiverEvent::Session(SessionEvent::Other { tsi, source }) => {
+                let other = HeardSession { tsi, source };
+                if self.others.len() < OTHERS_MAX && !self.others.contains(&other) {
+                    self.others.push(other);
+                }
                 ReceiveUpdate::OtherSession { tsi, source }
             }
             ReceiverEvent::Session(SessionEvent::Superseded { tsi, source }) => {
@@ -250,6 +318,8 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
             return None;
         }
         if self.progress.is_due(now) {
+            self.watch_silence(machine, now);
+            self.watch_length(machine, socket);
             let progress = self.snapshot(machine, socket, now);
             (self.observer)(ReceiveUpdate::Progress(Box::new(progress)));
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,16 @@ pub(super) struct Stamp {
     modified: (i64, i64),
 }
 
+/// Treatment of symbolic links inside the folders to send. A link among the paths given is always followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// A link to a regular file is sent as that file, under the link's own name. Links to folders, to devices and to nothing are left out.
+    #[default]
+    Follow,
+    /// Every link is left out.
+    Skip,
+}
+
 /// Something among the paths that is not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
@@ -43,11 +54,22 @@ pub struct Skipped {
     pub kind: &'static str,
 }
 
+/// A symbolic link whose file is sent although it lies outside of the paths given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideLink {
+    /// The link.
+    pub path: PathBuf,
+    /// The file, without links on the way to it.
+    pub target: PathBuf,
+}
+
 /// The files of a session, by name.
 #[derive(Clone, Debug, Default)]
 pub struct FileSet {
     files: Vec<PreparedFile>,
+    folders: Vec<RelativePath>,
     skipped: Vec<Skipped>,
+    outside: Vec<OutsideLink>,
 }
 
 impl FileSet {
@@ -56,9 +78,19 @@ impl FileSet {
         &self.files
     }
 
-    /// What was found and is not sent: symbolic links, devices, sockets and pipes.
+    /// Names of the folders that hold no file, sorted; a folder that holds others is not among them.
+    pub fn folders(&self) -> &[RelativePath] {
+        &self.folders
+    }
+
+    /// What was found and is not sent: devices, sockets and pipes, and symbolic links that are not followed.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
+    }
+
+    /// Symbolic links that are followed out of the paths given.
+    pub fn outside(&self) -> &[OutsideLink] {
+        &self.outside
     }
 
     /// Bytes of all files.
@@ -88,71 +120,132 @@ impl Stamp {
     }
 }
 
-/// Finds the regular files that paths name. A file is sent under its own name (`a/b.txt` as `b.txt`), a folder with all
-/// that is in it under the folder's name (`a/d` as `d/..`); the content of `.`, `..` and `/` without one.
+/// Finds the regular files that paths name, by the default treatment of symbolic links: [`prepare_with`].
 ///
-/// A path given that is a symbolic link is followed, one inside a folder is skipped.
+/// # Errors
+/// As [`prepare_with`].
+pub fn prepare<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<FileSet, PrepareError> {
+    prepare_with(paths, Links::default())
+}
+
+/// Finds the regular files that paths name. A file is sent under its own name (`a/b.txt` as `b.txt`), a folder with all
+/// that is in it under the folder's name (`a/d` as `d/..`); the content of `.`, `..` and `/` without one. Folders without a
+/// file are kept, too.
+///
+/// A path given that is a symbolic link is followed; `links` says what becomes of one inside a folder.
 ///
 /// # Errors
 /// [`PrepareError`] when something cannot be read, receivers would refuse a name, two files would have the same one, or
 /// there is no file at all. The same file under the same name is sent once, however its path is spelled.
-pub fn prepare<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<FileSet, PrepareError> {
-    let mut walk = Walk::default();
+pub fn prepare_with<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+    links: Links,
+) -> Result<FileSet, PrepareError> {
+    let mut walk = Walk { links, ..Walk::default() };
     for path in paths {
         walk.start(path.as_ref())?;
     }
-    let set = FileSet { files: walk.files.into_values().collect(), skipped: walk.skipped };
-    if set.files.is_empty() {
-        return Err(PrepareError::Empty { skipped: set.skipped });
-    }
-    refuse_files_as_folders(&set.files)?;
-    Ok(set)
+    walk.finish()
 }
 
 #[derive(Debug, Default)]
 struct Walk {
+    links: Links,
     files: BTreeMap<RelativePath, PreparedFile>,
+    /// Folders that hold nothing that is sent, and where they are.
+    folders: BTreeMap<RelativePath, PathBuf>,
     skipped: Vec<Skipped>,
+    /// The paths given, without links on the way.
+    roots: Vec<PathBuf>,
+    /// Links that are followed, and the files that they lead to.
+    followed: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Walk {
     fn start(&mut self, path: &Path) -> Result<(), PrepareError> {
         let metadata = reading(path, fs::metadata(path))?;
+        self.roots.push(reading(path, fs::canonicalize(path))?);
         // `.`, `..` and `/` have no name: what is in them goes without one.
         let name = match path.file_name() {
             Some(name) => unicode(path, name)?,
             None => String::new(),
         };
-        self.visit(path, &name, &metadata)
+        self.visit(path, &name, &metadata).map(|_is_kept| ())
     }
 
-    fn visit(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<(), PrepareError> {
+    fn finish(mut self) -> Result<FileSet, PrepareError> {
+        if self.files.is_empty() {
+            let kind = "an empty folder, which is sent beside files only";
+            self.skipped.extend(self.folders.into_values().map(|path| Skipped { path, kind }));
+            return Err(PrepareError::Empty { skipped: self.skipped });
+        }
+        let roots = &self.roots;
+        self.followed.retain(|_, target| !roots.iter().any(|root| target.starts_with(root)));
+        let set = FileSet {
+            files: self.files.into_values().collect(),
+            folders: self.folders.into_keys().collect(),
+            skipped: self.skipped,
+            outside: self.followed.into_iter().map(|(path, target)| OutsideLink { path, target }).collect(),
+        };
+        let names = set.files.iter().map(|file| &file.name);
+        names.chain(&set.folders).try_for_each(|name| refuse_file_above(&set.files, name))?;
+        set.folders.iter().try_for_each(|name| refuse_file_at(&set.files, name.as_str(), name))?;
+        Ok(set)
+    }
+
+    /// Whether something of it is sent.
+    fn visit(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<bool, PrepareError> {
         if metadata.is_dir() {
             self.folder(path, name)
         } else if metadata.is_file() {
-            self.file(path, name, metadata)
+            self.file(path, name, metadata).map(|()| true)
+        } else if metadata.is_symlink() {
+            self.link(path, name)
         } else {
-            self.skipped.push(Skipped { path: path.to_owned(), kind: kind(metadata) });
-            Ok(())
+            Ok(self.skip(path, kind(metadata)))
         }
     }
 
-    fn folder(&mut self, path: &Path, name: &str) -> Result<(), PrepareError> {
+    fn skip(&mut self, path: &Path, kind: &'static str) -> bool {
+        self.skipped.push(Skipped { path: path.to_owned(), kind });
+        false
+    }
+
+    fn folder(&mut self, path: &Path, name: &str) -> Result<bool, PrepareError> {
+        let mut is_kept = false;
         for entry in reading(path, fs::read_dir(path))? {
             let entry = reading(path, entry)?;
             let path = entry.path();
             let own = unicode(&path, &entry.file_name())?;
             let name = if name.is_empty() { own } else { format!("{name}/{own}") };
-            // Of the entry itself: links are not followed.
+            // Of the entry itself, not of what a link leads to.
             let metadata = reading(&path, entry.metadata())?;
-            self.visit(&path, &name, &metadata)?;
+            is_kept |= self.visit(&path, &name, &metadata)?;
         }
-        Ok(())
+        if !is_kept && !name.is_empty() {
+            self.folders.insert(sendable(path, name)?, path.to_owned());
+            is_kept = true;
+        }
+        Ok(is_kept)
+    }
+
+    /// Follows a link to a regular file, and to nothing else: a link to a folder may lead in a circle, or to all there is.
+    fn link(&mut self, path: &Path, name: &str) -> Result<bool, PrepareError> {
+        if self.links == Links::Skip {
+            return Ok(self.skip(path, "a symbolic link"));
+        }
+        match fs::metadata(path).and_then(|metadata| Ok((metadata, fs::canonicalize(path)?))) {
+            Ok((metadata, target)) if metadata.is_file() => {
+                self.followed.insert(path.to_owned(), target);
+                self.file(path, name, &metadata).map(|()| true)
+            }
+            Ok((metadata, _)) => Ok(self.skip(path, kind_of_target(&metadata))),
+            Err(error) => Ok(self.skip(path, kind_of_failure(&error))),
+        }
     }
 
     fn file(&mut self, path: &Path, name: &str, metadata: &Metadata) -> Result<(), PrepareError> {
-        let name =
-            RelativePath::new(name).map_err(|source| PrepareError::Name { path: path.to_owned(), source })?;
+        let name = sendable(path, name)?;
         let file = PreparedFile {
             path: path.to_owned(),
             name: name.clone(),
@@ -173,27 +266,30 @@ impl Walk {
 }
 
 /// Two paths may make one name a file and, with more after it, a folder.
-fn refuse_files_as_folders(files: &[PreparedFile]) -> Result<(), PrepareError> {
-    for file in files {
-        for (slash, _) in file.name.as_str().match_indices('/') {
-            let folder = &file.name.as_str()[..slash];
-            let found = files.binary_search_by(|other| other.name.as_str().cmp(folder));
-            if let Ok(found) = found {
-                return Err(PrepareError::FileAndFolder {
-                    file: files[found].name.clone(),
-                    below: file.name.clone(),
-                });
-            }
-        }
-    }
-    Ok(())
+fn refuse_file_above(files: &[PreparedFile], name: &RelativePath) -> Result<(), PrepareError> {
+    let slashes = name.as_str().match_indices('/');
+    slashes.map(|(slash, _)| &name.as_str()[..slash]).try_for_each(|above| refuse_file_at(files, above, name))
 }
 
 fn modified(metadata: &Metadata) -> Option<FileTime> {
     FileTime::new(metadata.mtime(), u32::try_from(metadata.mtime_nsec()).ok()?)
 }
 
-fn reading<T>(path: &Path, result: std::io::Result<T>) -> Result<T, PrepareError> {
+/// Refuses a file, the files being sorted, whose name is that of a folder that is, or holds, `below`.
+fn refuse_file_at(files: &[PreparedFile], folder: &str, below: &RelativePath) -> Result<(), PrepareError> {
+    match files.binary_search_by(|file| file.name.as_str().cmp(folder)) {
+        Ok(found) => {
+            Err(PrepareError::FileAndFolder { file: files[found].name.clone(), below: below.clone() })
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+fn sendable(path: &Path, name: &str) -> Result<RelativePath, PrepareError> {
+    RelativePath::new(name).map_err(|source| PrepareError::Name { path: path.to_owned(), source })
+}
+
+fn reading<T>(path: &Path, result: io::Result<T>) -> Result<T, PrepareError> {
     result.map_err(|source| PrepareError::Read { path: path.to_owned(), source })
 }
 
@@ -204,14 +300,34 @@ fn unicode(path: &Path, name: &std::ffi::OsStr) -> Result<String, PrepareError> 
 fn kind(metadata: &Metadata) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
     let kind = metadata.file_type();
-    if kind.is_symlink() {
-        "a symbolic link"
-    } else if kind.is_block_device() || kind.is_char_device() {
+    if kind.is_block_device() || kind.is_char_device() {
         "a device"
     } else if kind.is_socket() {
         "a socket"
     } else {
         "a pipe"
+    }
+}
+
+/// What a link is that leads to no regular file.
+fn kind_of_target(metadata: &Metadata) -> &'static str {
+    if metadata.is_dir() {
+        return "a symbolic link to a folder";
+    }
+    match kind(metadata) {
+        "a device" => "a symbolic link to a device",
+        "a socket" => "a symbolic link to a socket",
+        _ => "a symbolic link to a pipe",
+    }
+}
+
+/// What a link is that cannot be followed.
+fn kind_of_failure(error: &io::Error) -> &'static str {
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => "a symbolic link to nothing",
+        (_, Some(libc::ELOOP)) => "a symbolic link that leads in a circle",
+        (io::ErrorKind::PermissionDenied, _) => "a symbolic link to what may not be read",
+        _ => "a symbolic link that cannot be followed",
     }
 }
 
@@ -259,15 +375,79 @@ mod tests {
     fn what_is_no_regular_file_is_skipped_and_named() {
         let folder = folder(&["d/file"]);
         let at = |name: &str| folder.path().join(name);
-        symlink(at("d/file"), at("d/link")).unwrap();
         let _socket = UnixListener::bind(at("d/socket")).unwrap();
         let set = prepare([at("d"), PathBuf::from("/dev/null")]).unwrap();
         assert_eq!(names(&set), ["d/file"]);
-        let mut skipped: Vec<_> = set.skipped().iter().map(|skipped| skipped.kind).collect();
-        skipped.sort_unstable();
-        assert_eq!(skipped, ["a device", "a socket", "a symbolic link"]);
+        assert_eq!(kinds(&set), ["a device", "a socket"]);
+    }
+
+    fn kinds(set: &FileSet) -> Vec<&'static str> {
+        let mut kinds: Vec<_> = set.skipped().iter().map(|skipped| skipped.kind).collect();
+        kinds.sort_unstable();
+        kinds
+    }
+
+    #[test]
+    fn links_to_files_are_sent_as_these_under_their_own_names() {
+        let folder = folder(&["blobs/long-name", "snapshots/rev/file"]);
+        let at = |name: &str| folder.path().join(name);
+        let rev = at("snapshots/rev");
+        symlink("../../blobs/long-name", rev.join("model.bin")).unwrap();
+        symlink("file", rev.join("inside")).unwrap();
+        let set = prepare([&rev]).unwrap();
+        assert_eq!(names(&set), ["rev/file", "rev/inside", "rev/model.bin"]);
+        assert_eq!(set.bytes(), 15 + 18 + 18);
+        let target = fs::canonicalize(at("blobs/long-name")).unwrap();
+        assert_eq!(set.outside(), [OutsideLink { path: rev.join("model.bin"), target }]);
+        let stamp = set.files()[2].stamp;
+        assert_eq!(stamp, Stamp::of(&fs::metadata(at("blobs/long-name")).unwrap()));
+        // A folder that is named is no outside.
+        assert_eq!(prepare([rev.clone(), at("blobs")]).unwrap().outside(), []);
+        let skipping = prepare_with([&rev], Links::Skip).unwrap();
+        assert_eq!(names(&skipping), ["rev/file"]);
+        assert_eq!(kinds(&skipping), ["a symbolic link"; 2]);
         // A link that is named is meant.
-        assert_eq!(names(&prepare([at("d/link")]).unwrap()), ["link"]);
+        assert_eq!(names(&prepare_with([rev.join("inside")], Links::Skip).unwrap()), ["inside"]);
+    }
+
+    #[test]
+    fn links_to_anything_but_files_are_left_out_and_named() {
+        let folder = folder(&["d/file", "other/secret"]);
+        let at = |name: &str| folder.path().join(name);
+        for (target, link) in [
+            ("nothing", "d/dangling"),
+            ("file/below", "d/through-a-file"),
+            ("circle", "d/circle"),
+            ("..", "d/up"),
+            ("../other", "d/folder"),
+            ("/dev/null", "d/device"),
+        ] {
+            symlink(target, at(link)).unwrap();
+        }
+        let set = prepare([at("d")]).unwrap();
+        assert_eq!(names(&set), ["d/file"]);
+        let (nothing, folder) = ("a symbolic link to nothing", "a symbolic link to a folder");
+        let (circle, device) = ("a symbolic link that leads in a circle", "a symbolic link to a device");
+        assert_eq!(kinds(&set), [circle, device, folder, folder, nothing, nothing]);
+        fs::remove_file(at("d/file")).unwrap();
+        let none = prepare([at("d")]).unwrap_err().to_string();
+        assert!(none.contains("is a symbolic link") && none.contains("and 4 more"), "{none}");
+    }
+
+    #[test]
+    fn folders_without_a_file_are_kept() {
+        let folder = folder(&["d/file", "d/full/file"]);
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("d/empty/deep/deeper")).unwrap();
+        fs::create_dir(at("d/full/empty")).unwrap();
+        let set = prepare([at("d"), at("d"), at("d/empty")]).unwrap();
+        let folders: Vec<_> = set.folders().iter().map(RelativePath::as_str).collect();
+        assert_eq!(folders, ["d/empty/deep/deeper", "d/full/empty", "empty/deep/deeper"]);
+        let alone = prepare([at("d/empty")]).unwrap_err().to_string();
+        assert!(alone.contains("deeper' is an empty folder, which is sent beside files only"), "{alone}");
+        fs::create_dir_all(at("x/file")).unwrap();
+        let both = prepare([at("d/file"), at("x/file")]);
+        assert!(matches!(both, Err(PrepareError::FileAndFolder { .. })), "{both:?}");
     }
 
     #[test]

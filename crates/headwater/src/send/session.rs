@@ -74,7 +74,8 @@ impl SendSession {
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         let planned = |order| -> Result<(SessionPlan, Budget), SendError> {
             let config = PlanConfig { scheme: options.scheme, symbol_size, order };
-            let plan = SessionPlan::within(files.to_send(), config, memory)?;
+            let plan = SessionPlan::within(files.to_send(), config, memory)?
+                .with_folders(files.folders().to_vec())?;
             let budget = Budget::new(&plan, &options, worker_count())?;
             Ok((plan, budget))
         };
@@ -486,6 +487,12 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
         return refuse("the symbol size", size.into(), "from 1 to 8880 bytes");
     }
     Ok(())
+}
+
+/// The symbol size with which the longest packets of a session of files fit a path of this MTU.
+pub(crate) fn symbol_size_within(mtu: Option<u32>, is_ipv4: bool) -> u16 {
+    let ip_and_udp = if is_ipv4 { 28 } else { 48 };
+    symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest))
 }
 
 /// The symbol size that a path of this MTU takes, unknown counting as 1500: never above the default, a multiple of 64

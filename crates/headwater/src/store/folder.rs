@@ -206,6 +206,11 @@ impl Folder {
         Ok(stamp_of(&stat))
     }
 
+    /// Makes a folder, and those that it is in, as far as need be. Links are not followed.
+    pub(super) fn make_folder(&self, path: &RelativePath) -> Result<(), StoreError> {
+        self.make_parents(path, path.as_str().split('/')).map(|_folder| ())
+    }
+
     /// What to say when the kernel refused.
     pub(super) fn failed(&self, attempt: &str, error: impl Into<io::Error>) -> StoreError {
         let error = error.into();

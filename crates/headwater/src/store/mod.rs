@@ -269,6 +269,11 @@ impl Store for DiskStore {
         Ok(HeldFile::default())
     }
 
+    fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
+        self.names.check_folder(path)?;
+        self.places.folder.make_folder(path)
+    }
+
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         let file = self.file(spec.file);
         let taken = match file.number.zip(spec.identity) {
@@ -421,12 +426,17 @@ struct Names(BTreeSet<String>);
 impl Names {
     /// No name twice, and none that is a file here and a folder there: one would be in the way of the other.
     fn check(&self, path: &RelativePath) -> Result<(), StoreError> {
-        let path = path.as_str();
-        let folders = || path.match_indices('/').map(|(slash, _)| &path[..slash]);
         let below = format!("{path}/");
         let is_folder = self.0.range(below.clone()..).next().is_some_and(|next| next.starts_with(&below));
-        if is_folder || self.0.contains(path) || folders().any(|folder| self.0.contains(folder)) {
-            return Err(StoreError(format!("another file of the session stands in the way of '{path}'")));
+        if is_folder { Err(in_the_way(path)) } else { self.check_folder(path) }
+    }
+
+    /// No folder where a file is to be, nor below one.
+    fn check_folder(&self, path: &RelativePath) -> Result<(), StoreError> {
+        let name = path.as_str();
+        let mut folders = name.match_indices('/').map(|(slash, _)| &name[..slash]);
+        if self.0.contains(name) || folders.any(|folder| self.0.contains(folder)) {
+            return Err(in_the_way(path));
         }
         Ok(())
     }
@@ -434,4 +444,8 @@ impl Names {
     fn take(&mut self, path: &RelativePath) {
         self.0.insert(path.as_str().to_owned());
     }
+}
+
+fn in_the_way(path: &RelativePath) -> StoreError {
+    StoreError(format!("another file of the session stands in the way of '{path}'"))
 }

@@ -414,3 +414,26 @@ fn a_folder_that_cannot_be_written_to_is_refused() {
     let error = DiskStore::open(&file.join("out"), waker).unwrap_err();
     assert!(error.0.contains("choose a folder"), "{error}");
 }
+
+#[test]
+fn folders_are_made_inside_and_never_through_links_or_files() {
+    let mut fixture = Fixture::new();
+    let out = fixture.folder.path().to_owned();
+    let elsewhere = tempfile::tempdir().unwrap();
+    symlink(elsewhere.path(), out.join("link")).unwrap();
+    fs::write(out.join("old-file"), "").unwrap();
+    fs::create_dir(out.join("there")).unwrap();
+    let path = |path: &str| RelativePath::new(path).unwrap();
+    for name in ["a/b/c", "there", "there/too", "a/b/c"] {
+        fixture.store.create_folder(&path(name)).unwrap();
+        assert!(out.join(name).is_dir(), "{name}");
+    }
+    for (name, why) in [("link", "no folder"), ("link/below", "no folder"), ("old-file", "no folder")] {
+        let refused = fixture.store.create_folder(&path(name)).unwrap_err().0;
+        assert!(refused.contains(why), "{name}: {refused}");
+    }
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    fixture.store.create_file(FILE, &spec("file", 0)).unwrap();
+    assert!(fixture.store.create_folder(&path("file")).is_err(), "a file of the session will have the name");
+    assert!(fixture.store.create_folder(&path("file/below")).is_err());
+}

@@ -88,6 +88,11 @@ macro_rules! front_views {
         pub fn session(&self) -> Option<(core::net::IpAddr, u64)> {
             self.front.listening.session()
         }
+
+        /// When a packet of the session came last, once one has come.
+        pub fn last_heard(&self) -> Option<crate::time::Instant> {
+            self.front.listening.last_heard()
+        }
     };
 }
 

@@ -106,6 +106,7 @@ impl Source for MemorySource {
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     files: Vec<(FileSpec, Vec<u8>)>,
+    folders: Vec<RelativePath>,
     done: Vec<FileIndex>,
     objects: Vec<ObjectSpec>,
     /// By object, block and slot: ESI and symbol.
@@ -137,6 +138,11 @@ struct KeptFile {
 }
 
 impl MemoryStore {
+    /// Folders made, in order.
+    pub fn folders(&self) -> &[RelativePath] {
+        &self.folders
+    }
+
     /// What another receiver finds after this one was stopped: all that was written, as a store on disk keeps it.
     #[must_use]
     pub fn interrupted(self) -> Self {
@@ -193,6 +199,11 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
+    fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
+        self.folders.push(path.clone());
+        Ok(())
+    }
+
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         debug_assert_eq!(file.0, self.files.len(), "files count up");
         let bytes = self.bytes.saturating_add(spec.bytes);

@@ -75,6 +75,12 @@ impl PlannedObject {
 /// Why files cannot be sent in one session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
+    /// More folders without files than an FDT may name.
+    #[error(
+        "more folders without files than a session can carry ({}); send an archive (tar) instead",
+        fdt::FOLDERS_MAX
+    )]
+    TooManyFolders,
     /// More objects than [`OBJECTS_MAX`].
     #[error(
         "more files and segments than a session can carry ({OBJECTS_MAX}); send an archive (tar) instead"
@@ -108,6 +114,7 @@ pub enum PlanError {
 #[derive(Clone, Debug)]
 pub struct SessionPlan {
     files: Vec<FileToSend>,
+    folders: Vec<RelativePath>,
     objects: Vec<PlannedObject>,
     order: Order,
 }
@@ -169,7 +176,18 @@ impl SessionPlan {
                 });
             }
         }
-        Ok(Self { files, objects, order: config.order })
+        Ok(Self { files, folders: Vec::new(), objects, order: config.order })
+    }
+
+    /// Folders that hold none of the files, for receivers to make. Default: none.
+    ///
+    /// # Errors
+    /// [`PlanError::TooManyFolders`] when an FDT cannot name them all.
+    pub fn with_folders(self, folders: Vec<RelativePath>) -> Result<Self, PlanError> {
+        if folders.len() > fdt::FOLDERS_MAX {
+            return Err(PlanError::TooManyFolders);
+        }
+        Ok(Self { folders, ..self })
     }
 
     /// The files.
@@ -222,7 +240,8 @@ impl SessionPlan {
         let is_whole =
             |object: usize| digests[object].len() == self.objects[object].partition.blocks() as usize;
         let complete = (0..self.objects.len()).all(is_whole);
-        let mut instance = Instance { expires, complete, ..Instance::default() };
+        let folders = self.folders.iter().map(RelativePath::to_content_location).collect();
+        let mut instance = Instance { expires, complete, folders, ..Instance::default() };
         for (file, range) in self.files.iter().zip(self.file_objects()) {
             let digest =
                 range.clone().all(is_whole).then(|| file_digest(digests[range.clone()].iter().flatten()));

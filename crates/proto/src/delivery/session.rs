@@ -73,6 +73,11 @@ impl Listening {
         self.session
     }
 
+    /// When a packet of the session came last, once one has come.
+    pub(crate) fn last_heard(&self) -> Option<Instant> {
+        self.session.map(|_| self.last_heard)
+    }
+
     /// Where its first packet came from.
     pub(crate) fn sender(&self) -> Option<SocketAddr> {
         self.sender

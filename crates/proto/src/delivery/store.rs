@@ -263,6 +263,15 @@ pub trait Store {
         Ok(HeldFile::default())
     }
 
+    /// Makes a folder that holds none of the files, if it is not there yet. By default there are no folders.
+    ///
+    /// # Errors
+    /// When it cannot be made (a file has the name): the folder is refused, the files go on.
+    fn create_folder(&mut self, path: &RelativePath) -> Result<(), StoreError> {
+        let _has_none = path;
+        Ok(())
+    }
+
     /// Announces an object of a file that was created, and asks for what is held of it already. `object` counts up from
     /// 0.
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock>;

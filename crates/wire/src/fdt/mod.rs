@@ -28,6 +28,8 @@ pub const HEADWATER_NAMESPACE: &str = "urn:headwater:fdt:1";
 pub const DOCUMENT_LEN_MAX: usize = 8 << 20;
 /// Most files in one instance.
 pub const FILES_MAX: usize = 16_384;
+/// Most folders in one instance.
+pub const FOLDERS_MAX: usize = FILES_MAX;
 /// Longest attribute value in bytes, as it stands in the document; block digests may be longer.
 pub const ATTRIBUTE_LEN_MAX: usize = 8 << 10;
 /// Most block digests of one object: what LDPC's 12-bit block numbers can count.
@@ -54,6 +56,9 @@ pub struct Instance {
     pub control: Option<Control>,
     /// The files, each with a TOI of its own.
     pub files: Vec<File>,
+    /// `hw:Folder`: names of folders that hold none of the files, URI references; at most [`FOLDERS_MAX`]. Attacker's data:
+    /// not paths until they have been checked.
+    pub folders: Vec<String>,
 }
 
 /// One object of the session and the file that it carries.

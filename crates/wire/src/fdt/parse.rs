@@ -2,7 +2,7 @@
 use super::oti::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
 use super::value::{Value, excerpt};
 use super::{
-    DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE, FDT_NAMESPACE_2005, FILES_MAX, FdtError, File,
+    DEPTH_MAX, DOCUMENT_LEN_MAX, FDT_NAMESPACE, FDT_NAMESPACE_2005, FILES_MAX, FOLDERS_MAX, FdtError, File,
     HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes, Segment,
 };
 use quick_xml::events::attributes::Attribute;
@@ -49,6 +49,7 @@ impl Parser {
     ) -> Result<(), FdtError> {
         let (namespace, name) = reader.resolver().resolve_element(element.name());
         let is_fdt = is_fdt_namespace(&namespace);
+        let is_own = namespace == ResolveResult::Bound(Namespace(HEADWATER_NAMESPACE));
         match (self.depth, &mut self.instance) {
             (0, None) if is_fdt && name.as_ref() == "FDT-Instance" => {
                 self.instance = Some(root(reader, element)?);
@@ -63,6 +64,12 @@ impl Parser {
                     return Err(FdtError::DuplicateToi(file.toi));
                 }
                 instance.files.push(file);
+            }
+            (1, Some(instance)) if is_own && name.as_ref() == "Folder" => {
+                if instance.folders.len() == FOLDERS_MAX {
+                    return Err(FdtError::TooMany { what: "folders", max: FOLDERS_MAX });
+                }
+                instance.folders.push(folder(reader, element)?);
             }
             _ => {}
         }
@@ -166,6 +173,16 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
     file.content_location = location.ok_or(FdtError::Missing("Content-Location"))?;
     file.headwater.segment = segment.finish(file.content_length.unwrap_or(0))?;
     Ok(file)
+}
+
+/// The name of a folder.
+fn folder(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<String, FdtError> {
+    for attribute in attributes(reader, element) {
+        if let Known::Flute("Content-Location", value) = attribute? {
+            return value.string();
+        }
+    }
+    Err(FdtError::Missing("Content-Location"))
 }
 
 fn oti_attribute(oti: &mut OtiAttributes, name: &str, value: &Value<'_>) -> Result<(), FdtError> {

@@ -8,7 +8,7 @@ pub(super) fn instance(instance: &Instance) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<FDT-Instance");
     attribute(&mut out, "xmlns", FDT_NAMESPACE);
     let has_own = instance.files.iter().any(|file| file.headwater != Headwater::default());
-    if has_own || instance.control.is_some() {
+    if has_own || instance.control.is_some() || !instance.folders.is_empty() {
         attribute(&mut out, "xmlns:hw", HEADWATER_NAMESPACE);
     }
     attribute(&mut out, "Expires", &instance.expires.to_string());
@@ -23,6 +23,8 @@ pub(super) fn instance(instance: &Instance) -> String {
     );
     out.push_str(">\n");
     instance.files.iter().for_each(|entry| file(&mut out, entry));
+    // After the files, where RFC 6726's schema has room for elements of other namespaces.
+    instance.folders.iter().for_each(|location| folder(&mut out, location));
     out.push_str("</FDT-Instance>\n");
     out
 }
@@ -38,6 +40,12 @@ fn file(out: &mut String, file: &File) {
     optional(out, "Content-MD5", file.content_md5.map(|md5| BASE64_STANDARD.encode(md5)).as_deref());
     oti(out, &file.oti);
     headwater(out, &file.headwater);
+    out.push_str("/>\n");
+}
+
+fn folder(out: &mut String, location: &str) {
+    out.push_str("  <hw:Folder");
+    attribute(out, "Content-Location", location);
     out.push_str("/>\n");
 }
 

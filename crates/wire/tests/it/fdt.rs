@@ -1,8 +1,8 @@
 //! FDT instances: as we write them, as others do, and as nobody should.
 use headwater_wire::Fti;
 use headwater_wire::fdt::{
-    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, FILES_MAX, FdtError, File, FileTime,
-    Headwater, Instance, OtiAttributes, Segment, Withdrawal,
+    ATTRIBUTE_LEN_MAX, BLOCK_DIGESTS_MAX, DEPTH_MAX, DOCUMENT_LEN_MAX, FILES_MAX, FOLDERS_MAX, FdtError,
+    File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal,
 };
 
 fn parse(xml: &str) -> Result<Instance, FdtError> {
@@ -84,6 +84,35 @@ fn a_congestion_control_is_told_by_the_root() {
     }
     let instance = Instance { expires: 9, control: Some(control.parse().unwrap()), ..Instance::default() };
     assert_eq!(parse(&instance.to_xml()).as_ref(), Ok(&instance));
+}
+
+#[test]
+fn folders_are_elements_of_our_own_after_the_files() {
+    let folders = vec!["a%20b/c".to_owned(), "d&e".to_owned()];
+    let instance = Instance { expires: 9, folders, ..Instance::default() };
+    let xml = r#"<?xml version="1.0" encoding="UTF-8"?>
+<FDT-Instance xmlns="urn:ietf:params:xml:ns:fdt" xmlns:hw="urn:headwater:fdt:1" Expires="9">
+  <hw:Folder Content-Location="a%20b/c"/>
+  <hw:Folder Content-Location="d&amp;e"/>
+</FDT-Instance>
+"#;
+    assert_eq!(instance.to_xml(), xml);
+    assert_eq!(parse(xml).as_ref(), Ok(&instance));
+    // Without the namespace, or deeper, it is somebody else's element.
+    for foreign in ["<Folder Content-Location='a'/>", "<x><hw:Folder Content-Location='a'/></x>"] {
+        let xml =
+            format!(r#"<FDT-Instance xmlns:hw="urn:headwater:fdt:1" Expires="9">{foreign}</FDT-Instance>"#);
+        assert_eq!(parse(&xml).map(|instance| instance.folders), Ok(Vec::new()));
+    }
+    let many = |count| {
+        let folders = "<hw:Folder Content-Location='a'/>".repeat(count);
+        format!(r#"<FDT-Instance xmlns:hw="urn:headwater:fdt:1" Expires="9">{folders}</FDT-Instance>"#)
+    };
+    assert_eq!(parse(&many(FOLDERS_MAX)).map(|instance| instance.folders.len()), Ok(FOLDERS_MAX));
+    let refused = parse(&many(FOLDERS_MAX + 1));
+    assert_eq!(refused, Err(FdtError::TooMany { what: "folders", max: FOLDERS_MAX }));
+    let nameless = r#"<FDT-Instance xmlns:hw="urn:headwater:fdt:1" Expires="9"><hw:Folder/></FDT-Instance>"#;
+    assert_eq!(parse(nameless), Err(FdtError::Missing("Content-Location")));
 }
 
 #[test]

@@ -199,12 +199,13 @@ prop_compose! {
         (content_type, content_encoding) in (of(text()), of(text())),
         (oti, control) in (oti(), of(control())),
         mut files in vec(file(), 0..5),
+        folders in vec(text(), 0..3),
     ) -> Instance {
         for (number, file) in (1..).zip(&mut files) {
             // Distinct, and of any size.
             file.toi = file.toi >> 8 << 8 | number;
         }
-        Instance { expires, complete, content_type, content_encoding, oti, control, files }
+        Instance { expires, complete, content_type, content_encoding, oti, control, files, folders }
     }
 }
 

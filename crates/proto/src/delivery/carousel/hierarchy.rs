@@ -97,6 +97,7 @@ impl Hierarchy {
     /// Stops sending the blocks that `keeps` refuses; fresh symbols of the others go on where they are.
     pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) {
         self.live.retain(|block| keeps(*block));
+        self.fresh_sent = self.live.iter().map(|block| u64::from(self.fresh[*block as usize])).sum();
         self.lay_ring();
     }
 

@@ -9,6 +9,7 @@ use super::catalogue::{Admitted, Announced, FileOutcome, Refusal};
 use super::{Receiver, ReceiverEvent, SessionEvent};
 use crate::control::ReceiverControl;
 use crate::delivery::fdt::Heard;
+use crate::delivery::name::RelativePath;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
 
@@ -112,6 +113,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.learn(object, &entry.headwater);
             }
         }
+        self.make_folders(instance);
         self.complete |= instance.complete;
         if self.complete {
             // Nothing more will be described.
@@ -165,6 +167,22 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             let reason = Refusal::Withdrawn(why).to_string();
             self.front.event(ReceiverEvent::FileRefused { location, reason });
             self.end_file(file, FileOutcome::Refused);
+        }
+    }
+
+    /// Makes the folders without files of an instance, those of the first one that has any: later ones say the same.
+    fn make_folders(&mut self, instance: &Instance) {
+        if instance.folders.is_empty() || core::mem::replace(&mut self.has_folders, true) {
+            return;
+        }
+        for location in &instance.folders {
+            let made = RelativePath::from_content_location(location)
+                .map_err(|error| error.to_string())
+                .and_then(|path| self.store.create_folder(&path).map_err(|error| error.to_string()));
+            if let Err(reason) = made {
+                self.refused += 1;
+                self.front.event(ReceiverEvent::FileRefused { location: location.clone(), reason });
+            }
         }
     }
 

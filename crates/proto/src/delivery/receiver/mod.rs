@@ -90,6 +90,8 @@ pub struct Receiver<C, S> {
     /// Files whose fate is open.
     open_files: usize,
     refused: usize,
+    /// Whether an instance has named folders without files.
+    has_folders: bool,
     /// Whether there were more objects than a receiver takes.
     overflowed: bool,
     /// What the store has not reported yet.
@@ -117,6 +119,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             open_blocks: 0,
             open_files: 0,
             refused: 0,
+            has_folders: false,
             overflowed: false,
             jobs: 0,
             holding: true,
@@ -150,6 +153,13 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         })
     }
 
+    /// The longest symbols announced, in bytes, of objects that have more than one: those of a single symbol may be sent without their
+    /// padding. Looks at each object.
+    pub fn symbol_size(&self) -> Option<u16> {
+        let partitions = self.catalogue.objects.iter().map(|object| object.partition);
+        partitions.filter(|whole| whole.symbols() > 1).map(|whole| whole.symbol_size()).max()
+    }
+
     /// The store.
     pub fn store(&self) -> &S {
         &self.store
@@ -170,11 +180,14 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
         match taken {
-            Taken::Packet(header, payload) => match (header.toi, header.payload_id) {
-                (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
-                (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
-                _ => {}
-            },
+            Taken::Packet(header, payload) => {
+                self.stats.longest = self.stats.longest.max(datagram.payload.len() as u64);
+                match (header.toi, header.payload_id) {
+                    (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
+                    (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
+                    _ => {}
+                }
+            }
             Taken::Malformed => self.stats.dropped.malformed += 1,
             Taken::Foreign(replaces) => {
                 self.stats.dropped.foreign += 1;

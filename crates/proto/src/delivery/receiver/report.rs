@@ -83,6 +83,8 @@ pub struct ReceiverStats {
     pub packets: u64,
     /// Bytes of UDP payload.
     pub bytes: u64,
+    /// UDP payload of the longest packet of the session, in bytes.
+    pub longest: u64,
     /// Symbols that were needed.
     pub useful: u64,
     /// Symbols that an earlier session had left, of those files that are not in place yet.

@@ -71,6 +71,8 @@ pub(crate) struct Description {
     /// The epoch of the base's last packet, of controls that have epochs.
     epoch: Option<u64>,
     levels: Vec<Turn>,
+    /// By symbol: the lowest level that has sent it of this instance, which all receivers of higher ones hold, too.
+    sent_by: Vec<u16>,
 }
 
 /// The beginning of a long FDT.
@@ -86,10 +88,28 @@ struct Preface {
 struct Turn {
     /// The next symbol.
     next: u64,
-    /// Symbols until the level has sent each once.
+    /// Symbols until this level and those below it have sent each once.
     left_of_first: u64,
     /// Packets of content since the last one of the FDT, up to twice [`CREDIT_PACKETS`].
     credit: u32,
+}
+
+impl Turn {
+    /// The next symbol of a level. In its first round it passes over those that lower levels have sent.
+    fn next_symbol(&mut self, level: u16, sent_by: &mut [u16]) -> u64 {
+        let symbols = sent_by.len() as u64;
+        let place = |number: u64| usize::try_from(number).expect("below the number of symbols");
+        while self.left_of_first > 1 && sent_by[place(self.next)] < level {
+            self.next = (self.next + 1) % symbols;
+            self.left_of_first -= 1;
+        }
+        let number = self.next;
+        self.next = (number + 1) % symbols;
+        self.left_of_first = self.left_of_first.saturating_sub(1);
+        let lowest = &mut sent_by[place(number)];
+        *lowest = level.min(*lowest);
+        number
+    }
 }
 
 impl Description {
@@ -114,6 +134,7 @@ impl Description {
             // Alone: there is no content to share the channel with.
             is_alone: instance.files.iter().all(|file| file.transfer_length == Some(0)),
             levels: turns(&carousel, levels),
+            sent_by: unsent(&carousel),
             carousel,
             preface: None,
             instance,
@@ -245,9 +266,7 @@ impl Description {
             }
         }
         let symbols = self.carousel.symbols();
-        let number = turn.next;
-        turn.next = (number + 1) % symbols;
-        turn.left_of_first = turn.left_of_first.saturating_sub(1);
+        let number = turn.next_symbol(level, &mut self.sent_by);
         if level == 0 {
             let began = *self.round_began.get_or_insert(now);
             if number + 1 == symbols {
@@ -278,6 +297,7 @@ impl Description {
         // What was added was counted when the first one was made.
         let Ok(carousel) = FdtCarousel::new(&self.instance, id, self.symbol_size) else { return };
         self.levels = turns(&carousel, u16::try_from(self.levels.len()).unwrap_or(u16::MAX));
+        self.sent_by = unsent(&carousel);
         self.carousel = carousel;
         (self.round_began, self.next_round) = (None, now);
         let next = self.preface.take().map_or(now, |preface| preface.next);
@@ -321,6 +341,11 @@ impl Description {
         }
         Some(Preface { carousel: made?, next })
     }
+}
+
+/// No level has sent any symbol.
+fn unsent(carousel: &FdtCarousel) -> Vec<u16> {
+    vec![u16::MAX; usize::try_from(carousel.symbols()).expect("an FDT in memory")]
 }
 
 /// Levels begin apart, so that a receiver of several has all symbols the sooner.
