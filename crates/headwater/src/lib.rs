@@ -73,9 +73,9 @@ pub use receive::{
     ReceiveSession, ReceiveStarted, ReceiveSummary, ReceiveUpdate,
 };
 pub use send::{
-    FileSet, PrepareError, PreparedFile, RepairPlace, SOURCE_PORT, SendEnd, SendError, SendOptions,
-    SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate, Skipped,
-    prepare,
+    FileSet, PrepareError, PreparedFile, RateLimit, RepairPlace, SOURCE_PORT, SendEnd, SendError,
+    SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
+    Skipped, prepare,
 };
 pub use stop::StopHandle;
 pub use stream::{

@@ -33,6 +33,8 @@ const RTT_INITIAL: f64 = 0.1;
 pub(super) struct Session {
     pub(super) clock: Clock,
     limits: Limits,
+    /// The highest level that the sender sends.
+    top: u16,
     slot: Slot,
     /// Waves held, from the lowest level up; the last ones may be silent still.
     waves: VecDeque<Held>,
@@ -81,6 +83,7 @@ pub(super) struct Limits {
 impl Session {
     pub(super) fn new(clock: Clock, limits: Limits, asked: Option<f64>, now: Instant) -> Self {
         Self {
+            top: clock.channels.levels() - 1,
             slot: clock.channels.slot_at(now),
             delay: OneWayDelay::new(AVERAGED * clock.channels.sub_slot_seconds()),
             limits,
@@ -201,9 +204,9 @@ impl Session {
         self.clock.channels.cumulative_rate(level.min(self.top()), now)
     }
 
-    /// The highest level.
+    /// The highest level that the sender sends.
     fn top(&self) -> u16 {
-        self.clock.channels.levels() - 1
+        self.top
     }
 
     /// `RTTc`: the floor, and what packets waited of late on average, as a TCP sees it.

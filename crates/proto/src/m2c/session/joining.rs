@@ -116,6 +116,22 @@ impl Session {
         }
     }
 
+    /// The sender sends levels up to `ceiling` only, or all of them. Leaves those above, of which nothing is lost.
+    pub(in crate::m2c) fn limit(&mut self, now: Instant, ceiling: Option<u16>, wishes: &mut Wishes) {
+        let highest = self.clock.channels.levels() - 1;
+        self.top = ceiling.map_or(highest, |ceiling| ceiling.min(highest));
+        if self.waves.len() > self.top.into() {
+            self.follow.end();
+        }
+        while self.waves.len() > self.top.into() {
+            self.joining = self
+                .joining
+                .map(|joining| Joining { levels: joining.levels - 1, ..joining })
+                .filter(|joining| joining.levels > 0);
+            self.leave_highest(now, wishes);
+        }
+    }
+
     pub(super) fn leave_highest(&mut self, now: Instant, wishes: &mut Wishes) {
         let Some(wave) = self.waves.pop_back() else { return };
         wishes.push(Membership::Leave(self.clock.channels.channel_of(wave.number)));
