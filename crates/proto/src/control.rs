@@ -338,6 +338,9 @@ pub trait ReceiverControl {
         false
     }
 
+    /// This end's machine dropped packets that it had received, because they were not read in time.
+    fn overrun(&mut self, _now: Instant) {}
+
     /// The next datagram to the sender that is due at `now`, written at the start of `buffer`, which has room for
     /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above.
     fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {

@@ -70,47 +70,55 @@ impl Pacer {
 /// Time over which a driver's load is judged: some ten turns of a driver that sends for [`BURST`](crate::control::BURST) and longer in each.
 const LOAD_WINDOW: Duration = Duration::from_millis(500);
 
-/// Part of the rate that an overloaded driver was seen to send at which a sender settles: the rest is for what else its machine has to do.
-pub(crate) const ROOM: f64 = 0.8;
-/// Time without overload until a sender tries more than it settled at, at first and at most.
+/// Time without overload until an end tries more than it settled at, at first and at most.
 const HOLD: Duration = Duration::from_secs(1);
 const HOLD_MAX: Duration = Duration::from_secs(64);
 /// An overload so soon after such a try comes of it.
 const TRIED: Duration = Duration::from_secs(10);
 
-/// When a sender that was overloaded tries more again. A try that was too much doubles the time until the next one.
+/// After so many tries in a row that were not too much, the machine is another one: each next one halves the time again.
+const PROVEN: u8 = 4;
+
+/// When an end that its machine could not keep up with tries more again. A try that was too much doubles the time until the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     /// Since when there is no overload and the rate is what it is.
     calm: Instant,
     hold: Duration,
     tried: Option<Instant>,
+    /// Tries in a row that were not too much.
+    tries: u8,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { calm: Instant::ZERO, hold: HOLD, tried: None }
+        Self { calm: Instant::ZERO, hold: HOLD, tried: None, tries: 0 }
     }
 }
 
 impl Retry {
-    /// The sender settled at less.
+    /// The end settled at less.
     pub(crate) fn settle(&mut self, now: Instant) {
         let is_tried = self.tried.is_some_and(|at| now < at + TRIED);
         self.hold = if is_tried { self.hold.saturating_mul(2).min(HOLD_MAX) } else { HOLD };
+        self.tries = 0;
         self.calm = now;
     }
 
-    /// The driver has no room for more.
+    /// The machine has no room for more.
     pub(crate) fn wait(&mut self, now: Instant) {
         self.calm = now;
     }
 
-    /// The driver has room. Returns whether more is to be tried now.
+    /// The machine has room. Returns whether more is to be tried now.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.calm + self.hold;
         if is_due {
             (self.tried, self.calm) = (Some(now), now);
+            if self.tries >= PROVEN {
+                self.hold = Duration::from_nanos(self.hold.as_nanos() / 2).max(HOLD);
+            }
+            self.tries = self.tries.saturating_add(1);
         }
         is_due
     }

@@ -34,7 +34,7 @@ impl<C: SenderControl> Driver<C> {
         let gap = Duration::from_secs_f64(1.0 / (share * PACKETS));
         loop {
             let next = self.sender.next_departure().into_iter().chain(self.sender.poll_timeout()).min();
-            let now = self.now.max(next.unwrap());
+            let now = self.now.max(next.expect("senders go on"));
             if now >= end {
                 return;
             }
@@ -59,7 +59,7 @@ fn layers(shape: Shape) -> DynamicConfig {
 }
 
 fn dynamic(shape: Shape) -> DynamicSender {
-    DynamicSender::new(DynamicChannels::new(layers(shape), Instant::ZERO).unwrap())
+    DynamicSender::new(DynamicChannels::new(layers(shape), Instant::ZERO).expect("sound numbers"))
 }
 
 fn flid_layers() -> flid::Config {
@@ -67,7 +67,7 @@ fn flid_layers() -> flid::Config {
 }
 
 fn flid_dl() -> flid::Sender {
-    flid::Sender::new(flid::Layers::new(&flid_layers(), Instant::ZERO).unwrap())
+    flid::Sender::new(flid::Layers::new(&flid_layers(), Instant::ZERO).expect("sound numbers"))
 }
 
 /// What of its levels a sender with a slow driver sends, and that it sends all again with a fast one.
@@ -89,10 +89,10 @@ fn sheds_the_highest_levels(sender: impl SenderControl) {
     let overload = driver.sender.overload().expect("it cannot send all");
     // Rates fall within a slot, and a level more may just be tried.
     assert!((0.5 * SHARE..1.5 * SHARE).contains(&overload.share), "{overload:?}");
-    let (lowest, highest) = (*ceilings.first().unwrap(), *ceilings.last().unwrap());
+    let (lowest, highest) = (*ceilings.first().expect("told"), *ceilings.last().expect("told"));
     assert!(highest < driver.sender.levels() - 1, "the highest level is not sent");
     // The ceiling tries levels above those that the driver keeps up with; all below are complete.
-    let layering = driver.sender.layering().unwrap();
+    let layering = driver.sender.layering().expect("several levels");
     let mut begin = from;
     while begin < to {
         let end = layering.next_boundary(begin).unwrap_or(to).min(to);
@@ -173,7 +173,7 @@ fn is_served<R: ReceiverControl>(sender: impl SenderControl, mut receiver: R, se
         }
         apply(&mut receiver);
     });
-    let (before, after) = (before.unwrap(), receiver.reception());
+    let (before, after) = (before.expect("sent"), receiver.reception());
     let (came, lost) = (after.packets - before.packets, after.lost - before.lost);
     assert!(came * 10 >= u64::from(sent) * 9, "{came} of {sent} packets came, {lost} lost");
     assert!(lost * 100 <= came, "{lost} packets lost beside {came}");

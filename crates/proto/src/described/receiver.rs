@@ -204,6 +204,11 @@ impl ReceiverControl for Receiver {
         self.inner_mut().stop(now);
     }
 
+    fn overrun(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().overrun(now);
+    }
+
     fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
         self.channels.now = now;
         self.ceiling = ceiling;

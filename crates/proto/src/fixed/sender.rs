@@ -3,7 +3,7 @@ use headwater_wire::cci::WebrcCci;
 
 use crate::control::{BURST, Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Ecn};
-use crate::pacing::{DriverLoad, Pacer, ROOM, Retry};
+use crate::pacing::{DriverLoad, Pacer, Retry};
 use crate::rate::Rate;
 use crate::time::Instant;
 
@@ -11,6 +11,8 @@ use crate::time::Instant;
 const OVERLOADED: f64 = 0.75;
 /// A driver that sends less than this part of what the sender settled at, or tries, has no room for it.
 const ROOMY: f64 = 0.95;
+/// Part of what the driver sent at which the sender settles.
+const SETTLED: f64 = 0.9;
 /// Rate over the one before that a sender tries which settled at less than was asked for.
 const STEP: f64 = 1.1;
 
@@ -27,6 +29,8 @@ pub struct Sender {
     /// What was asked for.
     asked: Rate,
     load: DriverLoad,
+    /// What was sent in the last window, as a part of the rate, if that was too little: two windows in a row decide.
+    share: Option<f64>,
     retry: Retry,
 }
 
@@ -38,6 +42,7 @@ impl Sender {
             sequence: 0,
             asked: rate,
             load: DriverLoad::default(),
+            share: None,
             retry: Retry::default(),
         }
     }
@@ -78,13 +83,20 @@ impl SenderControl for Sender {
         let rate = self.pacer.rate();
         match self.load.record(now, given_up) {
             Some(sample) if sample.share < if rate < self.asked { ROOMY } else { OVERLOADED } => {
-                self.retry.settle(now);
-                self.pacer.set_rate(now, scaled(rate, ROOM * sample.share));
+                let share = self.share.replace(sample.share);
+                if let Some(before) = share {
+                    self.share = None;
+                    self.retry.settle(now);
+                    self.pacer.set_rate(now, scaled(rate, SETTLED * f64::midpoint(before, sample.share)));
+                }
             }
-            Some(_) if rate < self.asked && self.retry.is_due(now) => {
-                self.pacer.set_rate(now, scaled(rate, STEP).min(self.asked));
+            Some(_) => {
+                self.share = None;
+                if rate < self.asked && self.retry.is_due(now) {
+                    self.pacer.set_rate(now, scaled(rate, STEP).min(self.asked));
+                }
             }
-            _ => {}
+            None => {}
         }
     }
 

@@ -7,7 +7,7 @@
 //! The ceiling falls when the backlog grows while the driver gives up time, to somewhat less than the driver has been seen to send. It rises level by level
 //! while there is no backlog ([`Retry`]).
 
-use crate::pacing::{DriverLoad, ROOM, Retry};
+use crate::pacing::{DriverLoad, Retry};
 use crate::time::{Duration, Instant};
 
 /// Backlog above which a driver may be overloaded. A busy machine keeps a driver from running for a tenth of a second now and then.
@@ -16,6 +16,8 @@ const LATE: Duration = Duration::from_millis(250);
 const SHRINKS: Duration = Duration::from_millis(20);
 /// Backlog up to which a driver has room: some turns of it.
 const CALM: Duration = Duration::from_millis(20);
+/// Part of the rate that the driver was seen to send at which the ceiling comes to be: the rest works off the backlog.
+const ROOM: f64 = 0.8;
 /// A driver that spends more than this part of its time on sending with the spacing's headroom has no backlog that grows.
 const BUSY: f64 = 0.9;
 

@@ -176,6 +176,12 @@ impl ReceiverControl for Receiver {
         self.wishes.push(Membership::Leave(ChannelId::BASE));
     }
 
+    fn overrun(&mut self, now: Instant) {
+        if let Some(session) = self.session.as_mut() {
+            session.overrun(shifted(now), &mut self.wishes);
+        }
+    }
+
     fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
         if core::mem::replace(&mut self.ceiling, ceiling) != ceiling
             && let Some(session) = self.session.as_mut()

@@ -2,12 +2,14 @@
 
 mod follow;
 mod joining;
+mod overrun;
 mod queue;
 mod shadow;
 
 use std::collections::VecDeque;
 
 use self::follow::{Follow, Tally};
+use self::overrun::Overrun;
 use self::queue::Queue;
 use super::receiver::{Mode, Status};
 use super::start::FastStart;
@@ -33,6 +35,7 @@ const RTT_INITIAL: f64 = 0.1;
 pub(super) struct Session {
     pub(super) clock: Clock,
     limits: Limits,
+    overrun: Overrun,
     /// The highest level that the sender sends.
     top: u16,
     slot: Slot,
@@ -87,6 +90,7 @@ impl Session {
             slot: clock.channels.slot_at(now),
             delay: OneWayDelay::new(AVERAGED * clock.channels.sub_slot_seconds()),
             limits,
+            overrun: Overrun::default(),
             waves: VecDeque::new(),
             joining: None,
             wished: None,
