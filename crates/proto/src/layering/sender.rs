@@ -16,7 +16,7 @@ use crate::time::Instant;
 const SEQUENCES: u64 = 1 << 16;
 
 /// Sends on [`DynamicChannels`] as their schedule says, and never faster than 1.25 times their total rate. A driver that cannot send all levels in time
-/// sends the lowest, up to a [`Ceiling`]; a wave that comes down to the ceiling goes on where the schedule has it.
+/// sends the lowest, up to a ceiling; a wave that comes down to the ceiling goes on where the schedule has it.
 ///
 /// A packet carries the slot index, channel number and sequence number of its place in the schedule, even if it leaves
 /// some packets later. Time per packet: O(levels).
