@@ -4,12 +4,16 @@
 //! sent at all, and those below keep their schedule to the packet. Receivers are told of the ceiling on the base channel
 //! ([`Departure::ceiling`](crate::control::Departure::ceiling)): they leave what is above it, and do not take its silence for loss.
 //!
+//! Until the ceiling has fallen, a late driver sends the lowest levels first: to a receiver a backlog would look like a queue of the network.
+//!
 //! The ceiling falls when the backlog grows while the driver gives up time, to somewhat less than the driver has been seen to send. It rises level by level
 //! while there is no backlog ([`Retry`]).
 
 use crate::pacing::{DriverLoad, Retry};
 use crate::time::{Duration, Instant};
 
+/// A driver that is later than this sends the lowest levels first, so that the backlog is one of the highest.
+pub(super) const LOWEST_FIRST: Duration = Duration::from_millis(20);
 /// Backlog above which a driver may be overloaded. A busy machine keeps a driver from running for a tenth of a second now and then.
 const LATE: Duration = Duration::from_millis(250);
 /// A backlog that shrinks by less than this in a window does not shrink.

@@ -4,7 +4,7 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::{Cci, fdt};
 
 use super::Layering;
-use super::ceiling::Ceiling;
+use super::ceiling::{Ceiling, LOWEST_FIRST};
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
 use crate::control::{Departure, Overload, SenderControl};
@@ -28,6 +28,8 @@ pub struct DynamicSender {
     waves: Vec<Active>,
     /// Which one is next: an index into `waves`, or the base.
     next: Option<usize>,
+    /// When the schedule has the earliest of all packets leave that are left.
+    earliest: Instant,
     ceiling: Ceiling,
     spacing: Spacing,
     answers: Answers,
@@ -58,6 +60,7 @@ impl DynamicSender {
             base: Base { number: 0, at: channels.base_departure(0) },
             waves: Vec::new(),
             next: None,
+            earliest: channels.base_departure(0),
             ceiling: Ceiling::new(channels.levels() - 1),
             spacing: Spacing::default(),
             answers: Answers::default(),
@@ -87,34 +90,37 @@ impl DynamicSender {
         &self.channels
     }
 
-    /// Takes up the waves of levels from `lowest` to the ceiling, with what they send from an instant on.
+    /// Takes up the waves of levels from `lowest` to the ceiling that are not sent yet, with what they send from an instant on.
     fn begin(&mut self, lowest: u16, from: Instant) {
         let channels = &self.channels;
         for level in lowest.max(1)..=self.ceiling.level() {
             let wave = channels.wave_at(level, self.slot);
+            if self.waves.iter().any(|active| active.wave.number == wave.number) {
+                continue;
+            }
             if let Some(left) = channels.wave_left(&wave, from).checked_sub(1) {
                 self.waves.push(Active { wave, left, at: channels.wave_departure(&wave, left) });
             }
         }
     }
 
-    /// The level of a wave in the current slot.
-    fn level_of(&self, wave: &Wave) -> u16 {
-        let below = wave.number - self.slot * self.channels.channels_per_slot();
-        u16::try_from(below + 1).expect("below the number of levels")
-    }
-
     /// Follows the ceiling from where it was: leaves off waves above it, or takes up those below.
     fn follow_ceiling(&mut self, now: Instant, before: u16) {
-        let mut waves = core::mem::take(&mut self.waves);
-        waves.retain(|active| self.level_of(&active.wave) <= self.ceiling.level());
-        self.waves = waves;
+        // The earliest packet may be of the slot before: a wave that has come down to the ceiling since then stays.
+        let first = self.channels.slot_at(now) * self.channels.channels_per_slot();
+        let above = first + u64::from(self.ceiling.level());
+        self.waves.retain(|active| active.wave.number < above);
         self.begin(before + 1, now);
         self.choose();
     }
 
-    /// The schedule's next packet.
+    /// When the schedule has the earliest packet leave, which is the next one unless the driver is late.
     fn due(&self) -> Instant {
+        self.earliest
+    }
+
+    /// When the schedule has the next packet leave.
+    fn at(&self) -> Instant {
         match self.next {
             Some(index) => self.waves[index].at,
             None => self.base.at,
@@ -126,7 +132,8 @@ impl DynamicSender {
         loop {
             let earliest = (0..self.waves.len()).min_by_key(|index| self.waves[*index].at);
             self.next = earliest.filter(|index| self.waves[*index].at < self.base.at);
-            let slot = self.channels.slot_at(self.due());
+            self.earliest = self.at();
+            let slot = self.channels.slot_at(self.earliest);
             if slot <= self.slot {
                 return;
             }
@@ -158,6 +165,16 @@ impl DynamicSender {
         self.choose();
     }
 
+    /// A late driver sends what is due of the lowest level first.
+    fn prefer_lowest(&mut self, now: Instant) {
+        if self.earliest + LOWEST_FIRST >= now {
+            return;
+        }
+        let due = (0..self.waves.len()).filter(|index| self.waves[*index].at <= now);
+        let lowest = due.min_by_key(|index| self.waves[*index].wave.number);
+        self.next = lowest.filter(|_| self.base.at > now);
+    }
+
     /// Gives up what should have left long ago. Takes no longer after a longer sleep.
     fn give_up(&mut self, now: Instant) {
         let before = Spacing::given_up_before(now);
@@ -166,9 +183,14 @@ impl DynamicSender {
         }
         let channels = self.channels;
         self.slot = channels.slot_at(before);
-        self.waves.clear();
+        let left = core::mem::take(&mut self.waves);
         self.begin(1, before);
-        let number = channels.base_before(before);
+        // Lower levels may be ahead.
+        for active in &mut self.waves {
+            let same = left.iter().find(|other| other.wave.number == active.wave.number);
+            *active = same.filter(|same| same.left < active.left).copied().unwrap_or(*active);
+        }
+        let number = channels.base_before(before).max(self.base.number);
         self.base = Base { number, at: channels.base_departure(number) };
         self.choose();
     }
@@ -224,7 +246,7 @@ impl SenderControl for DynamicSender {
         if self.spacing.due(self.due()) > now {
             return None;
         }
-        let at = self.due();
+        let at = self.at();
         let (channel, level) = match self.next {
             None => (ChannelId::BASE, 0),
             Some(index) => {
@@ -251,6 +273,7 @@ impl SenderControl for DynamicSender {
         if self.ceiling.departed(now, given_up, next, rate).is_some() {
             self.follow_ceiling(now, before);
         }
+        self.prefer_lowest(now);
     }
 
     fn timeout(&mut self, now: Instant) {
