@@ -106,6 +106,7 @@ fn described() -> Vec<alc::Repr> {
         fdt: Some(fdt),
         content_encoding: Some(ContentEncoding::Gzip),
         seq: Some(seq),
+        levels: None,
     };
     vec![
         plain(),

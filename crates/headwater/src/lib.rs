@@ -75,9 +75,9 @@ pub use receive::{
     SILENCE_SHOWN, SILENCE_TOLD,
 };
 pub use send::{
-    FileSet, Links, OutsideLink, PrepareError, PreparedFile, RepairPlace, SOURCE_PORT, SendEnd, SendError,
-    SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate,
-    Skipped, prepare, prepare_with,
+    FileSet, Links, OutsideLink, PrepareError, PreparedFile, RateLimit, RepairPlace, SOURCE_PORT, SendEnd,
+    SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary,
+    SendUpdate, Skipped, prepare, prepare_with,
 };
 pub use stop::StopHandle;
 pub use stream::{

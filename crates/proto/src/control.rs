@@ -28,6 +28,17 @@ pub struct Departure {
     pub cci: Cci,
     /// The ECN field to send it with.
     pub ecn: Ecn,
+    /// Highest level that the sender sends now, while that is not the session's highest: packets of the base channel tell receivers.
+    pub ceiling: Option<u16>,
+}
+
+/// What a sender's driver does not keep up with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overload {
+    /// Rate that is sent, as a part of the rate that was asked for.
+    pub share: f64,
+    /// Highest level that is sent, where there are several.
+    pub ceiling: Option<u16>,
 }
 
 /// What somebody asked for, where packets are sent on request alone.
@@ -91,6 +102,11 @@ pub trait SenderControl {
 
     /// A datagram from a receiver. Controls that take no feedback ignore it.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
+
+    /// What is sent while the driver cannot keep up with the rate that was asked for; `None` while it can.
+    fn overload(&self) -> Option<Overload> {
+        None
+    }
 
     /// The PGM source that hears receivers' NAKs, for people to see what came of them. Nothing where none are heard.
     fn pgm_source(&self) -> Option<&Source> {
@@ -160,6 +176,10 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
 
     fn departed(&mut self, now: Instant, bytes: usize) {
         (**self).departed(now, bytes);
+    }
+
+    fn overload(&self) -> Option<Overload> {
+        (**self).overload()
     }
 
     fn pgm_source(&self) -> Option<&Source> {
@@ -287,6 +307,10 @@ pub trait ReceiverControl {
     /// Gives up every channel. What was measured stays.
     fn stop(&mut self, now: Instant);
 
+    /// The packet of the base channel of which [`ReceiverControl::arrived`] tells next names the highest level that the sender sends now
+    /// ([`Departure::ceiling`]); `None` where it sends all. Nothing comes of the levels above, and none of them was lost.
+    fn limited(&mut self, _now: Instant, _ceiling: Option<u16>) {}
+
     /// A packet of the session arrived on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
 
@@ -313,6 +337,9 @@ pub trait ReceiverControl {
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {
         false
     }
+
+    /// This end's machine dropped packets that it had received, because they were not read in time.
+    fn overrun(&mut self, _now: Instant) {}
 
     /// The next datagram to the sender that is due at `now`, written at the start of `buffer`, which has room for
     /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above.

@@ -101,6 +101,16 @@ pub enum Event<'a> {
         /// The new rate in bit/s of UDP payload.
         rate: u64,
     },
+    /// `rate:limited`: a sender's machine cannot send what was asked for, or can again.
+    RateLimited {
+        /// Rate that was asked for, in bit/s of UDP payload.
+        asked: u64,
+        /// Rate that is sent, in bit/s of UDP payload.
+        rate: u64,
+        /// Highest level that is sent, while there are higher ones that are not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ceiling: Option<u16>,
+    },
     /// `channel:joined`: a receiver joined a channel.
     ChannelJoined {
         /// The channel.
@@ -490,6 +500,7 @@ impl Event<'_> {
             Self::MessagesLost { .. } => "messages:lost",
             Self::PassCompleted { .. } => "pass:completed",
             Self::RateUpdated { .. } => "rate:updated",
+            Self::RateLimited { .. } => "rate:limited",
             Self::ChannelJoined { .. } => "channel:joined",
             Self::ChannelLeft { .. } => "channel:left",
             Self::PacketDropped { .. } => "packet:dropped",

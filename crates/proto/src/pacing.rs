@@ -51,9 +51,10 @@ impl Pacer {
         self.next <= now
     }
 
-    /// Records that a packet of `bytes` leaves at `now` in the place that was due.
-    pub fn sent(&mut self, now: Instant, bytes: usize) {
+    /// Records that a packet of `bytes` leaves at `now` in the place that was due. Returns the time that is given up.
+    pub fn sent(&mut self, now: Instant, bytes: usize) -> Duration {
         let earliest = now - self.burst;
+        let given_up = earliest.since(self.next);
         if self.next < earliest {
             self.next = earliest;
             self.remainder = 0;
@@ -62,6 +63,113 @@ impl Pacer {
         let work = bytes as u128 * BIT_NANOS_PER_SEC + u128::from(self.remainder);
         self.next += Duration::from_nanos(u64::try_from(work / rate).unwrap_or(u64::MAX));
         self.remainder = u64::try_from(work % rate).expect("a remainder is below the rate, a u64");
+        given_up
+    }
+}
+
+/// Time over which a driver's load is judged: some ten turns of a driver that sends for [`BURST`](crate::control::BURST) and longer in each.
+const LOAD_WINDOW: Duration = Duration::from_millis(500);
+
+/// Time without overload until an end tries more than it settled at, at first and at most.
+const HOLD: Duration = Duration::from_secs(1);
+const HOLD_MAX: Duration = Duration::from_secs(64);
+/// An overload so soon after such a try comes of it.
+const TRIED: Duration = Duration::from_secs(10);
+
+/// After so many tries in a row that were not too much, the machine is another one: each next one halves the time again.
+const PROVEN: u8 = 4;
+
+/// When an end that its machine could not keep up with tries more again. A try that was too much doubles the time until the next one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    /// Since when there is no overload and the rate is what it is.
+    calm: Instant,
+    hold: Duration,
+    tried: Option<Instant>,
+    /// Tries in a row that were not too much.
+    tries: u8,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { calm: Instant::ZERO, hold: HOLD, tried: None, tries: 0 }
+    }
+}
+
+impl Retry {
+    /// The end settled at less.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        let is_tried = self.tried.is_some_and(|at| now < at + TRIED);
+        self.hold = if is_tried { self.hold.saturating_mul(2).min(HOLD_MAX) } else { HOLD };
+        self.tries = 0;
+        self.calm = now;
+    }
+
+    /// The machine has no room for more.
+    pub(crate) fn wait(&mut self, now: Instant) {
+        self.calm = now;
+    }
+
+    /// The machine has room. Returns whether more is to be tried now.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.calm + self.hold;
+        if is_due {
+            (self.tried, self.calm) = (Some(now), now);
+            if self.tries >= PROVEN {
+                self.hold = Duration::from_nanos(self.hold.as_nanos() / 2).max(HOLD);
+            }
+            self.tries = self.tries.saturating_add(1);
+        }
+        is_due
+    }
+}
+
+/// Measures whether a driver comes too late to send what is due, window by window.
+///
+/// A driver that keeps up gives up no time, except when its machine pauses. So the longest stretch given up in a window does not count: a single pause,
+/// however long, is no overload.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DriverLoad {
+    /// When the window began, once a packet has left.
+    since: Option<Instant>,
+    packets: u32,
+    /// Time given up, all together and at a time.
+    given_up: Duration,
+    longest: Duration,
+}
+
+/// Load of a driver over one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LoadSample {
+    /// Part of its time that the driver did not give up, in 0..=1.
+    pub(crate) share: f64,
+    /// Packets per second that left.
+    pub(crate) rate: f64,
+}
+
+impl DriverLoad {
+    /// Records a packet that left at `now`, for which `given_up` was given up. Returns the sample of a window that has ended.
+    pub(crate) fn record(&mut self, now: Instant, given_up: Duration) -> Option<LoadSample> {
+        let Some(since) = self.since else {
+            // Time before the first packet is nobody's.
+            *self = Self { since: Some(now), ..Self::default() };
+            return None;
+        };
+        self.packets += 1;
+        self.given_up = self.given_up + given_up;
+        self.longest = self.longest.max(given_up);
+        if now < since + LOAD_WINDOW {
+            return None;
+        }
+        let without =
+            |time: Duration| Duration::from_nanos(time.as_nanos().saturating_sub(self.longest.as_nanos()));
+        let time = without(now.since(since));
+        let lost = without(self.given_up).min(time);
+        let seconds = time.as_secs_f64().max(1e-9);
+        let sample =
+            LoadSample { share: 1.0 - lost.as_secs_f64() / seconds, rate: f64::from(self.packets) / seconds };
+        *self = Self { since: Some(now), ..Self::default() };
+        Some(sample)
     }
 }
 
@@ -108,6 +216,42 @@ mod tests {
         let late = Instant::ZERO + Duration::from_secs(3);
         pacer.set_rate(late, Rate::from_bits(8).unwrap());
         assert!(pacer.is_due(late), "what was due stays due");
+    }
+
+    /// Load samples of a driver that sends `per_turn` packets of 1 ms in turns that take `turn_ms`, but pauses once for `pause_ms`.
+    fn samples(per_turn: u32, turn_ms: u64, pause_ms: u64) -> Vec<LoadSample> {
+        let (mut pacer, mut load) = (pacer(8_000_000), DriverLoad::default());
+        let (mut now, mut samples) = (Instant::ZERO, Vec::new());
+        for turn in 0..3_000 / turn_ms {
+            for _ in 0..per_turn {
+                if pacer.is_due(now) {
+                    let given_up = pacer.sent(now, 1_000);
+                    samples.extend(load.record(now, given_up));
+                }
+            }
+            now += Duration::from_millis(if turn == 20 { turn_ms + pause_ms } else { turn_ms });
+        }
+        samples
+    }
+
+    #[test]
+    fn a_driver_that_gives_up_time_again_and_again_is_overloaded() {
+        // 11 packets, which is a burst, in turns of 25 ms: 0.44 of the rate.
+        let found = samples(11, 25, 0);
+        assert!(
+            found.len() >= 4 && found.iter().all(|sample| (sample.share - 0.44).abs() < 0.05),
+            "{found:?}"
+        );
+        assert!(found.iter().all(|sample| (sample.rate - 440.0).abs() < 30.0), "{found:?}");
+    }
+
+    #[test]
+    fn a_driver_that_keeps_up_is_not_whether_it_pauses_or_not() {
+        for pause in [0, 50, 700, 10_000] {
+            let found = samples(11, 5, pause);
+            assert!(found.len() >= 4, "{found:?}");
+            assert!(found.iter().all(|sample| sample.share > 0.95), "{found:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The LCT header extensions that Headwater understands (RFC 5651 section 5.2, RFC 6726 section 3.4, and our EXT_SEQ).
+//! The LCT header extensions that Headwater understands (RFC 5651 section 5.2, RFC 6726 section 3.4, and our EXT_SEQ and
+//! EXT_LEVELS).
 use crate::bytes::{Writer, be16, be32};
 use crate::fti::{EncodingId, Fti, FtiError};
 use crate::lct::ExtensionIter;
@@ -15,6 +16,8 @@ pub const HET_SEQ: u8 = 96;
 pub const HET_FDT: u8 = 192;
 /// EXT_CENC, content encoding of the FDT instance.
 pub const HET_CENC: u8 = 193;
+/// EXT_LEVELS, our own: which levels a sender of several sends now.
+pub const HET_LEVELS: u8 = 224;
 
 /// Largest FDT instance ID, 20 bits.
 pub const FDT_INSTANCE_ID_MAX: u32 = (1 << 20) - 1;
@@ -39,6 +42,8 @@ pub struct Extensions {
     pub content_encoding: Option<ContentEncoding>,
     /// EXT_SEQ.
     pub seq: Option<Seq>,
+    /// EXT_LEVELS.
+    pub levels: Option<Levels>,
 }
 
 /// EXT_TIME (RFC 5651 section 5.2.2). `sct_low` has a meaning only beside `sct_high`.
@@ -87,6 +92,13 @@ pub struct Seq {
     pub buffer: u16,
     /// Offset of the payload in the buffer, in bytes.
     pub offset: u32,
+}
+
+/// EXT_LEVELS: one word, of which 24 bits are reserved (0 when written, not read).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Levels {
+    /// Highest level that the sender sends now; 0 is the base alone.
+    pub ceiling: u8,
 }
 
 /// Why a known extension cannot be read or written.
@@ -142,6 +154,7 @@ impl Extensions {
                 HET_TIME if found.time.is_none() => found.time = Some(Time::parse(content)?),
                 HET_FTI if found.fti.is_none() => found.fti = parse_fti(codepoint, content)?,
                 HET_SEQ if found.seq.is_none() => found.seq = Some(Seq::parse(content)?),
+                HET_LEVELS if found.levels.is_none() => found.levels = Levels::parse(content),
                 HET_FDT if found.fdt.is_none() => found.fdt = Some(FdtExtension::parse(content)),
                 HET_CENC if found.content_encoding.is_none() => {
                     found.content_encoding = content.first().map(|&code| ContentEncoding::from(code));
@@ -154,8 +167,8 @@ impl Extensions {
 
     /// Length on the wire in bytes.
     pub fn buffer_len(&self) -> usize {
-        let words = usize::from(self.fdt.is_some()) + usize::from(self.content_encoding.is_some());
-        words * 4
+        let words = [self.fdt.is_some(), self.content_encoding.is_some(), self.levels.is_some()];
+        words.into_iter().filter(|is_present| *is_present).count() * 4
             + self.time.map_or(0, |time| 4 + 4 * time.words().into_iter().flatten().count())
             + self.fti.map_or(0, |fti| 2 + fti.content_len())
             + self.seq.map_or(0, |_| 8)
@@ -171,6 +184,9 @@ impl Extensions {
         }
         if let Some(encoding) = self.content_encoding {
             out.put(&[HET_CENC, encoding.code(), 0, 0]);
+        }
+        if let Some(Levels { ceiling }) = self.levels {
+            out.put(&[HET_LEVELS, 0, ceiling, 0]);
         }
         if let Some(time) = self.time {
             time.emit(out)?;
@@ -199,6 +215,12 @@ fn emit_fti(fti: &Fti, codepoint: u8, out: &mut Writer<'_>) -> Result<(), Extens
     let words = u8::try_from((2 + fti.content_len()) / 4).expect("at most 5");
     out.put(&[HET_FTI, words]);
     Ok(fti.emit_to(out)?)
+}
+
+impl Levels {
+    fn parse(content: &[u8]) -> Option<Levels> {
+        content.get(1).map(|&ceiling| Levels { ceiling })
+    }
 }
 
 impl Time {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`lct`] | LCT header as a checked view | RFC 5651 |
 //! | [`alc`] | one ALC packet as a value: header, extensions, FEC Payload ID | RFC 5775, RFC 6726 |
-//! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC and our EXT_SEQ | RFC 5651, RFC 5775, RFC 6726 |
+//! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC and our EXT_SEQ and EXT_LEVELS | RFC 5651, RFC 5775, RFC 6726 |
 //! | [`cci`] | the congestion control field in WEBRC's, RLC's and FLID-SL's shapes | RFC 3738, MCL library |
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
 //! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI, HET_SEQ, HET_TIME};
+use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI, HET_LEVELS, HET_SEQ, HET_TIME};
 
 use super::packet::{CciFields, Extension, Packet, hex};
 
@@ -79,6 +79,7 @@ fn described(packet: &Packet<'_>, het: u8) -> Option<String> {
     let found = &packet.alc.as_ref().ok()?.extensions;
     match het {
         HET_SEQ => found.seq.map(|seq| format!("buffer {} offset {}", seq.buffer, seq.offset)),
+        HET_LEVELS => found.levels.map(|levels| format!("ceiling {}", levels.ceiling)),
         HET_FDT => found.fdt.map(|fdt| format!("version {} instance {}", fdt.version, fdt.instance_id)),
         HET_CENC => found.content_encoding.map(|encoding| format!("{encoding:?}").to_lowercase()),
         HET_FTI => found.fti.map(|fti| {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use headwater::net::OpenError;
 use headwater::{
-    CongestionControl, FileSet, PrepareError, SendEnd, SendError, SendOptions, SendOutcome, SendProgress,
-    SendSession, SendUpdate, prepare_with,
+    CongestionControl, FileSet, PrepareError, RateLimit, SendEnd, SendError, SendOptions, SendOutcome,
+    SendProgress, SendSession, SendUpdate, prepare_with,
 };
 use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
@@ -201,6 +201,9 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
         }
         SendUpdate::Progress(sent) => {
             events.emit(end, &Event::SessionProgress(progress(sent, facts.symbols)));
+        }
+        SendUpdate::RateLimited(RateLimit { asked, sent, ceiling }) => {
+            events.emit(end, &Event::RateLimited { asked: *asked, rate: *sent, ceiling: *ceiling });
         }
         SendUpdate::LinkChanged(change) => {
             let event = Event::LinkChanged { interface: &change.interface, state: change.state.name() };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater::{SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
+use headwater::{RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
 use headwater_proto::Size;
 
 use crate::args::SendArgs;
@@ -23,6 +23,8 @@ pub struct View<'a> {
     bytes: u64,
     passes: Option<u64>,
     duration: Option<Duration>,
+    /// Whether it was said that the machine cannot send what was asked for.
+    is_limited: bool,
 }
 
 impl<'a> View<'a> {
@@ -36,6 +38,7 @@ impl<'a> View<'a> {
             bytes: files.bytes(),
             passes: args.passes,
             duration: args.duration,
+            is_limited: false,
         }
     }
 
@@ -49,6 +52,7 @@ impl<'a> View<'a> {
             }
             SendUpdate::Started(started) => self.started(started),
             SendUpdate::FileLeftOut { reason, .. } => tracing::warn!("{reason}"),
+            SendUpdate::RateLimited(limit) => self.rate_limited(limit),
             SendUpdate::Progress(progress) => self.progress(progress),
             _ => {}
         }
@@ -78,6 +82,22 @@ impl<'a> View<'a> {
         let (asked, granted) = (started.send_buffer.asked_bytes, started.send_buffer.granted_bytes);
         tracing::info!(asked, granted, gso = started.segmentation, "send buffer in bytes");
         self.bar = Some(self.screen.bar("sending", STEPS));
+    }
+
+    /// Says once that the machine cannot send what was asked for.
+    fn rate_limited(&mut self, limit: &RateLimit) {
+        if core::mem::replace(&mut self.is_limited, true) {
+            return;
+        }
+        let RateLimit { asked, sent, ceiling } = limit;
+        let (asked, sent) = (rate(*asked), rate(*sent));
+        let (what, option) = match ceiling {
+            Some(_) => ("the highest levels are left out", "--max-rate"),
+            None => ("what is more is not sent", "--rate"),
+        };
+        tracing::warn!(
+            "this machine cannot send {asked}: it sends {sent} now, and {what}; ask for less ({option}), or send from a faster machine"
+        );
     }
 
     fn progress(&self, progress: &SendProgress) {

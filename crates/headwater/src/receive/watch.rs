@@ -23,12 +23,18 @@ use crate::progress::Progress;
 use crate::stop::StopHandle;
 use crate::store::DiskStore;
 
+/// How often the kernel is asked whether it dropped what was not read in time: a call for each socket.
+const DROPS_INTERVAL: headwater_proto::Duration = headwater_proto::Duration::from_millis(50);
+
 /// The application of a receiving session.
 pub(super) struct Watch<'a> {
     stop: StopHandle,
     observer: &'a mut dyn FnMut(ReceiveUpdate),
     timeout: Option<headwater_proto::Duration>,
     progress: Progress,
+    /// Messages that the kernel had dropped at the last look, and when the next one is due.
+    kernel_drops: u64,
+    drops_due: Instant,
     end: Option<End>,
     /// Whether a session was ever heard.
     session_found: bool,
@@ -74,6 +80,8 @@ impl<'a> Watch<'a> {
             observer,
             timeout: timeout.map(Into::into),
             progress: Progress::new(now),
+            kernel_drops: 0,
+            drops_due: now,
             end: None,
             session_found: false,
             others: Vec::new(),
@@ -226,7 +234,14 @@ impl<'a> Watch<'a> {
 }
 
 impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
-    fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut P, _now: Instant) {
+    fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut P, now: Instant) {
+        if now >= self.drops_due {
+            self.drops_due = now + DROPS_INTERVAL;
+            let kernel_drops = socket.counters().kernel_drops;
+            if core::mem::replace(&mut self.kernel_drops, kernel_drops) < kernel_drops {
+                machine.overrun(now);
+            }
+        }
         // The base channel stays open to whoever may send on it next; the others are this sender's.
         socket.expect_source(machine.session().map(|(source, _)| source));
     }

@@ -25,4 +25,4 @@ pub(crate) use link::{Link, LinkOptions, link_setters};
 pub use options::{SendEnd, SendOptions, SendOrder};
 pub use session::SendSession;
 pub(crate) use session::{Headers, Planned, symbol_size_within};
-pub use update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
+pub use update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
-use headwater_proto::control::SenderControl;
+use headwater_proto::control::{Overload, SenderControl};
 use headwater_proto::delivery::{
     Digest, End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
 };
@@ -21,7 +21,7 @@ use super::link::Link;
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
-use super::update::{SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
+use super::update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
 use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
@@ -207,6 +207,8 @@ impl SendSession {
             files: &self.files,
             hashing: Some(hashing),
             progress: Progress::new(clock.now()),
+            rate: self.options.congestion_control.rate_max().as_bits(),
+            overload: None,
             failed: None,
             left_out: 0,
             last: None,
@@ -282,6 +284,10 @@ struct Watch<'a> {
     /// Until all blocks are hashed.
     hashing: Option<Hashing>,
     progress: Progress,
+    /// bit/s that were asked for.
+    rate: u64,
+    /// What of them was sent at the last look, if it was not all.
+    overload: Option<Overload>,
     failed: Option<SourceError>,
     left_out: usize,
     last: Option<SendProgress>,
@@ -337,6 +343,7 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
     ) -> Option<Instant> {
         let ended = machine.is_finished();
         if self.progress.is_due(now) || ended {
+            self.look_at_rate(machine.control().overload());
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
             let progress = SendProgress {
                 pgm: machine.control().pgm_source().map(PgmSendProgress::of),
@@ -347,6 +354,21 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
             (self.observer)(SendUpdate::Progress(Box::new(progress)));
         }
         (!ended).then_some(self.progress.next())
+    }
+}
+
+impl Watch<'_> {
+    /// Tells of a rate that the machine cannot send.
+    fn look_at_rate(&mut self, overload: Option<Overload>) {
+        if core::mem::replace(&mut self.overload, overload) == overload {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let sent = overload.map_or(1.0, |overload| overload.share) * self.rate as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let sent = sent as u64;
+        let ceiling = overload.and_then(|overload| overload.ceiling);
+        (self.observer)(SendUpdate::RateLimited(RateLimit { asked: self.rate, sent, ceiling }));
     }
 }
 
@@ -385,8 +407,8 @@ pub(crate) struct Headers {
 impl Headers {
     /// LCT, FEC payload id; room for EXT_SEQ.
     const FILES: Self = Self { usual: 16, longest: 24 };
-    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer; a TSI of 32 bits takes 4 more.
-    pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 44 };
+    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer; EXT_LEVELS and a TSI of 32 bits take 4 more each.
+    pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 48 };
 }
 
 /// What a session of files and one of buffers have in common: options that make sense, and a socket.

@@ -34,8 +34,21 @@ pub enum SendUpdate {
     PassCompleted(u64),
     /// The interface went down or away, or came back: what it could not send meanwhile is counted as unsent.
     LinkChanged(LinkChange),
+    /// This machine cannot send what was asked for, or sends another part of it than before, or all again. At most ten times a second.
+    RateLimited(RateLimit),
     /// How far it is; about ten times a second.
     Progress(Box<SendProgress>),
+}
+
+/// Rate of a session whose machine may not keep up with what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// bit/s of UDP payload that were asked for.
+    pub asked: u64,
+    /// bit/s of UDP payload that are sent.
+    pub sent: u64,
+    /// Highest level that is sent, while there are higher ones that are not.
+    pub ceiling: Option<u16>,
 }
 
 /// A sending session as it starts.

@@ -162,6 +162,9 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         if let Some(carrier) = carrier {
             self.control.enveloped(now, source, &carrier);
         }
+        if channel == ChannelId::BASE {
+            self.control.limited(now, header.extensions.levels.map(|levels| levels.ceiling.into()));
+        }
         self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
         self.listening.close(header.close_session);
         if header.close_session {

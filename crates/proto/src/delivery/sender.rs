@@ -25,6 +25,7 @@ use super::orders::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
 use crate::control::{Departure, Request, SenderControl};
+use crate::layering::{Layering, SentLevels};
 use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
@@ -331,8 +332,10 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                 if let Some(request) = self.control.request() {
                     return self.answer(&request);
                 }
-                let turn = self.content.turn(self.control.layering(), departure);
-                let epoch = self.control.layering().and_then(|layering| layering.epoch(departure.at));
+                let layering = SentLevels::of(self.control.layering(), departure.ceiling);
+                let layering = layering.as_ref().map(|sent| sent as &dyn Layering);
+                let turn = self.content.turn(layering, departure);
+                let epoch = layering.and_then(|layering| layering.epoch(departure.at));
                 match self.fdt.due(now, departure.level, epoch) {
                     Due::Now => return Next::Fdt,
                     Due::Soon if self.content.can_spare(turn) => return Next::Fdt,

@@ -84,6 +84,8 @@ pub struct Receiver {
     /// What the first packet took to come, from the join of the base channel on.
     first_join: Option<Duration>,
     last: Option<Last>,
+    /// Highest level that the sender sends, as its base channel said last.
+    ceiling: Option<u16>,
     channels: Channels,
 }
 
@@ -133,6 +135,7 @@ impl Receiver {
             started: Instant::ZERO,
             first_join: None,
             last: None,
+            ceiling: None,
             channels: Channels::default(),
         }
     }
@@ -182,6 +185,8 @@ impl Receiver {
             self.before.packets = self.before.packets.saturating_sub(1);
             self.before.marked -= u64::from(ecn == Ecn::CongestionExperienced).min(self.before.marked);
             let arrival = Arrival { source, channel: ChannelId::BASE, cci: &cci, ecn, bytes };
+            let ceiling = self.ceiling;
+            self.inner_mut().limited(at, ceiling);
             self.inner_mut().arrived(at, &arrival);
         }
     }
@@ -197,6 +202,17 @@ impl ReceiverControl for Receiver {
     fn stop(&mut self, now: Instant) {
         self.channels.now = now;
         self.inner_mut().stop(now);
+    }
+
+    fn overrun(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().overrun(now);
+    }
+
+    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
+        self.channels.now = now;
+        self.ceiling = ceiling;
+        self.inner_mut().limited(now, ceiling);
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {

@@ -62,7 +62,7 @@ impl Layers {
 
     /// Packets per second of all levels.
     pub fn rate_max(&self) -> f64 {
-        self.levels.rate_max()
+        self.levels.rate(self.levels.level_count() - 1)
     }
 
     /// Packets per second of levels 0..=`level`.
@@ -119,8 +119,8 @@ impl Schedule for Layers {
         self.levels.before(level, at)
     }
 
-    fn rate_max(&self) -> f64 {
-        Self::rate_max(self)
+    fn rate_most(&self, level: u16) -> f64 {
+        self.rate(level)
     }
 }
 

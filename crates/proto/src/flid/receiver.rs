@@ -46,6 +46,8 @@ pub struct Receiver {
     layers: Layers,
     /// The highest level that the receiver may hold.
     highest: u16,
+    /// The highest level that the sender sends.
+    ceiling: u16,
     deaf_slots: u64,
     is_held: bool,
     wishes: Wishes,
@@ -110,6 +112,7 @@ impl Receiver {
         let within = (1..numbers.levels()).take_while(|level| numbers.rate(*level) <= most).count();
         Ok(Self {
             highest: u16::try_from(within).unwrap_or(u16::MAX),
+            ceiling: u16::MAX,
             layers: numbers,
             deaf_slots: layers.deaf_slots.into(),
             is_held: false,
@@ -225,7 +228,7 @@ impl Receiver {
 
     /// Joins or leaves the highest channels until so many levels are held, or as many as may be.
     fn set(&mut self, now: Instant, target: u16) {
-        let target = target.min(self.highest);
+        let target = target.min(self.highest).min(self.ceiling);
         while let Some(session) = self.session.as_mut().filter(|session| session.level() > target) {
             if let Some(held) = session.held.pop_back() {
                 self.leave(held);
@@ -339,6 +342,13 @@ impl ReceiverControl for Receiver {
         self.session = None;
         self.base = Track::default();
         self.wishes.push(Membership::Leave(ChannelId::BASE));
+    }
+
+    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
+        self.ceiling = ceiling.unwrap_or(u16::MAX);
+        if self.level() > self.ceiling {
+            self.set(now, self.ceiling);
+        }
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {

@@ -6,13 +6,13 @@ use headwater_wire::fdt;
 
 use super::INDICES;
 use super::layers::Layers;
-use crate::control::{Departure, SenderControl};
+use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
 use crate::layering::turns::{Schedule, Turns};
 use crate::machine::{ChannelId, Ecn};
 use crate::time::Instant;
 
-/// Sends on [`Layers`] as their schedule says, and never faster than 1.25 times their total rate.
+/// Sends on [`Layers`] as their schedule says, and never faster than 1.25 times their total rate. A driver that cannot send all of them sends the lowest.
 ///
 /// A packet carries the slot, channel and trigger of its place in the schedule, even if it leaves some packets later.
 /// Sequence numbers count what was sent on a channel, so a sender that fell behind leaves no holes that look like loss. Time per
@@ -55,7 +55,9 @@ impl Sender {
     fn cci(&self) -> Cci {
         let (slot, ChannelId(channel)) = (self.slot(), self.channel());
         let cci = FlidSlCci {
-            increase_trigger: self.layers().is_trigger(self.turns.level(), slot),
+            // Nobody rises above what is sent.
+            increase_trigger: self.turns.level() < self.turns.ceiling().level()
+                && self.layers().is_trigger(self.turns.level(), slot),
             slot: u8::try_from(slot % INDICES).expect("below 2^7"),
             group: u8::try_from(channel).expect("channels are checked to be at most 129"),
             sequence: self.sequences[usize::from(channel)],
@@ -81,6 +83,12 @@ impl SenderControl for Sender {
         self.description.clone()
     }
 
+    fn overload(&self) -> Option<Overload> {
+        let ceiling = self.turns.ceiling().lowered()?;
+        let share = self.layers().rate(ceiling) / self.layers().rate_max();
+        Some(Overload { share, ceiling: Some(ceiling) })
+    }
+
     fn next_departure(&self) -> Option<Instant> {
         Some(self.turns.due())
     }
@@ -92,6 +100,7 @@ impl SenderControl for Sender {
             at: self.turns.at(),
             cci: self.cci(),
             ecn: Ecn::NotCapable,
+            ceiling: self.turns.ceiling().lowered(),
         })
     }
 

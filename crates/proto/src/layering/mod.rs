@@ -7,6 +7,7 @@
 //!
 //! Intervals of time are half-open: a packet that leaves at `to` is not in `from..to`.
 
+pub(crate) mod ceiling;
 mod channels;
 pub(crate) mod clock;
 mod config;
@@ -69,6 +70,58 @@ pub trait Layering {
 
     /// The same just before an instant: what the rate has fallen to when a boundary comes.
     fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
+}
+
+/// Levels 0..=`ceiling` of others: what a sender with a [ceiling](ceiling::Ceiling) sends.
+#[derive(Clone, Copy)]
+pub(crate) struct SentLevels<'a> {
+    layering: &'a dyn Layering,
+    ceiling: u16,
+}
+
+impl<'a> SentLevels<'a> {
+    /// What is sent of the levels that there are, if there are several.
+    pub(crate) fn of(layering: Option<&'a dyn Layering>, ceiling: Option<u16>) -> Option<Self> {
+        layering.map(|layering| Self { layering, ceiling: ceiling.unwrap_or(u16::MAX) })
+    }
+}
+
+impl Layering for SentLevels<'_> {
+    fn levels(&self) -> u16 {
+        self.layering.levels().min(self.ceiling.saturating_add(1))
+    }
+
+    fn next_boundary(&self, after: Instant) -> Option<Instant> {
+        self.layering.next_boundary(after)
+    }
+
+    fn channel(&self, level: u16, at: Instant) -> ChannelId {
+        self.layering.channel(level, at)
+    }
+
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64 {
+        self.layering.packets(level, from, to)
+    }
+
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant {
+        self.layering.departure(level, from, n)
+    }
+
+    fn cumulative_rate(&self, level: u16, at: Instant) -> f64 {
+        self.layering.cumulative_rate(level, at)
+    }
+
+    fn epoch(&self, at: Instant) -> Option<u64> {
+        self.layering.epoch(at)
+    }
+
+    fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
+        self.layering.visit(level, from, to, see);
+    }
+
+    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64 {
+        self.layering.cumulative_rate_before(level, at)
+    }
 }
 
 /// Levels that keep their channels and rates: channel n is level n. A [`Layering`] as they are.
@@ -142,8 +195,8 @@ impl Schedule for StaticLayers {
         u64::try_from(position.saturating_sub(phase).div_ceil(unit * levels)).unwrap_or(u64::MAX)
     }
 
-    fn rate_max(&self) -> f64 {
-        self.rate(narrow(self.periods.len()) - 1)
+    fn rate_most(&self, level: u16) -> f64 {
+        self.rate(level)
     }
 }
 

@@ -4,9 +4,10 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::{Cci, fdt};
 
 use super::Layering;
+use super::ceiling::{Ceiling, LOWEST_FIRST};
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
-use crate::control::{Departure, SenderControl};
+use crate::control::{Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rtt::Answers;
 use crate::time::Instant;
@@ -14,7 +15,8 @@ use crate::time::Instant;
 /// Sequence numbers of the short CCI are modulo this.
 const SEQUENCES: u64 = 1 << 16;
 
-/// Sends on [`DynamicChannels`] as their schedule says, and never faster than 1.25 times their total rate.
+/// Sends on [`DynamicChannels`] as their schedule says, and never faster than 1.25 times their total rate. A driver that cannot send all levels in time
+/// sends the lowest, up to a ceiling; a wave that comes down to the ceiling goes on where the schedule has it.
 ///
 /// A packet carries the slot index, channel number and sequence number of its place in the schedule, even if it leaves
 /// some packets later. Time per packet: O(levels).
@@ -26,6 +28,9 @@ pub struct DynamicSender {
     waves: Vec<Active>,
     /// Which one is next: an index into `waves`, or the base.
     next: Option<usize>,
+    /// When the schedule has the earliest of all packets leave that are left.
+    earliest: Instant,
+    ceiling: Ceiling,
     spacing: Spacing,
     answers: Answers,
     description: Option<fdt::Control>,
@@ -55,13 +60,13 @@ impl DynamicSender {
             base: Base { number: 0, at: channels.base_departure(0) },
             waves: Vec::new(),
             next: None,
+            earliest: channels.base_departure(0),
+            ceiling: Ceiling::new(channels.levels() - 1),
             spacing: Spacing::default(),
             answers: Answers::default(),
             description: None,
         };
-        for level in 1..channels.levels() {
-            sender.begin(channels.wave_at(level, 0));
-        }
+        sender.begin(1, channels.slot_start(0));
         sender.choose();
         sender
     }
@@ -85,14 +90,37 @@ impl DynamicSender {
         &self.channels
     }
 
-    fn begin(&mut self, wave: Wave) {
-        if let Some(left) = wave.packets.checked_sub(1) {
-            self.waves.push(Active { wave, left, at: self.channels.wave_departure(&wave, left) });
+    /// Takes up the waves of levels from `lowest` to the ceiling that are not sent yet, with what they send from an instant on.
+    fn begin(&mut self, lowest: u16, from: Instant) {
+        let channels = &self.channels;
+        for level in lowest.max(1)..=self.ceiling.level() {
+            let wave = channels.wave_at(level, self.slot);
+            if self.waves.iter().any(|active| active.wave.number == wave.number) {
+                continue;
+            }
+            if let Some(left) = channels.wave_left(&wave, from).checked_sub(1) {
+                self.waves.push(Active { wave, left, at: channels.wave_departure(&wave, left) });
+            }
         }
     }
 
-    /// The schedule's next packet.
+    /// Follows the ceiling from where it was: leaves off waves above it, or takes up those below.
+    fn follow_ceiling(&mut self, now: Instant, before: u16) {
+        // The earliest packet may be of the slot before: a wave that has come down to the ceiling since then stays.
+        let first = self.channels.slot_at(now) * self.channels.channels_per_slot();
+        let above = first + u64::from(self.ceiling.level());
+        self.waves.retain(|active| active.wave.number < above);
+        self.begin(before + 1, now);
+        self.choose();
+    }
+
+    /// When the schedule has the earliest packet leave, which is the next one unless the driver is late.
     fn due(&self) -> Instant {
+        self.earliest
+    }
+
+    /// When the schedule has the next packet leave.
+    fn at(&self) -> Instant {
         match self.next {
             Some(index) => self.waves[index].at,
             None => self.base.at,
@@ -104,16 +132,15 @@ impl DynamicSender {
         loop {
             let earliest = (0..self.waves.len()).min_by_key(|index| self.waves[*index].at);
             self.next = earliest.filter(|index| self.waves[*index].at < self.base.at);
-            let slot = self.channels.slot_at(self.due());
+            self.earliest = self.at();
+            let slot = self.channels.slot_at(self.earliest);
             if slot <= self.slot {
                 return;
             }
             self.slot += 1;
-            let top = self.channels.levels() - 1;
+            let top = self.ceiling.level();
             let news = u16::try_from(self.channels.channels_per_slot()).unwrap_or(top);
-            for level in top - news + 1..=top {
-                self.begin(self.channels.wave_at(level, self.slot));
-            }
+            self.begin((top + 1).saturating_sub(news), self.channels.slot_start(self.slot));
         }
     }
 
@@ -138,6 +165,16 @@ impl DynamicSender {
         self.choose();
     }
 
+    /// A late driver sends what is due of the lowest level first.
+    fn prefer_lowest(&mut self, now: Instant) {
+        if self.earliest + LOWEST_FIRST >= now {
+            return;
+        }
+        let due = (0..self.waves.len()).filter(|index| self.waves[*index].at <= now);
+        let lowest = due.min_by_key(|index| self.waves[*index].wave.number);
+        self.next = lowest.filter(|_| self.base.at > now);
+    }
+
     /// Gives up what should have left long ago. Takes no longer after a longer sleep.
     fn give_up(&mut self, now: Instant) {
         let before = Spacing::given_up_before(now);
@@ -146,14 +183,14 @@ impl DynamicSender {
         }
         let channels = self.channels;
         self.slot = channels.slot_at(before);
-        self.waves.clear();
-        for level in 1..channels.levels() {
-            let wave = channels.wave_at(level, self.slot);
-            if let Some(left) = channels.wave_left(&wave, before).checked_sub(1) {
-                self.waves.push(Active { wave, left, at: channels.wave_departure(&wave, left) });
-            }
+        let left = core::mem::take(&mut self.waves);
+        self.begin(1, before);
+        // Lower levels may be ahead.
+        for active in &mut self.waves {
+            let same = left.iter().find(|other| other.wave.number == active.wave.number);
+            *active = same.filter(|same| same.left < active.left).copied().unwrap_or(*active);
         }
-        let number = channels.base_before(before);
+        let number = channels.base_before(before).max(self.base.number);
         self.base = Base { number, at: channels.base_departure(number) };
         self.choose();
     }
@@ -194,6 +231,13 @@ impl SenderControl for DynamicSender {
         Some(&self.channels)
     }
 
+    fn overload(&self) -> Option<Overload> {
+        let ceiling = self.ceiling.lowered()?;
+        let peak = self.channels.slot_start(self.slot);
+        let rate = |level| self.channels.cumulative_rate(level, peak);
+        Some(Overload { share: rate(ceiling) / rate(self.channels.levels() - 1), ceiling: Some(ceiling) })
+    }
+
     fn next_departure(&self) -> Option<Instant> {
         Some(self.spacing.due(self.due()))
     }
@@ -202,7 +246,7 @@ impl SenderControl for DynamicSender {
         if self.spacing.due(self.due()) > now {
             return None;
         }
-        let at = self.due();
+        let at = self.at();
         let (channel, level) = match self.next {
             None => (ChannelId::BASE, 0),
             Some(index) => {
@@ -212,14 +256,24 @@ impl SenderControl for DynamicSender {
                 (self.channels.channel_of(wave), level)
             }
         };
-        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable })
+        let ceiling = self.ceiling.lowered();
+        Some(Departure { channel, level, at, cci: self.cci(), ecn: Ecn::NotCapable, ceiling })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {
-        let rate = self.channels.cumulative_rate(self.channels.levels() - 1, self.due());
-        self.spacing.sent(now, self.due(), rate);
+        let before = self.ceiling.level();
+        let rate = self.channels.cumulative_rate(before, self.due());
+        let given_up = self.spacing.sent(now, self.due(), rate);
         self.advance();
         self.give_up(now);
+        let next = self.due();
+        // Rates are highest when a slot begins.
+        let peak = self.channels.slot_start(self.slot);
+        let rate = |level| self.channels.cumulative_rate(level, peak);
+        if self.ceiling.departed(now, given_up, next, rate).is_some() {
+            self.follow_ceiling(now, before);
+        }
+        self.prefer_lowest(now);
     }
 
     fn timeout(&mut self, now: Instant) {

@@ -22,11 +22,13 @@ impl Spacing {
         at.max(self.earliest)
     }
 
-    /// It left, while all layers together send `rate` packets a second.
-    pub(crate) fn sent(&mut self, now: Instant, at: Instant, rate: f64) {
+    /// It left, while all layers together send `rate` packets a second. Returns the time that is given up.
+    pub(crate) fn sent(&mut self, now: Instant, at: Instant, rate: f64) -> Duration {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let gap = (1e9 / (HEADROOM * rate)) as u64;
-        self.earliest = self.due(at).max(now - BURST) + Duration::from_nanos(gap);
+        let (due, earliest) = (self.due(at), now - BURST);
+        self.earliest = due.max(earliest) + Duration::from_nanos(gap);
+        earliest.since(due)
     }
 
     /// What the schedule has leave before this is given up.

@@ -1,5 +1,6 @@
 //! Levels with a schedule of their own each, sent one packet after the other.
 
+use super::ceiling::{Ceiling, LOWEST_FIRST};
 use super::spacing::Spacing;
 use crate::time::Instant;
 
@@ -14,11 +15,11 @@ pub(crate) trait Schedule {
     /// Packets of a level that leave before an instant.
     fn before(&self, level: u16, at: Instant) -> u64;
 
-    /// Packets per second that all levels send together, at the most.
-    fn rate_max(&self) -> f64;
+    /// Packets per second that levels 0..=`level` send together, at the most.
+    fn rate_most(&self, level: u16) -> f64;
 }
 
-/// The packets of all levels in the order of a schedule, never faster than 1.25 times its highest rate. Time per packet: O(levels).
+/// The packets of all levels up to a [`Ceiling`] in the order of a schedule, never faster than 1.25 times their highest rate. Time per packet: O(levels).
 #[derive(Clone, Debug)]
 pub(crate) struct Turns<S> {
     schedule: S,
@@ -26,6 +27,9 @@ pub(crate) struct Turns<S> {
     next: Vec<Next>,
     /// The level whose packet is the next of all.
     level: u16,
+    /// When the earliest packet of all leaves, which is that one unless the driver is late.
+    earliest: Instant,
+    ceiling: Ceiling,
     spacing: Spacing,
 }
 
@@ -39,13 +43,20 @@ impl<S: Schedule> Turns<S> {
     pub(crate) fn new(schedule: S) -> Self {
         let next =
             (0..schedule.level_count()).map(|level| Next { number: 0, at: schedule.nth(level, 0) }).collect();
-        let mut turns = Self { schedule, next, level: 0, spacing: Spacing::default() };
+        let ceiling = Ceiling::new(schedule.level_count() - 1);
+        let mut turns =
+            Self { schedule, next, level: 0, earliest: Instant::ZERO, ceiling, spacing: Spacing::default() };
         turns.choose();
         turns
     }
 
     pub(crate) const fn schedule(&self) -> &S {
         &self.schedule
+    }
+
+    /// The highest level that is sent.
+    pub(crate) fn ceiling(&self) -> &Ceiling {
+        &self.ceiling
     }
 
     /// The level of the next packet.
@@ -65,25 +76,43 @@ impl<S: Schedule> Turns<S> {
 
     /// When it may leave.
     pub(crate) fn due(&self) -> Instant {
-        self.spacing.due(self.at())
+        self.spacing.due(self.earliest)
     }
 
     /// It left.
     pub(crate) fn departed(&mut self, now: Instant) {
-        self.spacing.sent(now, self.at(), self.schedule.rate_max());
+        let given_up = self.spacing.sent(now, self.earliest, self.schedule.rate_most(self.ceiling.level()));
         let level = self.level;
         self.advance(level, self.number() + 1);
         self.choose();
         self.give_up(now);
+        let before = self.ceiling.level();
+        let rate = |level| self.schedule.rate_most(level);
+        if let Some(level) = self.ceiling.departed(now, given_up, self.earliest, rate) {
+            // A level that comes back goes on where it would be by now.
+            for back in before + 1..=level {
+                self.advance(back, self.schedule.before(back, now));
+            }
+            self.choose();
+        }
+        self.prefer_lowest(now);
+    }
+
+    /// A late driver sends what is due of the lowest level first.
+    fn prefer_lowest(&mut self, now: Instant) {
+        if self.earliest + LOWEST_FIRST < now {
+            let lowest = (0..=self.ceiling.level()).zip(&self.next).find(|(_, next)| next.at <= now);
+            self.level = lowest.map_or(self.level, |(level, _)| level);
+        }
     }
 
     /// Gives up what should have left long ago.
     pub(crate) fn give_up(&mut self, now: Instant) {
         let before = Spacing::given_up_before(now);
-        if self.at() >= before {
+        if self.earliest >= before {
             return;
         }
-        for level in 0..self.schedule.level_count() {
+        for level in 0..=self.ceiling.level() {
             if self.next[usize::from(level)].at < before {
                 self.advance(level, self.schedule.before(level, before));
             }
@@ -92,8 +121,9 @@ impl<S: Schedule> Turns<S> {
     }
 
     fn choose(&mut self) {
-        let earliest = (0..).zip(&self.next).min_by_key(|(_, next)| next.at);
+        let earliest = (0..=self.ceiling.level()).zip(&self.next).min_by_key(|(_, next)| next.at);
         self.level = earliest.map_or(0, |(level, _)| level);
+        self.earliest = self.at();
     }
 
     /// Goes on with a level's packet of this number.

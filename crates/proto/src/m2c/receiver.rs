@@ -56,6 +56,8 @@ pub struct Receiver {
     held: bool,
     wishes: Wishes,
     base: Holes,
+    /// Highest level that the sender sends, as its base channel said last.
+    ceiling: Option<u16>,
     session: Option<Session>,
     reception: Reception,
     prober: Option<Prober>,
@@ -81,6 +83,7 @@ impl Receiver {
             held: false,
             wishes: Wishes::default(),
             base: Holes::default(),
+            ceiling: None,
             session: None,
             reception: Reception::default(),
             prober: config.prober.map(Prober::new),
@@ -173,6 +176,20 @@ impl ReceiverControl for Receiver {
         self.wishes.push(Membership::Leave(ChannelId::BASE));
     }
 
+    fn overrun(&mut self, now: Instant) {
+        if let Some(session) = self.session.as_mut() {
+            session.overrun(shifted(now), &mut self.wishes);
+        }
+    }
+
+    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
+        if core::mem::replace(&mut self.ceiling, ceiling) != ceiling
+            && let Some(session) = self.session.as_mut()
+        {
+            session.limit(shifted(now), ceiling, &mut self.wishes);
+        }
+    }
+
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         self.reception.packets += 1;
         let Ok(cci) = arrival.cci.webrc() else { return };
@@ -185,7 +202,8 @@ impl ReceiverControl for Receiver {
             // The configuration was found sound when the receiver was made.
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
             let asked = self.prober.as_ref().and_then(Prober::rtt);
-            self.session = Some(Session::new(clock, self.limits, asked, at));
+            let session = self.session.insert(Session::new(clock, self.limits, asked, at));
+            session.limit(at, self.ceiling, &mut self.wishes);
         }
         let Some(place) = self.place(at, cci) else {
             if arrival.channel == ChannelId::BASE {

@@ -2,12 +2,14 @@
 
 mod follow;
 mod joining;
+mod overrun;
 mod queue;
 mod shadow;
 
 use std::collections::VecDeque;
 
 use self::follow::{Follow, Tally};
+use self::overrun::Overrun;
 use self::queue::Queue;
 use super::receiver::{Mode, Status};
 use super::start::FastStart;
@@ -33,6 +35,9 @@ const RTT_INITIAL: f64 = 0.1;
 pub(super) struct Session {
     pub(super) clock: Clock,
     limits: Limits,
+    overrun: Overrun,
+    /// The highest level that the sender sends.
+    top: u16,
     slot: Slot,
     /// Waves held, from the lowest level up; the last ones may be silent still.
     waves: VecDeque<Held>,
@@ -81,9 +86,11 @@ pub(super) struct Limits {
 impl Session {
     pub(super) fn new(clock: Clock, limits: Limits, asked: Option<f64>, now: Instant) -> Self {
         Self {
+            top: clock.channels.levels() - 1,
             slot: clock.channels.slot_at(now),
             delay: OneWayDelay::new(AVERAGED * clock.channels.sub_slot_seconds()),
             limits,
+            overrun: Overrun::default(),
             waves: VecDeque::new(),
             joining: None,
             wished: None,
@@ -201,9 +208,9 @@ impl Session {
         self.clock.channels.cumulative_rate(level.min(self.top()), now)
     }
 
-    /// The highest level.
+    /// The highest level that the sender sends.
     fn top(&self) -> u16 {
-        self.clock.channels.levels() - 1
+        self.top
     }
 
     /// `RTTc`: the floor, and what packets waited of late on average, as a TCP sees it.

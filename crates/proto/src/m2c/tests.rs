@@ -33,6 +33,51 @@ fn a_receiver_alone_fills_its_link() {
 }
 
 #[test]
+fn a_receiver_settles_at_what_its_machine_reads() {
+    // The link brings 16 Mbit/s; the machine drops packets whenever more than 4 come.
+    let read = 4_000.0;
+    let mut run = run(16_000, ReceiverConfig::new(), 20_000);
+    run.start();
+    let (mut overruns, mut came, mut highest) = (0, 0.0, 0.0_f64);
+    for step in 0..2_400 {
+        let before = run.receiver.reception().packets;
+        run.until(at(50 * (step + 1)));
+        let packets = (run.receiver.reception().packets - before) as f64;
+        let rate = packets * f64::from(BYTES) * 8.0 / 50.0;
+        if rate > read {
+            run.receiver.overrun(run.now);
+            run.path.apply(run.now, &mut run.receiver);
+        }
+        if step >= 1_200 {
+            overruns += u32::from(rate > read);
+            came += rate / 1_200.0;
+            highest = highest.max(rate);
+        }
+    }
+    assert!(came > 0.5 * read && came < read, "{came:.0} kbit/s");
+    assert!(highest < 1.5 * read, "{highest:.0} kbit/s at the most");
+    assert!(overruns < 60, "more than it reads in {overruns} of 1200 steps");
+}
+
+#[test]
+fn levels_above_the_ceiling_are_left_and_not_lost() {
+    let mut run = run(4_000, ReceiverConfig::new(), 20_000);
+    run.start();
+    run.until(at(20_000));
+    let held = run.held();
+    assert!(held > 10, "{held} channels");
+    run.receiver.limited(run.now, Some(3));
+    run.path.apply(run.now, &mut run.receiver);
+    assert_eq!(run.held(), 4, "the base and three levels");
+    run.until(at(40_000));
+    assert!(run.held() <= 4, "nothing is joined above the ceiling");
+    assert_eq!(run.receiver.reception().lost, 0);
+    run.receiver.limited(run.now, None);
+    run.until(at(80_000));
+    assert!(run.held() > 10, "without a ceiling it takes what the link carries");
+}
+
+#[test]
 fn a_start_begins_with_the_first_packet_of_an_epoch_only() {
     use headwater_wire::cci::WebrcCci;
     // Ten packets a second: each fifth one leaves when an epoch begins.

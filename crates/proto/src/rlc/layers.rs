@@ -109,8 +109,8 @@ impl Schedule for Layers {
         self.levels.before(level, self.start + Duration::from_nanos(planned))
     }
 
-    fn rate_max(&self) -> f64 {
-        2.0 * self.levels.rate_max()
+    fn rate_most(&self, level: u16) -> f64 {
+        2.0 * self.levels.rate_most(level)
     }
 }
 

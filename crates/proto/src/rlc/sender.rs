@@ -52,7 +52,14 @@ impl SenderControl for Sender {
             sequence: number as u16,
         };
         let (channel, ecn) = (ChannelId(level), Ecn::NotCapable);
-        (self.0.due() <= now).then(|| Departure { channel, level, at: self.0.at(), cci: cci.into(), ecn })
+        (self.0.due() <= now).then(|| Departure {
+            channel,
+            level,
+            at: self.0.at(),
+            cci: cci.into(),
+            ecn,
+            ceiling: None,
+        })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {

@@ -65,8 +65,8 @@ impl Schedule for Spaced {
         turns.checked_sub(1).filter(|last| self.nth(level, *last) >= at).unwrap_or(turns)
     }
 
-    fn rate_max(&self) -> f64 {
-        self.0.rate_max()
+    fn rate_most(&self, level: u16) -> f64 {
+        self.0.rate_most(level)
     }
 }
 
@@ -115,6 +115,7 @@ impl SenderControl for Sender {
             at: self.turns.at(),
             cci: cci(level, self.sequences[usize::from(level)], None),
             ecn: Ecn::NotCapable,
+            ceiling: None,
         })
     }
 

@@ -236,7 +236,14 @@ impl SenderControl for Sender {
             timestamp: clock(at.max(self.next_request - self.interval)),
             sequence: self.sequences[rank],
         };
-        Some(Departure { channel: ChannelId(level), level, at, cci: data.to_cci(), ecn: Ecn::Capable0 })
+        Some(Departure {
+            channel: ChannelId(level),
+            level,
+            at,
+            cci: data.to_cci(),
+            ecn: Ecn::Capable0,
+            ceiling: None,
+        })
     }
 
     fn departed(&mut self, now: Instant, _bytes: usize) {

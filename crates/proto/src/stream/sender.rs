@@ -13,9 +13,9 @@ use crate::delivery::SenderConfig as SessionConfig;
 use crate::delivery::sender::description::{Description, Due, expires};
 use crate::delivery::sender::farewell::{Farewell, Word};
 use crate::delivery::sender::header::{Header, write_fdt};
-use crate::layering::Layering;
 use crate::layering::sequencer::{Buffer, Load, Order, Reserve, Sequencer, Submission, SubmitError};
 use crate::layering::spacing::Spacing;
+use crate::layering::{Layering, SentLevels};
 use crate::machine::{DATAGRAM_BYTES_MAX, Destination, Input, Machine, Output, Transmit};
 use crate::time::Instant;
 
@@ -195,7 +195,8 @@ impl<C: SenderControl> Sender<C> {
     /// Writes the packet of a departure, and says how long it is; 0 where its channel has nothing to say.
     fn write(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
         let Self { config, control, sequencer, fdt, stats, .. } = self;
-        let layering = control.layering();
+        let layering = SentLevels::of(control.layering(), departure.ceiling);
+        let layering = layering.as_ref().map(|sent| sent as &dyn Layering);
         if core::mem::take(&mut self.has_skipped) {
             sequencer.skip_to(layering, departure.at);
         }

@@ -69,6 +69,8 @@ pub struct Receiver {
     joined_base: Option<Instant>,
     wishes: Wishes,
     base: Holes,
+    /// Highest level that the sender sends, as its base channel said last.
+    ceiling: Option<u16>,
     session: Option<Session>,
     /// `ARTT` of a session that was given up.
     artt: Option<f64>,
@@ -80,6 +82,8 @@ pub struct Receiver {
 struct Session {
     clock: Clock,
     rate_max: f64,
+    /// The highest level that the sender sends.
+    top: u16,
     slot: Slot,
     /// When that began, and when the newest packet came.
     turned: Instant,
@@ -120,6 +124,7 @@ impl Receiver {
             joined_base: None,
             wishes: Wishes::default(),
             base: Holes::default(),
+            ceiling: None,
             session: None,
             artt: None,
             reception: Reception::default(),
@@ -186,6 +191,17 @@ impl Receiver {
         }
     }
 
+    /// Leaves the waves that the sender does not send; nothing of them is lost.
+    fn limit(&mut self) {
+        let Some(session) = self.session.as_mut() else { return };
+        let highest = session.clock.channels.levels() - 1;
+        session.top = self.ceiling.map_or(highest, |ceiling| ceiling.min(highest));
+        while session.nwc() > session.top {
+            let Some(channel) = session.leave_highest() else { return };
+            self.wishes.push(Membership::Leave(channel));
+        }
+    }
+
     /// Leaves all waves. The next packet of the base channel begins a session.
     fn give_up_session(&mut self) {
         let session = self.session.take();
@@ -209,6 +225,7 @@ impl Session {
         let epoch = Duration::from_nanos(channels.half_slot().as_nanos() * 2 / EPOCHS);
         Self {
             rate_max,
+            top: channels.levels() - 1,
             slot: channels.slot_at(now),
             turned: now,
             heard: now,
@@ -398,7 +415,7 @@ impl Session {
 
     /// End of start-up, tests (c) and (d).
     fn check_start_up(&mut self, now: Instant) {
-        let is_top = self.nwc() + 1 >= self.clock.channels.levels() || self.next_rate() > self.rate_max;
+        let is_top = self.nwc() >= self.top || self.next_rate() > self.rate_max;
         let is_settled = now.since(self.first) >= self.epoch();
         // Without a wave there is nothing that could have brought less than its rate.
         let has_waves = !self.waves.is_empty();
@@ -429,7 +446,7 @@ impl Session {
         let is_settled = now.since(self.first) >= self.epoch();
         let may = self.joining.is_none()
             && self.loss_event_ends.is_none()
-            && self.nwc() + 1 < self.clock.channels.levels()
+            && self.nwc() < self.top
             && (self.ssr.is_some() || is_settled || self.waves.is_empty());
         may && self.target() >= self.next_rate()
     }
@@ -459,6 +476,11 @@ impl Session {
     /// A join that was not answered in time is undone.
     fn give_up_join(&mut self, now: Instant) -> Option<ChannelId> {
         self.joining.filter(|joining| joining.until <= now)?;
+        self.leave_highest()
+    }
+
+    /// Leaves the highest wave. A wave that is being joined is always that.
+    fn leave_highest(&mut self) -> Option<ChannelId> {
         self.joining = None;
         let wave = self.waves.pop_back()?;
         self.arr *= self.power(self.nwc() + 1) / self.power(self.nwc() + 2);
@@ -483,6 +505,12 @@ impl ReceiverControl for Receiver {
         self.wishes.push(Membership::Leave(ChannelId::BASE));
     }
 
+    fn limited(&mut self, _now: Instant, ceiling: Option<u16>) {
+        if core::mem::replace(&mut self.ceiling, ceiling) != ceiling {
+            self.limit();
+        }
+    }
+
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
         self.reception.count(arrival.ecn);
         let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
@@ -492,6 +520,7 @@ impl ReceiverControl for Receiver {
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
             let artt = self.artt.unwrap_or_else(|| at.since(joined).as_secs_f64().max(1e-3));
             self.session = Some(Session::new(clock, self.rate_max, artt, at, cci.sequence));
+            self.limit();
         }
         let place = self.session.as_ref().and_then(|session| session.clock.place(session.slot, cci));
         if let Some(place) = place {

@@ -1,7 +1,9 @@
 //! ALC packets as values, against packets written by hand and by the `flute` crate.
 use crate::hex::hex;
 use headwater_wire::alc::{self, Error, Repr};
-use headwater_wire::extensions::{ContentEncoding, ExtensionError, Extensions, FdtExtension, Seq, Time};
+use headwater_wire::extensions::{
+    ContentEncoding, ExtensionError, Extensions, FdtExtension, Levels, Seq, Time,
+};
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId};
 
 fn emit(repr: &Repr) -> Result<Vec<u8>, Error> {
@@ -52,6 +54,20 @@ fn m2c_packet_parses_to_its_value_and_symbols() {
     let mut datagram = hex(M2C);
     datagram.extend(b"symbol");
     assert_eq!(alc::parse(&datagram).unwrap(), (m2c(), &b"symbol"[..]));
+}
+
+/// The packet of above with EXT_LEVELS, ceiling 9, in place of EXT_SEQ. Other implementations skip the word, whose type is in the range of one.
+const LEVELS: &str = "10 10 04 06  2A 03 0102  1234 0007  E0 00 09 00  01 000203";
+
+#[test]
+fn ceiling_both_ways() {
+    let extensions = Extensions { levels: Some(Levels { ceiling: 9 }), ..Extensions::default() };
+    let repr = Repr { extensions, ..m2c() };
+    assert_eq!(emit(&repr).unwrap(), hex(LEVELS));
+    assert_eq!(alc::parse(&hex(LEVELS)).unwrap(), (repr, &[][..]));
+    // Reserved bits are not read.
+    let reserved = hex("10 10 04 06  2A 03 0102  1234 0007  E0 FF 09 FF  01 000203");
+    assert_eq!(alc::parse(&reserved).unwrap(), (repr, &[][..]));
 }
 
 /// TSI 1, TOI 0 in half words; HDR_LEN=9. EXT_FDT version 2, instance 0x00005; EXT_CENC gzip; EXT_FTI of 4 words:

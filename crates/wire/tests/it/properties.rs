@@ -1,6 +1,6 @@
 //! What is written is what is read, for any value; and no bytes make the parsers panic.
 use headwater_wire::alc::{self, Repr};
-use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Seq, Time};
+use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Levels, Seq, Time};
 use headwater_wire::fdt::{Control, File, FileTime, Headwater, Instance, OtiAttributes, Segment, Withdrawal};
 use headwater_wire::fti::Ldpc;
 use headwater_wire::{Cci, EncodingId, Fti, PayloadId, lct};
@@ -84,6 +84,7 @@ prop_compose! {
         fdt in of((0..16u8, 0..1u32 << 20)),
         content_encoding in of(any::<u8>()),
         seq in of(any::<(u16, u32)>()),
+        levels in of(any::<u8>()),
     ) -> Extensions {
         Extensions {
             auth: false,
@@ -92,6 +93,7 @@ prop_compose! {
             fdt: fdt.map(|(version, instance_id)| FdtExtension { version, instance_id }),
             content_encoding: content_encoding.map(ContentEncoding::from),
             seq: seq.map(|(buffer, offset)| Seq { buffer, offset }),
+            levels: levels.map(|ceiling| Levels { ceiling }),
         }
     }
 }

@@ -160,6 +160,12 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         partitions.filter(|whole| whole.symbols() > 1).map(|whole| whole.symbol_size()).max()
     }
 
+    /// This end's machine dropped packets that it had received, because they were not read in time: the control takes less. The memberships
+    /// that follow come out of the next [`Machine::poll_output`] after a [`Machine::handle`].
+    pub fn overrun(&mut self, now: Instant) {
+        self.front.control.overrun(now);
+    }
+
     /// The store.
     pub fn store(&self) -> &S {
         &self.store

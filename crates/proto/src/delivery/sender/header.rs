@@ -1,11 +1,12 @@
 //! Headers of the packets that a sender writes.
 
-use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Seq};
+use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Levels, Seq};
 use headwater_wire::{Fti, PayloadId, alc};
 
 use crate::control::Departure;
 use crate::delivery::fdt::FdtSymbol;
 use crate::delivery::plan::PlannedObject;
+use crate::machine::ChannelId;
 
 /// What the packets of an object have in common.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,10 @@ pub(crate) struct Header(alc::Repr);
 
 impl Header {
     pub(crate) fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
+        // Receivers of any level hold the base. Controls whose senders have ceilings number their channels by 8 bits.
+        let told = departure.ceiling.filter(|_| departure.channel == ChannelId::BASE);
+        let ceiling = told.and_then(|ceiling| u8::try_from(ceiling).ok());
+        let levels = ceiling.map(|ceiling| Levels { ceiling });
         Self(alc::Repr {
             tsi: tsi.into(),
             toi,
@@ -56,7 +61,7 @@ impl Header {
             psi: 0,
             codepoint,
             cci: departure.cci,
-            extensions: Extensions::default(),
+            extensions: Extensions { levels, ..Extensions::default() },
             payload_id: None,
         })
     }
@@ -75,7 +80,7 @@ impl Header {
 
     /// Of a part of a buffer.
     pub(crate) fn with_part(mut self, seq: Seq, fti: Option<Fti>, is_over: bool) -> Self {
-        self.0.extensions = Extensions { seq: Some(seq), fti, ..Extensions::default() };
+        self.0.extensions = Extensions { seq: Some(seq), fti, ..self.0.extensions };
         self.0.close_object = is_over;
         self
     }
@@ -94,7 +99,7 @@ fn fdt_header(
 ) -> Header {
     let mut header = Header::new(tsi, Some(0), fti.encoding_id().codepoint(), departure);
     header.0.extensions =
-        Extensions { fdt: Some(fdt), fti: Some(fti), content_encoding, ..Extensions::default() };
+        Extensions { fdt: Some(fdt), fti: Some(fti), content_encoding, ..header.0.extensions };
     header
 }
 

@@ -321,7 +321,8 @@ impl Arrangement {
         if interval >= self.ends.len() || at <= from {
             return;
         }
-        for level in 0..layering.levels() {
+        // Levels that are sent since the buffer was laid have no part of it.
+        for level in (0..layering.levels()).take(self.levels) {
             let tile = &mut self.tiles[interval * self.levels + usize::from(level)];
             tile.left = tile.left.max(layering.packets(level, from, at)).min(tile.packets);
         }

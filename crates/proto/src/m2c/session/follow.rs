@@ -210,7 +210,7 @@ impl Session {
         let is_within = |target: &u16| *target == level + 1 || self.rate_of(*target, now) <= most;
         let target = (level + 1..=highest).take_while(is_within).last().unwrap_or(level);
         let (held, hoped) = (self.rate_of(level, now), self.rate_of(target, now));
-        if target == level || hoped > self.limits.rate_max {
+        if target == level || hoped > self.rate_max() {
             self.follow.end();
             return false;
         }

@@ -30,6 +30,7 @@ impl Session {
     /// After a packet of a held channel that left at `left`: joins and leaves.
     pub(in crate::m2c) fn decide(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) {
         let opens = self.turn_epoch(now, left);
+        self.try_more(now);
         if self.follow(now, wishes) {
             return;
         }
@@ -74,7 +75,7 @@ impl Session {
     }
 
     /// The path carries `rate` packets per second. What exceeds that is left.
-    fn settle(&mut self, now: Instant, rate: f64, wishes: &mut Wishes) {
+    pub(super) fn settle(&mut self, now: Instant, rate: f64, wishes: &mut Wishes) {
         self.abandon(now, wishes);
         self.delay.settle();
         let rtt = self.rtt();
@@ -116,6 +117,22 @@ impl Session {
         }
     }
 
+    /// The sender sends levels up to `ceiling` only, or all of them. Leaves those above, of which nothing is lost.
+    pub(in crate::m2c) fn limit(&mut self, now: Instant, ceiling: Option<u16>, wishes: &mut Wishes) {
+        let highest = self.clock.channels.levels() - 1;
+        self.top = ceiling.map_or(highest, |ceiling| ceiling.min(highest));
+        if self.waves.len() > self.top.into() {
+            self.follow.end();
+        }
+        while self.waves.len() > self.top.into() {
+            self.joining = self
+                .joining
+                .map(|joining| Joining { levels: joining.levels - 1, ..joining })
+                .filter(|joining| joining.levels > 0);
+            self.leave_highest(now, wishes);
+        }
+    }
+
     pub(super) fn leave_highest(&mut self, now: Instant, wishes: &mut Wishes) {
         let Some(wave) = self.waves.pop_back() else { return };
         wishes.push(Membership::Leave(self.clock.channels.channel_of(wave.number)));
@@ -145,7 +162,7 @@ impl Session {
             let is_single = next == level + 1;
             let is_within = rate <= allowed && (is_single || self.mode == Mode::FastStart);
             let is_step = is_single && self.mode == Mode::FastStart;
-            rate <= self.limits.rate_max && (is_within || is_step)
+            rate <= self.rate_max() && (is_within || is_step)
         };
         (level + 1..=self.top()).take_while(|next| is_allowed(*next)).last().unwrap_or(level)
     }

@@ -77,6 +77,7 @@ impl SenderControl for Sender {
             at: due,
             cci: self.cci(),
             ecn: Ecn::NotCapable,
+            ceiling: None,
         })
     }
 

@@ -191,7 +191,7 @@ impl SenderControl for Sender {
         let at = self.next_departure().filter(|at| *at <= now)?;
         let word = self.peers.word(self.pending.front()?.path.peer);
         let cci = Cci::new(&word).ok()?;
-        Some(Departure { channel: ChannelId::BASE, level: 0, at, cci, ecn: Ecn::NotCapable })
+        Some(Departure { channel: ChannelId::BASE, level: 0, at, cci, ecn: Ecn::NotCapable, ceiling: None })
     }
 
     fn envelope_bytes(&self) -> usize {

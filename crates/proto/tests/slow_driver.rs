@@ -1,0 +1,228 @@
+//! Senders whose driver cannot send what is due in time: levels are left out from the highest one down, one rate is sent evenly, and receivers follow.
+
+use std::collections::BTreeSet;
+
+use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, SenderControl};
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed, flid, m2c, webrc};
+
+const PACKET_BYTES: u16 = 1_440;
+const MAX: Rate = Rate::from_kilobits(8_000);
+/// Packets per second of that rate.
+const PACKETS: f64 = 8e6 / (8.0 * 1_440.0);
+/// Part of the rate that the slow driver sends.
+const SHARE: f64 = 0.4;
+const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+/// A driver like that of sockets: it sends what is due at the beginning of a turn, which takes a time for each packet.
+struct Driver<C> {
+    sender: C,
+    now: Instant,
+}
+
+impl<C: SenderControl> Driver<C> {
+    fn new(sender: C) -> Self {
+        Self { sender, now: Instant::ZERO }
+    }
+
+    /// Sends at most `share` of [`PACKETS`] per second until `end`, and shows when each packet left.
+    fn run(&mut self, end: Instant, share: f64, mut see: impl FnMut(Instant, &Departure)) {
+        let gap = Duration::from_secs_f64(1.0 / (share * PACKETS));
+        loop {
+            let next = self.sender.next_departure().into_iter().chain(self.sender.poll_timeout()).min();
+            let now = self.now.max(next.expect("senders go on"));
+            if now >= end {
+                return;
+            }
+            self.sender.timeout(now);
+            let mut done = now;
+            while let Some(departure) = self.sender.departure(now) {
+                done += gap;
+                see(done, &departure);
+                self.sender.departed(now, PACKET_BYTES.into());
+            }
+            self.now = done;
+        }
+    }
+}
+
+fn layers(shape: Shape) -> DynamicConfig {
+    let config = match shape {
+        Shape::Geometric => DynamicConfig::fine(PACKET_BYTES, MAX),
+        Shape::Webrc => DynamicConfig::new(PACKET_BYTES, MAX).with_shape(shape),
+    };
+    config.with_base_rate(Rate::from_kilobits(120))
+}
+
+fn dynamic(shape: Shape) -> DynamicSender {
+    DynamicSender::new(DynamicChannels::new(layers(shape), Instant::ZERO).expect("sound numbers"))
+}
+
+fn flid_layers() -> flid::Config {
+    flid::Config::dynamic_layers(PACKET_BYTES, MAX).with_base_rate(Rate::from_kilobits(120))
+}
+
+fn flid_dl() -> flid::Sender {
+    flid::Sender::new(flid::Layers::new(&flid_layers(), Instant::ZERO).expect("sound numbers"))
+}
+
+/// What of its levels a sender with a slow driver sends, and that it sends all again with a fast one.
+fn sheds_the_highest_levels(sender: impl SenderControl) {
+    let mut driver = Driver::new(sender);
+    driver.run(at(2), 10.0, |now, departure| {
+        assert!(now.since(departure.at) < Duration::from_millis(100) && departure.ceiling.is_none());
+    });
+    let (low, mut late) = (driver.sender.levels() / 3, Duration::ZERO);
+    driver.run(at(20), SHARE, |now, departure| {
+        if departure.level <= low {
+            late = late.max(now.since(departure.at));
+        }
+    });
+    assert!(late < Duration::from_millis(100), "the lowest levels are {late:?} late while the ceiling falls");
+    let (from, to) = (at(20), at(60));
+    let (mut sent, mut ceilings, mut latest) = (Vec::new(), BTreeSet::new(), Duration::ZERO);
+    driver.run(to + Duration::from_secs(1), SHARE, |now, departure| {
+        ceilings.extend(departure.ceiling);
+        if departure.level <= low {
+            latest = latest.max(now.since(departure.at));
+        }
+        assert!(departure.ceiling.is_none_or(|ceiling| departure.level <= ceiling));
+        sent.push(*departure);
+    });
+    assert!(latest < Duration::from_millis(100), "the lowest levels are {latest:?} late");
+    let overload = driver.sender.overload().expect("it cannot send all");
+    // Rates fall within a slot, and a level more may just be tried.
+    assert!((0.5 * SHARE..1.5 * SHARE).contains(&overload.share), "{overload:?}");
+    let (lowest, highest) = (*ceilings.first().expect("told"), *ceilings.last().expect("told"));
+    assert!(highest < driver.sender.levels() - 1, "the highest level is not sent");
+    // The ceiling tries levels above those that the driver keeps up with; all below are complete.
+    let layering = driver.sender.layering().expect("several levels");
+    let mut begin = from;
+    while begin < to {
+        let end = layering.next_boundary(begin).unwrap_or(to).min(to);
+        for level in 0..=lowest {
+            let of_level = |sent: &&Departure| sent.level == level && sent.at >= begin && sent.at < end;
+            let count = sent.iter().filter(of_level).count() as u64;
+            assert_eq!(count, layering.packets(level, begin, end), "level {level} of {lowest}");
+        }
+        begin = end;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count of packets")]
+    let rate = sent.len() as f64 / 41.0;
+    assert!(rate > 0.6 * SHARE * PACKETS, "{rate} packets/s of {}", SHARE * PACKETS);
+
+    driver.run(at(240), 10.0, |_, _| ());
+    assert_eq!(driver.sender.overload(), None, "a driver that keeps up sends all");
+}
+
+#[test]
+fn m2c_sheds_the_highest_levels() {
+    sheds_the_highest_levels(dynamic(Shape::Geometric));
+}
+
+#[test]
+fn webrc_sheds_the_highest_levels() {
+    sheds_the_highest_levels(dynamic(Shape::Webrc));
+}
+
+#[test]
+fn flid_dl_sheds_the_highest_levels() {
+    sheds_the_highest_levels(flid_dl());
+}
+
+/// A driver that was away does not lower the ceiling, however long it was.
+#[test]
+fn a_pause_leaves_no_level_out() {
+    for pause_ms in [100, 400, 900, 5_000, 60_000] {
+        let mut driver = Driver::new(dynamic(Shape::Geometric));
+        driver.run(at(5), 10.0, |_, _| ());
+        driver.now += Duration::from_millis(pause_ms);
+        driver.run(at(90), 10.0, |_, departure| assert_eq!(departure.ceiling, None, "after {pause_ms} ms"));
+    }
+}
+
+/// What a receiver gets of a sender with a slow driver, over a path that carries all.
+fn is_served<R: ReceiverControl>(sender: impl SenderControl, mut receiver: R, settled: u64) {
+    let mut held = vec![false; usize::from(sender.channels())];
+    let mut apply = |receiver: &mut R| {
+        while let Some(membership) = receiver.poll_membership() {
+            let (ChannelId(channel), joined) = match membership {
+                Membership::Join(channel) => (channel, true),
+                Membership::Leave(channel) => (channel, false),
+            };
+            assert_ne!(std::mem::replace(&mut held[usize::from(channel)], joined), joined);
+        }
+        held.clone()
+    };
+    let mut driver = Driver::new(sender);
+    driver.run(at(10), SHARE, |_, _| ());
+    receiver.start(driver.now);
+    apply(&mut receiver);
+    let (mut sent, mut before) = (0_u32, None);
+    driver.run(at(settled + 100), SHARE, |now, departure| {
+        if now >= at(settled) {
+            sent += 1;
+            before.get_or_insert(receiver.reception());
+        }
+        while receiver.poll_timeout().is_some_and(|due| due <= now) {
+            receiver.timeout(now);
+        }
+        if apply(&mut receiver)[usize::from(departure.channel.0)] {
+            let Departure { channel, ref cci, ecn, .. } = *departure;
+            if channel == ChannelId::BASE {
+                receiver.limited(now, departure.ceiling);
+            }
+            let bytes = PACKET_BYTES.into();
+            receiver.arrived(now, &Arrival { source: SENDER.into(), channel, cci, ecn, bytes });
+        }
+        apply(&mut receiver);
+    });
+    let (before, after) = (before.expect("sent"), receiver.reception());
+    let (came, lost) = (after.packets - before.packets, after.lost - before.lost);
+    assert!(came * 10 >= u64::from(sent) * 9, "{came} of {sent} packets came, {lost} lost");
+    assert!(lost * 100 <= came, "{lost} packets lost beside {came}");
+}
+
+#[test]
+fn an_m2c_receiver_takes_what_is_sent() {
+    let receiver = m2c::Receiver::new(layers(Shape::Geometric), m2c::ReceiverConfig::new()).unwrap();
+    is_served(dynamic(Shape::Geometric), receiver, 40);
+}
+
+#[test]
+fn a_webrc_receiver_takes_what_is_sent() {
+    let receiver = webrc::Receiver::new(layers(Shape::Webrc), webrc::ReceiverConfig::new()).unwrap();
+    is_served(dynamic(Shape::Webrc), receiver, 120);
+}
+
+#[test]
+fn a_flid_dl_receiver_takes_what_is_sent() {
+    let receiver = flid::Receiver::new(flid_layers(), flid::ReceiverConfig::new()).unwrap();
+    is_served(flid_dl(), receiver, 300);
+}
+
+#[test]
+fn one_rate_settles_below_what_the_driver_sends() {
+    let mut driver = Driver::new(fixed::Sender::new(MAX, Instant::ZERO));
+    driver.run(at(2), 10.0, |_, _| ());
+    assert_eq!(driver.sender.overload(), None);
+    driver.run(at(10), SHARE, |_, _| ());
+    let (mut sent, mut last, mut longest) = (0_u32, driver.now, Duration::ZERO);
+    driver.run(at(40), SHARE, |now, _| {
+        sent += 1;
+        longest = longest.max(now.since(last));
+        last = now;
+    });
+    let rate = f64::from(sent) / 30.0;
+    assert!((0.7 * SHARE * PACKETS..SHARE * PACKETS).contains(&rate), "{rate} of {}", SHARE * PACKETS);
+    assert!(longest < Duration::from_millis(20), "a silence of {longest:?}");
+    let overload = driver.sender.overload().expect("it cannot send all");
+    assert!((0.5 * SHARE..=1.1 * SHARE).contains(&overload.share), "{overload:?}");
+
+    driver.run(at(200), 10.0, |_, _| ());
+    assert_eq!(driver.sender.overload(), None, "a driver that keeps up sends all");
+}
