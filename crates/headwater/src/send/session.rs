@@ -6,9 +6,9 @@ use std::sync::Arc;
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
-    End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError,
+    End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source, SourceError, Start,
 };
-use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, fixed};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
 use super::content::Content;
@@ -176,8 +176,11 @@ impl SendSession {
         digests: &Digests,
         observer: &mut dyn FnMut(SendUpdate),
     ) -> Result<SendSummary, SendError> {
-        let config =
-            SenderConfig::new(self.tsi).with_end(self.options.end.into()).with_ntp_at_zero(ntp_now());
+        let start = Seed(u64::from_ne_bytes(chance::random()?));
+        let config = SenderConfig::new(self.tsi)
+            .with_end(self.options.end.into())
+            .with_ntp_at_zero(ntp_now())
+            .with_start(Start::Drawn(start));
         let mut machine = Sender::new(config, &self.plan, digests, control, source)?;
         let clock = Clock::start();
         let mut watch = Watch {

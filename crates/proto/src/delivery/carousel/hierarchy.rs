@@ -10,8 +10,10 @@
 //! would get a little more than others, and the last one to be whole keeps a receiver waiting. Not each level: of its highest one a
 //! receiver has the end of each slot, which would always be the same blocks' where a slot has as many packets as there are blocks.
 
+use rand::RngExt as _;
+
 use super::ring::Ring;
-use super::{CarouselBlock, Visit};
+use super::{CarouselBlock, Start, Visit};
 use crate::delivery::offsets::Offsets;
 use crate::layering::Layering;
 use crate::layering::sequencer::{Arrangement, Order};
@@ -39,6 +41,8 @@ pub struct Hierarchy {
     blocks: Vec<CarouselBlock>,
     ring: Ring,
     offsets: Offsets,
+    /// Position of place 0 of buffer 0 on the ring.
+    first: u64,
     /// Next fresh symbol of each rateless block.
     fresh: Vec<u32>,
     /// Where each channel goes round the blocks by itself: packets of content that it has sent.
@@ -70,6 +74,14 @@ impl Hierarchy {
     /// # Panics
     /// When a block has no symbols, or fewer encoding symbols than source symbols.
     pub fn new(blocks: Vec<CarouselBlock>) -> Self {
+        Self::starting(blocks, Start::First)
+    }
+
+    /// The same from another start on.
+    ///
+    /// # Panics
+    /// As [`Hierarchy::new`].
+    pub fn starting(blocks: Vec<CarouselBlock>, start: Start) -> Self {
         super::check(&blocks);
         let ring = Ring::new(&blocks);
         let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
@@ -79,7 +91,8 @@ impl Hierarchy {
         Self {
             offsets: Offsets::new(places.max(1)),
             sent,
-            fresh: vec![0; blocks.len()],
+            fresh: start.first_symbols(&blocks),
+            first: first_position(&ring, start),
             pass_symbols: blocks.iter().map(|block| u64::from(block.symbols)).sum(),
             ring,
             blocks,
@@ -152,7 +165,7 @@ impl Hierarchy {
         }
         let positions = self.ring.positions();
         let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
-        let position = place.buffer.checked_rem(positions)? + self.offsets.get(index);
+        let position = self.first + place.buffer.checked_rem(positions)? + self.offsets.get(index);
         let (block, number) = self.ring.at(position % positions);
         let CarouselBlock { encoding_symbols: n, rateless, .. } = self.blocks[block];
         if rateless {
@@ -169,6 +182,12 @@ impl Hierarchy {
         self.fresh[block] = (esi + 1) % self.blocks[block].encoding_symbols;
         Visit { block: u32::try_from(block).expect("a session has below 2^32 blocks"), esi }
     }
+}
+
+/// Draws where on the ring a session begins.
+fn first_position(ring: &Ring, start: Start) -> u64 {
+    let drawn = start.draw().filter(|_| ring.positions() > 0);
+    drawn.map_or(0, |mut draw| draw.random_range(0..ring.positions()))
 }
 
 /// The time in which the base sends one packet (sequencer.md 1).
