@@ -6,7 +6,8 @@ the same session. What must hold:
 
 - a receiver resumes 95 % of the symbols that the one before it had 0.15 s before it was killed;
 - what all of them together got twice, or beyond what they needed, is at most 1 % of the content more than the undisturbed one's;
-- the file is whole in the end, and nothing else is left.
+- the file is whole in the end, with the sender's time of modification, and nothing else is left;
+- a receiver that finds it there receives nothing of it, and does not touch it.
 
 With restarts the sender is killed, too, and started again as another session: codes with a finite number of symbols then send some
 again that a receiver has, which is shown and not judged.
@@ -156,9 +157,12 @@ class Session:
             lives.append(last.counts())
             if not filecmp.cmp(self.file, self.folder / "killed" / "file", shallow=False):
                 raise Failed("the file differs")
+            if (self.folder / "killed" / "file").stat().st_mtime_ns != self.file.stat().st_mtime_ns:
+                raise Failed("the time of modification differs")
             left = [path.name for path in (self.folder / "killed").iterdir()]
             if left != ["file"]:
                 raise Failed(f"left behind: {left}")
+            self.receive_again()
             code = undisturbed.end()
             if code != 0:
                 raise Failed(f"the undisturbed receiver ended with {code}: {''.join(undisturbed.errors)}")
@@ -170,6 +174,18 @@ class Session:
         excess = sum(beyond(life) for life in lives) / symbols
         beside = beyond(undisturbed.counts()) / symbols
         return {"lives": len(lives), "resumed": resumed_least, "excess": excess, "undisturbed": beside, "least": least}
+
+    def receive_again(self):
+        """A receiver that finds the file in its place takes nothing of it, and leaves it alone."""
+        path = self.folder / "killed" / "file"
+        before = path.stat()
+        again = self.start_receiver("killed")
+        code = again.end()
+        present = [event["present"] for event in again.told("object:completed")]
+        if (code, present) != (0, [True]):
+            raise Failed(f"the file is there, and its receiver ended with {code}, {present}: {''.join(again.errors)}")
+        if again.counts()["useful"] != 0 or path.stat() != before:
+            raise Failed("a file that was there was received again")
 
     def live(self, receiver):
         """Lets a receiver live for a time drawn at random, and kills it; the instant of that."""

@@ -6,7 +6,8 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, SenderConfig, SessionEvent, Start,
+    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, RelativePath, SenderConfig,
+    SessionEvent, Start,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use pair::{Link, Pair, content, sender};
@@ -236,7 +237,7 @@ fn any_instant_is_a_good_one_to_be_killed_at() {
     for (seed, scheme) in
         (0..4).zip([Scheme::RaptorQ, Scheme::ReedSolomon, Scheme::LdpcStaircase, Scheme::NoCode])
     {
-        let contents = [content(18, 3_000_000), content(19, 70_000), content(20, 10)];
+        let contents = [content(18, 2_000_000), content(19, 70_000), content(20, 10)];
         let mut pair = pair(&contents, scheme, SYMBOL_SIZE, spread(), 0.05);
         let mut random = Seed(seed).stream("kills", 0);
         let mut held = 0;
@@ -260,4 +261,46 @@ fn any_instant_is_a_good_one_to_be_killed_at() {
         pair.run(LIMIT);
         pair.receivers[0].assert_received(&contents);
     }
+}
+
+#[test]
+fn a_file_that_is_there_is_not_received_and_one_that_differs_is() {
+    let contents = [content(21, 200_000), content(22, 0), content(23, 100_000)];
+    let path = |index: usize| RelativePath::new(&format!("dir/file{index}")).unwrap();
+    for (loss, differs) in [(0.0, false), (0.3, false), (0.0, true), (0.3, true)] {
+        let mut present = contents[0].clone();
+        present[199_999] ^= u8::from(differs);
+        let mut store = MemoryStore::new(u64::MAX);
+        store.put_present(path(0), present);
+        store.put_present(path(1), Vec::new());
+        let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), loss);
+        start(&mut pair, store);
+        pair.run(LIMIT);
+        let end = &pair.receivers[0];
+        end.assert_received(&contents);
+        let present = |event: &ReceiverEvent| match event {
+            ReceiverEvent::FileCompleted { is_present, .. } => Some(*is_present),
+            _ => None,
+        };
+        let present = end.events.iter().filter_map(present).filter(|is_present| *is_present).count();
+        assert_eq!(present, if differs { 1 } else { 2 });
+        let symbols = if differs { 300 } else { 100 };
+        let stats = end.machine.stats();
+        assert!((symbols..symbols + 3).contains(&stats.useful), "{stats:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_has_all_takes_nothing_but_the_fdt() {
+    let contents = [content(24, 200_000), content(25, 1)];
+    let mut store = MemoryStore::new(u64::MAX);
+    for (index, content) in contents.iter().enumerate() {
+        store.put_present(RelativePath::new(&format!("dir/file{index}")).unwrap(), content.clone());
+    }
+    let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.0);
+    start(&mut pair, store);
+    pair.run(LIMIT);
+    pair.receivers[0].assert_received(&contents);
+    assert_eq!(pair.receivers[0].machine.stats().useful, 0);
+    assert!(pair.receivers[0].machine.is_ended());
 }

@@ -19,7 +19,7 @@ use self::pending::Pending;
 use self::room::{BlockId, Room};
 use super::fdt::Hearing;
 use super::front::{Front, SessionEvent, Taken, Wanted, front_views, wanted_setters};
-use super::store::Store;
+use super::store::{FileIndex, Store};
 use crate::control::ReceiverControl;
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::Instant;
@@ -83,6 +83,8 @@ pub struct Receiver<C, S> {
     room: Room,
     /// Blocks that have enough symbols, until the store gets them: each once.
     ready: VecDeque<BlockId>,
+    /// Files that stand in their place already, until the store gets them to compare: each once.
+    to_compare: VecDeque<FileIndex>,
     /// Blocks of files under way that need symbols.
     open_blocks: u64,
     /// Files whose fate is open.
@@ -111,6 +113,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             pending: Pending::new(config.pending_bytes),
             room: Room::new(BLOCK_STATE_BYTES),
             ready: VecDeque::new(),
+            to_compare: VecDeque::new(),
             open_blocks: 0,
             open_files: 0,
             refused: 0,
@@ -143,7 +146,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             bytes: file.spec.bytes,
             symbols: file.symbols,
             symbols_held: file.symbols_held,
-            is_done: file.outcome == Some(FileOutcome::Done),
+            is_done: file.outcome.is_some_and(FileOutcome::is_done),
         })
     }
 
