@@ -5,12 +5,13 @@ before its first block is whole; the next one receives into the same folder. Bes
 the same session. What must hold:
 
 - a receiver resumes 95 % of the symbols that the one before it had 0.15 s before it was killed;
-- what all of them together got twice, or beyond what they needed, is at most 1 % of the content more than the undisturbed one's;
+- what all of them together got twice, or beyond what they needed, is at most 1 % of the content more than the undisturbed one's,
+  with RaptorQ. Of a code with a finite number of symbols a receiver misses some while there is none, as others lose some on the
+  way, and waits for those while others come again: that is shown;
 - the file is whole in the end, with the sender's time of modification, and nothing else is left;
 - a receiver that finds it there receives nothing of it, and does not touch it.
 
-With restarts the sender is killed, too, and started again as another session: codes with a finite number of symbols then send some
-again that a receiver has, which is shown and not judged.
+With restarts the sender is killed, too, and started again as another session.
 
 usage: resume.py [--long] [--restarts] [--seed N] [--only CONTROL[/CODE]] BINARY FOLDER
 """
@@ -30,8 +31,6 @@ KILLS = 20
 # Time between a report and the kill after which what it told must be on disk.
 WRITTEN_SECONDS = 0.15
 RESUMED_MIN, EXCESS_MAX = 0.95, 0.01
-# LDPC takes a few percent more than k symbols by itself, and how many is chance; windows of requests overlap a kill.
-PATIENCE_SECONDS = 240
 RATELESS = ("raptorq",)
 
 RATES = {
@@ -152,9 +151,10 @@ class Session:
             code = last.end()
             if code != 0:
                 raise Failed(f"the last receiver ended with {code}: {''.join(last.errors)}")
+            # Whoever finds the file in place has nothing to resume, and counts what comes until it knows as surplus.
             if not receiver.told("object:completed"):
                 resumed_least = min(resumed_least, self.compare(last.counts(), least))
-            lives.append(last.counts())
+                lives.append(last.counts())
             if not filecmp.cmp(self.file, self.folder / "killed" / "file", shallow=False):
                 raise Failed("the file differs")
             if (self.folder / "killed" / "file").stat().st_mtime_ns != self.file.stat().st_mtime_ns:
@@ -215,8 +215,7 @@ def judge(session, result, options):
     wrong = []
     if result["resumed"] < RESUMED_MIN:
         wrong.append(f"a receiver resumed only {result['resumed']:.1%}")
-    is_judged = not options.restarts or session.code in RATELESS
-    if is_judged and result["excess"] - result["undisturbed"] > EXCESS_MAX:
+    if session.code in RATELESS and result["excess"] - result["undisturbed"] > EXCESS_MAX:
         wrong.append(f"{result['excess']:.2%} came twice or for nothing, {result['undisturbed']:.2%} undisturbed")
     return wrong
 
