@@ -134,10 +134,10 @@ impl Carousel {
     ///
     /// # Panics
     /// As [`Carousel::new`].
-    pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream) -> Self {
+    pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
         check(&blocks);
         let pass_symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
-        let order = Sequence::Spread(Spread::new(&blocks, Start::First).mixed(draw));
+        let order = Sequence::Spread(Spread::new(&blocks, start).mixed(draw));
         Self { blocks, order, pass_symbols }
     }
 

@@ -120,7 +120,8 @@ pub struct Sender<C, S> {
     blocks: Vec<(u32, u32)>,
     orders: Orders,
     content: Content,
-    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard.
+    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard; from the beginning where the
+    /// start was drawn.
     has_skipped: bool,
     fdt: Description,
     phase: Phase,
@@ -184,7 +185,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let first_id = config.ntp_at_zero & FDT_INSTANCE_ID_MAX;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels())?;
         let content = match control.is_on_request() {
-            true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0)),
+            true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
             false => Content::new(of_content, control.layering().is_some(), plan.order(), start),
         };
         Ok(Self {
@@ -196,7 +197,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             orders,
             content,
             fdt,
-            has_skipped: false,
+            has_skipped: start != Start::First,
             phase: Phase::Sending,
             events: VecDeque::new(),
             stats: SenderStats::default(),

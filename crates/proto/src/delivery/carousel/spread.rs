@@ -236,7 +236,7 @@ mod tests {
             for beat in 2..=12 {
                 let blocks: Vec<_> = sizes.iter().copied().map(rateless).collect();
                 let draw = Seed(2).stream("turns", 0);
-                let mut carousel = Carousel::mixed(blocks, draw);
+                let mut carousel = Carousel::mixed(blocks, draw, Start::First);
                 let (mut counts, mut next) = (vec![0_f64; sizes.len()], vec![0; sizes.len()]);
                 let total = 1_000 * beat * sizes.len();
                 for (step, (block, esi)) in visits(&mut carousel, total as u64).into_iter().enumerate() {
@@ -258,7 +258,7 @@ mod tests {
     fn mixed_turns_of_a_pass_are_all_of_it() {
         for sizes in [&[1_u32; 10][..], &[1; 100], &[1; 300], &[3; 100], &[30; 3], &[1, 1, 300, 7]] {
             let blocks = sizes.iter().copied().map(rateless).collect();
-            let mut carousel = Carousel::mixed(blocks, Seed(3).stream("turns", 0));
+            let mut carousel = Carousel::mixed(blocks, Seed(3).stream("turns", 0), Start::First);
             let pass = carousel.pass_symbols();
             for round in 0..3 {
                 let symbols: BTreeSet<_> = visits(&mut carousel, pass).into_iter().collect();
@@ -273,8 +273,9 @@ mod tests {
     /// Two that begin at the same symbols have nothing in common behind that, but of a code without repair symbols.
     #[test]
     fn what_skips_brings_other_symbols() {
-        let mixed =
-            |blocks: &[CarouselBlock], seed| Carousel::mixed(blocks.to_vec(), Seed(seed).stream("turns", 0));
+        let mixed = |blocks: &[CarouselBlock], seed| {
+            Carousel::mixed(blocks.to_vec(), Seed(seed).stream("turns", 0), Start::First)
+        };
         let had =
             |carousel: &mut Carousel, count| visits(carousel, count).into_iter().collect::<BTreeSet<_>>();
         for blocks in

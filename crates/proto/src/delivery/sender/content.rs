@@ -18,8 +18,8 @@ pub(super) enum Content {
 
 impl Content {
     /// Content that is sent on request, of which each receiver gets some: the order is drawn.
-    pub(super) fn mixed(blocks: Vec<CarouselBlock>, draw: Stream) -> Self {
-        Self::Flat(Carousel::mixed(blocks, draw))
+    pub(super) fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
+        Self::Flat(Carousel::mixed(blocks, draw, start))
     }
 
     pub(super) fn new(blocks: Vec<CarouselBlock>, is_layered: bool, order: Order, start: Start) -> Self {
