@@ -213,6 +213,8 @@ pub enum Event<'a> {
         /// BLAKE3 over its block digests in hexadecimal, if the sender told.
         #[serde(skip_serializing_if = "Option::is_none")]
         digest: Option<String>,
+        /// Whether it was there already, and nothing of it had to be received.
+        present: bool,
     },
     /// `object:mismatch`: a file is whole but not what the sender promised; it was discarded.
     ObjectMismatch {
@@ -625,11 +627,16 @@ mod tests {
 
     #[test]
     fn a_line_is_flat_and_begins_with_time_and_event() {
-        let event = Event::ObjectCompleted { file: "a \"b\".iso", bytes: 7, digest: Some("00ff".into()) };
+        let event = Event::ObjectCompleted {
+            file: "a \"b\".iso",
+            bytes: 7,
+            digest: Some("00ff".into()),
+            present: false,
+        };
         assert_eq!(
             text(|out| write_line(out, AT, None, &event)),
             "{\"time\":12.345,\"event\":\"object:completed\",\"file\":\"a \\\"b\\\".iso\",\"bytes\":7,\
-             \"digest\":\"00ff\"}\n"
+             \"digest\":\"00ff\",\"present\":false}\n"
         );
     }
 

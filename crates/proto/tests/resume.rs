@@ -6,10 +6,12 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, SenderConfig, SessionEvent,
+    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, RelativePath, SenderConfig,
+    SessionEvent, Start,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use pair::{Link, Pair, content, sender};
+use rand::RngExt;
 
 /// A second, after which the FDT comes again, brings 500 symbols.
 const RATE: Rate = Rate::from_kilobits(4_000);
@@ -18,8 +20,12 @@ const SYMBOL_SIZE: u16 = 1_000;
 
 fn pair(contents: &[Vec<u8>], scheme: Scheme, symbol_size: u16, order: Order, loss: f64) -> Pair {
     let plan = PlanConfig { scheme, symbol_size, order };
+    pair_of(contents, plan, SenderConfig::new(1), loss)
+}
+
+fn pair_of(contents: &[Vec<u8>], plan: PlanConfig, config: SenderConfig, loss: f64) -> Pair {
     let link = Link { loss, ..Link::default() };
-    Pair::new(Seed(3), sender(contents, plan, SenderConfig::new(1), RATE), &[link])
+    Pair::new(Seed(3), sender(contents, plan, config, RATE), &[link])
 }
 
 fn spread() -> Order {
@@ -193,4 +199,108 @@ fn a_kept_fdt_of_another_session_is_found_out_and_leaves_no_wrong_bytes() {
         run_to_the_end(&mut new);
         new.receivers[0].assert_received(after);
     }
+}
+
+/// Issue 23: a sender that was started again sent the symbols again that it had sent before.
+#[test]
+fn what_a_sender_sends_after_it_was_started_again_is_new() {
+    let contents = [content(14, 9_000_000), content(15, 0), content(16, 300_001), content(17, 900)];
+    let plan = PlanConfig { scheme: Scheme::RaptorQ, symbol_size: SYMBOL_SIZE, order: spread() };
+    let session = |tsi: u32| {
+        let start = Start::Drawn(Seed(u64::from(tsi) * 7));
+        pair_of(&contents, plan, SenderConfig::new(tsi).with_start(start), 0.1)
+    };
+    let (mut kept, mut useful, mut beyond) = (MemoryStore::new(u64::MAX), 0, 0);
+    for tsi in 1..=4 {
+        let mut pair = session(tsi);
+        start(&mut pair, kept);
+        if tsi < 4 {
+            run_described(&mut pair, 700);
+        } else {
+            pair.run(LIMIT);
+            pair.receivers[0].assert_received(&contents);
+        }
+        let stats = pair.receivers[0].machine.stats();
+        // The file of one symbol may be in place: it is resumed as a file.
+        assert!(stats.resumed + 1 >= useful, "{stats:?}, {useful}");
+        useful += stats.useful;
+        beyond += stats.duplicates + stats.surplus;
+        (kept, _) = stop(&mut pair);
+    }
+    assert!((9_302..=9_310).contains(&useful), "{useful}");
+    assert!(beyond <= 93, "{beyond} symbols came twice or for nothing");
+}
+
+/// Sessions that are killed at random instants, whatever they hold then: nothing that a block held is received twice.
+#[test]
+fn any_instant_is_a_good_one_to_be_killed_at() {
+    for (seed, scheme) in
+        (0..4).zip([Scheme::RaptorQ, Scheme::ReedSolomon, Scheme::LdpcStaircase, Scheme::NoCode])
+    {
+        let contents = [content(18, 2_000_000), content(19, 70_000), content(20, 10)];
+        let mut pair = pair(&contents, scheme, SYMBOL_SIZE, spread(), 0.05);
+        let mut random = Seed(seed).stream("kills", 0);
+        let mut held = 0;
+        run_described(&mut pair, 1);
+        for _ in 0..20 {
+            run_for(&mut pair, random.random_range(1..100));
+            if pair.receivers[0].machine.is_ended() {
+                break;
+            }
+            let machine = &pair.receivers[0].machine;
+            let (stats, is_described) = (machine.stats(), machine.files().count() == contents.len());
+            let in_place: u64 = machine.files().filter(|file| file.is_done).map(|file| file.symbols).sum();
+            if is_described {
+                assert!(stats.resumed + in_place >= held, "{scheme}: {stats:?}, {held} before");
+                held = stats.resumed + stats.useful;
+            }
+            let (kept, _) = stop(&mut pair);
+            start(&mut pair, kept);
+        }
+        assert!(held > 100, "{scheme}: {held}");
+        pair.run(LIMIT);
+        pair.receivers[0].assert_received(&contents);
+    }
+}
+
+#[test]
+fn a_file_that_is_there_is_not_received_and_one_that_differs_is() {
+    let contents = [content(21, 200_000), content(22, 0), content(23, 100_000)];
+    let path = |index: usize| RelativePath::new(&format!("dir/file{index}")).unwrap();
+    for (loss, differs) in [(0.0, false), (0.3, false), (0.0, true), (0.3, true)] {
+        let mut present = contents[0].clone();
+        present[199_999] ^= u8::from(differs);
+        let mut store = MemoryStore::new(u64::MAX);
+        store.put_present(path(0), present);
+        store.put_present(path(1), Vec::new());
+        let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), loss);
+        start(&mut pair, store);
+        pair.run(LIMIT);
+        let end = &pair.receivers[0];
+        end.assert_received(&contents);
+        let present = |event: &ReceiverEvent| match event {
+            ReceiverEvent::FileCompleted { is_present, .. } => Some(*is_present),
+            _ => None,
+        };
+        let present = end.events.iter().filter_map(present).filter(|is_present| *is_present).count();
+        assert_eq!(present, if differs { 1 } else { 2 });
+        let symbols = if differs { 300 } else { 100 };
+        let stats = end.machine.stats();
+        assert!((symbols..symbols + 3).contains(&stats.useful), "{stats:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_has_all_takes_nothing_but_the_fdt() {
+    let contents = [content(24, 200_000), content(25, 1)];
+    let mut store = MemoryStore::new(u64::MAX);
+    for (index, content) in contents.iter().enumerate() {
+        store.put_present(RelativePath::new(&format!("dir/file{index}")).unwrap(), content.clone());
+    }
+    let mut pair = pair(&contents, Scheme::RaptorQ, SYMBOL_SIZE, spread(), 0.0);
+    start(&mut pair, store);
+    pair.run(LIMIT);
+    pair.receivers[0].assert_received(&contents);
+    assert_eq!(pair.receivers[0].machine.stats().useful, 0);
+    assert!(pair.receivers[0].machine.is_ended());
 }

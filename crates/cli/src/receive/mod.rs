@@ -162,9 +162,9 @@ pub fn log(update: &ReceiveUpdate, group: SocketAddr, end: Option<&str>, events:
             Event::ObjectAnnounced { file: path.as_str(), bytes: *bytes }
         }
         ReceiveUpdate::FileRefused { location, reason } => Event::ObjectRefused { location, reason },
-        ReceiveUpdate::FileCompleted { path, bytes, digest, .. } => {
+        ReceiveUpdate::FileCompleted { path, bytes, digest, is_present, .. } => {
             let digest = digest.as_ref().map(hex);
-            Event::ObjectCompleted { file: path.as_str(), bytes: *bytes, digest }
+            Event::ObjectCompleted { file: path.as_str(), bytes: *bytes, digest, present: *is_present }
         }
         ReceiveUpdate::FileMismatch { path, .. } => Event::ObjectMismatch { file: path.as_str() },
         ReceiveUpdate::SessionCompleted { refused } => Event::SessionCompleted { refused: *refused },

@@ -79,8 +79,12 @@ impl<'a> View<'a> {
                 // The name is whatever the sender wrote: shown, never obeyed by the terminal.
                 tracing::warn!("{:?} is not received: {reason}", location);
             }
-            ReceiveUpdate::FileCompleted { path, bytes, digest, .. } => {
-                let verdict = if digest.is_some() { "verified" } else { "whole" };
+            ReceiveUpdate::FileCompleted { path, bytes, digest, is_present, .. } => {
+                let verdict = match (is_present, digest) {
+                    (true, _) => "already there",
+                    (false, Some(_)) => "verified",
+                    (false, None) => "whole",
+                };
                 self.screen.say(&format!("{path}: {}, {verdict}", Size(*bytes)));
             }
             ReceiveUpdate::FileMismatch { path, .. } => {

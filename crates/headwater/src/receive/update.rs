@@ -91,6 +91,8 @@ pub enum ReceiveUpdate {
         bytes: u64,
         /// What it was verified against, if the sender told: BLAKE3 over the digests of its blocks.
         digest: Option<Digest>,
+        /// Whether it was there already, and nothing of it had to be received.
+        is_present: bool,
     },
     /// A file came whole but is not what the sender promised: it was discarded.
     FileMismatch {

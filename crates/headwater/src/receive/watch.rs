@@ -271,11 +271,11 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
                 self.files_refused += 1;
                 ReceiveUpdate::FileRefused { location, reason }
             }
-            ReceiverEvent::FileCompleted { file, digest } => {
+            ReceiverEvent::FileCompleted { file, digest, is_present } => {
                 let Some((path, bytes)) = self.announced.get(&file.0).cloned() else { return };
                 self.files_completed += 1;
                 self.bytes_completed += bytes;
-                ReceiveUpdate::FileCompleted { file: file.0, path, bytes, digest }
+                ReceiveUpdate::FileCompleted { file: file.0, path, bytes, digest, is_present }
             }
             ReceiverEvent::FileMismatch { file } => {
                 self.mismatch = true;

@@ -1,6 +1,7 @@
 //! Blocks encoded in the background, in the order in which the carousel needs them, and no sooner than it does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_fec::{BlockEncoder, Order};
 use headwater_proto::delivery::{SourceError, block_digest};
@@ -103,6 +104,21 @@ impl Encoders {
         let coded = Background::start(2 * count, prompt, threads, worker)?;
         let (content, first) = (Arc::clone(content), content.first_blocks());
         Ok(Self { content, order, coded, blocks: count, first })
+    }
+
+    /// Whether a block's repair symbols can be had at once. In window order they are waited for: their passes are short, and
+    /// a source symbol in place of one helps nobody.
+    ///
+    /// # Errors
+    /// When a block could not be encoded: the session ends.
+    pub(super) fn is_ready(&self, object: usize, sbn: u32) -> Result<bool, SourceError> {
+        match self.order {
+            Order::Window => Ok(true),
+            Order::Spread { .. } => {
+                let job = self.blocks + self.first[object] + sbn as usize;
+                Ok(self.coded.result_within(job, Duration::ZERO)?.is_some())
+            }
+        }
     }
 
     /// Writes a repair symbol; waits for its block when that is not encoded yet.

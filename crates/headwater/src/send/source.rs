@@ -130,6 +130,7 @@ impl Source for FileSource {
         let is_source = self.is_source(object, sbn, esi);
         match &mut self.repair {
             Repair::Store(store) if !is_source => store.is_ready(object, sbn, esi),
+            Repair::Encoders(encoders) if !is_source => encoders.is_ready(object, sbn),
             _ => Ok(true),
         }
     }

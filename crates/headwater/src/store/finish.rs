@@ -9,6 +9,7 @@ use headwater_proto::delivery::{BlockHasher, BlockJob, FileIndex, StoreError, St
 use md5::{Digest as _, Md5};
 
 use super::change::Stamp;
+use super::compare::{Compared, Comparison};
 use super::journal::{self, Journal};
 use super::kept::BLOCKS_BYTES_MAX;
 use super::ledger::JOURNAL_NEW;
@@ -16,7 +17,7 @@ use super::place::{FilePlace, ObjectPlace, Places};
 use super::strips::{self, strip_width};
 
 /// Bytes of a file read and hashed at once: what stays in a processor's cache.
-const CHUNK_BYTES: usize = 256 << 10;
+pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Work that takes time.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) enum Job {
     Block(Arc<ObjectPlace>, BlockJob),
     /// Give a file its name.
     File(Arc<FilePlace>),
+    /// Compare a part of the file that stands in its place.
+    Compare(Box<Comparison>),
     /// Make files safe on disk, and then the journal up to this length.
     Sync(Vec<Arc<FilePlace>>, Arc<File>, u64),
     /// The same, with a journal that is made anew of the old one.
@@ -38,6 +41,10 @@ pub(super) enum Outcome {
     Report(StoreReport),
     /// A file has its name.
     Placed(FileIndex, Stamp),
+    /// A file that stood in its place is what was announced.
+    Present(FileIndex, Stamp),
+    /// A comparison is to go on.
+    Comparing(Box<Comparison>),
     /// All is safe on disk that was to be.
     Synced,
     /// So is a new journal, if it could be made: it tells what the old one did up to this length.
@@ -64,22 +71,32 @@ impl Job {
     }
 
     /// Does it. An error fails the store.
-    pub(super) fn run(&self, places: &Places) -> Result<Outcome, StoreError> {
+    pub(super) fn run(self, places: &Places) -> Result<Outcome, StoreError> {
         match self {
-            Self::Block(object, job) => finish_block(places, object, job).map(Outcome::Report),
-            Self::File(file) => finish_file(places, file),
+            Self::Block(object, job) => finish_block(places, &object, &job).map(Outcome::Report),
+            Self::File(file) => finish_file(places, &file),
+            Self::Compare(comparison) => compare(places, comparison),
             Self::Sync(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;
-                let synced = journal::sync(journal, *end).and_then(|()| places.folder.sync_work());
+                let synced = journal::sync(&journal, end).and_then(|()| places.folder.sync_work());
                 synced.map_err(|error| places.folder.failed("write the journal", error))?;
                 Ok(Outcome::Synced)
             }
             Self::Compact(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;
-                Ok(Outcome::Compacted(compact(places, journal, *end), *end))
+                Ok(Outcome::Compacted(compact(places, &journal, end), end))
             }
         }
     }
+}
+
+fn compare(places: &Places, mut comparison: Box<Comparison>) -> Result<Outcome, StoreError> {
+    let file = comparison.file.index;
+    Ok(match comparison.go_on(places)? {
+        Compared::Same => Outcome::Comparing(comparison),
+        Compared::Whole(stamp) => Outcome::Present(file, stamp),
+        Compared::Differs => Outcome::Report(StoreReport::FileCompared { file, is_same: false }),
+    })
 }
 
 fn compact(places: &Places, old: &File, end: u64) -> io::Result<Journal> {

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::change::Stamp;
+use super::place::{content_name, key_of};
 
 /// How folders are opened: never through a link.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -139,15 +140,58 @@ impl Folder {
 
     /// What tells whether the file in this place is the one that was put there.
     pub(super) fn stamp(&self, path: &RelativePath) -> Option<Stamp> {
+        let (folder, name) = self.find_parent(path)?;
+        let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+        let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| stamp_of(&stat))
+    }
+
+    /// Opens the regular file in this place to read it, if there is one and it may be read.
+    pub(super) fn find(&self, path: &RelativePath) -> Option<(File, Stamp)> {
+        let (folder, name) = self.find_parent(path)?;
+        let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
+        // Nobody waits for the other end of a pipe that has this name.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_regular.then(|| (File::from(file), stamp_of(&stat)))
+    }
+
+    /// Opens the folder that a file would be in, `None` for the out folder itself, and names the file there.
+    fn find_parent<'p>(&self, path: &'p RelativePath) -> Option<(Option<OwnedFd>, &'p str)> {
         let (parents, name) = split(path);
         let mut folder = None::<OwnedFd>;
         for component in parents {
             let parent = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
             folder = Some(rustix::fs::openat(parent, component, FOLDER, Mode::empty()).ok()?);
         }
-        let folder = folder.as_ref().map_or(self.out.as_fd(), OwnedFd::as_fd);
-        let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| stamp_of(&stat))
+        Some((folder, name))
+    }
+
+    /// Gives a file that stands in its place the permission bits and the time that it would have been published with.
+    pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
+        let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
+        let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno))?;
+        if let Some(mode) = spec.mode {
+            // The umask shows in a file that is made.
+            let probe = format!("{}.mode", content_name(&key_of(&spec.path)));
+            let made = self.open_work(&probe, Some(mode))?;
+            let allowed = rustix::fs::fstat(&made).map_err(|errno| failed("inspect", errno))?.st_mode;
+            self.discard(&probe)?;
+            let bits = allowed & mode & MODE_MASK;
+            if stat.st_mode & MODE_MASK != bits {
+                rustix::fs::fchmod(file, Mode::from_raw_mode(bits))
+                    .map_err(|errno| failed("set the permissions of", errno))?;
+            }
+        }
+        let is_of = |time: FileTime| {
+            (stat.st_mtime, i128::from(stat.st_mtime_nsec)) == (time.seconds(), time.nanoseconds().into())
+        };
+        match spec.modified.filter(|time| !is_of(*time)) {
+            Some(time) => set_modified(file, time).map_err(|errno| failed("set the time of", errno)),
+            None => Ok(()),
+        }
     }
 
     /// Removes what is in the working folder but for the names that `keeps` wants.

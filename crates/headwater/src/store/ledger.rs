@@ -128,7 +128,7 @@ impl Ledger {
                 && file.placed == self.places.folder.stamp(&spec.path);
             if is_same && is_whole == file.placed.is_some() {
                 self.note_version(number, spec.version())?;
-                return Ok((Some(number), HeldFile { is_whole }));
+                return Ok((Some(number), HeldFile { is_whole, is_present: false }));
             }
             self.note(&Change::Dropped { file: number })?;
             self.write()?;
@@ -298,9 +298,9 @@ impl Ledger {
     pub(super) fn placed(&mut self, place: &FilePlace, stamp: Stamp) -> Result<(), StoreError> {
         self.dirty.remove(&place.index.0);
         let Some(file) = place.number else { return Ok(()) };
-        if let Some(state) = self.states.get_mut(&file) {
-            (state.is_begun, state.is_placed) = (true, true);
-        }
+        // It may have been given up meanwhile.
+        let Some(state) = self.states.get_mut(&file) else { return Ok(()) };
+        (state.is_begun, state.is_placed) = (true, true);
         self.note(&Change::Placed { file, stamp })?;
         self.write()
     }

@@ -13,6 +13,9 @@
 mod change;
 #[cfg(test)]
 mod compact_tests;
+mod compare;
+#[cfg(test)]
+mod compare_tests;
 mod description;
 mod finish;
 mod folder;
@@ -36,10 +39,11 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::delivery::{
     BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
-    ObjectSpec, RelativePath, Store, StoreError, StoreReport, StoredRepair,
+    ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair,
 };
 
 use self::change::{Change, Stamp};
+use self::compare::Comparison;
 use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
 use self::gather::{Gather, Gathered, Key};
@@ -64,6 +68,8 @@ pub(crate) struct DiskStore {
     /// By index; `None` for those refused.
     files: Vec<Option<Arc<FilePlace>>>,
     objects: Vec<Option<Arc<ObjectPlace>>>,
+    /// Objects of the files that stand in their place already, by file, until they are compared.
+    present: BTreeMap<FileIndex, Vec<Arc<ObjectPlace>>>,
     names: Names,
     gather: Gather,
     hashing: Hashing,
@@ -92,6 +98,7 @@ impl DiskStore {
             places,
             files: Vec::new(),
             objects: Vec::new(),
+            present: BTreeMap::new(),
             names: Names::default(),
             gather: Gather::new(),
             hashing: Hashing::default(),
@@ -240,11 +247,12 @@ impl DiskStore {
         Arc::clone(known.expect("the receiver names files that were taken only"))
     }
 
-    fn placed(&mut self, file: FileIndex, stamp: Stamp) -> StoreReport {
+    /// Notes that a file is in place, which ends in `report`.
+    fn placed(&mut self, file: FileIndex, stamp: Stamp, report: StoreReport) -> StoreReport {
         let place = self.file(file);
         self.end(&place.spec);
         match self.ledger.placed(&place, stamp) {
-            Ok(()) => StoreReport::FileDone(file),
+            Ok(()) => report,
             Err(error) => StoreReport::Failed(error),
         }
     }
@@ -254,9 +262,12 @@ impl Store for DiskStore {
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         self.files.resize_with(file.0 + 1, || None);
         self.admit(spec)?;
-        let (number, held) = self.ledger.take_file(spec)?;
+        let (number, mut held) = self.ledger.take_file(spec)?;
         if held.is_whole {
             self.end(spec);
+        } else if self.places.folder.stamp(&spec.path).is_some_and(|stamp| stamp.bytes == spec.bytes) {
+            held.is_present = true;
+            self.present.insert(file, Vec::new());
         }
         self.files[file.0] = Some(Arc::new(FilePlace { index: file, spec: spec.clone(), number }));
         Ok(held)
@@ -291,6 +302,9 @@ impl Store for DiskStore {
         self.objects.resize_with(object.0 + 1, || None);
         let place = Arc::new(ObjectPlace { spec: spec.clone(), file, number });
         self.objects[object.0] = Some(Arc::clone(&place));
+        if let Some(objects) = self.present.get_mut(&spec.file) {
+            objects.push(Arc::clone(&place));
+        }
         kept.into_iter().filter_map(|(sbn, kept)| self.held_block(&place, sbn, kept)).collect()
     }
 
@@ -354,6 +368,12 @@ impl Store for DiskStore {
         self.workers.push(Job::File(self.file(file)));
     }
 
+    fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
+        let objects = self.present.remove(&file).unwrap_or_default();
+        let comparison = Comparison::new(self.file(file), objects, digest, promised);
+        self.workers.push(Job::Compare(Box::new(comparison)));
+    }
+
     fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
         let place = self.file(file);
         self.end(&place.spec);
@@ -388,7 +408,13 @@ impl Store for DiskStore {
         loop {
             match self.workers.poll()? {
                 Outcome::Report(report) => return Some(report),
-                Outcome::Placed(file, stamp) => return Some(self.placed(file, stamp)),
+                Outcome::Placed(file, stamp) => {
+                    return Some(self.placed(file, stamp, StoreReport::FileDone(file)));
+                }
+                Outcome::Present(file, stamp) => {
+                    return Some(self.placed(file, stamp, StoreReport::FileCompared { file, is_same: true }));
+                }
+                Outcome::Comparing(comparison) => self.workers.push(Job::Compare(comparison)),
                 Outcome::Synced => self.ledger.synced(),
                 Outcome::Compacted(journal, from) => {
                     if let Err(error) = self.ledger.compacted(journal, from) {

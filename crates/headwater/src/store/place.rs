@@ -109,7 +109,7 @@ impl Places {
         })
     }
 
-    /// Bytes on disk of a file that an earlier session left.
+    /// Bytes on disk of a file that an earlier session left, or that stands in its place already and may be the same.
     pub(super) fn held_bytes(&self, spec: &FileSpec) -> u64 {
         let key = key_of(&spec.path);
         let blocks = |name: &str| {
@@ -117,7 +117,8 @@ impl Places {
             found.map_or(0, |metadata| metadata.blocks())
         };
         let blocks = blocks(&content_name(&key)).saturating_add(blocks(&repair_name(&key)));
-        blocks.saturating_mul(512).min(spec.bytes)
+        let present = self.folder.stamp(&spec.path).filter(|stamp| stamp.bytes == spec.bytes);
+        blocks.saturating_mul(512).min(spec.bytes).max(present.map_or(0, |stamp| stamp.bytes))
     }
 
     /// Closes the working files of a file.

@@ -60,7 +60,7 @@ fn expected() -> (HeldFile, Vec<HeldBlock>) {
     let open =
         HeldBlock { sbn: 0, is_whole: false, source: vec![1 | 1 << 3 | 1 << 49], repairs: vec![60, 61] };
     let whole = HeldBlock { sbn: 1, is_whole: true, ..HeldBlock::default() };
-    (HeldFile { is_whole: false }, vec![open, whole])
+    (HeldFile::default(), vec![open, whole])
 }
 
 /// What a journal tells, as far as it can be trusted.

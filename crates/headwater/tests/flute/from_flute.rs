@@ -292,7 +292,11 @@ fn a_wrong_content_md5_is_found() {
         end.events.iter().find_map(index).unwrap()
     };
     assert!(end.events.contains(&ReceiverEvent::FileMismatch { file: announced("spoilt") }));
-    assert!(end.events.contains(&ReceiverEvent::FileCompleted { file: announced("good"), digest: None }));
+    assert!(end.events.contains(&ReceiverEvent::FileCompleted {
+        file: announced("good"),
+        digest: None,
+        is_present: false
+    }));
 }
 
 /// We do not decode Content-Encoding of files: such a file is refused by name, the others arrive.

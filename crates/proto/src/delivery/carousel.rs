@@ -14,12 +14,13 @@ mod spread;
 mod window;
 
 use headwater_fec::Order;
+use rand::RngExt as _;
 
 pub use self::hierarchy::{Hierarchy, Place};
 use self::spread::Spread;
 use self::window::Windows;
 pub use self::window::{passes_end, symbols_in_first_pass};
-use crate::rng::Stream;
+use crate::rng::{Seed, Stream};
 
 /// A block as the carousel sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +57,68 @@ enum Sequence {
     Window(Windows),
 }
 
+/// Place in the order of sending at which a session begins.
+///
+/// A sender that is started again sends the same content in another session. If both sessions began with the same symbols,
+/// a receiver that goes on with what it has would receive those again, up to half of the content. So each session draws a
+/// place of its own. Symbols of a rateless code are never the same in two sessions then, but by a chance of k in 2^24. Of
+/// a code with a finite number of symbols, a session goes on at a place that a receiver may or may not have had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// At the first source symbol of each block: right where all of a session is received by itself.
+    #[default]
+    First,
+    /// At a place drawn from this seed.
+    Drawn(Seed),
+}
+
+/// Repair symbols of a rateless block that the first one is ahead of, at most: half of RaptorQ's, so that no session gets
+/// round to its first symbol.
+const AHEAD_MAX: u32 = 1 << 23;
+
+impl Start {
+    fn draw(self) -> Option<Stream> {
+        match self {
+            Self::First => None,
+            Self::Drawn(seed) => Some(seed.stream("start", 0)),
+        }
+    }
+
+    /// First symbol of each block where blocks are sent from a place of their own on. A rateless block begins with a repair
+    /// symbol, since any source symbol may have come before; a block of one symbol, which cannot be had in part, with that
+    /// symbol. Other blocks begin with a source symbol, all with the same part of theirs: their repair symbols may not be
+    /// made yet.
+    fn first_symbols(self, blocks: &[CarouselBlock]) -> Vec<u32> {
+        let Some(mut draw) = self.draw() else { return vec![0; blocks.len()] };
+        let ahead = draw.random_range(0..AHEAD_MAX);
+        let part = u64::from(draw.random::<u32>());
+        let first = |block: &CarouselBlock| match (block.symbols, block.rateless) {
+            (1, _) => 0,
+            (k, true) => (k + ahead) % block.encoding_symbols,
+            (k, false) => u32::try_from((u64::from(k) * part) >> u32::BITS).expect("below k"),
+        };
+        blocks.iter().map(first).collect()
+    }
+}
+
 impl Carousel {
     /// A carousel over `blocks` in an order.
     ///
     /// # Panics
     /// When a block has no symbols, or fewer encoding symbols than source symbols.
     pub fn new(blocks: Vec<CarouselBlock>, order: Order) -> Self {
+        Self::starting(blocks, order, Start::First)
+    }
+
+    /// The same from another start on. Window order begins with the first source symbols from any start: receivers of such a
+    /// rate live by having next to nothing to decode.
+    ///
+    /// # Panics
+    /// As [`Carousel::new`].
+    pub fn starting(blocks: Vec<CarouselBlock>, order: Order, start: Start) -> Self {
         check(&blocks);
         let order = match order {
-            Order::Spread { .. } => Sequence::Spread(Spread::new(&blocks)),
+            Order::Spread { .. } => Sequence::Spread(Spread::new(&blocks, start)),
             Order::Window => Sequence::Window(Windows::new(&blocks)),
         };
         Self::of(blocks, order)
@@ -79,9 +133,9 @@ impl Carousel {
     ///
     /// # Panics
     /// As [`Carousel::new`].
-    pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream) -> Self {
+    pub fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
         check(&blocks);
-        let order = Sequence::Spread(Spread::new(&blocks).mixed(draw));
+        let order = Sequence::Spread(Spread::new(&blocks, start).mixed(draw));
         Self::of(blocks, order)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_fec::{BlockEncoder, DecodeError, Repair};
 
-use super::digest::{Digest, block_digest};
+use super::digest::{Digest, ShortDigest, block_digest, file_digest};
 use super::name::RelativePath;
 use super::plan::SessionPlan;
 use super::store::{
@@ -115,6 +115,8 @@ pub struct MemoryStore {
     held: BTreeMap<(ObjectIndex, u32), HeldBlock>,
     /// From a store that was interrupted, by path.
     kept: BTreeMap<RelativePath, KeptFile>,
+    /// Files that stand in the place of others.
+    present: BTreeMap<RelativePath, Vec<u8>>,
     /// Blocks of the files taken over from it, by file and identity of their object.
     resumed: BTreeMap<(FileIndex, Digest), Vec<KeptBlock>>,
     description: Option<Description>,
@@ -170,6 +172,27 @@ impl MemoryStore {
         Self { bytes_max, ..Self::default() }
     }
 
+    /// Puts a file in its place, as somebody else might have done.
+    pub fn put_present(&mut self, path: RelativePath, bytes: Vec<u8>) {
+        self.present.insert(path, bytes);
+    }
+
+    /// The digests of the blocks that these bytes of a file make.
+    fn digests_of(&self, file: FileIndex, bytes: &[u8]) -> Vec<Digest> {
+        let mut parts: Vec<&ObjectSpec> = self.objects.iter().filter(|object| object.file == file).collect();
+        parts.sort_by_key(|object| object.offset);
+        let digest = |object: &ObjectSpec, sbn| {
+            let block = object.partition.block(sbn).expect("a block of the object");
+            let range = object.offset + block.offset..object.offset + block.offset + block.bytes;
+            let index = |at: u64| usize::try_from(at).expect("content in memory");
+            block_digest(&bytes[index(range.start)..index(range.end)])
+        };
+        parts
+            .into_iter()
+            .flat_map(|object| (0..object.partition.blocks()).map(move |sbn| digest(object, sbn)))
+            .collect()
+    }
+
     /// The files that were finished, with their names, in order of completion.
     pub fn finished(&self) -> impl Iterator<Item = (&FileSpec, &[u8])> {
         self.done.iter().map(|file| {
@@ -214,19 +237,22 @@ impl Store for MemoryStore {
             return Err(StoreError(format!("{} bytes do not fit", spec.bytes)));
         }
         self.bytes = bytes;
-        let Some(kept) = self.kept.remove(&spec.path) else { return Ok(HeldFile::default()) };
+        let is_present =
+            self.present.get(&spec.path).is_some_and(|present| present.len() as u64 == spec.bytes);
+        let nothing = HeldFile { is_whole: false, is_present };
+        let Some(kept) = self.kept.remove(&spec.path) else { return Ok(nothing) };
         let is_same = kept.spec.bytes == spec.bytes && kept.spec.version().is_same(&spec.version());
         // Only a digest tells that a whole file is the same.
         let is_whole = kept.is_whole && spec.digest.is_some() && kept.spec.digest == spec.digest;
         if !is_same || kept.is_whole != is_whole {
-            return Ok(HeldFile::default());
+            return Ok(nothing);
         }
         self.files[file.0].1 = kept.bytes;
         self.resumed.extend(kept.blocks.into_iter().map(|(identity, blocks)| ((file, identity), blocks)));
         if is_whole {
             self.done.push(file);
         }
-        Ok(HeldFile { is_whole })
+        Ok(HeldFile { is_whole, is_present: is_present && !is_whole })
     }
 
     fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {
@@ -333,6 +359,18 @@ impl Store for MemoryStore {
     fn finish_file(&mut self, file: FileIndex) {
         self.done.push(file);
         self.reports.push_back(StoreReport::FileDone(file));
+    }
+
+    fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
+        let bytes = self.present.get(&self.files[file.0].0.path).cloned().unwrap_or_default();
+        let digests = self.digests_of(file, &bytes);
+        let is_same = digests.iter().zip(&promised).all(|(one, promised)| one.starts_with(promised))
+            && file_digest(&digests) == digest;
+        if is_same {
+            self.files[file.0].1 = bytes;
+            self.done.push(file);
+        }
+        self.reports.push_back(StoreReport::FileCompared { file, is_same });
     }
 
     fn keep_description(&mut self, description: &Description) {

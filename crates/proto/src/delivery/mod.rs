@@ -26,7 +26,7 @@ pub(crate) mod sender;
 pub(crate) mod session;
 mod store;
 
-pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit, passes_end};
+pub use carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit, passes_end};
 pub use digest::{BlockHasher, Digest, ShortDigest, block_digest, file_digest, hex};
 pub use fdt::{FDT_BYTES_MAX, FdtTooLarge};
 pub use front::SessionEvent;

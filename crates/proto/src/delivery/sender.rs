@@ -18,7 +18,7 @@ use self::description::{Description, Due, expires};
 use self::farewell::{Farewell, Word};
 use self::header::{Header, ObjectHeader, write_fdt};
 use self::inventory::Inventory;
-use super::carousel::{CarouselBlock, Visit};
+use super::carousel::{CarouselBlock, Start, Visit};
 use super::digest::Digest;
 use super::fdt::FdtTooLarge;
 use super::orders::Orders;
@@ -52,19 +52,29 @@ pub struct SenderConfig {
     tsi: u32,
     end: End,
     ntp_at_zero: u32,
+    start: Start,
 }
 
 impl SenderConfig {
     /// A session with transport session identifier `tsi`, sent until it is stopped. Below 2^16 the header is
     /// shortest.
     pub fn new(tsi: u32) -> Self {
-        Self { tsi, end: End::Never, ntp_at_zero: 0 }
+        Self { tsi, end: End::Never, ntp_at_zero: 0, start: Start::First }
     }
 
     /// When to stop. Default: never.
     #[must_use]
     pub fn with_end(mut self, end: End) -> Self {
         self.end = end;
+        self
+    }
+
+    /// Where in the order of sending to begin. Default: with the first source symbols. A sender that may have sent the same
+    /// content before draws its start, so that receivers that go on with that receive little twice. A session of one pass
+    /// begins with the first source symbols all the same.
+    #[must_use]
+    pub fn with_start(mut self, start: Start) -> Self {
+        self.start = start;
         self
     }
 
@@ -124,7 +134,8 @@ pub struct Sender<C, S> {
     inventory: Inventory,
     /// Symbols of content that count towards passes: those of files withdrawn do not.
     symbols_of_passes: u64,
-    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard.
+    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard; from the beginning where the
+    /// start was drawn.
     has_skipped: bool,
     fdt: Description,
     phase: Phase,
@@ -175,6 +186,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let mut orders = Orders::default();
         // A single pass sends as many symbols as the content has: by ESI those are the content.
         let is_shuffled = !matches!(config.end, End::Passes(0 | 1));
+        let start = if is_shuffled { config.start } else { Start::First };
         for (index, object) in (0..).zip(plan.objects()) {
             for sbn in 0..object.partition.blocks() {
                 let symbols = object.partition.block(sbn).expect("below the number of blocks").symbols;
@@ -193,8 +205,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let digests_missing = (blocks.len() - blocks_known) as u64;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels(), digests_missing)?;
         let content = match control.is_on_request() {
-            true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0)),
-            false => Content::new(of_content, control.layering().is_some(), plan.order()),
+            true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
+            false => Content::new(of_content, control.layering().is_some(), plan.order(), start),
         };
         Ok(Self {
             config,
@@ -207,7 +219,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             inventory: Inventory::new(plan, digests),
             symbols_of_passes: 0,
             fdt,
-            has_skipped: false,
+            has_skipped: start != Start::First,
             phase: Phase::Sending,
             events: VecDeque::new(),
             stats: SenderStats::default(),

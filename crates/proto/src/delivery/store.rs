@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headwater_fec::{BlockCodec, Partition};
 use headwater_wire::fdt::{FileTime, Withdrawal};
 
-use super::digest::Digest;
+use super::digest::{Digest, ShortDigest};
 use super::name::RelativePath;
 
 /// Where a sender's encoding symbols come from.
@@ -123,6 +123,8 @@ impl FileVersion {
 pub struct HeldFile {
     /// It is whole, verified, and carries its final name: no block of it is needed.
     pub is_whole: bool,
+    /// A file of its name and length stands in its place, whoever put it there: once the digest is known it can be compared.
+    pub is_present: bool,
 }
 
 /// What a store holds of a block already. It is not trusted: the block is verified like any other, and what is out of
@@ -220,6 +222,14 @@ pub enum StoreReport {
     FileDone(FileIndex),
     /// A file's MD5 differs from what its sender told: it was discarded.
     FileMismatch(FileIndex),
+    /// A file that stood in the place of another was compared with it.
+    FileCompared {
+        /// The file.
+        file: FileIndex,
+        /// Whether it is what the sender promised. Its permission bits and its time of modification are the sender's then,
+        /// and nothing else is kept of the file.
+        is_same: bool,
+    },
     /// The store failed; nothing more can be received.
     Failed(StoreError),
 }
@@ -315,6 +325,13 @@ pub trait Store {
 
     /// Starts to finish a file all of whose blocks are done and verified; ends in `FileDone` or `FileMismatch`.
     fn finish_file(&mut self, file: FileIndex);
+
+    /// Starts to compare the file that stands in a file's place, all of whose objects were announced, with the digest and, as
+    /// far as they are known, the digests of its blocks in order; ends in `FileCompared`. Asked for files that were
+    /// [present](HeldFile::is_present) only, and nothing of the file is written meanwhile. By default there are none.
+    fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
+        let _never_asked = (file, digest, promised);
+    }
 
     /// Gives a file up: nothing of it is kept. Blocks of it may be being finished.
     ///

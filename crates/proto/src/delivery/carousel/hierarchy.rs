@@ -10,8 +10,10 @@
 //! would get a little more than others, and the last one to be whole keeps a receiver waiting. Not each level: of its highest one a
 //! receiver has the end of each slot, which would always be the same blocks' where a slot has as many packets as there are blocks.
 
+use rand::RngExt as _;
+
 use super::ring::Ring;
-use super::{CarouselBlock, Visit};
+use super::{CarouselBlock, Start, Visit};
 use crate::delivery::offsets::Offsets;
 use crate::layering::Layering;
 use crate::layering::sequencer::{Arrangement, Order};
@@ -41,6 +43,8 @@ pub struct Hierarchy {
     live: Vec<u32>,
     ring: Ring,
     offsets: Offsets,
+    /// Position of place 0 of buffer 0 on the ring.
+    first: u64,
     /// Next fresh symbol of each rateless block.
     fresh: Vec<u32>,
     /// Fresh symbols of all blocks.
@@ -74,14 +78,23 @@ impl Hierarchy {
     /// # Panics
     /// When a block has no symbols, or fewer encoding symbols than source symbols.
     pub fn new(blocks: Vec<CarouselBlock>) -> Self {
+        Self::starting(blocks, Start::First)
+    }
+
+    /// The same from another start on.
+    ///
+    /// # Panics
+    /// As [`Hierarchy::new`].
+    pub fn starting(blocks: Vec<CarouselBlock>, start: Start) -> Self {
         super::check(&blocks);
         let live = (0..u32::try_from(blocks.len()).expect("a session has below 2^32 blocks")).collect();
         let mut hierarchy = Self {
             live,
             ring: Ring::new(&[]),
             offsets: Offsets::new(1),
+            first: 0,
             sent: None,
-            fresh: vec![0; blocks.len()],
+            fresh: start.first_symbols(&blocks),
             fresh_sent: 0,
             pass_symbols: 0,
             blocks,
@@ -91,14 +104,18 @@ impl Hierarchy {
             uncounted: 0,
         };
         hierarchy.lay_ring();
+        hierarchy.first = first_position(&hierarchy.ring, start);
         hierarchy
     }
 
     /// Stops sending the blocks that `keeps` refuses; fresh symbols of the others go on where they are.
     pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) {
+        let (sent, before) = (u128::from(self.fresh_sent), self.pass_symbols.max(1));
         self.live.retain(|block| keeps(*block));
-        self.fresh_sent = self.live.iter().map(|block| u64::from(self.fresh[*block as usize])).sum();
         self.lay_ring();
+        // The share of those that are left.
+        let sent = sent * u128::from(self.pass_symbols) / u128::from(before);
+        self.fresh_sent = u64::try_from(sent).expect("no more than before");
     }
 
     /// Lays the ring of the blocks that are sent.
@@ -186,13 +203,13 @@ impl Hierarchy {
     fn block_at(&mut self, place: Place) -> Option<(u32, u64)> {
         let positions = self.ring.positions();
         let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
-        let position = place.buffer.checked_rem(positions)? + self.offsets.get(index);
+        let position = self.first + place.buffer.checked_rem(positions)? + self.offsets.get(index);
         let (live, number) = self.ring.at(position % positions);
         Some((self.live[live], number))
     }
 
-    /// Whether the packet at a place, which is to be left out, is of a block that has had more than its share. What takes its turn
-    /// then falls on no block twice before all have had theirs: receivers of small files do not wait for the last one.
+    /// Whether the packet at a place can be left out: not where it is of a block of one symbol that has had no more than its
+    /// share, as nothing else stands for it, and receivers of many small files would wait for the last one.
     pub fn can_spare(&mut self, place: Place) -> bool {
         if self.sent.is_some() {
             return true;
@@ -200,7 +217,7 @@ impl Hierarchy {
         let Some((block, _)) = self.block_at(place) else { return true };
         let CarouselBlock { symbols, rateless, .. } = self.blocks[block as usize];
         let had = u128::from(self.fresh[block as usize]) * u128::from(self.pass_symbols);
-        !rateless || had > u128::from(self.fresh_sent) * u128::from(symbols)
+        !rateless || symbols > 1 || had > self.fresh_sent.into()
     }
 
     /// The next symbol of a rateless block.
@@ -211,6 +228,12 @@ impl Hierarchy {
         self.fresh_sent += 1;
         Visit { block, esi }
     }
+}
+
+/// Draws where on the ring a session begins.
+fn first_position(ring: &Ring, start: Start) -> u64 {
+    let drawn = start.draw().filter(|_| ring.positions() > 0);
+    drawn.map_or(0, |mut draw| draw.random_range(0..ring.positions()))
 }
 
 /// The time in which the base sends one packet (sequencer.md 1).

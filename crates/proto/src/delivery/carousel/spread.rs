@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use rand::RngExt as _;
 use rand::seq::SliceRandom;
 
-use super::{CarouselBlock, Visit};
+use super::{CarouselBlock, Start, Visit};
 use crate::rng::Stream;
 
 /// Turns that are mixed at a time, at the most: those of one pass.
@@ -85,14 +85,14 @@ impl PartialEq for Turn {
 impl Eq for Turn {}
 
 impl Spread {
-    /// An order of `blocks`.
-    pub(super) fn new(blocks: &[CarouselBlock]) -> Self {
+    /// An order of `blocks` from a start on.
+    pub(super) fn new(blocks: &[CarouselBlock], start: Start) -> Self {
         let mut order: Vec<u32> =
             (0..u32::try_from(blocks.len()).expect("a session has below 2^32 blocks")).collect();
         order.sort_by_key(|block| blocks[*block as usize].symbols);
         let turns = classes(blocks, &order);
         let turns = turns.into_iter().map(|class| Reverse(Turn { class, taken: 0 })).collect();
-        Self { next: vec![0; blocks.len()], order, turns, mix: None }
+        Self { next: start.first_symbols(blocks), order, turns, mix: None }
     }
 
     /// The same for receivers that get parts of it: of each [`MIXED`] turns of a pass, or those that it has left, the order is drawn.
@@ -208,6 +208,7 @@ mod tests {
 
     use super::*;
     use crate::delivery::Carousel;
+    use crate::rng::Seed;
 
     fn spread(blocks: Vec<CarouselBlock>) -> Carousel {
         Carousel::new(blocks, Order::Spread { rate: 1 })
@@ -234,6 +235,26 @@ mod tests {
     }
 
     #[test]
+    fn a_drawn_start_keeps_the_turns_and_begins_elsewhere() {
+        let blocks = vec![rateless(2), rateless(40), rateless(1), block(40, 80), block(30, 30)];
+        let order = Order::Spread { rate: 1 };
+        let of = |start, count| visits(&mut Carousel::starting(blocks.clone(), order, start), count);
+        let [first, drawn, other] =
+            [Start::First, Start::Drawn(Seed(1)), Start::Drawn(Seed(2))].map(|start| of(start, 113));
+        assert!(first.iter().map(|visit| visit.0).eq(drawn.iter().map(|visit| visit.0)));
+        let rateless_of = |visits: &[(u32, u32)]| -> BTreeSet<(u32, u32)> {
+            visits.iter().filter(|(block, _)| *block < 2).copied().collect()
+        };
+        assert_eq!(rateless_of(&drawn).intersection(&rateless_of(&other)).count(), 0);
+        assert!(rateless_of(&drawn).iter().all(|(_, esi)| *esi >= 40));
+        assert_eq!(drawn.iter().find(|visit| visit.0 == 2), Some(&(2, 0)));
+        // What has an end begins with a source symbol, and a pass sends as many of its symbols as before.
+        let of_block = |block| drawn.iter().filter(move |visit| visit.0 == block).map(|visit| visit.1);
+        assert!(of_block(3).next().is_some_and(|esi| (1..40).contains(&esi)));
+        assert_eq!(of_block(4).collect::<BTreeSet<_>>(), (0..30).collect());
+    }
+
+    #[test]
     fn a_stored_code_repeats_after_n_rounds() {
         let mut carousel = spread(vec![block(4, 8); 2]);
         let one = visits(&mut carousel, 16);
@@ -247,8 +268,8 @@ mod tests {
         for sizes in [&[40_u32; 2][..], &[40; 3], &[40; 12], &[30, 60], &[20, 20, 40, 80]] {
             for beat in 2..=12 {
                 let blocks: Vec<_> = sizes.iter().copied().map(rateless).collect();
-                let draw = crate::Seed(2).stream("turns", 0);
-                let mut carousel = Carousel::mixed(blocks, draw);
+                let draw = Seed(2).stream("turns", 0);
+                let mut carousel = Carousel::mixed(blocks, draw, Start::First);
                 let (mut counts, mut next) = (vec![0_f64; sizes.len()], vec![0; sizes.len()]);
                 let total = 1_000 * beat * sizes.len();
                 for (step, (block, esi)) in visits(&mut carousel, total as u64).into_iter().enumerate() {
@@ -270,7 +291,7 @@ mod tests {
     fn mixed_turns_of_a_pass_are_all_of_it() {
         for sizes in [&[1_u32; 10][..], &[1; 100], &[1; 300], &[3; 100], &[30; 3], &[1, 1, 300, 7]] {
             let blocks = sizes.iter().copied().map(rateless).collect();
-            let mut carousel = Carousel::mixed(blocks, crate::Seed(3).stream("turns", 0));
+            let mut carousel = Carousel::mixed(blocks, Seed(3).stream("turns", 0), Start::First);
             let pass = carousel.pass_symbols();
             for round in 0..3 {
                 let symbols: BTreeSet<_> = visits(&mut carousel, pass).into_iter().collect();
@@ -286,7 +307,7 @@ mod tests {
     #[test]
     fn what_skips_brings_other_symbols() {
         let mixed = |blocks: &[CarouselBlock], seed| {
-            Carousel::mixed(blocks.to_vec(), crate::Seed(seed).stream("turns", 0))
+            Carousel::mixed(blocks.to_vec(), Seed(seed).stream("turns", 0), Start::First)
         };
         let had =
             |carousel: &mut Carousel, count| visits(carousel, count).into_iter().collect::<BTreeSet<_>>();

@@ -118,7 +118,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if self.complete {
             // Nothing more will be described.
             if !self.catalogue.is_awaiting_fti() {
-                self.pending.clear();
+                self.pending.retain(|toi| self.catalogue.is_compared(toi));
             }
             for file in self.catalogue.with_holes() {
                 self.refused += 1;
@@ -141,7 +141,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if let Some(digest) = digest {
             match self.store.learn_digest(file, digest) {
                 Ok(held) if held.is_whole => return self.end_file(file, FileOutcome::Done),
-                Ok(_) => {}
+                Ok(_) => self.compare_file_if_present(file),
                 Err(error) => return self.fail(error),
             }
         }
@@ -235,8 +235,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             if held.is_whole {
                 // Its blocks count as waiting until its objects end, below.
                 self.open_blocks += u64::from(object_spec.partition.blocks());
-                self.end_file(file, FileOutcome::Done);
+                self.end_file(file, FileOutcome::Present);
             }
+            self.catalogue.files[file.0].is_present = held.is_present;
         }
         if !self.catalogue.is_open(file) {
             let _never_counted = self.catalogue.end_object(object, &mut self.room);
@@ -246,12 +247,20 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         for held in self.store.create_object(object, &object_spec) {
             self.resume_block(object, &held);
         }
-        self.finish_file_if_whole(file);
-        // Packets that came before the FDT.
-        for (packet, payload) in self.pending.take(entry.toi).iter() {
-            self.put_packet(now, object, packet, payload);
+        self.compare_file_if_present(file);
+        if !self.catalogue.files[file.0].is_compared {
+            self.finish_file_if_whole(file);
+            self.put_pending(now, object);
         }
         Ok(())
+    }
+
+    /// Takes in the packets of an object that had to wait: for the FDT, or while its file was compared.
+    pub(super) fn put_pending(&mut self, now: Instant, object: ObjectIndex) {
+        let toi = self.catalogue.objects[object.0].toi;
+        for (packet, payload) in self.pending.take(toi).iter() {
+            self.put_packet(now, object, packet, payload);
+        }
     }
 
     /// Goes on with a block where an earlier session stopped.

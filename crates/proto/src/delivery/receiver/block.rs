@@ -55,6 +55,15 @@ impl Block {
         }
     }
 
+    /// Whether it needs symbols.
+    pub fn is_waiting(&self) -> bool {
+        match self {
+            Self::Unseen => true,
+            Self::Open(state) => !state.is_finishing(),
+            Self::Ended => false,
+        }
+    }
+
     /// Ends the block and says how much memory comes back.
     pub fn end(&mut self) -> usize {
         match core::mem::replace(self, Self::Ended) {

@@ -71,6 +71,10 @@ pub struct FileState {
     /// Source symbols of the objects announced, and symbols held.
     pub symbols: u64,
     pub symbols_held: u64,
+    /// A file of its name and length stands in its place, and has not been compared.
+    pub is_present: bool,
+    /// That file is being compared, or will be: no block is wanted meanwhile, and packets wait.
+    pub is_compared: bool,
     pub outcome: Option<FileOutcome>,
 }
 
@@ -87,11 +91,20 @@ impl FileState {
     }
 }
 
+impl FileOutcome {
+    /// Whether the file is in place.
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Done | Self::Present)
+    }
+}
+
 /// How a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOutcome {
     /// Whole, verified, under its final name.
     Done,
+    /// The same without being received: it was there already.
+    Present,
     /// Whole, but its digest is wrong.
     Mismatch,
     /// The store cannot hold it, or it was not described whole.
@@ -100,6 +113,7 @@ pub enum FileOutcome {
 
 #[derive(Debug)]
 pub struct ObjectState {
+    pub toi: u128,
     pub file: FileIndex,
     /// Where it begins in the file.
     pub offset: u64,
@@ -299,6 +313,7 @@ impl Catalogue {
         state.symbols += partition.symbols();
         let identity = identity(&state.spec, segment.offset, fti);
         self.objects.push(ObjectState {
+            toi: entry.toi,
             file,
             offset: segment.offset,
             fti,
@@ -362,6 +377,8 @@ impl Catalogue {
             digest_follows: entry.headwater.digests_follow && entry.headwater.digest.is_none(),
             symbols: 0,
             symbols_held: 0,
+            is_present: false,
+            is_compared: false,
             outcome: None,
         });
         if count > 1 {
@@ -427,15 +444,30 @@ impl Catalogue {
     pub fn end_object(&mut self, object: ObjectIndex, room: &mut Room) -> u64 {
         let mut open = 0;
         for (sbn, block) in (0..).zip(&mut self.objects[object.0].blocks) {
-            let is_waiting = match block {
-                Block::Unseen => true,
-                Block::Open(state) => !state.is_finishing(),
-                Block::Ended => false,
-            };
-            open += u64::from(is_waiting);
+            open += u64::from(block.is_waiting());
             room.ended((object, sbn), block.end());
         }
         open
+    }
+
+    /// Blocks of a file that need symbols.
+    pub fn waiting_blocks(&self, file: FileIndex) -> u64 {
+        let objects = self.files[file.0].objects.iter().flatten();
+        let blocks = objects.flat_map(|object| &self.objects[object.0].blocks);
+        blocks.filter(|block| block.is_waiting()).count() as u64
+    }
+
+    /// What was promised of all blocks of a file, in order; as far as that is known.
+    pub fn promised(&self, file: FileIndex) -> Vec<ShortDigest> {
+        let objects = self.files[file.0].objects.iter().flatten().map(|object| &self.objects[object.0]);
+        let is_known = |object: &ObjectState| object.promised.len() == object.blocks.len();
+        objects.take_while(|object| is_known(object)).flat_map(|object| object.promised.clone()).collect()
+    }
+
+    /// Whether the file of an object is being compared.
+    pub fn is_compared(&self, toi: u128) -> bool {
+        let Some(Announced::Object(object)) = self.by_toi.get(&toi) else { return false };
+        self.files[self.objects[object.0].file.0].is_compared
     }
 
     /// Whether a file is still being received.

@@ -21,7 +21,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     pub(super) fn queue_block(&mut self, block: BlockId) {
         let Some(state) = self.under_way(block) else { return };
         state.wait();
-        self.open_blocks -= 1;
+        if !self.is_block_compared(block) {
+            self.open_blocks -= 1;
+        }
         self.ready.push_back(block);
         self.hand_over();
     }
@@ -37,6 +39,50 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             self.jobs += 1;
             self.store.finish_block(BlockJob { object: block.0, sbn: block.1, missing, repairs });
         }
+        while self.jobs < JOBS_MAX
+            && let Some(file) = self.to_compare.pop_front()
+        {
+            // It may have been refused meanwhile.
+            let Some(digest) = self.catalogue.files[file.0].spec.digest else { continue };
+            if self.catalogue.is_open(file) {
+                self.jobs += 1;
+                self.store.compare_file(file, digest, self.catalogue.promised(file));
+            }
+        }
+    }
+
+    /// Compares the file that stands in a file's place, once all that takes is known. Until that is done no block of the file
+    /// is wanted.
+    pub(super) fn compare_file_if_present(&mut self, file: FileIndex) {
+        let state = &mut self.catalogue.files[file.0];
+        let is_described = state.spec.digest.is_some() && state.objects.iter().all(Option::is_some);
+        if !state.is_present || !is_described || state.outcome.is_some() {
+            return;
+        }
+        (state.is_present, state.is_compared) = (false, true);
+        self.open_blocks -= self.catalogue.waiting_blocks(file);
+        self.to_compare.push_back(file);
+        self.hand_over();
+    }
+
+    fn file_compared(&mut self, now: Instant, file: FileIndex, is_same: bool) {
+        if !self.catalogue.is_open(file) {
+            return;
+        }
+        self.catalogue.files[file.0].is_compared = false;
+        self.open_blocks += self.catalogue.waiting_blocks(file);
+        if is_same {
+            self.end_file(file, FileOutcome::Present);
+        }
+        let objects = self.catalogue.files[file.0].objects.clone();
+        for object in objects.into_iter().flatten() {
+            self.put_pending(now, object);
+        }
+        self.finish_file_if_whole(file);
+    }
+
+    fn is_block_compared(&self, block: BlockId) -> bool {
+        self.catalogue.files[self.catalogue.objects[block.0.0].file.0].is_compared
     }
 
     fn under_way(&mut self, (object, sbn): BlockId) -> Option<&mut BlockState> {
@@ -53,6 +99,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             }
             StoreReport::BlockNeedsMore { object, sbn, more } => self.block_needs_more((object, sbn), more),
             StoreReport::FileDone(file) => self.end_file(file, FileOutcome::Done),
+            StoreReport::FileCompared { file, is_same } => self.file_compared(now, file, is_same),
             StoreReport::FileMismatch(file) => self.end_file(file, FileOutcome::Mismatch),
             StoreReport::Failed(error) => self.fail(error),
         }
@@ -90,7 +137,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         let Some(state) = self.under_way(block) else { return };
         let may_go_on = state.needs_more(more);
         let is_ready = state.is_ready();
-        self.open_blocks += 1;
+        if !self.is_block_compared(block) {
+            self.open_blocks += 1;
+        }
         if is_ready {
             self.queue_block(block);
         } else if !may_go_on {
@@ -102,7 +151,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     fn block_mismatched(&mut self, block: BlockId) {
         self.stats.blocks_discarded += 1;
         if self.under_way(block).is_some() {
-            self.open_blocks += 1;
+            if !self.is_block_compared(block) {
+                self.open_blocks += 1;
+            }
             self.drop_symbols(block);
         }
     }
@@ -132,7 +183,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     pub(super) fn finish_file_if_whole(&mut self, index: FileIndex) {
         let file = &self.catalogue.files[index.0];
-        if file.left > 0 || file.digest_follows {
+        if file.left > 0 || file.digest_follows || file.is_compared || file.outcome.is_some() {
             return;
         }
         let matches =
@@ -149,20 +200,23 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if !self.catalogue.is_open(file) {
             return;
         }
-        self.open_blocks -= self.catalogue.end_file(file, outcome, &mut self.room);
+        let is_compared = core::mem::take(&mut self.catalogue.files[file.0].is_compared);
+        let waiting = self.catalogue.end_file(file, outcome, &mut self.room);
+        self.open_blocks -= if is_compared { 0 } else { waiting };
         for object in self.catalogue.files[file.0].objects.iter().flatten() {
             self.unproven.extract_if((*object, 0)..=(*object, u32::MAX), |_| true).for_each(drop);
         }
         self.open_files -= 1;
-        if outcome != FileOutcome::Done
+        if !outcome.is_done()
             && let Err(error) = self.store.discard_file(file)
         {
             self.fail(error);
         }
         match outcome {
-            FileOutcome::Done => {
+            FileOutcome::Done | FileOutcome::Present => {
                 let digest = self.catalogue.files[file.0].spec.digest;
-                self.front.event(ReceiverEvent::FileCompleted { file, digest });
+                let is_present = outcome == FileOutcome::Present;
+                self.front.event(ReceiverEvent::FileCompleted { file, digest, is_present });
             }
             FileOutcome::Mismatch => self.front.event(ReceiverEvent::FileMismatch { file }),
             // Told with the reason by whoever refused it.

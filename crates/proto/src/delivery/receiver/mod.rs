@@ -19,7 +19,7 @@ use self::pending::Pending;
 use self::room::{BlockId, Room};
 use super::fdt::Hearing;
 use super::front::{Front, SessionEvent, Taken, Wanted, front_views, wanted_setters};
-use super::store::Store;
+use super::store::{FileIndex, Store};
 use crate::control::ReceiverControl;
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::Instant;
@@ -85,6 +85,8 @@ pub struct Receiver<C, S> {
     ready: VecDeque<BlockId>,
     /// Blocks that are whole and wait for the FDT to tell their digests.
     unproven: BTreeSet<BlockId>,
+    /// Files that stand in their place already, until the store gets them to compare: each once.
+    to_compare: VecDeque<FileIndex>,
     /// Blocks of files under way that need symbols.
     open_blocks: u64,
     /// Files whose fate is open.
@@ -116,6 +118,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             room: Room::new(BLOCK_STATE_BYTES),
             ready: VecDeque::new(),
             unproven: BTreeSet::new(),
+            to_compare: VecDeque::new(),
             open_blocks: 0,
             open_files: 0,
             refused: 0,
@@ -149,7 +152,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             bytes: file.spec.bytes,
             symbols: file.symbols,
             symbols_held: file.symbols_held,
-            is_done: file.outcome == Some(FileOutcome::Done),
+            is_done: file.outcome.is_some_and(FileOutcome::is_done),
         })
     }
 

@@ -71,9 +71,10 @@ impl Pending {
         object
     }
 
-    /// Drops all packets.
-    pub fn clear(&mut self) {
-        *self = Self::new(self.bytes_max);
+    /// Drops the packets of objects that `keeps` does not want.
+    pub fn retain(&mut self, keeps: impl Fn(u128) -> bool) {
+        self.objects.retain(|toi, _| keeps(*toi));
+        self.bytes = self.objects.values().map(|object| object.bytes).sum();
     }
 }
 

@@ -38,6 +38,8 @@ pub enum ReceiverEvent {
         file: FileIndex,
         /// Its digest, if the sender told.
         digest: Option<Digest>,
+        /// Whether it was there already, and nothing of it had to be received.
+        is_present: bool,
     },
     /// A file is whole but not what the sender promised; it was discarded.
     FileMismatch {

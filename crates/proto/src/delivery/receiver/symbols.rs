@@ -4,7 +4,7 @@ use headwater_wire::{PayloadId, alc};
 
 use super::Receiver;
 use super::block::{Block, BlockState, Worth};
-use super::catalogue::{Announced, FileOutcome};
+use super::catalogue::Announced;
 use super::pending::PendingPacket;
 use super::room::BlockId;
 use crate::control::ReceiverControl;
@@ -54,8 +54,13 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     ) {
         let state = &self.catalogue.objects[object.0];
         let outcome = self.catalogue.files[state.file.0].outcome;
-        if outcome.is_some_and(|outcome| outcome != FileOutcome::Done) {
+        if outcome.is_some_and(|outcome| !outcome.is_done()) {
             self.stats.dropped.refused += 1;
+        } else if self.catalogue.files[state.file.0].is_compared {
+            // Beyond what can wait they come again, if they are wanted at all.
+            if !self.pending.push(packet, None, payload) {
+                self.stats.surplus += 1;
+            }
         } else if state.fti.encoding_id().codepoint() == packet.codepoint {
             self.put_symbol(now, object, packet.id, payload);
         } else {

@@ -3,7 +3,7 @@
 use headwater_fec::Order;
 
 use crate::control::Departure;
-use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Visit};
+use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start, Visit};
 use crate::layering::Layering;
 use crate::rng::Stream;
 
@@ -18,15 +18,15 @@ pub(super) enum Content {
 
 impl Content {
     /// Content that is sent on request, of which each receiver gets some: the order is drawn.
-    pub(super) fn mixed(blocks: Vec<CarouselBlock>, draw: Stream) -> Self {
-        Self::Flat(Carousel::mixed(blocks, draw))
+    pub(super) fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
+        Self::Flat(Carousel::mixed(blocks, draw, start))
     }
 
-    pub(super) fn new(blocks: Vec<CarouselBlock>, is_layered: bool, order: Order) -> Self {
+    pub(super) fn new(blocks: Vec<CarouselBlock>, is_layered: bool, order: Order, start: Start) -> Self {
         if is_layered {
-            Self::Layered(Box::new(Hierarchy::new(blocks)))
+            Self::Layered(Box::new(Hierarchy::starting(blocks, start)))
         } else {
-            Self::Flat(Carousel::new(blocks, order))
+            Self::Flat(Carousel::starting(blocks, order, start))
         }
     }
 

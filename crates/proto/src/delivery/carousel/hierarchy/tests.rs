@@ -41,6 +41,32 @@ fn the_papers_tables() {
     assert_eq!(buffer(&mut hierarchy, 0, 10), [0, 5, 2, 7, 3, 8, 1, 4, 6, 9]);
 }
 
+/// Blocks and symbols that a session sends first.
+fn first_visits(blocks: Vec<CarouselBlock>, start: Start, count: u64) -> BTreeSet<(u32, u32)> {
+    let mut hierarchy = Hierarchy::starting(blocks, start);
+    let visit = |buffer| hierarchy.visit(Place { buffer, index: 0, channel: ChannelId::BASE }).unwrap();
+    (0..count).map(visit).map(|visit| (visit.block, visit.esi)).collect()
+}
+
+#[test]
+fn sessions_of_the_same_content_begin_elsewhere() {
+    // Long blocks of one size, blocks of several sizes, and those of few symbols.
+    for blocks in [vec![rateless(2_000); 3], vec![rateless(500), rateless(70), rateless(2)]] {
+        let visits = |start| first_visits(blocks.clone(), start, 4_000);
+        let [one, other] = [1, 2].map(|seed| visits(Start::Drawn(Seed(seed))));
+        assert_eq!((one.len(), one.intersection(&other).count()), (4_000, 0));
+        assert!(one.iter().all(|(block, esi)| *esi >= blocks[*block as usize].symbols));
+        assert_eq!(visits(Start::Drawn(Seed(1))), one, "the seed decides");
+        assert!(visits(Start::First).contains(&(0, 0)));
+    }
+    // What has an end goes on somewhere on the ring, and goes round all of it.
+    let visits = |seed, count| first_visits(vec![stored(100, 200); 3], Start::Drawn(Seed(seed)), count);
+    assert!(visits(1, 100) != visits(2, 100));
+    assert_eq!(visits(1, 600).len(), 600);
+    // A block of one symbol cannot be had in part, and needs no decoding when that symbol comes.
+    assert!(first_visits(vec![rateless(1); 3], Start::Drawn(Seed(1)), 3).contains(&(1, 0)));
+}
+
 /// A receiver whose fair rate changes: it joins the next level when that fits, and slows down by doing nothing.
 struct Listener {
     /// Packets a second: now, in the mean, and by what factor they go up and down.

@@ -1,0 +1,119 @@
+//! Comparing a file that stands in the place of one that is announced, whoever put it there.
+//!
+//! The file is read block by block, a part at a time, so that blocks of other files are finished in between. The first block
+//! that is not what was promised ends the comparison.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use headwater_fec::Block;
+use headwater_proto::delivery::{BlockHasher, Digest, ShortDigest, StoreError, file_digest};
+use tracing::warn;
+
+use super::change::Stamp;
+use super::finish::CHUNK_BYTES;
+use super::place::{FilePlace, ObjectPlace, Places};
+use crate::open_files::read_at;
+
+/// Bytes that are read before other jobs have their turn; more by less than a block.
+const PART_BYTES: u64 = 64 << 20;
+
+/// A comparison under way. Memory: 48 bytes for each block of the file.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    pub(super) file: Arc<FilePlace>,
+    /// The file's objects, in order.
+    objects: Vec<Arc<ObjectPlace>>,
+    digest: Digest,
+    /// Digests of the blocks as far as they are known.
+    promised: Vec<ShortDigest>,
+    /// What stands in its place, once it is opened, as it was then.
+    found: Option<(File, Stamp)>,
+    /// Digests of the blocks read.
+    read: Vec<Digest>,
+    /// The next block: its object among the file's, and its number.
+    next: (usize, u32),
+}
+
+/// What a part of a comparison comes to.
+#[derive(Debug)]
+pub(super) enum Compared {
+    /// There is more to read.
+    Same,
+    /// All is the same; the file as it is left.
+    Whole(Stamp),
+    /// Something differs, or cannot be read.
+    Differs,
+}
+
+impl Comparison {
+    pub(super) fn new(
+        file: Arc<FilePlace>,
+        mut objects: Vec<Arc<ObjectPlace>>,
+        digest: Digest,
+        promised: Vec<ShortDigest>,
+    ) -> Self {
+        objects.sort_by_key(|object| object.spec.offset);
+        Self { file, objects, digest, promised, found: None, read: Vec::new(), next: (0, 0) }
+    }
+
+    /// Compares the next part.
+    ///
+    /// # Errors
+    /// When the working folder cannot be used. What cannot be read is not the same, and no error.
+    pub(super) fn go_on(&mut self, places: &Places) -> Result<Compared, StoreError> {
+        if self.found.is_none() {
+            self.found = places.folder.find(&self.file.spec.path);
+        }
+        let Some((file, stamp)) = &self.found else { return Ok(Compared::Differs) };
+        if stamp.bytes != self.file.spec.bytes {
+            return Ok(Compared::Differs);
+        }
+        let mut bytes = 0;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        while let Some((object, block)) = self.objects.get(self.next.0).and_then(|object| {
+            let block = object.spec.partition.block(self.next.1)?;
+            Some((object, block))
+        }) {
+            let Ok(digest) = digest_of(file, object.offset(&block), &block, &mut chunk) else {
+                return Ok(Compared::Differs);
+            };
+            let promised = self.promised.get(self.read.len());
+            if promised.is_some_and(|promised| !digest.starts_with(promised)) {
+                return Ok(Compared::Differs);
+            }
+            self.read.push(digest);
+            self.next = match self.next.1 + 1 == object.spec.partition.blocks() {
+                true => (self.next.0 + 1, 0),
+                false => (self.next.0, self.next.1 + 1),
+            };
+            bytes += block.bytes;
+            if bytes >= PART_BYTES {
+                return Ok(Compared::Same);
+            }
+        }
+        // Whoever writes to it meanwhile makes it another one.
+        let is_unchanged = places.folder.find(&self.file.spec.path).is_some_and(|(_, now)| now == *stamp);
+        if !is_unchanged || file_digest(&self.read) != self.digest {
+            return Ok(Compared::Differs);
+        }
+        if let Err(error) = places.folder.adopt(file, &self.file.spec) {
+            warn!("{error}; its content is as announced");
+        }
+        places.discard(&self.file)?;
+        Ok(places.folder.stamp(&self.file.spec.path).map_or(Compared::Differs, Compared::Whole))
+    }
+}
+
+fn digest_of(file: &File, offset: u64, block: &Block, chunk: &mut [u8]) -> io::Result<Digest> {
+    let mut hasher = BlockHasher::default();
+    let mut at = 0;
+    while at < block.bytes {
+        let length = usize::try_from(block.bytes - at).map_or(chunk.len(), |rest| rest.min(chunk.len()));
+        read_at(file, &mut chunk[..length], offset + at)?;
+        hasher.update(&chunk[..length]);
+        at += length as u64;
+    }
+    Ok(hasher.finish())
+}

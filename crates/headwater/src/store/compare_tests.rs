@@ -1,0 +1,139 @@
+//! Files that stand in their place before a session begins.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use headwater_fec::{Parameters, Partition, codec};
+use headwater_proto::delivery::{FileTime, block_digest, file_digest};
+
+use super::tests::{FILE, OBJECT, Session, T, open};
+use super::*;
+
+const BYTES: usize = 6_000;
+
+fn content() -> Vec<u8> {
+    (0..BYTES).map(|index| u8::try_from(index * 7 % 251).unwrap()).collect()
+}
+
+/// Announces a file of two blocks; whether one stands in its place, and its digests.
+fn announce(session: &mut Session, content: &[u8]) -> (HeldFile, Digest, Vec<ShortDigest>) {
+    let partition = Partition::with_blocks(BYTES as u64, T, 2).unwrap();
+    let digests: Vec<Digest> = (0..2)
+        .map(|sbn| {
+            let block = partition.block(sbn).unwrap();
+            let start = usize::try_from(block.offset).unwrap();
+            block_digest(&content[start..start + usize::try_from(block.bytes).unwrap()])
+        })
+        .collect();
+    let digest = file_digest(&digests);
+    let spec = FileSpec {
+        path: RelativePath::new("folder/file").unwrap(),
+        bytes: BYTES as u64,
+        mode: Some(0o640),
+        modified: FileTime::new(1_000_000, 5),
+        md5: None,
+        digest: Some(digest),
+    };
+    let held = session.store.create_file(FILE, &spec).unwrap();
+    let object = ObjectSpec {
+        file: FILE,
+        offset: 0,
+        partition,
+        codec: codec(Parameters::raptorq(T)).unwrap(),
+        identity: Some([7; 32]),
+    };
+    session.store.create_object(OBJECT, &object);
+    (held, digest, digests.iter().map(|digest| *digest.first_chunk().unwrap()).collect())
+}
+
+fn report(session: &mut Session) -> StoreReport {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(report) = session.store.poll_report() {
+            return report;
+        }
+        assert!(Instant::now() < deadline, "no report came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What is said of a file of this content that stands in the place of the one announced.
+fn compared(folder: &Path, present: &[u8]) -> StoreReport {
+    fs::create_dir_all(folder.join("folder")).unwrap();
+    fs::write(folder.join("folder/file"), present).unwrap();
+    let mut session = open(folder);
+    let (held, digest, promised) = announce(&mut session, &content());
+    assert_eq!(held, HeldFile { is_whole: false, is_present: true });
+    session.store.compare_file(FILE, digest, promised);
+    report(&mut session)
+}
+
+#[test]
+fn a_file_that_is_there_is_kept_with_the_senders_mode_and_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("folder/file");
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(&path, content()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let inode = fs::metadata(&path).unwrap().ino();
+    assert_eq!(compared(folder.path(), &content()), StoreReport::FileCompared { file: FILE, is_same: true });
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.ino(), metadata.mode() & 0o777), (inode, 0o640));
+    assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (1_000_000, 5));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no working folder stays");
+}
+
+#[test]
+fn a_file_that_differs_anywhere_is_not_the_same() {
+    for at in [0, 2_000, BYTES - 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut other = content();
+        other[at] ^= 1;
+        assert_eq!(
+            compared(folder.path(), &other),
+            StoreReport::FileCompared { file: FILE, is_same: false },
+            "byte {at}"
+        );
+        assert_eq!(fs::read(folder.path().join("folder/file")).unwrap(), other, "it is left alone");
+    }
+}
+
+#[test]
+fn links_and_files_of_another_length_are_not_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    let place = folder.path().join("folder/file");
+    fs::write(&place, &content()[1..]).unwrap();
+    assert!(!announce(&mut open(folder.path()), &content()).0.is_present);
+    fs::remove_file(&place).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::write(elsewhere.path().join("file"), content()).unwrap();
+    fs::remove_dir(folder.path().join("folder")).unwrap();
+    symlink(elsewhere.path(), folder.path().join("folder")).unwrap();
+    let session = open(folder.path());
+    assert!(session.store.places.folder.find(&RelativePath::new("folder/file").unwrap()).is_none());
+}
+
+#[test]
+fn a_file_that_was_found_to_be_there_counts_in_the_next_session() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(folder.path().join("folder/file"), content()).unwrap();
+    let mut session = open(folder.path());
+    let (_, digest, promised) = announce(&mut session, &content());
+    let other = FileSpec {
+        path: RelativePath::new("other").unwrap(),
+        bytes: 1,
+        mode: None,
+        modified: None,
+        md5: None,
+        digest: Some([3; 32]),
+    };
+    session.store.create_file(FileIndex(1), &other).unwrap();
+    session.store.compare_file(FILE, digest, promised);
+    report(&mut session);
+    drop(session);
+    let (held, ..) = announce(&mut open(folder.path()), &content());
+    assert_eq!(held, HeldFile { is_whole: true, is_present: false });
+}
