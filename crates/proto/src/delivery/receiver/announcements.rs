@@ -76,7 +76,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         for entry in &instance.files {
             let fti = instance.fti(entry);
             if !self.catalogue.agrees(entry, fti.clone().ok()) {
-                self.stats.dropped.contradiction += 1;
+                self.stats.contradictions += 1;
                 continue;
             }
             let tells_something = match self.catalogue.look_up(entry.toi) {
@@ -98,7 +98,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if self.complete {
             // Nothing more will be described.
             if !self.catalogue.is_awaiting_fti() {
-                self.pending.clear();
+                self.stats.dropped.unknown_object += self.pending.clear();
             }
             for file in self.catalogue.with_holes() {
                 self.refused += 1;
@@ -112,7 +112,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     /// Refuses an entry beyond those that are kept account of: told once, counted always.
     fn refuse_beyond(&mut self, entry: &File) {
-        self.stats.dropped.refused += 1;
+        self.stats.entries_beyond += 1;
         if !core::mem::replace(&mut self.overflowed, true) {
             self.refused += 1;
             let location = entry.content_location.clone();
@@ -162,15 +162,15 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.end_file(file, FileOutcome::Done);
             }
         }
-        if !self.catalogue.is_open(file) {
+        if self.catalogue.is_open(file) {
+            self.open_blocks += u64::from(object_spec.partition.blocks());
+            for held in self.store.create_object(object, &object_spec) {
+                self.resume_block(object, &held);
+            }
+            self.finish_file_if_whole(file);
+        } else {
             let _never_counted = self.catalogue.end_object(object, &mut self.room);
-            return Ok(());
         }
-        self.open_blocks += u64::from(object_spec.partition.blocks());
-        for held in self.store.create_object(object, &object_spec) {
-            self.resume_block(object, &held);
-        }
-        self.finish_file_if_whole(file);
         // Packets that came before the FDT.
         for (packet, payload) in self.pending.take(entry.toi).iter() {
             self.put_packet(now, object, packet, payload);
@@ -200,7 +200,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     pub(super) fn refuse(&mut self, entry: &File, reason: String) {
         self.refused += 1;
         self.catalogue.refuse(entry.toi);
-        let _dropped = self.pending.take(entry.toi);
+        self.stats.dropped.refused += self.pending.take(entry.toi).packets();
         self.front.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
     }
 }
