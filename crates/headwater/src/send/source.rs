@@ -14,7 +14,7 @@ use super::read_ahead::ReadAhead;
 use super::repair_store::RepairStore;
 
 /// Most blocks of a window where they have 1002 symbols each: the last one may reach beyond.
-const WINDOW_BLOCKS: usize = 1_024 + 1;
+const WINDOW_BLOCKS: usize = 256 + 1;
 /// Most memory for source symbols that are read before they are sent.
 const READ_AHEAD_BYTES: usize = 16 << 20;
 

@@ -3,16 +3,17 @@
 //! A window is a part of the blocks, which take turns, one symbol a turn, until each has had its share; then the next window
 //! begins. A burst of loss takes as much of each block as it takes of the window, and all blocks get the same repair: the
 //! block that lost most decides how long a session takes. So a window is long beside a burst: all windows are of one
-//! length, at least half of short content and up to [`WINDOW_SYMBOLS_MAX`], which at 1 Gbit/s is 12 s. The first pass sends every source symbol and [`INLINE_PERMILLE`] of repair: while loss stays below that,
+//! length, half of short content and up to [`WINDOW_SYMBOLS_MAX`], which at 1 Gbit/s is 3 s. The first pass sends every source symbol and [`INLINE_PERMILLE`] of repair: while loss stays below that,
 //! blocks are whole one window after another, and are decoded from memory while later ones arrive. Then passes of fresh
 //! repair symbols follow, each of [`STEPS`] in turn, the last one for ever. Where repair symbols are not without end,
 //! the symbols of a block come again from the first on.
 
 use super::{CarouselBlock, Visit};
 
-/// Most source symbols of a window: 1024 blocks of 1002 symbols. Its last block may reach beyond. Sender and receiver hold a
-/// run of symbols for each block of a window: with more blocks these would be short.
-const WINDOW_SYMBOLS_MAX: u64 = 1_024 * 1_002;
+/// Most source symbols of a window: 256 blocks of 1002 symbols. Its last block may reach beyond. A receiver gathers 8 MiB of
+/// symbols by block before it writes them: with more blocks runs are short, pages are written twice, and a disk that is
+/// slower than the session decides (docs/speed.md).
+const WINDOW_SYMBOLS_MAX: u64 = 256 * 1_002;
 /// Content is cut in half from two windows of so many source symbols on, 32 blocks of 1002: the blocks of the last window
 /// are decoded at the end, when nothing is left to wait for.
 const HALF_SYMBOLS_MIN: u64 = 32 * 1_002;
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn windows_are_halves_up_to_their_bound_and_of_one_length() {
-        for (blocks, windows) in [(1, 1), (63, 1), (64, 2), (709, 2), (2_048, 2), (2_049, 3), (7_585, 8)] {
+        for (blocks, windows) in [(1, 1), (63, 1), (64, 2), (512, 2), (513, 3), (709, 3), (7_585, 30)] {
             let symbols: u64 = blocks * 1_002;
             assert_eq!(window_symbols(symbols), symbols.div_ceil(windows), "{blocks} blocks");
         }
