@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A long session over loopback multicast: content of many gigabytes, and the memory of both ends, which may not be above
-# 256 MiB each. By hand, but for 1 GiB (tests/interop/memory.sh): 16 GiB take 34 GiB of disk, or 23 in window order, and at
+# 256 MiB each. By hand, but for 1 GiB (tests/interop/memory.sh): 16 GiB take 34 GiB of disk, or 26 in window order, and at
 # least the content's length over the rate. docs/speed.md says what it took.
 #
 # The content is one random file under several names (hard links), so that it is no zeros on the wire and takes little
@@ -16,7 +16,7 @@ usage: tests/large/loopback.sh [GIB [RATE [FOLDER]]]
   FOLDER  where to work (default \${TMPDIR:-/tmp}); what is made there is deleted
 
 HEADWATER names the command to test (default: target/release/headwater, built if need be). SEND holds more options of the
-sender: with SEND="--order window" its repair symbols take a third of the content on disk, in spread order all of it.
+sender: with SEND="--order window" its repair symbols take half of the content on disk, in spread order all of it.
 EOF
 }
 

@@ -311,6 +311,16 @@ pub struct Reception {
     /// NAKs sent, where the session goes by them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naks: Option<u64>,
+    /// Packets of the FDT.
+    pub fdt_packets: u64,
+    /// Packets without a symbol: those that close the session, and those for the congestion control alone.
+    pub signalling: u64,
+    /// Packets held until the FDT describes their object.
+    pub pending: u64,
+    /// Entries of the FDT that contradict an earlier one.
+    pub contradictions: u64,
+    /// Datagrams of other groups or sources, which the socket layer drops: not among `packets`.
+    pub kept_out: u64,
     /// Symbols still needed, as far as files are announced.
     pub missing: u64,
     /// How long that takes at the rate of the last second, in milliseconds.
@@ -432,7 +442,7 @@ pub struct Progress {
 
 /// Counts by the name of what they count, an object in which nothing is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reasons(pub [(&'static str, u64); 8]);
+pub struct Reasons(pub [(&'static str, u64); 7]);
 
 impl Reasons {
     fn is_empty(&self) -> bool {

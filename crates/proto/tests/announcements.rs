@@ -132,7 +132,7 @@ fn a_toi_may_not_become_another_file() {
     other.headwater.digest = Some([1; 32]);
     bench.give(&fdt(2, &Instance { complete: false, ..complete(vec![other]) }));
     bench.give(&fdt(3, &Instance { complete: false, ..complete(vec![file(1, "a", 11, 5)]) }));
-    assert_eq!(bench.dropped().contradiction, 3);
+    assert_eq!(bench.receiver.stats().contradictions, 3);
     bench.give(&symbol(1, 0, b"01234"));
     bench.give(&symbol(1, 1, b"56789"));
     assert_eq!(bench.received(), [("a", b"0123456789".as_slice())]);

@@ -124,7 +124,7 @@ fn a_toi_with_new_content_is_a_contradiction_and_never_a_mixture() {
     let mut bench = Bench::new();
     bench.give(&fdt(0, &open(vec![promised(1, "a", b"0123456789")])));
     bench.give(&fdt(1, &open(vec![promised(1, "a", b"9876543210")])));
-    assert_eq!(bench.dropped().contradiction, 1);
+    assert_eq!(bench.receiver.stats().contradictions, 1);
     for _ in 0..100 {
         bench.give(&symbol(1, 0, b"9876543210"));
     }
@@ -139,7 +139,7 @@ fn an_entry_under_another_name_contradicts_one_that_awaits_its_coding() {
     let bare = |name| File { oti: OtiAttributes::default(), ..file(1, name, 10, 100) };
     bench.give(&fdt(0, &open(vec![bare("a")])));
     bench.give(&fdt(1, &open(vec![bare("b")])));
-    assert_eq!(bench.dropped().contradiction, 1);
+    assert_eq!(bench.receiver.stats().contradictions, 1);
     bench.give(&symbol(1, 0, b"0123456789"));
     // A later instance tells the coding; the symbol that came before counts.
     bench.give(&fdt(2, &complete(vec![file(1, "a", 10, 100)])));
@@ -304,7 +304,8 @@ fn an_fdt_of_too_many_files_is_bad_and_instances_of_ever_new_ones_are_bounded() 
         }
     });
     let beyond = u64::try_from(40 * 4_096 - OBJECTS_MAX).unwrap();
-    assert_eq!(bench.dropped(), Drops { bad_fdt: 1, refused: beyond, ..Drops::default() });
+    assert_eq!(bench.dropped(), Drops { bad_fdt: 1, ..Drops::default() });
+    assert_eq!(bench.receiver.stats().entries_beyond, beyond);
     assert_eq!(bench.refusals(), 1, "told once");
     assert!(bytes < 48 * MIB, "{bytes} bytes");
 }

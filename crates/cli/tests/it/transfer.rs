@@ -107,6 +107,11 @@ fn files_arrive_whole_and_both_ends_tell_what_happened() {
     assert_eq!(completed.len(), 2);
     assert!(completed.iter().all(|line| line["digest"].as_str().is_some_and(|digest| digest.len() == 64)));
     assert_eq!(events(&received, "session:ended")[0]["outcome"], "completed");
+    for line in events(&received, "session:progress").iter().chain(&events(&received, "session:ended")) {
+        let counters = ["useful", "duplicates", "surplus", "fdt_packets", "signalling", "pending", "dropped"];
+        let sum: u64 = counters.iter().map(|name| line[*name].as_u64().unwrap()).sum();
+        assert_eq!(line["packets"], sum, "each datagram is in one counter: {line}");
+    }
     assert_eq!(events(&sent, "rate:updated")[0]["rate"], 20_000_000);
     let ended = &events(&sent, "session:ended")[0];
     assert_eq!(ended["outcome"], "completed");

@@ -34,7 +34,7 @@ pub enum RepairPlace {
         /// What the encoders take.
         bytes: u64,
     },
-    /// In a file without a name: as many as source symbols, in window order 31 % of that, sent in turns with them.
+    /// In a file without a name: as many as source symbols, in window order 47 % of that, sent in turns with them.
     Disk {
         /// Length of the file.
         bytes: u64,

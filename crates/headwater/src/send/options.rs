@@ -125,7 +125,7 @@ impl SendOptions {
     }
 
     /// Most bytes of memory for coding. Content whose coded form does not fit has its repair symbols on disk, as many as
-    /// source symbols (31 % of them in window order), made while it is being sent. Default: 256 MiB.
+    /// source symbols (47 % of them in window order), made while it is being sent. Default: 256 MiB.
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: Option<u64>) -> Self {
         self.memory_limit = bytes;

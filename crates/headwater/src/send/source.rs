@@ -12,8 +12,8 @@ use super::encoders::Encoders;
 use super::read_ahead::ReadAhead;
 use super::repair_store::RepairStore;
 
-/// Blocks of a window where they have 1002 symbols each.
-const WINDOW_BLOCKS: usize = 32;
+/// Most blocks of a window where they have 1002 symbols each: the last one may reach beyond.
+const WINDOW_BLOCKS: usize = 256 + 1;
 /// Most memory for source symbols that are read before they are sent.
 const READ_AHEAD_BYTES: usize = 16 << 20;
 
@@ -89,7 +89,7 @@ fn blocks_in_turn(plan: &SessionPlan) -> usize {
     match plan.order() {
         Order::Spread { .. } => blocks,
         // Small files make windows of more blocks, but each of those is read once or twice.
-        Order::Window => blocks.min(2 * WINDOW_BLOCKS),
+        Order::Window => blocks.min(WINDOW_BLOCKS),
     }
 }
 

@@ -9,8 +9,8 @@ use headwater_proto::delivery::{BlockHasher, Digest};
 
 use super::gather::Key;
 
-/// Blocks whose digest is under way, at most: those of a few windows. Each takes 2 KiB.
-const BLOCKS_MAX: usize = 128;
+/// Blocks whose digest is under way, at most: those of a window of 256 and of the one before. Each takes 2 KiB.
+const BLOCKS_MAX: usize = 512;
 
 /// Digests under way.
 #[derive(Debug, Default)]

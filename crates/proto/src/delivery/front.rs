@@ -104,6 +104,8 @@ pub(crate) enum Taken<'a> {
     Packet(alc::Repr, &'a [u8]),
     /// No ALC packet.
     Malformed,
+    /// For the control alone: an answer to a request of its own, or a packet of its carrier without content.
+    Signalling,
     /// Of another session: with its identifier and sender if the receiver's own has fallen silent, and it would be taken instead.
     Foreign(Option<(u64, SocketAddr)>),
 }
@@ -126,23 +128,22 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         front
     }
 
-    /// Tells the control of a datagram, and says what it is. `None` where it is for the control alone: an answer to what it had
-    /// sent, or what its carrier says beside packets.
-    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Option<Taken<'a>> {
+    /// Tells the control of a datagram, and says what it is.
+    pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Taken<'a> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
-            return None;
+            return Taken::Signalling;
         }
-        let Some((source, payload)) = self.control.opened(datagram) else { return Some(Taken::Malformed) };
+        let Some((source, payload)) = self.control.opened(datagram) else { return Taken::Malformed };
         let (carrier, packet) = match carrier::open(payload) {
             Some(Opened::Bare(packet)) => (None, packet),
             Some(Opened::Carried(carrier, packet)) => (Some(carrier), packet),
             Some(Opened::Word(word)) => {
                 self.control.enveloped(now, source, &word);
-                return None;
+                return Taken::Signalling;
             }
-            None => return Some(Taken::Malformed),
+            None => return Taken::Malformed,
         };
-        let Ok((header, payload)) = alc::parse(packet) else { return Some(Taken::Malformed) };
+        let Ok((header, payload)) = alc::parse(packet) else { return Taken::Malformed };
         let tsi = header.tsi;
         match self.listening.hear(now, source, tsi) {
             Whose::Ours { is_first } => {
@@ -154,7 +155,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
                 if is_news {
                     self.event(SessionEvent::Other { tsi, source });
                 }
-                return Some(Taken::Foreign(replaces.then_some((tsi, source))));
+                return Taken::Foreign(replaces.then_some((tsi, source)));
             }
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
@@ -170,7 +171,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         if header.close_session {
             self.control.dismissed(now);
         }
-        Some(Taken::Packet(header, payload))
+        Taken::Packet(header, payload)
     }
 
     /// Puts an event behind what else is to come out.

@@ -81,7 +81,8 @@ impl From<SessionEvent> for ReceiverEvent {
     }
 }
 
-/// What was received and what was dropped.
+/// Counters of a receiver. Each datagram handed to a receiver that has not ended is in exactly one of them:
+/// [`ReceiverStats::accounted`] is `packets` at any instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
     /// Datagrams.
@@ -90,6 +91,8 @@ pub struct ReceiverStats {
     pub bytes: u64,
     /// Packets of the FDT.
     pub fdt_packets: u64,
+    /// Packets without content: those that close the session, and those for the congestion control alone.
+    pub signalling: u64,
     /// Dropped: no ALC packet.
     pub malformed: u64,
     /// Dropped: of another session or another source.
@@ -102,6 +105,16 @@ pub struct ReceiverStats {
     pub parts: AssemblerStats,
     /// When a part came last.
     pub last_progress: Instant,
+}
+
+impl ReceiverStats {
+    /// Sum of the counters that a datagram can end in: `packets`.
+    pub fn accounted(&self) -> u64 {
+        let AssemblerStats { parts, duplicates, too_late, too_long, .. } = self.parts;
+        let Self { fdt_packets, signalling, malformed, foreign, bad_fdt, no_part, .. } = self;
+        let dropped = malformed + foreign + bad_fdt + no_part;
+        parts + duplicates + too_late + too_long + fdt_packets + signalling + dropped
+    }
 }
 
 /// The receiving end of a session of buffers.
@@ -153,10 +166,10 @@ impl<C: ReceiverControl> Receiver<C> {
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Some(taken) = self.front.take(now, datagram) else { return };
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        match taken {
+        match self.front.take(now, datagram) {
+            Taken::Signalling => self.stats.signalling += 1,
             Taken::Packet(header, payload) => self.on_packet(now, &header, payload),
             Taken::Malformed => self.stats.malformed += 1,
             Taken::Foreign(replaces) => {
@@ -180,7 +193,7 @@ impl<C: ReceiverControl> Receiver<C> {
                 }
             }
             (Some(_), Some(_)) => self.on_part(now, header, payload),
-            _ => {}
+            _ => self.stats.signalling += 1,
         }
     }
 

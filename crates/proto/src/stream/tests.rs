@@ -98,6 +98,8 @@ fn give<C: crate::control::ReceiverControl>(
 ) -> Vec<ReceiverEvent> {
     let datagram = Datagram { source: SENDER.into(), channel: Some(channel), ecn: Ecn::NotCapable, payload };
     receiver.handle(now, Input::Datagram(datagram));
+    let stats = receiver.stats();
+    assert_eq!(stats.accounted(), stats.packets, "each datagram is in one counter: {stats:?}");
     events(receiver, now)
 }
 
@@ -437,6 +439,7 @@ fn a_receiver_that_speeds_up_has_more_of_each_buffer() {
                     let (channel, ecn) = (Some(departure.channel), Ecn::NotCapable);
                     let datagram = Datagram { source, channel, ecn, payload: &packet };
                     receiver.handle(now, Input::Datagram(datagram));
+                    assert_eq!(receiver.stats().accounted(), receiver.stats().packets);
                 }
             }
             None => {

@@ -16,8 +16,12 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
+        Self::with(ReceiverConfig::default())
+    }
+
+    pub fn with(config: ReceiverConfig) -> Self {
         let store = MemoryStore::new(1 << 20);
-        let receiver = Receiver::new(ReceiverConfig::default(), fixed::Receiver::new(), store, Instant::ZERO);
+        let receiver = Receiver::new(config, fixed::Receiver::new(), store, Instant::ZERO);
         let mut bench = Self { receiver, now: 0, events: Vec::new(), holds: false };
         bench.wait(0);
         bench

@@ -218,7 +218,10 @@ impl Pair {
             let source: SocketAddr = "192.0.2.1:4000".parse().unwrap();
             let channel = Some(ChannelId::BASE);
             let datagram = Datagram { source, channel, ecn: Ecn::NotCapable, payload: &payload };
-            self.receivers[receiver].machine.handle(self.now, Input::Datagram(datagram));
+            let machine = &mut self.receivers[receiver].machine;
+            machine.handle(self.now, Input::Datagram(datagram));
+            let stats = machine.stats();
+            assert_eq!(stats.accounted(), stats.packets, "each datagram is in one counter: {stats:?}");
         }
     }
 

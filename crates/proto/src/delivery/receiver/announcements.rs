@@ -86,7 +86,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         for entry in &instance.files {
             let fti = instance.fti(entry);
             if !self.catalogue.agrees(entry, fti.clone().ok()) {
-                self.stats.dropped.contradiction += 1;
+                self.stats.contradictions += 1;
                 continue;
             }
             let known = self.catalogue.look_up(entry.toi).cloned();
@@ -118,7 +118,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if self.complete {
             // Nothing more will be described.
             if !self.catalogue.is_awaiting_fti() {
-                self.pending.retain(|toi| self.catalogue.is_compared(toi));
+                let kept = |toi| self.catalogue.is_compared(toi);
+                self.stats.dropped.unknown_object += self.pending.retain(kept);
             }
             for file in self.catalogue.with_holes() {
                 self.refused += 1;
@@ -188,7 +189,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     /// Refuses an entry beyond those that are kept account of: told once, counted always.
     fn refuse_beyond(&mut self, entry: &File) {
-        self.stats.dropped.refused += 1;
+        self.stats.entries_beyond += 1;
         if !core::mem::replace(&mut self.overflowed, true) {
             self.refused += 1;
             let location = entry.content_location.clone();
@@ -239,17 +240,17 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             }
             self.catalogue.files[file.0].is_present = held.is_present;
         }
-        if !self.catalogue.is_open(file) {
-            let _never_counted = self.catalogue.end_object(object, &mut self.room);
-            return Ok(());
-        }
-        self.open_blocks += u64::from(object_spec.partition.blocks());
-        for held in self.store.create_object(object, &object_spec) {
-            self.resume_block(object, &held);
-        }
-        self.compare_file_if_present(file);
-        if !self.catalogue.files[file.0].is_compared {
+        if self.catalogue.is_open(file) {
+            self.open_blocks += u64::from(object_spec.partition.blocks());
+            for held in self.store.create_object(object, &object_spec) {
+                self.resume_block(object, &held);
+            }
+            self.compare_file_if_present(file);
             self.finish_file_if_whole(file);
+        } else {
+            let _never_counted = self.catalogue.end_object(object, &mut self.room);
+        }
+        if !self.catalogue.files[file.0].is_compared {
             self.put_pending(now, object);
         }
         Ok(())
@@ -285,7 +286,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     pub(super) fn refuse(&mut self, entry: &File, reason: String) {
         self.refused += 1;
         self.catalogue.refuse(entry.toi);
-        let _dropped = self.pending.take(entry.toi);
+        self.stats.dropped.refused += self.pending.take(entry.toi).packets();
         self.front.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
     }
 }

@@ -66,13 +66,12 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn file_compared(&mut self, now: Instant, file: FileIndex, is_same: bool) {
-        if !self.catalogue.is_open(file) {
-            return;
-        }
-        self.catalogue.files[file.0].is_compared = false;
-        self.open_blocks += self.catalogue.waiting_blocks(file);
-        if is_same {
-            self.end_file(file, FileOutcome::Present);
+        if self.catalogue.is_open(file) {
+            self.catalogue.files[file.0].is_compared = false;
+            self.open_blocks += self.catalogue.waiting_blocks(file);
+            if is_same {
+                self.end_file(file, FileOutcome::Present);
+            }
         }
         let objects = self.catalogue.files[file.0].objects.clone();
         for object in objects.into_iter().flatten() {

@@ -132,9 +132,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// What was received and what was dropped, and why.
+    /// Datagrams received, each in one counter ([`ReceiverStats::accounted`]).
     pub fn stats(&self) -> ReceiverStats {
-        self.stats
+        ReceiverStats { pending: self.pending.packets(), ..self.stats }
     }
 
     front_views!(C);
@@ -185,18 +185,18 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     }
 
     fn on_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        let Some(taken) = self.front.take(now, datagram) else { return };
         self.stats.packets += 1;
         self.stats.bytes += datagram.payload.len() as u64;
-        match taken {
+        match self.front.take(now, datagram) {
             Taken::Packet(header, payload) => {
                 self.stats.longest = self.stats.longest.max(datagram.payload.len() as u64);
                 match (header.toi, header.payload_id) {
                     (Some(0), Some(id)) => self.on_fdt(now, &header, id, payload),
                     (Some(toi), Some(id)) => self.on_symbol(now, toi, &header, id, payload),
-                    _ => {}
+                    _ => self.stats.signalling += 1,
                 }
             }
+            Taken::Signalling => self.stats.signalling += 1,
             Taken::Malformed => self.stats.dropped.malformed += 1,
             Taken::Foreign(replaces) => {
                 self.stats.dropped.foreign += 1;

@@ -22,6 +22,7 @@ pub struct PendingPacket {
 #[derive(Debug)]
 pub struct Pending {
     objects: BTreeMap<u128, PendingObject>,
+    packets: u64,
     bytes: usize,
     bytes_max: usize,
 }
@@ -38,7 +39,7 @@ pub struct PendingObject {
 
 impl Pending {
     pub fn new(bytes_max: usize) -> Self {
-        Self { objects: BTreeMap::new(), bytes: 0, bytes_max }
+        Self { objects: BTreeMap::new(), packets: 0, bytes: 0, bytes_max }
     }
 
     /// Keeps a packet; false when there is no room.
@@ -48,6 +49,7 @@ impl Pending {
         let fits = self.bytes + bytes <= self.bytes_max;
         if fits {
             self.bytes += bytes;
+            self.packets += 1;
             let object = self.objects.entry(packet.toi).or_default();
             object.bytes += bytes;
             object.fti = object.fti.or(fti);
@@ -59,6 +61,11 @@ impl Pending {
         fits
     }
 
+    /// Number of packets kept.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
     /// What EXT_FTI said of an object.
     pub fn fti(&self, toi: u128) -> Option<Fti> {
         self.objects.get(&toi)?.fti
@@ -68,13 +75,17 @@ impl Pending {
     pub fn take(&mut self, toi: u128) -> PendingObject {
         let object = self.objects.remove(&toi).unwrap_or_default();
         self.bytes -= object.bytes;
+        self.packets -= object.packets();
         object
     }
 
-    /// Drops the packets of objects that `keeps` does not want.
-    pub fn retain(&mut self, keeps: impl Fn(u128) -> bool) {
+    /// Drops the packets of objects that `keeps` does not want, and returns how many there were.
+    pub fn retain(&mut self, keeps: impl Fn(u128) -> bool) -> u64 {
+        let before = self.packets;
         self.objects.retain(|toi, _| keeps(*toi));
         self.bytes = self.objects.values().map(|object| object.bytes).sum();
+        self.packets = self.objects.values().map(PendingObject::packets).sum();
+        before - self.packets
     }
 }
 
@@ -86,6 +97,11 @@ fn make_room<T>(items: &mut Vec<T>, more: usize) {
 }
 
 impl PendingObject {
+    /// Number of packets.
+    pub fn packets(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
     /// The packets in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (PendingPacket, &[u8])> {
         let mut start = 0;

@@ -78,10 +78,13 @@ pub struct FileProgress<'a> {
     pub is_done: bool,
 }
 
-/// What was received and what was dropped.
+/// Counters of a receiver.
+///
+/// Each datagram handed to a receiver that has not ended is in exactly one of `useful`, `duplicates`, `surplus`, `fdt_packets`,
+/// `signalling`, `pending` and the [`Drops`]: their sum ([`ReceiverStats::accounted`]) is `packets` at any instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Datagrams.
+    /// Datagrams handed to the receiver. Those that the socket layer kept out are counted there.
     pub packets: u64,
     /// Bytes of UDP payload.
     pub bytes: u64,
@@ -95,14 +98,30 @@ pub struct ReceiverStats {
     pub duplicates: u64,
     /// Symbols of blocks that had enough.
     pub surplus: u64,
-    /// Packets of the FDT.
+    /// Packets of the FDT, needed or not; those that cannot be read are among the drops.
     pub fdt_packets: u64,
+    /// Packets without a symbol: those that close the session, and those for the congestion control alone.
+    pub signalling: u64,
+    /// Packets held until the FDT describes their object: each then moves to another counter.
+    pub pending: u64,
+    /// Entries of the FDT that contradict an earlier one.
+    pub contradictions: u64,
+    /// Entries of the FDT beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX).
+    pub entries_beyond: u64,
     /// Blocks that did not match their digest and were received again.
     pub blocks_discarded: u64,
     /// Datagrams dropped, by reason.
     pub dropped: Drops,
     /// When something needed came last.
     pub last_progress: Instant,
+}
+
+impl ReceiverStats {
+    /// Sum of the counters that a datagram can end in: `packets`.
+    pub fn accounted(&self) -> u64 {
+        let Self { useful, duplicates, surplus, fdt_packets, signalling, pending, dropped, .. } = self;
+        useful + duplicates + surplus + fdt_packets + signalling + pending + dropped.total()
+    }
 }
 
 /// Datagrams dropped, by reason.
@@ -114,13 +133,11 @@ pub struct Drops {
     pub foreign: u64,
     /// A packet of the FDT without its extensions, or an instance that cannot be read.
     pub bad_fdt: u64,
-    /// An entry of the FDT that contradicts an earlier one.
-    pub contradiction: u64,
     /// A symbol that its object cannot have: block or number out of range, wrong length, wrong code.
     pub bad_symbol: u64,
-    /// Of an object that was refused; or an entry of the FDT beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX).
+    /// Of an object that was refused.
     pub refused: u64,
-    /// Of an object not described yet, when there was no room to keep it.
+    /// Of an object not described yet, when there was no room to keep it; or of one that the whole FDT does not describe.
     pub unknown_object: u64,
     /// Symbols that were needed, of blocks that there was no memory for.
     pub no_room: u64,
@@ -128,16 +145,20 @@ pub struct Drops {
 
 impl Drops {
     /// All of them, with the names that logs use.
-    pub fn by_reason(&self) -> [(&'static str, u64); 8] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
         [
             ("malformed", self.malformed),
             ("foreign", self.foreign),
             ("bad_fdt", self.bad_fdt),
-            ("contradiction", self.contradiction),
             ("bad_symbol", self.bad_symbol),
             ("refused", self.refused),
             ("unknown_object", self.unknown_object),
             ("no_room", self.no_room),
         ]
+    }
+
+    /// Sum over all reasons.
+    pub fn total(&self) -> u64 {
+        self.by_reason().iter().map(|(_, count)| count).sum()
     }
 }

@@ -20,8 +20,9 @@ const CREDIT_PACKETS: u32 = 20;
 const SLOW_CREDIT_PACKETS: u32 = 3;
 const SLOW_GAP: Duration = Duration::from_millis(250);
 const SLOW_ROUND: Duration = Duration::from_secs(2);
-/// An FDT of more symbols goes on the levels above the base as well, in a share of their packets: the base of a session of
-/// many files may be too slow for it.
+/// An FDT of more symbols goes on the levels above the base as well: the base of a session of many files may be too slow
+/// for it. Each level sends a first round, then at most a round in each [`INTERVAL`]: a share of the packets alone would be
+/// 5 % of a fast session for ever.
 const BASE_SYMBOLS_MAX: u64 = 8;
 /// How long an FDT instance may be used; a new one replaces it half-way.
 const LIFETIME: Duration = Duration::from_secs(3_600);
@@ -92,6 +93,8 @@ struct Turn {
     left_of_first: u64,
     /// Packets of content since the last one of the FDT, up to twice [`CREDIT_PACKETS`].
     credit: u32,
+    /// Time of the last packet of the FDT.
+    last_sent: Instant,
 }
 
 impl Turn {
@@ -220,8 +223,12 @@ impl Description {
         let turn = self.levels[usize::from(level)];
         let share = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
         if level > 0 {
+            let gap = match turn.left_of_first {
+                0 => Duration::from_nanos(INTERVAL.as_nanos() / self.symbols()),
+                _ => Duration::ZERO,
+            };
             return match turn.credit {
-                _ if !self.is_long() => Due::No,
+                _ if !self.is_long() || now < turn.last_sent + gap => Due::No,
                 credit if credit >= 2 * share => Due::Now,
                 credit if credit >= share => Due::Soon,
                 _ => Due::No,
@@ -257,7 +264,7 @@ impl Description {
     /// The next symbol of a level, which is sent now.
     pub(crate) fn send(&mut self, now: Instant, level: u16) -> FdtSymbol<'_> {
         let turn = &mut self.levels[usize::from(level)];
-        turn.credit = 0;
+        (turn.credit, turn.last_sent) = (0, now);
         if level == 0 {
             self.last_sent = now;
             if let Some(preface) = self.preface.as_mut().filter(|preface| preface.next <= now) {
@@ -353,7 +360,7 @@ fn turns(carousel: &FdtCarousel, levels: u16) -> Vec<Turn> {
     let symbols = carousel.symbols();
     bisecting_offsets(symbols, levels.into())
         .into_iter()
-        .map(|next| Turn { next, left_of_first: symbols, credit: 0 })
+        .map(|next| Turn { next, left_of_first: symbols, credit: 0, last_sent: Instant::ZERO })
         .collect()
 }
 
@@ -362,4 +369,40 @@ pub(crate) fn expires(config: SenderConfig, now: Instant) -> u32 {
     let seconds = now.since(Instant::ZERO).as_nanos() / 1_000_000_000 + LIFETIME.as_nanos() / 1_000_000_000;
     // NTP's era wraps in 2036; receivers compare modulo 2^32.
     config.ntp_at_zero.wrapping_add(u32::try_from(seconds & u64::from(u32::MAX)).expect("32 bits are left"))
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_wire::fdt::{File, Headwater};
+
+    use super::*;
+    use crate::Seed;
+
+    /// At 1 Gbit/s a twentieth of the packets would be 4 300 symbols a second of an FDT of some 20.
+    #[test]
+    fn a_level_above_the_base_sends_a_round_a_second_at_any_rate() {
+        let mut stream = Seed(1).stream("digests", 0);
+        let block_digests = (0..1_000).map(|_| rand::RngExt::random(&mut stream)).collect();
+        let headwater = Headwater { block_digests, ..Headwater::default() };
+        let files = vec![File { toi: 1, transfer_length: Some(1 << 30), headwater, ..File::default() }];
+        let instance = Instance { complete: true, files, ..Instance::default() };
+        let mut description = Description::new(instance, 0, 1_408, 2, 0).unwrap();
+        let symbols = description.symbols();
+        assert!(symbols > BASE_SYMBOLS_MAX);
+        let mut sent = Vec::new();
+        for packet in 0..40_000_u64 {
+            let now = Instant::from_nanos(packet * 100_000);
+            if description.due(now, 1, None) != Due::No {
+                description.send(now, 1);
+                sent.push(now);
+            } else {
+                description.content_sent(1);
+            }
+        }
+        let second = |at: &&Instant| **at >= Instant::from_nanos(1_000_000_000);
+        let first_round = sent[usize::try_from(symbols).unwrap() - 1];
+        assert!(first_round < Instant::from_nanos(100_000_000), "the first round takes its share alone");
+        let later = sent.iter().filter(second).count() as u64;
+        assert!((2 * symbols..=3 * symbols).contains(&later), "{later} in 3 s, of {symbols}");
+    }
 }

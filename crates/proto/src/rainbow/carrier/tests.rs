@@ -135,7 +135,11 @@ impl Bed {
         let input = Input::Datagram(Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload });
         match who {
             None => self.sender.handle(self.now, input),
-            Some(index) => self.receivers[index].0.handle(self.now, input),
+            Some(index) => {
+                let receiver = &mut self.receivers[index].0;
+                receiver.handle(self.now, input);
+                assert_eq!(receiver.stats().accounted(), receiver.stats().packets);
+            }
         }
         self.drain(who);
     }
