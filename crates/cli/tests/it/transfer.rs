@@ -1,6 +1,7 @@
 //! Sending and receiving over loopback multicast.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::command::{Running, group, headwater, records, run};
@@ -322,4 +323,97 @@ fn files_at_a_rate_by_naks_tell_why() {
     assert!(count("reductions") > 0 && count("confirmations") > 0 && count("repairs") == 0, "{sent}");
     assert!((1_000_000..=4_000_000).contains(&count("allowed_rate")), "{sent}");
     assert!(sent["worst"].as_str().is_some() && sent["rtt"].as_f64() > Some(0.0), "{sent}");
+}
+
+/// A file that somebody writes to while it is sent does not end the session for the others, under any control.
+#[test]
+fn a_growing_log_is_left_out_and_the_others_arrive() {
+    let controls: [&[&str]; 5] = [
+        &[],
+        &["--congestion-control", "webrc"],
+        &["--congestion-control", "flid-dl"],
+        &["--congestion-control", "le-sbcc"],
+        &["--rate", "4M"],
+    ];
+    std::thread::scope(|scope| {
+        for control in controls {
+            scope.spawn(move || growing_log(control));
+        }
+    });
+}
+
+fn growing_log(control: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder_of_files(folder.path());
+    let (group, out) = (group(), folder.path().join("out"));
+    let mut log = fs::File::create(files.join("growing.log")).unwrap();
+    log.write_all(&noise(50_000)).unwrap();
+    let receiving = receiver(&group, &out, &["--timeout", "30s"]);
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--group", &group]).args(control);
+    let mut sending = Running::start(sending.arg(&files));
+    sending.wait_for("session:started");
+    log.write_all(b"one more line").unwrap();
+    let received = receiving.end();
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(sent.code, Some(9), "{control:?}: {}", sent.stderr);
+    assert_eq!(received.code, Some(5), "{control:?}: {}", received.stderr);
+    let event = |run: &crate::command::Run, name: &str| {
+        run.json().into_iter().find(|line| line["event"] == name).unwrap_or_default()
+    };
+    assert_eq!(event(&sent, "object:withdrawn")["file"], "files/growing.log");
+    let refused = event(&received, "object:refused");
+    assert_eq!(refused["location"], "files/growing.log", "{control:?}");
+    for run in [&sent, &received] {
+        assert!(run.stderr.contains("growing.log") && run.stderr.contains("changed"), "{}", run.stderr);
+    }
+    for name in ["large.bin", "nested/small.txt"] {
+        let is_same = fs::read(out.join("files").join(name)).unwrap() == fs::read(files.join(name)).unwrap();
+        assert!(is_same, "{control:?}: {name} differs");
+    }
+    assert!(!out.join("files/growing.log").exists());
+}
+
+/// The content is a hole of 20 GB, which takes seconds to hash; its sender has sent for a second before.
+#[test]
+fn sending_begins_before_all_is_hashed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, capture) = (folder.path().join("image"), folder.path().join("sent.pcap"));
+    fs::File::create(&file).unwrap().set_len(20_000_000_000).unwrap();
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--fec", "none", "--group", &group()]);
+    sending.args(["--max-rate", "2M", "--duration", "1s", "--pcap"]).arg(&capture).arg(&file);
+    let sent = Running::start(&mut sending).end();
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    let packets = run(&["inspect", "--json", capture.to_str().unwrap()]).json();
+    let content = packets.iter().filter(|packet| packet["lct"]["toi"].as_u64() > Some(0)).count();
+    assert!(content > 10, "{content} packets of content");
+    let tables: Vec<&str> = packets.iter().filter_map(|packet| packet["fdt"].as_str()).collect();
+    assert!(tables.iter().any(|fdt| fdt.contains("hw:Digests-Follow")), "{} tables", tables.len());
+}
+
+/// Thousands of files: their description is long, and does not keep the session from ending.
+#[test]
+fn a_session_of_many_files_ends_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("many");
+    fs::create_dir(&files).unwrap();
+    for index in 0..2_000 {
+        fs::write(files.join(format!("{index:05}")), noise(500 + index)).unwrap();
+    }
+    let mut sending = headwater();
+    sending.args(["send", "--interface", "lo", "--json", "--group", &group()]);
+    let mut sending = Running::start(sending.arg(&files));
+    sending.wait_for("session:progress");
+    sending.interrupt();
+    let sent = sending.end();
+    assert_eq!(sent.code, Some(130), "{}", sent.stderr);
+    let lines = sent.json();
+    let packets = |line: &serde_json::Value| line["packets"].as_u64();
+    let elapsed = |line: &serde_json::Value| line["time"].as_f64().unwrap();
+    let first = lines.iter().find(|line| packets(line).is_some()).map(elapsed).unwrap();
+    // A round of the description on the base alone would take 10 s.
+    let took = elapsed(lines.last().unwrap()) - first;
+    assert!(took < 6_000.0, "it took {took} ms to end");
 }

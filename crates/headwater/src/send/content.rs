@@ -1,6 +1,6 @@
 //! The files of a session as blocks and symbols, read from disk.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -91,6 +91,18 @@ impl Content {
         let place = &self.objects[object];
         let first = self.digests[place.first_block + sbn as usize].get_or_init(|| digest);
         if *first == digest { Ok(()) } else { Err(self.changed(place.file)) }
+    }
+
+    /// Number of files.
+    pub(super) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Makes sure that a file's path still leads to what was prepared.
+    pub(super) fn check_file(&self, index: usize) -> Result<(), SourceError> {
+        let metadata = fs::metadata(&self.files[index].path);
+        let metadata = metadata.map_err(|error| self.unreadable(index, &error))?;
+        if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
     }
 
     /// Hashes a block piece by piece, through `room`.

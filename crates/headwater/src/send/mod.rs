@@ -16,6 +16,7 @@ mod repair_store;
 mod session;
 mod source;
 mod update;
+mod watching;
 
 pub use budget::RepairPlace;
 pub use desk::SOURCE_PORT;

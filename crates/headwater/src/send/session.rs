@@ -23,6 +23,7 @@ use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
 use super::update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
+use super::watching::Watching;
 use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
@@ -170,7 +171,7 @@ impl SendSession {
         if self.way.stop().is_stopped() {
             return Ok(SendSummary::nothing_sent());
         }
-        let known = Known { digests, lost, hashing };
+        let known = Known { digests, lost, hashing, watching: Watching::start(&content)? };
         let control = self.options.congestion_control;
         let layered = control.is_multi_rate() && !control.is_on_request();
         let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
@@ -211,7 +212,7 @@ impl SendSession {
             .with_end(self.options.end.into())
             .with_ntp_at_zero(ntp_now())
             .with_start(self.start()?);
-        let Known { digests, lost, hashing } = known;
+        let Known { digests, lost, hashing, watching } = known;
         let mut machine = Sender::new(config, &self.plan, &digests, control, source)?;
         drop(digests);
         lost.into_iter().for_each(|error| lose(&mut machine, error));
@@ -221,6 +222,7 @@ impl SendSession {
             observer,
             files: &self.files,
             hashing: Some(hashing),
+            watching,
             progress: Progress::new(clock.now()),
             rate: self.options.congestion_control.rate_max().as_bits(),
             overload: None,
@@ -275,12 +277,13 @@ impl Way {
     }
 }
 
-/// What is known of the content when the session starts, and what finds out the rest.
+/// Digests known when the session starts, files that cannot be sent, and the threads that find out the rest.
 struct Known {
     digests: Vec<Vec<Digest>>,
     /// Files that cannot be sent.
     lost: Vec<SourceError>,
     hashing: Hashing,
+    watching: Watching,
 }
 
 /// Withdraws a file from a session, or ends the session where that is what failed.
@@ -298,6 +301,7 @@ struct Watch<'a> {
     files: &'a FileSet,
     /// Until all blocks are hashed.
     hashing: Option<Hashing>,
+    watching: Watching,
     progress: Progress,
     /// bit/s that were asked for.
     rate: u64,
@@ -309,8 +313,11 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Tells the machine of blocks hashed meanwhile.
+    /// Tells the machine of files lost and blocks hashed meanwhile.
     fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut Sender<C, S>) {
+        while let Some(error) = self.watching.poll() {
+            lose(machine, error);
+        }
         let Some(hashing) = &mut self.hashing else { return };
         for (object, hashed) in core::iter::from_fn(|| hashing.poll()).take(DIGESTS_PER_TURN) {
             match hashed {

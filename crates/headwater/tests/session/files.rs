@@ -98,8 +98,8 @@ fn three_receivers_get_the_same_tree_early_late_and_with_loss() {
 
 #[test]
 fn a_closed_session_is_incomplete_and_the_next_one_goes_on() {
-    // Every symbol kept counts; LDPC needs some more than k, and little at this loss of none.
-    the_next_session_goes_on(Scheme::RaptorQ, 0);
+    // Every symbol kept counts; a code needs some more than k, LDPC a few percent.
+    the_next_session_goes_on(Scheme::RaptorQ, 2);
     the_next_session_goes_on(Scheme::LdpcTriangle, 100);
 }
 
@@ -200,7 +200,7 @@ fn a_file_that_changes_ends_the_session_saying_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     write(&file, &content(200_000, 5), 0o644);
-    // Slow enough that the change comes within the first pass: later ones take all they send from memory.
+    // All symbols may be in memory by then: the file is looked at all the same.
     let mut session = SendSession::open(prepare([&file]).unwrap(), send_options(group(), "1M")).unwrap();
     let mut started = false;
     let error = session

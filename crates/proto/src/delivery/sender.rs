@@ -449,14 +449,13 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     }
 
     fn write_farewell(&mut self, word: Word, departure: &Departure, buffer: &mut [u8]) -> usize {
-        let bytes = match word {
+        match word {
             Word::Describe(number) => {
                 self.stats.fdt_packets += 1;
                 write_fdt(self.config.tsi, departure, &self.fdt.symbol(number), buffer)
             }
             Word::Close | Word::Silence => Header::closing(self.config.tsi, departure).emit(buffer),
-        };
-        bytes
+        }
     }
 }
 
