@@ -49,6 +49,7 @@ Exit codes:
     5  incomplete: the session ended, or fell silent, before every file was whole
     6  verification failed: a file is not what its sender promised; it was discarded
     7  disk: a file could not be read or written
+    9  a sender left out files that changed or became unreadable; the others were sent
   130  interrupted";
 
 const SEND_EXAMPLES: &str = "\

@@ -137,7 +137,7 @@ pub fn rates(started: &SendStarted) -> String {
 fn order(order: Order) -> (&'static str, &'static str) {
     match order {
         Order::Spread { .. } => ("spread", "all blocks take turns"),
-        Order::Window => ("window", "32 blocks at a time, each with 1 % of repair; then passes of repair"),
+        Order::Window => ("window", "windows of up to 256 blocks, each block with 1 % of repair; then passes of repair"),
     }
 }
 
