@@ -4,12 +4,15 @@
 #[expect(dead_code, reason = "the driver serves other tests too")]
 mod pair;
 
+use std::collections::BTreeSet;
+
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
     Digest, End, FileToSend, MemorySource, PlanConfig, ReceiverEvent, RelativePath, Sender, SenderConfig,
-    SenderEvent, SessionPlan, SourceError, Withdrawal,
+    SenderEvent, SessionPlan, Source, SourceError, Withdrawal,
 };
-use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Input, Instant, Machine, Output, Rate, Seed, fixed};
+use headwater_wire::alc;
 use pair::{FixedSender, Link, Pair, content};
 
 const RATE: Rate = Rate::from_kilobits(8_000);
@@ -157,4 +160,116 @@ fn a_session_without_files_left_ends() {
         end.events.last(),
         Some(ReceiverEvent::SessionClosed | ReceiverEvent::SessionCompleted { .. })
     ));
+}
+
+/// A pass that is over before its content is hashed goes on with the description alone, until receivers can verify it.
+#[test]
+fn passes_end_once_their_digests_are_told() {
+    let contents = [content(1, 500_000), content(2, 20_000)];
+    for scheme in [Scheme::NoCode, Scheme::ReedSolomon] {
+        let config = SenderConfig::new(1).with_end(End::Passes(1));
+        let (sender, digests) = sender(&contents, scheme, spread(), config, 0);
+        let mut pair = Pair::new(Seed(9), sender, &[Link::default()]);
+        run_for(&mut pair, 3_000);
+        assert!(!pair.sender.is_finished(), "{scheme}");
+        assert!(pair.receivers[0].ended_at.is_none(), "{scheme}");
+        let symbols = pair.sender.stats().symbols;
+        for (object, digests) in digests.iter().enumerate() {
+            pair.sender.add_digests(object, digests);
+        }
+        pair.run(LIMIT);
+        assert_eq!(pair.sender.stats().symbols, symbols, "{scheme}: a single pass");
+        pair.receivers[0].assert_received(&contents);
+    }
+    // One that is closed tells what it knows.
+    let (sender, digests) = sender(&contents, Scheme::ReedSolomon, spread(), SenderConfig::new(1), 0);
+    let mut pair = Pair::new(Seed(9), sender, &[Link::default()]);
+    run_for(&mut pair, 900);
+    for (object, digests) in digests.iter().enumerate() {
+        pair.sender.add_digests(object, digests);
+    }
+    pair.sender.close();
+    pair.run(LIMIT);
+    pair.receivers[0].assert_received(&contents);
+}
+
+#[test]
+fn empty_files_beside_a_withdrawn_one_arrive() {
+    let contents = [content(1, 0), content(2, 400_000)];
+    for at in [10, 1_500] {
+        let (sender, _) = sender(&contents, Scheme::RaptorQ, spread(), SenderConfig::new(1), usize::MAX);
+        let late = Link { joins_at: Instant::ZERO + Duration::from_millis(at + 2_000), ..Link::default() };
+        let mut pair = Pair::new(Seed(10), sender, &[late]);
+        run_for(&mut pair, at);
+        pair.sender.withdraw(1, Withdrawal::Changed, changed(1));
+        pair.run(LIMIT);
+        let events = &pair.receivers[0].events;
+        assert!(matches!(events.last(), Some(ReceiverEvent::SessionCompleted { refused: 1 })), "{events:?}");
+    }
+}
+
+/// Content of which one file cannot be read from some symbol on.
+struct Failing {
+    inner: MemorySource,
+    object: usize,
+    left: u32,
+}
+
+impl Source for Failing {
+    fn read_symbol(
+        &mut self,
+        object: usize,
+        sbn: u32,
+        esi: u32,
+        symbol: &mut [u8],
+    ) -> Result<(), SourceError> {
+        let is_lost = object == self.object && self.left == 0;
+        self.left -= u32::from(object == self.object && self.left > 0);
+        if is_lost { Err(changed(object)) } else { self.inner.read_symbol(object, sbn, esi, symbol) }
+    }
+}
+
+#[test]
+fn a_read_that_fails_withdraws_its_file_and_leaves_the_others_one_pass() {
+    let contents = [content(1, 50_000), content(2, 100_000), content(3, 30_000)];
+    let refs: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    for order in [spread(), Order::Window] {
+        for left in [0, 1, 7, 90] {
+            let file = |(index, content): (usize, &Vec<u8>)| FileToSend {
+                path: RelativePath::new(&format!("file{index}")).unwrap(),
+                bytes: content.len() as u64,
+                mode: None,
+                modified: None,
+            };
+            let plan = PlanConfig { scheme: Scheme::NoCode, symbol_size: SYMBOL_SIZE, order };
+            let plan = SessionPlan::new(contents.iter().enumerate().map(file).collect(), plan).unwrap();
+            let inner = MemorySource::new(&plan, &refs);
+            let digests = inner.digests();
+            let source = Failing { inner, object: 1, left };
+            let config = SenderConfig::new(1).with_end(End::Passes(1));
+            let control = fixed::Sender::new(RATE, Instant::ZERO);
+            let mut sender = Sender::new(config, &plan, &digests, control, source).unwrap();
+            let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+            let (mut sent, mut events) = (Vec::new(), Vec::new());
+            while let Some(now) = sender.poll_timeout() {
+                sender.handle(now, Input::Timeout);
+                while let Some(output) = sender.poll_output(now, &mut buffer) {
+                    match output {
+                        Output::Transmit(transmit) => {
+                            let (header, _) = alc::parse(&buffer[..transmit.bytes]).unwrap();
+                            sent.extend(
+                                header.toi.zip(header.payload_id).filter(|(toi, _)| ![0, 2].contains(toi)),
+                            );
+                        }
+                        Output::Event(event) => events.push(event),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            let distinct: BTreeSet<_> = sent.iter().map(|(toi, id)| (*toi, id.sbn, id.esi)).collect();
+            assert_eq!((sent.len(), distinct.len()), (160, 160), "{order:?}, {left}: each symbol once");
+            assert!(events.contains(&SenderEvent::FileWithdrawn { file: 1, error: changed(1) }));
+            assert!(events.contains(&SenderEvent::Finished));
+        }
+    }
 }

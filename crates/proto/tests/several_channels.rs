@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
@@ -217,8 +218,12 @@ fn a_long_description_has_a_preface_that_describes_the_control() {
                 others += 1;
                 continue;
             }
-            assert_eq!(header.extensions.content_encoding, None);
-            let instance = fdt::Instance::parse(payload).unwrap();
+            let mut xml = Vec::new();
+            match header.extensions.content_encoding {
+                None => xml.extend_from_slice(payload),
+                Some(_) => drop(flate2::read::GzDecoder::new(payload).read_to_end(&mut xml).unwrap()),
+            }
+            let instance = fdt::Instance::parse(&xml).unwrap();
             assert_eq!(instance.control, Some(control.clone()));
             assert!(!instance.complete && !instance.files.is_empty());
             prefaces.push(now);

@@ -137,7 +137,9 @@ pub fn rates(started: &SendStarted) -> String {
 fn order(order: Order) -> (&'static str, &'static str) {
     match order {
         Order::Spread { .. } => ("spread", "all blocks take turns"),
-        Order::Window => ("window", "windows of up to 256 blocks, each block with 1 % of repair; then passes of repair"),
+        Order::Window => {
+            ("window", "windows of up to 256 blocks, each block with 1 % of repair; then passes of repair")
+        }
     }
 }
 

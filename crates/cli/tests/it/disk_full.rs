@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use crate::command::{Running, group, headwater};
 use crate::transfer::{field, noise};
 
-const DISK_BYTES: usize = 16 << 20;
+/// Content and, while its only block is decoded, as many repair symbols.
+const DISK_BYTES: usize = 24 << 20;
 const FILE_BYTES: u32 = 10_000_000;
 
 /// A tmpfs that a process of its own has mounted, and keeps until it ends.

@@ -387,7 +387,7 @@ fn sending_begins_before_all_is_hashed() {
     let sent = Running::start(&mut sending).end();
     assert_eq!(sent.code, Some(0), "{}", sent.stderr);
     let packets = run(&["inspect", "--json", capture.to_str().unwrap()]).json();
-    let content = packets.iter().filter(|packet| packet["lct"]["toi"].as_u64() > Some(0)).count();
+    let content = packets.iter().filter(|packet| packet["lct"]["toi"] != "0").count();
     assert!(content > 10, "{content} packets of content");
     let tables: Vec<&str> = packets.iter().filter_map(|packet| packet["fdt"].as_str()).collect();
     assert!(tables.iter().any(|fdt| fdt.contains("hw:Digests-Follow")), "{} tables", tables.len());

@@ -105,13 +105,14 @@ impl Content {
         if Stamp::of(&metadata) == self.files[index].stamp { Ok(()) } else { Err(self.changed(index)) }
     }
 
-    /// Hashes a block piece by piece, through `room`.
+    /// Hashes a block piece by piece, through `room`; `None` once `is_cancelled` says so.
     pub(super) fn hash_block(
         &self,
         object: usize,
         sbn: u32,
         room: &mut Vec<u8>,
-    ) -> Result<Digest, SourceError> {
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<Option<Digest>, SourceError> {
         self.check_object(object)?;
         let place = &self.objects[object];
         let Block { offset, bytes, .. } = place.block(sbn);
@@ -119,6 +120,9 @@ impl Content {
         let mut hasher = BlockHasher::default();
         let (mut at, end) = (place.offset + offset, place.offset + offset + bytes);
         while at < end {
+            if is_cancelled() {
+                return Ok(None);
+            }
             let length = usize::try_from(end - at).map_or(CHUNK_BYTES, |rest| rest.min(CHUNK_BYTES));
             room.resize(length, 0);
             self.read(place.file, &file, room, at)?;
@@ -128,7 +132,7 @@ impl Content {
         self.check(place.file, &file)?;
         let digest = hasher.finish();
         self.check_digest(object, sbn, digest)?;
-        Ok(digest)
+        Ok(Some(digest))
     }
 
     /// Reads a block's own bytes, without padding, and makes sure that the file is still what was prepared.

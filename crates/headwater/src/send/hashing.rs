@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,17 @@ use crate::workers::{worker_count, yield_to_session};
 
 /// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Results that may wait to be taken, per worker.
-const RESULTS_PER_WORKER: usize = 16;
+/// Blocks that a worker may begin ahead of the next one to be told.
+const AHEAD: usize = 64;
+/// Time after which a worker that is so far ahead looks again.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A block of an object, hashed or not.
 type Hashed = Result<Digest, SourceError>;
 
 /// Threads that hash the blocks of a session in order, and what they have found.
 ///
-/// Memory: [`RESULTS_PER_WORKER`] results for each thread, and as many out of order.
+/// Memory: [`AHEAD`] results.
 #[derive(Debug)]
 pub(super) struct Hashing {
     blocks: Arc<[(usize, u32)]>,
@@ -32,8 +34,18 @@ pub(super) struct Hashing {
     early: BTreeMap<usize, Hashed>,
     /// The next block to be told.
     next: usize,
-    is_cancelled: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+}
+
+/// State shared by the threads and whoever takes their results.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Blocks that are begun.
+    begun: AtomicUsize,
+    /// Blocks that are told.
+    told: AtomicUsize,
+    is_cancelled: AtomicBool,
 }
 
 impl Hashing {
@@ -43,23 +55,21 @@ impl Hashing {
     /// When no thread can be started.
     pub(super) fn start(content: &Arc<Content>) -> Result<Self, SourceError> {
         let workers = worker_count();
-        let (sender, results) = sync_channel(RESULTS_PER_WORKER * workers);
+        let (sender, results) = channel();
         let mut hashing = Self {
             blocks: content.blocks().collect(),
             content: Arc::clone(content),
             results,
             early: BTreeMap::new(),
             next: 0,
-            is_cancelled: Arc::default(),
+            shared: Arc::default(),
             workers: Vec::new(),
         };
-        let next = Arc::new(AtomicUsize::new(0));
         for _ in 0..workers {
             let worker = Worker {
                 blocks: Arc::clone(&hashing.blocks),
                 content: Arc::clone(content),
-                next: Arc::clone(&next),
-                is_cancelled: Arc::clone(&hashing.is_cancelled),
+                shared: Arc::clone(&hashing.shared),
                 results: sender.clone(),
             };
             let thread = thread::Builder::new().name("headwater-hash".into()).spawn(move || worker.work());
@@ -127,6 +137,7 @@ impl Hashing {
         let hashed = self.early.remove(&self.next)?;
         let (object, sbn) = self.blocks[self.next];
         self.next += 1;
+        self.shared.told.store(self.next, Ordering::Relaxed);
         *bytes += self.content.object(object).block(sbn).bytes;
         Some((object, hashed))
     }
@@ -140,9 +151,7 @@ impl Hashing {
 
 impl Drop for Hashing {
     fn drop(&mut self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
-        // Room for those that wait to tell.
-        while self.results.recv().is_ok() {}
+        self.shared.is_cancelled.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..) {
             // A worker that panicked has said so already.
             let _panicked = worker.join();
@@ -153,19 +162,26 @@ impl Drop for Hashing {
 struct Worker {
     blocks: Arc<[(usize, u32)]>,
     content: Arc<Content>,
-    next: Arc<AtomicUsize>,
-    is_cancelled: Arc<AtomicBool>,
-    results: SyncSender<(usize, Hashed)>,
+    shared: Arc<Shared>,
+    results: Sender<(usize, Hashed)>,
 }
 
 impl Worker {
     fn work(self) {
         yield_to_session();
         let mut room = Vec::new();
-        while !self.is_cancelled.load(Ordering::Relaxed) {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let is_cancelled = || self.shared.is_cancelled.load(Ordering::Relaxed);
+        loop {
+            let index = self.shared.begun.fetch_add(1, Ordering::Relaxed);
             let Some((object, sbn)) = self.blocks.get(index) else { return };
-            let hashed = self.content.hash_block(*object, *sbn, &mut room);
+            while !is_cancelled() && index >= self.shared.told.load(Ordering::Relaxed) + AHEAD {
+                thread::sleep(PAUSE);
+            }
+            let hashed = match self.content.hash_block(*object, *sbn, &mut room, is_cancelled) {
+                Ok(None) => return,
+                Ok(Some(digest)) => Ok(digest),
+                Err(error) => Err(error),
+            };
             if self.results.send((index, hashed)).is_err() {
                 return;
             }

@@ -137,3 +137,39 @@ fn a_file_that_was_found_to_be_there_counts_in_the_next_session() {
     let (held, ..) = announce(&mut open(folder.path()), &content());
     assert_eq!(held, HeldFile { is_whole: true, is_present: false });
 }
+
+/// Symbols that came before the comparison wait to be written when it ends. Noted after the file they would end the journal.
+#[test]
+fn symbols_gathered_of_a_file_that_is_there_spoil_no_other_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::write(folder.path().join("folder/file"), content()).unwrap();
+    let other = FileSpec {
+        path: RelativePath::new("other").unwrap(),
+        bytes: BYTES as u64,
+        mode: None,
+        modified: None,
+        md5: None,
+        digest: Some([3; 32]),
+    };
+    let object = |file| ObjectSpec {
+        file,
+        offset: 0,
+        partition: Partition::with_blocks(BYTES as u64, T, 2).unwrap(),
+        codec: codec(Parameters::raptorq(T)).unwrap(),
+        identity: Some([8; 32]),
+    };
+    let mut session = open(folder.path());
+    let (_, digest, promised) = announce(&mut session, &content());
+    session.store.create_file(FileIndex(1), &other).unwrap();
+    session.store.create_object(ObjectIndex(1), &object(FileIndex(1)));
+    session.store.write_source(OBJECT, 0, 3, &[1; T as usize]).unwrap();
+    session.store.compare_file(FILE, digest, promised);
+    assert_eq!(report(&mut session), StoreReport::FileCompared { file: FILE, is_same: true });
+    session.store.write_source(ObjectIndex(1), 0, 9, &[2; T as usize]).unwrap();
+    drop(session);
+    let mut again = open(folder.path());
+    again.store.create_file(FILE, &other).unwrap();
+    let held = again.store.create_object(OBJECT, &object(FILE));
+    assert_eq!(held.len(), 1, "the other file's symbol is resumed");
+}

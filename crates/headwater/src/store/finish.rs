@@ -73,8 +73,18 @@ impl Job {
     /// Does it. An error fails the store.
     pub(super) fn run(self, places: &Places) -> Result<Outcome, StoreError> {
         match self {
-            Self::Block(object, job) => finish_block(places, &object, &job).map(Outcome::Report),
-            Self::File(file) => finish_file(places, &file),
+            Self::Block(object, job) => match finish_block(places, &object, &job) {
+                // Nobody waits for the block: its file was given up meanwhile.
+                Err(_) if object.file.is_over() => {
+                    let report = StoreReport::BlockNeedsMore { object: job.object, sbn: job.sbn, more: 1 };
+                    Ok(Outcome::Report(report))
+                }
+                finished => finished.map(Outcome::Report),
+            },
+            Self::File(file) => match finish_file(places, &file) {
+                Err(_) if file.is_over() => Ok(Outcome::Report(StoreReport::FileMismatch(file.index))),
+                finished => finished,
+            },
             Self::Compare(comparison) => compare(places, comparison),
             Self::Sync(files, journal, end) => {
                 files.iter().try_for_each(|file| places.sync(file))?;

@@ -187,7 +187,6 @@ impl Kept {
                 Some(())
             })?,
             Change::AllDropped { object, sbn } => {
-                self.objects.get(&object)?;
                 let dropped = self.blocks.remove(&(object, sbn));
                 self.bytes -= dropped.map_or(0, |block| block.bytes());
             }
@@ -202,8 +201,8 @@ impl Kept {
 
     /// Changes a block of a known object, if it is one of those told of; the last ones make room.
     fn change(&mut self, id: Id, change: impl FnOnce(&mut KeptBlock) -> Option<()>) -> Option<()> {
-        self.objects.get(&id.0)?;
-        if !self.tells_of(id) {
+        // Of an object forgotten with its file, too.
+        if !self.objects.contains_key(&id.0) || !self.tells_of(id) {
             return Some(());
         }
         let mut added = 0;

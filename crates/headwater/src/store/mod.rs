@@ -85,6 +85,8 @@ pub(crate) struct DiskStore {
     out_of_space: Option<StoreError>,
     /// Files taken that are not in place, nor given up.
     open_files: usize,
+    /// Files taken that are in place or given up.
+    ended: BTreeSet<FileIndex>,
 }
 
 impl DiskStore {
@@ -108,6 +110,7 @@ impl DiskStore {
             announced_bytes: 0,
             out_of_space: None,
             open_files: 0,
+            ended: BTreeSet::new(),
         })
     }
 
@@ -130,12 +133,13 @@ impl DiskStore {
         self.names.check(&spec.path)?;
         self.places.folder.check_place(&spec.path)?;
         let announced = self.announced_bytes.saturating_add(room_for(spec));
+        let needed = announced.saturating_add(announced.min(DECODING_ROOM_BYTES));
         let free = self.places.folder.free_bytes()?;
-        if announced > free {
+        if needed > free {
             // What is there already needs no room; asked for only where it matters, as there may be thousands of files.
             let taken = self.files.iter().flatten().map(|file| &file.spec);
             let held = taken.chain([spec]).map(|spec| self.places.held_bytes(spec)).sum();
-            let needed = announced.saturating_sub(held);
+            let needed = needed.saturating_sub(held);
             if needed > free {
                 let error = no_space(&self.places.folder, &spec.path, needed, free);
                 self.out_of_space.get_or_insert_with(|| error.clone());
@@ -149,10 +153,14 @@ impl DiskStore {
         Ok(())
     }
 
-    /// A file is in place, or was given up.
-    fn end(&mut self, spec: &FileSpec) {
+    /// A file is in place, or was given up. False where it had ended before.
+    fn end(&mut self, file: FileIndex, spec: &FileSpec) -> bool {
+        if !self.ended.insert(file) {
+            return false;
+        }
         self.open_files = self.open_files.saturating_sub(1);
         self.announced_bytes = self.announced_bytes.saturating_sub(room_for(spec));
+        true
     }
 
     fn object(&self, object: ObjectIndex) -> Arc<ObjectPlace> {
@@ -217,6 +225,14 @@ impl DiskStore {
         }
     }
 
+    /// Forgets what was gathered and hashed of a file: after its end nothing more of it may be noted.
+    fn forget_file(&mut self, file: FileIndex) {
+        let objects = &self.objects;
+        let keeps = |object: usize| objects[object].as_ref().is_some_and(|object| object.spec.file != file);
+        self.gather.retain(keeps);
+        self.hashing.retain(keeps);
+    }
+
     /// Notes symbols that were written.
     fn note(
         &mut self,
@@ -250,7 +266,11 @@ impl DiskStore {
     /// Notes that a file is in place, which ends in `report`.
     fn placed(&mut self, file: FileIndex, stamp: Stamp, report: StoreReport) -> StoreReport {
         let place = self.file(file);
-        self.end(&place.spec);
+        if !self.end(file, &place.spec) {
+            // It was given up while a thread was at work on it.
+            return report;
+        }
+        self.forget_file(file);
         match self.ledger.placed(&place, stamp) {
             Ok(()) => report,
             Err(error) => StoreReport::Failed(error),
@@ -264,12 +284,12 @@ impl Store for DiskStore {
         self.admit(spec)?;
         let (number, mut held) = self.ledger.take_file(spec)?;
         if held.is_whole {
-            self.end(spec);
+            self.end(file, spec);
         } else if self.places.folder.stamp(&spec.path).is_some_and(|stamp| stamp.bytes == spec.bytes) {
             held.is_present = true;
             self.present.insert(file, Vec::new());
         }
-        self.files[file.0] = Some(Arc::new(FilePlace { index: file, spec: spec.clone(), number }));
+        self.files[file.0] = Some(Arc::new(FilePlace::new(file, spec.clone(), number)));
         Ok(held)
     }
 
@@ -376,11 +396,8 @@ impl Store for DiskStore {
 
     fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
         let place = self.file(file);
-        self.end(&place.spec);
-        self.gather
-            .retain(|object| self.objects[object].as_ref().is_some_and(|object| object.spec.file != file));
-        self.hashing
-            .retain(|object| self.objects[object].as_ref().is_some_and(|object| object.spec.file != file));
+        self.end(file, &place.spec);
+        self.forget_file(file);
         self.ledger.dropped(&place)?;
         self.places.discard(&place)
     }
@@ -438,6 +455,10 @@ impl Drop for DiskStore {
         self.ledger.close(self.open_files > 0);
     }
 }
+
+/// Room on disk for blocks that are decoded, in bytes: the longest ones of two threads. All that came of a block may be repair
+/// symbols, which are given back once its content is written beside them.
+const DECODING_ROOM_BYTES: u64 = 64 << 20;
 
 /// What a file takes on disk, in bytes, with what is there while it is received: twentieth more than itself, for the
 /// journal and the repair symbols of a loss of 3 %. Where more is lost the disk may prove full, which does no harm.

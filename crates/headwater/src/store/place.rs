@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use headwater_fec::{Block, FecError};
 use headwater_proto::delivery::{FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, repair_slots};
@@ -33,6 +34,8 @@ pub(super) struct FilePlace {
     pub(super) spec: FileSpec,
     /// Its number in the journal, if it may be resumed.
     pub(super) number: Option<u32>,
+    /// Whether the file was given up, or stands in its place already: its working files are gone for good.
+    is_over: AtomicBool,
 }
 
 /// An object under way.
@@ -60,6 +63,22 @@ pub(super) fn repair_name(key: &Key) -> String {
 }
 
 impl FilePlace {
+    pub(super) fn new(index: FileIndex, spec: FileSpec, number: Option<u32>) -> Self {
+        Self { index, spec, number, is_over: AtomicBool::new(false) }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.is_over() {
+            return Err(StoreError(format!("'{}' was given up", self.spec.path)));
+        }
+        Ok(())
+    }
+
+    /// Whether the file has no working files any more. Threads may still be at work on them.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     /// The name of its content in the working folder.
     pub(super) fn content_name(&self) -> String {
         content_name(&key_of(&self.spec.path))
@@ -102,6 +121,7 @@ impl Places {
     /// The working file of a file's content: made when first asked for, at its full length but sparse.
     pub(super) fn content(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
         self.open.get(Opened::Content(place.index.0), || {
+            place.check()?;
             let file = self.folder.open_work(&place.content_name(), place.spec.mode)?;
             let attempt = || format!("make room for '{}'", place.spec.path);
             file.set_len(place.spec.bytes).map_err(|error| self.folder.failed(&attempt(), error))?;
@@ -127,8 +147,9 @@ impl Places {
         self.open.forget(Opened::Repair(place.index.0));
     }
 
-    /// Closes and removes the working files of a file.
+    /// Closes and removes the working files of a file, which are not made again.
     pub(super) fn discard(&self, place: &FilePlace) -> Result<(), StoreError> {
+        place.is_over.store(true, Ordering::Release);
         self.close(place);
         self.folder.discard(&place.content_name())?;
         self.folder.discard(&place.repair_name())
@@ -212,7 +233,10 @@ impl Places {
     }
 
     fn repairs(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
-        self.open.get(Opened::Repair(place.index.0), || self.folder.open_work(&place.repair_name(), None))
+        self.open.get(Opened::Repair(place.index.0), || {
+            place.check()?;
+            self.folder.open_work(&place.repair_name(), None)
+        })
     }
 }
 

@@ -286,6 +286,33 @@ fn a_file_that_differs_from_its_md5_is_discarded() {
     }
 }
 
+/// A sender withdraws a file while threads are at work on it: neither its blocks nor its name fail the session, and no file of
+/// zeros takes its place.
+#[test]
+fn a_file_given_up_while_it_is_finished_leaves_nothing_and_fails_nothing() {
+    for round in 0..20 {
+        let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
+        fs::write(fixture.out("file"), "an older file").unwrap();
+        fixture.write_all_but(0, &[2, 5]);
+        fixture.write_repairs(0, 0, &[0, 1, 2]);
+        fixture.write_all_but(1, &[]);
+        let (object, missing) = (OBJECT, vec![2, 5]);
+        fixture.store.finish_block(BlockJob { object, sbn: 0, missing, repairs: 3 });
+        fixture.store.finish_file(FILE);
+        // At another moment of the work each time.
+        std::thread::sleep(Duration::from_micros(50 * round));
+        fixture.store.discard_file(FILE).unwrap();
+        for _ in 0..2 {
+            let report = fixture.report();
+            assert!(!matches!(report, StoreReport::Failed(_)), "{report:?}");
+        }
+        assert_eq!(fixture.store.open_files, 0);
+        let found = fs::read(fixture.out("file")).unwrap();
+        let is_sound = found == b"an older file" || found[..64] == fixture.content[..64];
+        assert!(is_sound, "{} bytes that are nobody's", found.len());
+    }
+}
+
 #[test]
 fn an_older_file_is_replaced_and_empty_files_exist() {
     let mut fixture = Fixture::new();

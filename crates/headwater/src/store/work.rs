@@ -213,7 +213,7 @@ mod tests {
             md5: None,
             digest: None,
         };
-        let file = FilePlace { index: FileIndex(0), spec, number: None };
+        let file = FilePlace::new(FileIndex(0), spec, None);
         let spec = ObjectSpec {
             file: file.index,
             offset: 0,

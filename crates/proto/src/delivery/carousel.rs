@@ -161,7 +161,7 @@ impl Carousel {
     }
 
     /// Stops sending the blocks that `keeps` refuses; the others go on where they are. Returns the number of symbols that
-    /// the refused blocks have had, in window order fewer where a block's symbols have come round.
+    /// the refused blocks have had.
     pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         self.pass_symbols = (0..)
             .zip(&self.blocks)

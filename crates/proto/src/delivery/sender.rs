@@ -146,6 +146,8 @@ pub struct Sender<C, S> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
+    /// It is to be closed, once what is known of its content is in the FDT.
+    Ending,
     Closing(Farewell),
     /// Who asks is told that the session is closed, until then.
     Dismissing(Option<Instant>),
@@ -244,7 +246,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
 
     /// Ends the sending of one file, and tells receivers so; the others go on. Without any other the session closes.
     pub fn withdraw(&mut self, file: usize, why: Withdrawal, error: SourceError) {
-        if !self.inventory.withdraw(file) {
+        if self.phase != Phase::Sending || !self.inventory.withdraw(file) {
             return;
         }
         self.fdt.withdraw(self.inventory.objects(file), why);
@@ -261,6 +263,9 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
 
     /// Ends the session because its content cannot be sent.
     pub fn fail(&mut self, error: SourceError) {
+        if self.phase != Phase::Sending {
+            return;
+        }
         self.events.push_back(SenderEvent::SourceFailed(error));
         self.close();
     }
@@ -272,7 +277,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         if self.phase == Phase::Sending {
             self.phase = match self.control.is_on_request() {
                 true => Phase::Dismissing(None),
-                false => Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols())),
+                false => Phase::Ending,
             };
         }
     }
@@ -302,10 +307,15 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             End::Never => false,
             End::At(at) => at <= now,
             End::Passes(passes) if self.content.pass_symbols() == 0 => self.fdt.rounds() >= passes,
-            End::Passes(passes) => {
-                self.symbols_of_passes >= passes.saturating_mul(self.content.pass_symbols())
-            }
+            // Receivers may have every symbol, and nothing to verify them by.
+            End::Passes(_) => self.has_sent_passes() && self.fdt.is_told() && self.inventory.is_complete(),
         }
+    }
+
+    /// Whether all passes are sent that were asked for.
+    fn has_sent_passes(&self) -> bool {
+        let pass = self.content.pass_symbols();
+        matches!(self.config.end, End::Passes(passes) if pass > 0 && self.symbols_of_passes >= passes.saturating_mul(pass))
     }
 
     /// Ends what time ends.
@@ -316,10 +326,14 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                 self.close();
             }
         }
+        if self.phase == Phase::Ending {
+            self.fdt.bring_up_to_date(now, self.config);
+            self.phase = Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols()));
+        }
         let is_over = match &mut self.phase {
             Phase::Dismissing(until) => *until.get_or_insert(now + DISMISSAL) <= now,
             Phase::Closing(farewell) => farewell.is_over(now),
-            Phase::Sending | Phase::Finished => false,
+            Phase::Sending | Phase::Ending | Phase::Finished => false,
         };
         if is_over {
             self.finish();
@@ -333,8 +347,14 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
 
     /// What to send in a departure.
     fn next(&mut self, now: Instant, departure: &Departure) -> Next {
+        let has_sent_passes = self.has_sent_passes();
         match &mut self.phase {
-            Phase::Finished => Next::Wait,
+            Phase::Finished | Phase::Ending => Next::Wait,
+            // Until its digests are told there is nothing to send but the description.
+            Phase::Sending if has_sent_passes => match self.fdt.next_round() <= now {
+                true => Next::Fdt,
+                false => Next::Wait,
+            },
             Phase::Dismissing(_) => Next::Farewell(Word::Close),
             Phase::Closing(farewell) => match farewell.next(now, departure.channel) {
                 Word::Silence => Next::Pass,
@@ -407,6 +427,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let bytes = match self.read_symbol(visit, departure, buffer) {
             Ok(bytes) => bytes,
             Err(SourceError::File { file, why, message }) => {
+                // The order of sending counts it as sent.
+                self.symbols_of_passes += 1;
                 self.withdraw(file, why, SourceError::File { file, why, message });
                 return None;
             }
@@ -519,7 +541,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 self.control.next_departure().into_iter().chain(end).min()
             }
             // Without content there is nothing to send between two rounds of the FDT.
-            Phase::Sending if self.content.pass_symbols() == 0 => {
+            Phase::Sending if self.content.pass_symbols() == 0 || self.has_sent_passes() => {
                 let next = match self.config.end {
                     End::At(at) => self.fdt.next_round().min(at),
                     End::Never | End::Passes(_) => self.fdt.next_round(),
@@ -529,7 +551,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
             Phase::Closing(farewell) => {
                 self.control.next_departure().into_iter().chain(farewell.deadline()).min()
             }
-            Phase::Sending => self.control.next_departure(),
+            Phase::Sending | Phase::Ending => self.control.next_departure(),
         };
         departure.into_iter().chain(self.control.poll_timeout()).min()
     }

@@ -75,10 +75,11 @@ impl Windows {
     pub(super) fn retain(&mut self, blocks: &[CarouselBlock], keeps: impl Fn(u32) -> bool) -> u64 {
         self.withdrawn.resize(blocks.len(), false);
         let mut sent = 0;
-        for (block, withdrawn) in (0..).zip(&mut self.withdrawn) {
-            if !*withdrawn && !keeps(block) {
-                *withdrawn = true;
-                sent += u64::from(self.next[block as usize]);
+        for (index, block) in blocks.iter().enumerate() {
+            let number = u32::try_from(index).expect("a session has below 2^32 blocks");
+            if !self.withdrawn[index] && !keeps(number) {
+                self.withdrawn[index] = true;
+                sent += self.sent_of(index, *block);
             }
         }
         let is_withdrawn = |active: &Active| self.withdrawn[active.block as usize];
@@ -87,6 +88,15 @@ impl Windows {
         let left = blocks.iter().zip(&self.withdrawn).filter(|(_, withdrawn)| !**withdrawn);
         self.longest = longest(left.map(|(block, _)| block));
         sent
+    }
+
+    /// Number of symbols that a block has had, however often they have come round.
+    fn sent_of(&self, index: usize, block: CarouselBlock) -> u64 {
+        let before: u64 = (0..self.pass).map(|pass| pass_share(block, pass)).sum();
+        let is_this = |active: &&Active| active.block as usize == index;
+        let left = self.active.iter().find(is_this).map_or(0, |active| active.left);
+        let now = if index < self.after { pass_share(block, self.pass) - u64::from(left) } else { 0 };
+        before + now
     }
 
     /// The next symbol; `None` when there are no blocks at all.

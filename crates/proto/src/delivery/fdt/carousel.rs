@@ -112,13 +112,18 @@ impl FdtCarousel {
     }
 }
 
-/// Makes sure that an instance has room for so many more digests of blocks.
+/// Bytes that an entry may grow by beside the digests of its blocks: `hw:Digest`, `hw:Withdrawn`.
+const ENTRY_GROWTH_BYTES: usize = 120;
+
+/// Makes sure that an instance has room for so many more digests of blocks, and for what else its entries may come to tell.
 ///
 /// # Errors
 /// When it would be longer than any receiver takes.
 pub fn check_room(instance: &Instance, digests: u64) -> Result<(), FdtTooLarge> {
     let bytes = digests.saturating_mul(16).div_ceil(3).saturating_mul(4);
-    check_length(instance.to_xml().len().saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX)))
+    let entries = instance.files.len() * ENTRY_GROWTH_BYTES;
+    let more = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(entries);
+    check_length(instance.to_xml().len().saturating_add(more))
 }
 
 fn check_length(bytes: usize) -> Result<(), FdtTooLarge> {

@@ -72,13 +72,18 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     fn on_instance(&mut self, now: Instant, instance: &Instance) {
         let recalled = self.recalled.take();
-        if recalled.is_some_and(|control| control != instance.control || !self.is_recalled(instance)) {
+        if recalled
+            .as_ref()
+            .is_some_and(|control| *control != instance.control || !self.is_recalled(instance))
+        {
             // What has come since may be in the wrong place, where its digest will tell. The next receiver knows better.
             if let (Some(source), Some((_, tsi))) = (self.front.listening.sender(), self.session()) {
                 self.end(SessionEvent::Superseded { tsi, source }.into());
             }
             return;
         }
+        // A preface describes a few files only.
+        self.recalled = recalled.filter(|_| !instance.complete);
         if let Err(error) = self.front.control.describe(now, instance.control.as_ref()) {
             self.end(ReceiverEvent::ControlRefused { reason: error.to_string() });
             return;
@@ -93,6 +98,12 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             let announced = match (known, entry.headwater.withdrawn) {
                 (None, _) if self.catalogue.is_full() => {
                     self.refuse_beyond(entry);
+                    Ok(())
+                }
+                // A file of several segments is told once.
+                (None, Some(_)) if entry.headwater.segment.as_ref().is_some_and(|part| part.index > 0) => {
+                    self.catalogue.refuse(entry.toi);
+                    self.stats.dropped.refused += self.pending.take(entry.toi).packets();
                     Ok(())
                 }
                 (None | Some(Announced::AwaitsFti(_)), Some(why)) => Err(Refusal::Withdrawn(why)),
@@ -159,10 +170,12 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Ends a file that its sender withdrew, unless it is whole.
+    /// Ends a file that its sender withdrew, unless it is whole: the store may be giving it its name.
     fn withdraw(&mut self, object: ObjectIndex, why: Withdrawal) {
         let file = self.catalogue.objects[object.0].file;
-        if self.catalogue.is_open(file) {
+        let state = &self.catalogue.files[file.0];
+        let is_whole = state.left == 0 && !state.digest_follows;
+        if self.catalogue.is_open(file) && !is_whole {
             self.refused += 1;
             let location = self.catalogue.files[file.0].spec.path.to_string();
             let reason = Refusal::Withdrawn(why).to_string();
@@ -287,6 +300,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.refused += 1;
         self.catalogue.refuse(entry.toi);
         self.stats.dropped.refused += self.pending.take(entry.toi).packets();
-        self.front.event(ReceiverEvent::FileRefused { location: entry.content_location.clone(), reason });
+        let segment = entry.headwater.segment.as_ref();
+        let location = segment.map_or(&entry.content_location, |segment| &segment.file).clone();
+        self.front.event(ReceiverEvent::FileRefused { location, reason });
     }
 }

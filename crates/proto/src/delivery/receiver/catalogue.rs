@@ -254,6 +254,7 @@ impl Catalogue {
         let mut blocks = entry.headwater.block_digests.iter().zip(&object.promised);
         fti.is_none_or(|fti| fti == object.fti)
             && file.agrees_on_digest(&entry.headwater)
+            && entry.headwater.modified.zip(file.spec.modified).is_none_or(|(told, known)| told == known)
             && blocks.all(|(told, known)| told == known)
             && RelativePath::from_content_location(name).as_ref() == Ok(&file.spec.path)
     }

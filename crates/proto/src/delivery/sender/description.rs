@@ -24,6 +24,8 @@ const SLOW_ROUND: Duration = Duration::from_secs(2);
 /// for it. Each level sends a first round, then at most a round in each [`INTERVAL`]: a share of the packets alone would be
 /// 5 % of a fast session for ever.
 const BASE_SYMBOLS_MAX: u64 = 8;
+/// Longest time for which withdrawn files wait to be told.
+const HOLD_MAX: Duration = Duration::from_secs(30);
 /// How long an FDT instance may be used; a new one replaces it half-way.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 
@@ -61,6 +63,10 @@ pub(crate) struct Description {
     made: Instant,
     /// Whether receivers are to hear of a change soon.
     is_stale: bool,
+    /// Whether that change is that nothing will be added.
+    has_completed: bool,
+    /// Time that the instance lives at least where files were withdrawn.
+    hold: Duration,
     /// Digests of blocks in `instance`, and those of them in the carousel.
     digests: u64,
     digests_sent: u64,
@@ -145,6 +151,8 @@ impl Description {
             symbol_size,
             made: Instant::ZERO,
             is_stale: false,
+            has_completed: false,
+            hold: INTERVAL,
             digests,
             digests_sent: digests,
             next_round: Instant::ZERO,
@@ -192,19 +200,38 @@ impl Description {
             (file.headwater.withdrawn, file.headwater.digests_follow) = (Some(why), false);
         }
         self.is_stale = true;
+        // Without content nothing else makes its turns come.
+        let has_content = |file: &File| file.transfer_length != Some(0) && file.headwater.withdrawn.is_none();
+        self.is_alone = !self.instance.files.iter().any(has_content);
+    }
+
+    /// Whether all that is known is in the instance that is sent.
+    pub(crate) fn is_told(&self) -> bool {
+        !self.is_stale && self.digests == self.digests_sent
+    }
+
+    /// Makes a new instance if something is not told, whatever the time.
+    pub(crate) fn bring_up_to_date(&mut self, now: Instant, config: SenderConfig) {
+        if !self.is_told() {
+            self.remake(now, config);
+        }
     }
 
     /// Tells whether nothing will be added.
     pub(crate) fn set_complete(&mut self, complete: bool) {
-        self.is_stale |= complete && !self.instance.complete;
+        self.has_completed |= complete && !self.instance.complete;
+        self.is_stale |= self.has_completed;
         self.instance.complete = complete;
     }
 
     /// Makes a new instance where entries have changed, or where the old one has had half of its life; at most one a
     /// second. Digests alone wait until there are twice as many, so that all instances together have at most twice the digests.
+    /// While files are withdrawn one after the other, instances live twice as long each time: receivers must get one whole.
     pub(crate) fn refresh(&mut self, now: Instant, config: SenderConfig) {
         let has_grown = self.digests > self.digests_sent && self.digests >= 2 * self.digests_sent;
-        let is_due = (self.is_stale || has_grown) && now >= self.made + INTERVAL;
+        let may_be_soon = has_grown || self.has_completed;
+        let is_due =
+            (may_be_soon && now >= self.made + INTERVAL) || (self.is_stale && now >= self.made + self.hold);
         if is_due || (now >= self.renew && self.round_began.is_none()) {
             self.remake(now, config);
         }
@@ -212,7 +239,7 @@ impl Description {
 
     /// Whether an instance has followed the first one, which receivers that ask for packets have not asked for.
     pub(crate) fn has_news(&self) -> bool {
-        self.made > Instant::ZERO && self.levels[0].credit >= CREDIT_PACKETS
+        self.made > Instant::ZERO && (self.is_alone || self.levels[0].credit >= CREDIT_PACKETS)
     }
 
     /// Whether the next packet of a level is one of the FDT. To be asked once for each, with the control's `epoch` of it.
@@ -297,7 +324,11 @@ impl Description {
 
     /// Puts a new instance in the place of the one being sent.
     fn remake(&mut self, now: Instant, config: SenderConfig) {
+        let lived = now.since(self.made);
+        self.hold = if lived < self.hold + self.hold { self.hold + self.hold } else { INTERVAL };
+        self.hold = self.hold.min(HOLD_MAX);
         (self.made, self.is_stale, self.digests_sent) = (now, false, self.digests);
+        self.has_completed = false;
         self.renew = now + Duration::from_nanos(LIFETIME.as_nanos() / 2);
         self.instance.expires = expires(config, now);
         let id = self.next_id();
