@@ -145,6 +145,20 @@ fn a_pause_leaves_no_level_out() {
     }
 }
 
+/// Two pauses in half a second do not either: a busy machine, or one whose time another takes.
+#[test]
+fn two_pauses_leave_no_level_out() {
+    for phase in 0..10 {
+        let mut driver = Driver::new(dynamic(Shape::Geometric));
+        let begin = at(5) + Duration::from_millis(50 * phase);
+        driver.run(begin, 10.0, |_, _| ());
+        driver.now = begin + Duration::from_millis(300);
+        driver.run(begin + Duration::from_millis(400), 10.0, |_, _| ());
+        driver.now += Duration::from_millis(300);
+        driver.run(at(60), 10.0, |_, departure| assert_eq!(departure.ceiling, None, "phase {phase}"));
+    }
+}
+
 /// What a receiver gets of a sender with a slow driver, over a path that carries all.
 fn is_served<R: ReceiverControl>(sender: impl SenderControl, mut receiver: R, settled: u64) {
     let mut held = vec![false; usize::from(sender.channels())];
