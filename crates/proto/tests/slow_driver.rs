@@ -134,6 +134,45 @@ fn flid_dl_sheds_the_highest_levels() {
     sheds_the_highest_levels(flid_dl());
 }
 
+/// A driver that sends each packet when it may leave keeps the order of the schedule: from 35 packets per second on, which are 23 ms apart.
+fn keeps_the_order<C: SenderControl>(sender: impl Fn(Rate) -> C) {
+    for kilobits in [400, 1_000, 8_000, 100_000] {
+        let mut sender = sender(Rate::from_kilobits(kilobits));
+        let mut last = Instant::ZERO;
+        while let Some(now) = sender.next_departure().filter(|now| *now < at(30)) {
+            let departure = sender.departure(now).expect("due");
+            assert!(departure.at >= last, "{kilobits} kbit/s: {departure:?} after one of {last:?}");
+            last = departure.at;
+            sender.departed(now, PACKET_BYTES.into());
+        }
+    }
+}
+
+fn dynamic_up_to(max: Rate, shape: Shape) -> DynamicSender {
+    let config = DynamicConfig::new(PACKET_BYTES, max).with_shape(shape);
+    let config = config.with_base_rate(Rate::from_kilobits(40));
+    DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).expect("sound numbers"))
+}
+
+#[test]
+fn m2c_keeps_the_order_of_the_schedule() {
+    keeps_the_order(|max| dynamic_up_to(max, Shape::Geometric));
+}
+
+#[test]
+fn webrc_keeps_the_order_of_the_schedule() {
+    keeps_the_order(|max| dynamic_up_to(max, Shape::Webrc));
+}
+
+#[test]
+fn flid_dl_keeps_the_order_of_the_schedule() {
+    keeps_the_order(|max| {
+        let config = flid::Config::dynamic_layers(PACKET_BYTES, max);
+        let config = config.with_base_rate(Rate::from_kilobits(40));
+        flid::Sender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"))
+    });
+}
+
 /// A driver that was away does not lower the ceiling, however long it was.
 #[test]
 fn a_pause_leaves_no_level_out() {

@@ -12,14 +12,10 @@
 use crate::pacing::{DriverLoad, Retry};
 use crate::time::{Duration, Instant};
 
-/// A driver that is later than this sends the lowest levels first, so that the backlog is one of the highest.
-pub(super) const LOWEST_FIRST: Duration = Duration::from_millis(20);
 /// Backlog above which a driver may be overloaded. A busy machine keeps a driver from running for a tenth of a second now and then.
 const LATE: Duration = Duration::from_millis(250);
 /// A backlog that shrinks by less than this in a window does not shrink.
 const SHRINKS: Duration = Duration::from_millis(20);
-/// Backlog up to which a driver has room: some turns of it.
-const CALM: Duration = Duration::from_millis(20);
 /// Part of the rate that the driver was seen to send at which the ceiling comes to be: the rest works off the backlog.
 const ROOM: f64 = 0.8;
 /// A driver that spends more than this part of its time on sending with the spacing's headroom has no backlog that grows.
@@ -62,17 +58,16 @@ impl Ceiling {
         (self.level < self.top).then_some(self.level)
     }
 
-    /// Records a packet that left at `now`, for which the spacing gave up `given_up`; the schedule has the next one leave at `next`. Levels 0..=n send
+    /// Records a packet that left at `now`, for which the spacing gave up `given_up`; the driver's backlog is `backlog`. Levels 0..=n send
     /// `rate(n)` packets per second at the most. Returns the new level when the ceiling moves.
     pub(crate) fn departed(
         &mut self,
         now: Instant,
         given_up: Duration,
-        next: Instant,
+        backlog: Duration,
         rate: impl Fn(u16) -> f64,
     ) -> Option<u16> {
         let sample = self.load.record(now, given_up)?;
-        let backlog = now.since(next);
         let before = core::mem::replace(&mut self.backlog, backlog);
         let before_level = self.level;
         let is_busy = sample.share < BUSY;
@@ -82,7 +77,7 @@ impl Ceiling {
             let carried = ROOM * sample.rate.max(rate_before);
             self.level = (0..self.level).rev().find(|level| rate(*level) <= carried).unwrap_or(0);
             self.retry.settle(now);
-        } else if is_busy || backlog > CALM {
+        } else if is_busy || backlog > Duration::ZERO {
             self.overloaded = is_overloaded.then_some(sample.rate);
             self.retry.wait(now);
         } else if self.level < self.top && self.retry.is_due(now) {
@@ -100,15 +95,15 @@ mod tests {
     fn two_windows_decide_and_the_better_one_says_what_the_driver_sends() {
         let mut ceiling = Ceiling::new(19);
         let mut now = Instant::ZERO + Duration::from_secs(1);
-        ceiling.departed(now, Duration::ZERO, now, |_| 0.0);
+        ceiling.departed(now, Duration::ZERO, Duration::ZERO, |_| 0.0);
         // Half of the time is given up, and the backlog is a second.
         let mut window = |packets: u32| {
             let gap = Duration::from_nanos(500_000_000 / u64::from(packets));
             for _ in 0..packets {
                 now += gap;
                 let given_up = Duration::from_nanos(gap.as_nanos() / 2);
-                let next = now - Duration::from_secs(1);
-                ceiling.departed(now, given_up, next, |level| 100.0 * f64::from(level + 1));
+                let backlog = Duration::from_secs(1);
+                ceiling.departed(now, given_up, backlog, |level| 100.0 * f64::from(level + 1));
             }
             ceiling.level()
         };
