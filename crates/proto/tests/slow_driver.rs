@@ -134,6 +134,45 @@ fn flid_dl_sheds_the_highest_levels() {
     sheds_the_highest_levels(flid_dl());
 }
 
+/// A driver that sends each packet when it may leave keeps the order of the schedule: from 35 packets per second on, which are 23 ms apart.
+fn keeps_the_order<C: SenderControl>(sender: impl Fn(Rate) -> C) {
+    for kilobits in [400, 1_000, 8_000, 100_000] {
+        let mut sender = sender(Rate::from_kilobits(kilobits));
+        let mut last = Instant::ZERO;
+        while let Some(now) = sender.next_departure().filter(|now| *now < at(30)) {
+            let departure = sender.departure(now).expect("due");
+            assert!(departure.at >= last, "{kilobits} kbit/s: {departure:?} after one of {last:?}");
+            last = departure.at;
+            sender.departed(now, PACKET_BYTES.into());
+        }
+    }
+}
+
+fn dynamic_up_to(max: Rate, shape: Shape) -> DynamicSender {
+    let config = DynamicConfig::new(PACKET_BYTES, max).with_shape(shape);
+    let config = config.with_base_rate(Rate::from_kilobits(40));
+    DynamicSender::new(DynamicChannels::new(config, Instant::ZERO).expect("sound numbers"))
+}
+
+#[test]
+fn m2c_keeps_the_order_of_the_schedule() {
+    keeps_the_order(|max| dynamic_up_to(max, Shape::Geometric));
+}
+
+#[test]
+fn webrc_keeps_the_order_of_the_schedule() {
+    keeps_the_order(|max| dynamic_up_to(max, Shape::Webrc));
+}
+
+#[test]
+fn flid_dl_keeps_the_order_of_the_schedule() {
+    keeps_the_order(|max| {
+        let config = flid::Config::dynamic_layers(PACKET_BYTES, max);
+        let config = config.with_base_rate(Rate::from_kilobits(40));
+        flid::Sender::new(flid::Layers::new(&config, Instant::ZERO).expect("sound numbers"))
+    });
+}
+
 /// A driver that was away does not lower the ceiling, however long it was.
 #[test]
 fn a_pause_leaves_no_level_out() {
@@ -142,6 +181,20 @@ fn a_pause_leaves_no_level_out() {
         driver.run(at(5), 10.0, |_, _| ());
         driver.now += Duration::from_millis(pause_ms);
         driver.run(at(90), 10.0, |_, departure| assert_eq!(departure.ceiling, None, "after {pause_ms} ms"));
+    }
+}
+
+/// Two pauses in half a second do not either: a busy machine, or one whose time another takes.
+#[test]
+fn two_pauses_leave_no_level_out() {
+    for phase in 0..10 {
+        let mut driver = Driver::new(dynamic(Shape::Geometric));
+        let begin = at(5) + Duration::from_millis(50 * phase);
+        driver.run(begin, 10.0, |_, _| ());
+        driver.now = begin + Duration::from_millis(300);
+        driver.run(begin + Duration::from_millis(400), 10.0, |_, _| ());
+        driver.now += Duration::from_millis(300);
+        driver.run(at(60), 10.0, |_, departure| assert_eq!(departure.ceiling, None, "phase {phase}"));
     }
 }
 

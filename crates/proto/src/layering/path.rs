@@ -54,6 +54,14 @@ pub(crate) struct Path {
     pub(crate) stalled: Instant,
     /// From when to when it sleeps once: what arrives meanwhile is taken at the end.
     pub(crate) deaf: Option<(Instant, Instant)>,
+    /// Time that the machine takes to read a packet.
+    pub(crate) reading: Duration,
+    /// When the machine has read all that arrived.
+    pub(crate) read: Instant,
+    /// When those in the socket's buffer of 64 packets are read.
+    unread: VecDeque<Instant>,
+    /// Packets that the machine dropped because that buffer was full.
+    pub(crate) overruns: u64,
 }
 
 impl Path {
@@ -71,6 +79,10 @@ impl Path {
             repeats: false,
             stalled: Instant::ZERO,
             deaf: None,
+            reading: Duration::ZERO,
+            read: Instant::ZERO,
+            unread: VecDeque::new(),
+            overruns: 0,
         }
     }
 
@@ -112,7 +124,21 @@ impl Path {
         }
         self.free = start + self.rate.time_of(u64::from(BYTES) + 34);
         let ecn = if is_marked { Ecn::CongestionExperienced } else { departure.ecn };
-        Some((self.free + self.delay, ecn))
+        self.read(self.free + self.delay).map(|at| (at, ecn))
+    }
+
+    /// When a packet is read that arrives at an instant, if the socket's buffer has room for it.
+    fn read(&mut self, at: Instant) -> Option<Instant> {
+        while self.unread.front().is_some_and(|read| *read <= at) {
+            self.unread.pop_front();
+        }
+        if self.unread.len() >= 64 {
+            self.overruns += 1;
+            return None;
+        }
+        self.read = self.read.max(at) + self.reading;
+        self.unread.push_back(self.read);
+        Some(self.read)
     }
 }
 

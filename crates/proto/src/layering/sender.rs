@@ -4,13 +4,13 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::{Cci, fdt};
 
 use super::Layering;
-use super::ceiling::{Ceiling, LOWEST_FIRST};
+use super::ceiling::Ceiling;
 use super::channels::{DynamicChannels, Slot, Wave};
 use super::spacing::Spacing;
 use crate::control::{Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rtt::Answers;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Sequence numbers of the short CCI are modulo this.
 const SEQUENCES: u64 = 1 << 16;
@@ -167,7 +167,7 @@ impl DynamicSender {
 
     /// A late driver sends what is due of the lowest level first.
     fn prefer_lowest(&mut self, now: Instant) {
-        if self.earliest + LOWEST_FIRST >= now {
+        if self.spacing.backlog(now, self.earliest) == Duration::ZERO {
             return;
         }
         let due = (0..self.waves.len()).filter(|index| self.waves[*index].at <= now);
@@ -266,11 +266,11 @@ impl SenderControl for DynamicSender {
         let given_up = self.spacing.sent(now, self.due(), rate);
         self.advance();
         self.give_up(now);
-        let next = self.due();
+        let backlog = self.spacing.backlog(now, self.earliest);
         // Rates are highest when a slot begins.
         let peak = self.channels.slot_start(self.slot);
         let rate = |level| self.channels.cumulative_rate(level, peak);
-        if self.ceiling.departed(now, given_up, next, rate).is_some() {
+        if self.ceiling.departed(now, given_up, backlog, rate).is_some() {
             self.follow_ceiling(now, before);
         }
         self.prefer_lowest(now);
@@ -294,7 +294,6 @@ mod tests {
     use super::*;
     use crate::layering::{DynamicConfig, Shape};
     use crate::rate::Rate;
-    use crate::time::Duration;
 
     fn channels(shape: Shape, per_slot: u16) -> DynamicChannels {
         let config = DynamicConfig::new(1_000, Rate::from_kilobits(4_000))

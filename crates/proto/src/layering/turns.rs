@@ -1,8 +1,8 @@
 //! Levels with a schedule of their own each, sent one packet after the other.
 
-use super::ceiling::{Ceiling, LOWEST_FIRST};
+use super::ceiling::Ceiling;
 use super::spacing::Spacing;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// When the packets of levels leave, each level's counted from 0 and in order.
 pub(crate) trait Schedule {
@@ -87,8 +87,9 @@ impl<S: Schedule> Turns<S> {
         self.choose();
         self.give_up(now);
         let before = self.ceiling.level();
+        let backlog = self.spacing.backlog(now, self.earliest);
         let rate = |level| self.schedule.rate_most(level);
-        if let Some(level) = self.ceiling.departed(now, given_up, self.earliest, rate) {
+        if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate) {
             // A level that comes back goes on where it would be by now.
             for back in before + 1..=level {
                 self.advance(back, self.schedule.before(back, now));
@@ -100,7 +101,7 @@ impl<S: Schedule> Turns<S> {
 
     /// A late driver sends what is due of the lowest level first.
     fn prefer_lowest(&mut self, now: Instant) {
-        if self.earliest + LOWEST_FIRST < now {
+        if self.spacing.backlog(now, self.earliest) > Duration::ZERO {
             let lowest = (0..=self.ceiling.level()).zip(&self.next).find(|(_, next)| next.at <= now);
             self.level = lowest.map_or(self.level, |(level, _)| level);
         }

@@ -59,6 +59,51 @@ fn a_receiver_settles_at_what_its_machine_reads() {
     assert!(overruns < 60, "more than it reads in {overruns} of 1200 steps");
 }
 
+/// A receiver that holds what its link brings of 16 Mbit/s after 60 s, and its kbit/s.
+fn settled() -> (Run<Receiver>, f64) {
+    let mut run = run(16_000, ReceiverConfig::new(), 20_000);
+    run.start();
+    let (before, _) = measure(&mut run, 50, 60);
+    assert!(before > 10_000.0, "{before:.0} kbit/s");
+    (run, before)
+}
+
+/// Tells the receiver of what its machine drops, each 50 ms from one instant in ms to another.
+fn tells_of_drops(run: &mut Run<Receiver>, from: u64, to: u64) {
+    let mut told = run.path.overruns;
+    for now in (from..to).step_by(50) {
+        run.until(at(now));
+        if core::mem::replace(&mut told, run.path.overruns) < run.path.overruns {
+            run.receiver.overrun(run.now);
+            run.path.apply(run.now, &mut run.receiver);
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_stalls_costs_half_of_the_rate_at_most() {
+    let (mut run, before) = settled();
+    run.path.reading = Duration::from_micros(50);
+    run.path.read = at(60_600);
+    tells_of_drops(&mut run, 60_600, 62_000);
+    assert!(run.path.overruns > 300, "{} packets dropped", run.path.overruns);
+    let (after, _) = measure(&mut run, 62, 63);
+    assert!(after > 0.4 * before, "{after:.0} kbit/s, {before:.0} before");
+}
+
+#[test]
+fn a_machine_that_becomes_slow_is_followed_within_seconds() {
+    let (mut run, _) = settled();
+    // 1 000 kbit/s.
+    run.path.reading = Duration::from_micros(11_840);
+    tells_of_drops(&mut run, 60_000, 68_000);
+    let dropped = run.path.overruns;
+    tells_of_drops(&mut run, 68_000, 75_000);
+    let (came, _) = measure(&mut run, 75, 80);
+    assert!(came > 500.0 && came <= 1_001.0, "{came:.0} kbit/s");
+    assert!(run.path.overruns - dropped < 100, "{} packets dropped later", run.path.overruns - dropped);
+}
+
 #[test]
 fn levels_above_the_ceiling_are_left_and_not_lost() {
     let mut run = run(4_000, ReceiverConfig::new(), 20_000);
