@@ -128,7 +128,10 @@ pub(crate) fn drive<M: Machine, P: Port>(
             application.link(change);
         }
         let heard = turn.receive(machine, port, &mut batch, clock)?;
-        turn.now = turn.now.max(woken);
+        // Datagrams that still wait came before: told of a later time, the machine would take them for late.
+        if heard.is_all {
+            turn.now = turn.now.max(woken);
+        }
         machine.handle(turn.now, Input::Timeout);
         application.steer(machine, port, turn.now);
         turn.has_sent = false;

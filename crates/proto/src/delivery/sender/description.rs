@@ -26,6 +26,9 @@ const SLOW_ROUND: Duration = Duration::from_secs(2);
 const BASE_SYMBOLS_MAX: u64 = 8;
 /// Longest time for which withdrawn files wait to be told.
 const HOLD_MAX: Duration = Duration::from_secs(30);
+/// Rounds of the cycle of all levels after which their first rounds are over: receivers of most levels have it by then, and
+/// content gets its share.
+const ROUNDS_OF_ALL: u64 = 3;
 /// How long an FDT instance may be used; a new one replaces it half-way.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 
@@ -78,8 +81,8 @@ pub(crate) struct Description {
     /// The epoch of the base's last packet, of controls that have epochs.
     epoch: Option<u64>,
     levels: Vec<Turn>,
-    /// By symbol: the lowest level that has sent it of this instance, which all receivers of higher ones hold, too.
-    sent_by: Vec<u16>,
+    /// Symbols sent of the cycle that all levels above the base send together.
+    next_of_all: u64,
 }
 
 /// The beginning of a long FDT.
@@ -95,28 +98,25 @@ struct Preface {
 struct Turn {
     /// The next symbol.
     next: u64,
-    /// Symbols until this level and those below it have sent each once.
+    /// Symbols until the level has sent each once in its own cycle.
     left_of_first: u64,
     /// Packets of content since the last one of the FDT, up to twice [`CREDIT_PACKETS`].
     credit: u32,
     /// Time of the last packet of the FDT.
     last_sent: Instant,
+    /// Whether the last symbol was one of the cycle of all levels.
+    is_of_all: bool,
 }
 
 impl Turn {
-    /// The next symbol of a level. In its first round it passes over those that lower levels have sent.
-    fn next_symbol(&mut self, level: u16, sent_by: &mut [u16]) -> u64 {
-        let symbols = sent_by.len() as u64;
-        let place = |number: u64| usize::try_from(number).expect("below the number of symbols");
-        while self.left_of_first > 1 && sent_by[place(self.next)] < level {
-            self.next = (self.next + 1) % symbols;
-            self.left_of_first -= 1;
-        }
-        let number = self.next;
-        self.next = (number + 1) % symbols;
+    /// The next symbol of a level. Above the base every other one is of the cycle of all levels, by which receivers of most levels have
+    /// each symbol after as many packets; the level's own cycle brings each to receivers of any levels.
+    fn next_symbol(&mut self, level: u16, symbols: u64, next_of_all: &mut u64) -> u64 {
+        self.is_of_all = level > 0 && !self.is_of_all;
+        let next = if self.is_of_all { next_of_all } else { &mut self.next };
+        let number = *next % symbols;
+        *next += 1;
         self.left_of_first = self.left_of_first.saturating_sub(1);
-        let lowest = &mut sent_by[place(number)];
-        *lowest = level.min(*lowest);
         number
     }
 }
@@ -143,7 +143,7 @@ impl Description {
             // Alone: there is no content to share the channel with.
             is_alone: instance.files.iter().all(|file| file.transfer_length == Some(0)),
             levels: turns(&carousel, levels),
-            sent_by: unsent(&carousel),
+            next_of_all: 0,
             carousel,
             preface: None,
             instance,
@@ -248,11 +248,13 @@ impl Description {
     /// Above the base a packet of the FDT may wait for content that can be spared, until it has waited as long again.
     pub(crate) fn due(&mut self, now: Instant, level: u16, epoch: Option<u64>) -> Due {
         let turn = self.levels[usize::from(level)];
-        let share = if turn.left_of_first > 0 { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
+        let is_first_round =
+            turn.left_of_first > 0 && (level == 0 || self.next_of_all < ROUNDS_OF_ALL * self.symbols());
+        let share = if is_first_round { SLOW_CREDIT_PACKETS } else { CREDIT_PACKETS };
         if level > 0 {
-            let gap = match turn.left_of_first {
-                0 => Duration::from_nanos(INTERVAL.as_nanos() / self.symbols()),
-                _ => Duration::ZERO,
+            let gap = match is_first_round {
+                true => Duration::ZERO,
+                false => Duration::from_nanos(INTERVAL.as_nanos() / self.symbols()),
             };
             return match turn.credit {
                 _ if !self.is_long() || now < turn.last_sent + gap => Due::No,
@@ -300,7 +302,7 @@ impl Description {
             }
         }
         let symbols = self.carousel.symbols();
-        let number = turn.next_symbol(level, &mut self.sent_by);
+        let number = turn.next_symbol(level, symbols, &mut self.next_of_all);
         if level == 0 {
             let began = *self.round_began.get_or_insert(now);
             if number + 1 == symbols {
@@ -334,8 +336,8 @@ impl Description {
         let id = self.next_id();
         // What was added was counted when the first one was made.
         let Ok(carousel) = FdtCarousel::new(&self.instance, id, self.symbol_size) else { return };
+        self.next_of_all = 0;
         self.levels = turns(&carousel, u16::try_from(self.levels.len()).unwrap_or(u16::MAX));
-        self.sent_by = unsent(&carousel);
         self.carousel = carousel;
         (self.round_began, self.next_round) = (None, now);
         let next = self.preface.take().map_or(now, |preface| preface.next);
@@ -381,17 +383,18 @@ impl Description {
     }
 }
 
-/// No level has sent any symbol.
-fn unsent(carousel: &FdtCarousel) -> Vec<u16> {
-    vec![u16::MAX; usize::try_from(carousel.symbols()).expect("an FDT in memory")]
-}
-
 /// Levels begin apart, so that a receiver of several has all symbols the sooner.
 fn turns(carousel: &FdtCarousel, levels: u16) -> Vec<Turn> {
     let symbols = carousel.symbols();
     bisecting_offsets(symbols, levels.into())
         .into_iter()
-        .map(|next| Turn { next, left_of_first: symbols, credit: 0, last_sent: Instant::ZERO })
+        .map(|next| Turn {
+            next,
+            left_of_first: symbols,
+            credit: 0,
+            last_sent: Instant::ZERO,
+            is_of_all: false,
+        })
         .collect()
 }
 
