@@ -147,6 +147,8 @@ impl RepairStore {
         };
         let is_written = self.writing.result_within(job, patience)?.is_some();
         self.known[job] = if is_written { Known::Written } else { Known::Late };
+        // The job may have found out that the file is lost.
+        self.content.check_object(object)?;
         Ok(is_written)
     }
 

@@ -171,9 +171,14 @@ impl DiskStore {
     /// Writes what was gathered of a block.
     fn write_block(&mut self, key: Key) -> Result<(), StoreError> {
         let Some(gathered) = self.gather.take(key) else { return Ok(()) };
-        let written = self.write_gathered(&self.object(ObjectIndex(key.0)), key, &gathered);
+        let place = self.object(ObjectIndex(key.0));
+        let written = self.write_gathered(&place, key, &gathered);
         self.gather.recycle(gathered);
-        written
+        match written {
+            // A thread has just found the file in its place: its report is on the way.
+            Err(_) if place.file.is_over() => Ok(()),
+            written => written,
+        }
     }
 
     fn write_gathered(
