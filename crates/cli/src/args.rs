@@ -150,7 +150,7 @@ pub struct SendArgs {
     /// Files and folders to send
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
-    /// What becomes of symbolic links inside folders; a link that is itself a PATH is followed
+    /// Treatment of symbolic links inside folders; a PATH that is a link is always followed
     #[arg(long, value_name = "WAY", value_enum, default_value_t = LinksName::Follow)]
     pub links: LinksName,
     #[command(flatten)]

@@ -28,7 +28,7 @@ pub(super) struct Comparison {
     digest: Digest,
     /// Digests of the blocks as far as they are known.
     promised: Vec<ShortDigest>,
-    /// What stands in its place, once it is opened, as it was then.
+    /// Existing file, once it is opened, with its stamp at that time.
     found: Option<(File, Stamp)>,
     /// Digests of the blocks read.
     read: Vec<Digest>,
@@ -36,12 +36,12 @@ pub(super) struct Comparison {
     next: (usize, u32),
 }
 
-/// What a part of a comparison comes to.
+/// Result of comparing one part.
 #[derive(Debug)]
 pub(super) enum Compared {
     /// There is more to read.
     Same,
-    /// All is the same; the file as it is left.
+    /// The whole file is identical; its stamp.
     Whole(Stamp),
     /// Something differs, or cannot be read.
     Differs,
