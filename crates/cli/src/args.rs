@@ -5,10 +5,9 @@ mod pgm;
 mod relay;
 mod relay_sim;
 mod sim;
-mod simulate;
-mod testbed;
-mod values;
+pub mod values;
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,13 +19,11 @@ use headwater_proto::{Rate, Size};
 
 use crate::exit::Failure;
 
-pub use bench::{ArenaArgs, ArenaForm, BenchArgs, BenchPart, BenchTestbedArgs, MeasureArgs};
+pub use bench::{BenchArgs, BenchPart, MeasureArgs};
 pub use pgm::{Form, FramingName, PgmArgs, PgmCommand, PgmControlName, PgmReceiveArgs, PgmSendArgs};
 pub use relay::{QueueName, RelayArgs};
 pub use relay_sim::SimMarking;
 pub use sim::SimArgs;
-pub use simulate::{Shard, SimulateArgs};
-pub use testbed::{RoutingName, TestbedArgs, TestbedCommand};
 pub use values::Host;
 
 /// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
@@ -125,15 +122,12 @@ pub enum Command {
     /// Show the packets of a capture, field by field
     #[command(after_help = INSPECT_EXAMPLES, after_long_help = long(INSPECT_EXAMPLES))]
     Inspect(InspectArgs),
-    /// Run an experiment in the packet simulator
-    #[command(after_help = simulate::EXAMPLES, after_long_help = long(simulate::EXAMPLES))]
-    Simulate(Box<SimulateArgs>),
+    /// Run an experiment in the packet simulator: `headwater-lab simulate`
+    #[command(disable_help_flag = true)]
+    Simulate(SimulateArgs),
     /// Measure what this machine can do, beside the bare limit in the same run
     #[command(after_help = bench::EXAMPLES, after_long_help = long(bench::EXAMPLES))]
     Bench(BenchArgs),
-    /// Make the network of a plan real on this machine, in namespaces; needs Linux and root
-    #[command(after_help = testbed::EXAMPLES, after_long_help = long(testbed::EXAMPLES))]
-    Testbed(TestbedArgs),
     /// Write completions for bash, zsh and fish, and man pages, into a folder
     #[command(after_help = GENERATE_EXAMPLES)]
     Generate(GenerateArgs),
@@ -299,6 +293,14 @@ pub struct InspectArgs {
     /// Columns, named and written as `tshark -T fields` does; one row for every frame
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub fields: Option<FieldsFormat>,
+}
+
+/// `headwater simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// Plan and options of `headwater-lab simulate`
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }
 
 /// `headwater generate`.

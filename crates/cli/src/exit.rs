@@ -1,4 +1,4 @@
-//! How the command ends: exit codes and errors.
+//! Exit codes and errors of a command.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -56,12 +56,12 @@ impl Failure {
         Self { exit, error: anyhow::anyhow!("{message}") }
     }
 
-    /// Prints the whole chain of causes.
-    pub fn print(&self) {
+    /// Prints the whole chain of causes, the first after the program's name.
+    pub fn print(&self, program: &str) {
         let messages = self.messages();
         // Fails only where standard error is gone, and then there is nobody to tell.
         let mut out = std::io::stderr().lock();
-        writeln!(out, "headwater: {}", messages[0]).ok();
+        writeln!(out, "{program}: {}", messages[0]).ok();
         for cause in &messages[1..] {
             writeln!(out, "  because: {cause}").ok();
         }

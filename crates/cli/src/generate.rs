@@ -2,22 +2,30 @@
 
 use std::fs;
 
-use clap::CommandFactory;
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::{Cli, GenerateArgs};
 use crate::exit::{Exit, Failure, OrExit};
 
-const NAME: &str = "headwater";
+pub(crate) fn run(args: &GenerateArgs) -> Result<Exit, Failure> {
+    write(&Cli::command(), &args.dir)
+}
 
-/// Writes `headwater.bash`, `_headwater`, `headwater.fish`, `headwater.1` and a page per subcommand.
-pub fn run(args: &GenerateArgs) -> Result<Exit, Failure> {
-    let dir = args.dir.as_path();
+/// Writes completions for three shells, a man page of the command and a page of each subcommand into a folder, made if there
+/// is none.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(command: &Command, dir: &Path) -> Result<Exit, Failure> {
     let failed = || format!("cannot write completions and man pages to '{}'", dir.display());
     fs::create_dir_all(dir).or_exit(Exit::Disk, failed())?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut Cli::command(), NAME, dir).or_exit(Exit::Disk, failed())?;
+        clap_complete::generate_to(shell, &mut command.clone(), command.get_name(), dir)
+            .or_exit(Exit::Disk, failed())?;
     }
-    clap_mangen::generate_to(Cli::command(), dir).or_exit(Exit::Disk, failed())?;
+    clap_mangen::generate_to(command.clone(), dir).or_exit(Exit::Disk, failed())?;
     Ok(Exit::Ok)
 }

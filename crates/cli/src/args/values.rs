@@ -8,7 +8,7 @@ use headwater::SOURCE_PORT;
 use headwater::relay::RELAY_PORT;
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 
-use super::{PORT_DEFAULT, Shard};
+use super::PORT_DEFAULT;
 use crate::exit::{Exit, Failure};
 
 /// Room for the LCT header and the FEC payload ID beside a symbol, as the runtime keeps it: those of content take 16
@@ -187,42 +187,9 @@ pub fn probability(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `0/8`: part 0 of 8.
-pub fn shard(text: &str) -> Result<Shard, String> {
-    let parts =
-        text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
-    match parts {
-        Some((index, count)) if index < count => Ok(Shard { index, count }),
-        _ => Err("a shard is I/N with I from 0 to N - 1, for example 0/8".into()),
-    }
-}
-
-/// The key of a run, or its beginning.
-pub fn key(text: &str) -> Result<String, String> {
-    if (4..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        Ok(text.to_ascii_lowercase())
-    } else {
-        Err("a key is 4 to 32 hexadecimal digits, as --list prints them".into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shards_are_counted_from_0() {
-        assert_eq!(shard("0/8"), Ok(Shard { index: 0, count: 8 }));
-        assert!(
-            shard("8/8").is_err() && shard("1").is_err() && shard("0/0").is_err() && shard("-1/2").is_err()
-        );
-    }
-
-    #[test]
-    fn keys_are_hexadecimal() {
-        assert_eq!(key("3F9a"), Ok("3f9a".into()));
-        assert!(key("3f9").is_err() && key("3f9g").is_err() && key(&"0".repeat(33)).is_err());
-    }
 
     #[test]
     fn groups_take_the_default_port() {

@@ -6,7 +6,6 @@ mod bare;
 mod disk;
 mod fec;
 mod net;
-mod netsim;
 mod report;
 mod session;
 
@@ -25,14 +24,11 @@ const ROUNDS: usize = 3;
 type Measure = fn(&MeasureArgs, &Report) -> Result<(), Failure>;
 
 /// Measures a part and prints a row for each thing.
-pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let (measure, args): (Measure, _) = match &args.part {
         BenchPart::Net(args) => (net::run, args),
         BenchPart::Fec(args) => (fec::run, args),
         BenchPart::Disk(args) => (disk::run, args),
-        BenchPart::Netsim(args) => (netsim::run, args),
-        BenchPart::Testbed(args) => return crate::testbed::bench(args),
-        BenchPart::Arena(args) => return crate::testbed::arena(args),
     };
     if args.size.0 == 0 {
         return Err(Failure::new(
@@ -52,7 +48,7 @@ fn median_by<T>(mut rounds: Vec<T>, key: impl Fn(&T) -> f64) -> T {
 
 /// Median times in seconds of things that take turns for `time` in all, and for [`ROUNDS`] rounds at least. Each says
 /// how long it took, so that it may prepare.
-fn take_turns<const N: usize>(time: Duration, mut things: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
+pub fn take_turns<const N: usize>(time: Duration, mut things: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
     let began = Instant::now();
     let mut times = [const { Vec::new() }; N];
     while times[0].len() < ROUNDS || began.elapsed() < time {
@@ -76,7 +72,7 @@ fn process_cpu() -> Duration {
 }
 
 /// Processor time of the calling thread so far.
-fn thread_cpu() -> Duration {
+pub fn thread_cpu() -> Duration {
     cpu(ClockId::ThreadCPUTime)
 }
 

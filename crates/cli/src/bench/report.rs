@@ -90,40 +90,6 @@ impl Report {
     }
 }
 
-/// Rows of a simulator, which counts packet-hops: packets that crossed a link.
-impl Report {
-    /// What is about to be measured; for people only.
-    pub fn hops_title(&self, title: &str) {
-        if !self.json {
-            println!("{title}\n");
-            println!("{:<46}{:>12}  {:>5}", "", "hops/s", "ratio");
-        }
-    }
-
-    /// A row; `bare` is the name and speed of what it is compared with.
-    pub fn hops_row(&self, bench: &str, what: &str, hops_per_s: f64, bare: Option<(&str, f64)>) {
-        #[derive(Serialize)]
-        struct Row<'a> {
-            bench: &'a str,
-            what: &'a str,
-            hops_per_s: f64,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            bare: Option<&'a str>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            ratio: Option<f64>,
-        }
-        let ratio = bare.map(|(_, bare)| hops_per_s / bare);
-        let bare = bare.map(|(name, _)| name);
-        if self.json {
-            let row = Row { bench, what, hops_per_s, bare, ratio };
-            println!("{}", serde_json::to_string(&row).expect("numbers and strings"));
-            return;
-        }
-        let ratio = ratio.zip(bare).map(|(ratio, bare)| format!("{ratio:5.2} of {bare}"));
-        println!("{what:<46}{hops_per_s:>12.0}  {}", ratio.unwrap_or_default());
-    }
-}
-
 /// The speed of `bytes` in `seconds`.
 pub fn speed(bytes: u64, seconds: f64) -> Speed {
     Speed { bits_per_s: bytes as f64 * 8.0 / seconds, ..Speed::default() }

@@ -43,11 +43,3 @@ fn fec_measures_codes_beside_a_hash() {
 fn disk_measures_the_store_beside_a_plain_write() {
     has(&rows("disk"), "store, until every block is hashed", "sequential write");
 }
-
-#[test]
-fn netsim_measures_loads_beside_a_bare_loop() {
-    let rows = rows("netsim");
-    for what in ["17 TCPs over one bottleneck", "star of 10000 leaves", "star of 10000 unequal leaves"] {
-        has(&rows, what, "bare loop");
-    }
-}

@@ -16,7 +16,6 @@ fn help_lists_the_commands_and_the_exit_codes() {
         "inspect ",
         "simulate ",
         "bench ",
-        "testbed ",
         "generate ",
     ] {
         assert!(help.stdout.contains(command), "{command} is missing");

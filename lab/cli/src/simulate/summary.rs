@@ -7,7 +7,7 @@ use headwater_netsim::measure::statistics::{Confidence, estimate};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::exit::{Exit, Failure, OrExit};
+use headwater_cli::exit::{Exit, Failure, OrExit};
 
 /// What of a line goes into the table.
 #[derive(Deserialize)]
@@ -129,7 +129,7 @@ impl Cell {
     }
 
     fn write(&self, text: &mut String) {
-        let runs = crate::screen::count(self.runs, "run");
+        let runs = headwater_cli::screen::count(self.runs, "run");
         let title = if self.title.is_empty() { runs } else { format!("{}, {runs}", self.title) };
         // Writing to a string cannot fail.
         writeln!(text, "{title}").ok();

@@ -1,4 +1,4 @@
-//! `headwater testbed`, `headwater bench testbed` and `headwater bench arena`: plans on this machine's kernel.
+//! `headwater-lab testbed` and `headwater-lab arena`: plans on this machine's kernel.
 
 #[cfg(target_os = "linux")]
 mod arena;
@@ -7,17 +7,15 @@ mod standing;
 #[cfg(target_os = "linux")]
 mod trials;
 
-use crate::args::{ArenaArgs, BenchTestbedArgs, TestbedArgs};
-use crate::exit::{Exit, Failure};
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+
+use crate::args::{ArenaArgs, ProgramsArgs, TestbedArgs};
+use headwater_cli::exit::{Exit, Failure, OrExit};
 
 #[cfg(target_os = "linux")]
 pub fn run(args: &TestbedArgs) -> Result<Exit, Failure> {
     standing::run(args)
-}
-
-#[cfg(target_os = "linux")]
-pub fn bench(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
-    trials::run(args)
 }
 
 #[cfg(target_os = "linux")]
@@ -31,11 +29,6 @@ pub fn run(_: &TestbedArgs) -> Result<Exit, Failure> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn bench(_: &BenchTestbedArgs) -> Result<Exit, Failure> {
-    Err(elsewhere())
-}
-
-#[cfg(not(target_os = "linux"))]
 pub fn arena(_: &ArenaArgs) -> Result<Exit, Failure> {
     Err(elsewhere())
 }
@@ -44,8 +37,26 @@ pub fn arena(_: &ArenaArgs) -> Result<Exit, Failure> {
 fn elsewhere() -> Failure {
     Failure::new(
         Exit::Usage,
-        "a testbed is made of Linux's network namespaces: run it on Linux; 'headwater simulate' runs everywhere",
+        "a testbed is made of Linux's network namespaces: run it on Linux; 'headwater-lab simulate' runs everywhere",
     )
+}
+
+/// Path of the command `headwater` that the nodes run.
+#[cfg(target_os = "linux")]
+fn product(programs: &ProgramsArgs) -> Result<PathBuf, Failure> {
+    if let Some(program) = &programs.headwater {
+        return Ok(program.clone());
+    }
+    let this = std::env::current_exe().or_exit(Exit::Other, "cannot find the program that runs")?;
+    let program = this.with_file_name("headwater");
+    if program.is_file() {
+        return Ok(program);
+    }
+    let message = format!(
+        "there is no 'headwater' beside '{}': build it with 'cargo build --release -p headwater-cli', or name one with --headwater",
+        this.display()
+    );
+    Err(Failure::new(Exit::Usage, message))
 }
 
 /// A bed's error, with the exit code of its kind.

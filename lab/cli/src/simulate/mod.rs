@@ -1,4 +1,4 @@
-//! `headwater simulate`: plans in, results out.
+//! `headwater-lab simulate`: plans in, results out.
 
 mod one;
 pub mod results;
@@ -16,9 +16,9 @@ use headwater_netsim::plan::{Plan, TEXT_BYTES_MAX};
 use headwater_proto::Seed;
 
 use crate::args::{Shard, SimulateArgs};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::screen::{self, Screen};
-use crate::shutdown::Shutdown;
+use headwater_cli::exit::{Exit, Failure, OrExit};
+use headwater_cli::screen::{self, Screen};
+use headwater_cli::shutdown::Shutdown;
 
 use results::Results;
 use summary::Summary;

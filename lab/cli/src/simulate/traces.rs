@@ -11,7 +11,7 @@ use headwater_netsim::plan::run::Watch;
 use headwater_netsim::trace::{EventLog, Observer, Pcap};
 
 use crate::args::SimulateArgs;
-use crate::exit::{Exit, Failure, OrExit};
+use headwater_cli::exit::{Exit, Failure, OrExit};
 
 type Out = BufWriter<File>;
 

@@ -3,18 +3,20 @@
 use headwater_netsim::plan::Plan;
 use headwater_testbed::{Kind, Routing, Setting};
 
-use crate::args::BenchTestbedArgs;
-use crate::exit::{Exit, Failure, OrExit};
-use crate::screen::Screen;
-use crate::shutdown::Shutdown;
+use super::product;
+
+use crate::args::TestbedRunArgs;
 use crate::simulate::work::{Done, Job};
 use crate::simulate::{self, Campaign};
+use headwater_cli::exit::{Exit, Failure, OrExit};
+use headwater_cli::screen::Screen;
+use headwater_cli::shutdown::Shutdown;
 
 /// What the keys of runs on a testbed begin with, before the routing, so that results of the same plan that were simulated or routed in
 /// another way are not taken for theirs.
 const KEY_PREFIX: &str = "bed-";
 
-pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
+pub fn run(args: &TestbedRunArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
     let plan = simulate::read(&args.plan, args.seed)?;
     let setting = setting(args)?;
@@ -30,7 +32,7 @@ pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
     if jobs.is_empty() {
         return Err(Failure::new(
             Exit::Usage,
-            "no run of the plan has such a key; 'headwater simulate PLAN --list' prints them",
+            "no run of the plan has such a key; 'headwater-lab simulate PLAN --list' prints them",
         ));
     }
     // What the machine lacks, or the plan asks too much, is said once, and not for each run.
@@ -47,7 +49,7 @@ pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
         failure: &|job, reason| {
             let seed = args.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
             format!(
-                "run {} of cell {} failed: {reason}\n  again: headwater bench testbed --routing {routing} --plan {} --cell {}{seed}",
+                "run {} of cell {} failed: {reason}\n  again: headwater-lab testbed run --routing {routing} {} --cell {}{seed}",
                 job.run,
                 job.cell + 1,
                 args.plan.display(),
@@ -58,9 +60,10 @@ pub fn run(args: &BenchTestbedArgs) -> Result<Exit, Failure> {
     campaign.run(&screen)
 }
 
-fn setting(args: &BenchTestbedArgs) -> Result<Setting, Failure> {
-    let program = std::env::current_exe().or_exit(Exit::Other, "cannot find the program that runs")?;
-    Ok(Setting { program, routing: args.routing.into(), norm: args.norm.clone() })
+fn setting(args: &TestbedRunArgs) -> Result<Setting, Failure> {
+    let programs = &args.programs;
+    let program = product(programs)?;
+    Ok(Setting { program, routing: args.routing.into(), norm: programs.norm.clone() })
 }
 
 /// A run of a cell of a plan, until a signal comes.

@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use super::work::Job;
 use crate::args::Shard;
-use crate::exit::{Exit, Failure};
+use headwater_cli::exit::{Exit, Failure};
 
 /// Who gets a line of results.
 pub type Take<'a> = dyn FnMut(&str) -> Result<(), Failure> + 'a;

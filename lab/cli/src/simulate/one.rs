@@ -7,7 +7,7 @@ use super::traces::Traces;
 use super::work::{self, Done, Job};
 use super::{jobs, print};
 use crate::args::SimulateArgs;
-use crate::exit::{Exit, Failure};
+use headwater_cli::exit::{Exit, Failure};
 
 /// Does the run of `key`, with the traces that are asked for.
 pub fn run(plan: &Plan, args: &SimulateArgs, key: &str) -> Result<Exit, Failure> {
@@ -31,7 +31,7 @@ pub fn refuse_traces(args: &SimulateArgs) -> Result<(), Failure> {
     let wanted = args.output.pcap.is_some() || args.output.events.is_some();
     if wanted {
         let message = format!(
-            "--pcap and --events write down one run: name it by --cell, with a key that 'headwater simulate {} --list' \
+            "--pcap and --events write down one run: name it by --cell, with a key that 'headwater-lab simulate {} --list' \
              prints",
             args.plan.display()
         );
@@ -44,7 +44,7 @@ pub fn refuse_traces(args: &SimulateArgs) -> Result<(), Failure> {
 pub fn failure(plan: &Plan, args: &SimulateArgs, job: &Job, reason: &str) -> String {
     let seed = args.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
     format!(
-        "run {} of cell {} failed: {reason}\n  plan {} (digest {}), seed {}, headwater {} ({})\n  again: headwater simulate {} \
+        "run {} of cell {} failed: {reason}\n  plan {} (digest {}), seed {}, headwater {} ({})\n  again: headwater-lab simulate {} \
          --cell {}{seed}",
         job.run,
         job.cell + 1,

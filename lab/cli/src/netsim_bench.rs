@@ -1,16 +1,16 @@
-//! `headwater bench netsim`: packet-hops of the simulator per processor second, beside a bare loop.
+//! `headwater-lab bench netsim`: packet-hops of the simulator per processor second, beside a bare loop.
 
 use std::hint::black_box;
 use std::time::Duration as Time;
 
+use headwater_cli::bench::{take_turns, thread_cpu};
+use headwater_cli::exit::Exit;
 use headwater_netsim::engine::Run;
 use headwater_netsim::speed::{Leaves, bare_dumbbell, bare_star, dumbbell, star};
 use headwater_proto::{Duration, Instant};
+use serde::Serialize;
 
-use super::report::Report;
-use super::{take_turns, thread_cpu};
-use crate::args::MeasureArgs;
-use crate::exit::Failure;
+use crate::args::NetsimArgs;
 
 const LEAVES: u32 = 10_000;
 /// Packets of a star in one turn, one each 8 ms.
@@ -23,8 +23,9 @@ const BEGUN: Duration = Duration::from_secs(1);
 const BARE: &str = "bare loop";
 
 /// Measures each load beside its bare loop.
-pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
-    report.hops_title("packet-hops per second on one core");
+pub fn run(args: &NetsimArgs) -> Exit {
+    let report = &Report { json: args.json };
+    report.title("packet-hops per second on one core");
     let bare = || bare_dumbbell(DUMBBELL_TIME);
     measure("17 TCPs over one bottleneck", dumbbell(), DUMBBELL_TIME, &bare, args.time, report);
     for (what, kind) in
@@ -33,7 +34,7 @@ pub fn run(args: &MeasureArgs, report: &Report) -> Result<(), Failure> {
         let bare = || bare_star(LEAVES, PACKETS, kind);
         measure(what, star(LEAVES, kind), STAR_TIME, &bare, args.time, report);
     }
-    Ok(())
+    Exit::Ok
 }
 
 fn measure(what: &str, mut run: Run, step: Duration, bare: &dyn Fn() -> u64, time: Time, report: &Report) {
@@ -52,8 +53,8 @@ fn measure(what: &str, mut run: Run, step: Duration, bare: &dyn Fn() -> u64, tim
     );
     let hops = (run.usage().packet_hops - before) as f64 / f64::from(steps);
     let bare = bare_hops as f64 / bare_time;
-    report.hops_row("netsim", &format!("{what}, bare loop"), bare, None);
-    report.hops_row("netsim", what, hops / ours_time, Some((BARE, bare)));
+    report.row("netsim", &format!("{what}, bare loop"), bare, None);
+    report.row("netsim", what, hops / ours_time, Some((BARE, bare)));
 }
 
 /// Processor time of this thread, so that others on the machine do not count.
@@ -61,4 +62,42 @@ fn cpu_of(work: impl FnOnce()) -> Time {
     let began = thread_cpu();
     work();
     thread_cpu().saturating_sub(began)
+}
+
+/// Prints rows of packet-hops, which are packets that crossed a link.
+struct Report {
+    json: bool,
+}
+
+impl Report {
+    /// What is about to be measured; for people only.
+    fn title(&self, title: &str) {
+        if !self.json {
+            println!("{title}\n");
+            println!("{:<46}{:>12}  {:>5}", "", "hops/s", "ratio");
+        }
+    }
+
+    /// A row; `bare` is the name and speed of what it is compared with.
+    fn row(&self, bench: &str, what: &str, hops_per_s: f64, bare: Option<(&str, f64)>) {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            bench: &'a str,
+            what: &'a str,
+            hops_per_s: f64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            bare: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            ratio: Option<f64>,
+        }
+        let ratio = bare.map(|(_, bare)| hops_per_s / bare);
+        let bare = bare.map(|(name, _)| name);
+        if self.json {
+            let row = Row { bench, what, hops_per_s, bare, ratio };
+            println!("{}", serde_json::to_string(&row).expect("numbers and strings"));
+            return;
+        }
+        let ratio = ratio.zip(bare).map(|(ratio, bare)| format!("{ratio:5.2} of {bare}"));
+        println!("{what:<46}{hops_per_s:>12.0}  {}", ratio.unwrap_or_default());
+    }
 }

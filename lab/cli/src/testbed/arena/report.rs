@@ -29,7 +29,7 @@ impl Report<'_> {
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for cell in self.cells {
-            let receivers = crate::screen::count(cell.receivers, "receiver");
+            let receivers = headwater_cli::screen::count(cell.receivers, "receiver");
             let title = format!("{}: {} Mbit/s, {receivers}", cell.scene.title, cell.rate);
             if groups.last().is_none_or(|group| group.title != title) {
                 groups.push(Group { title, ideal: cell.ideal(), rows: Vec::new() });
@@ -73,7 +73,7 @@ impl Group<'_> {
         let of = |cell: &&Cell| {
             let short = cell.scores.iter().filter(|score| score.time.is_none()).count();
             let short = (short > 0)
-                .then(|| format!("not all had the file in {}", crate::screen::count(short, "run")));
+                .then(|| format!("not all had the file in {}", headwater_cli::screen::count(short, "run")));
             let all: Vec<String> = cell.failures.iter().cloned().chain(short).collect();
             (!all.is_empty()).then(|| (cell.by, all.join("; ")))
         };

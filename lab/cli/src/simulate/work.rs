@@ -9,8 +9,8 @@ use std::thread;
 use headwater_netsim::plan::Plan;
 use headwater_netsim::plan::run::{RunError, Watch};
 
-use crate::exit::Failure;
-use crate::shutdown::Shutdown;
+use headwater_cli::exit::Failure;
+use headwater_cli::shutdown::Shutdown;
 
 /// One run to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

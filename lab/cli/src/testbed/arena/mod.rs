@@ -1,4 +1,4 @@
-//! `headwater bench arena`: all our controls, the kernel's TCP and other tools on the same bottlenecks, one report.
+//! `headwater-lab arena`: all our controls, the kernel's TCP and other tools on the same bottlenecks, one report.
 
 mod report;
 mod scene;
@@ -16,11 +16,11 @@ use serde::Deserialize;
 use super::failure;
 use super::trials::one;
 use crate::args::{ArenaArgs, ArenaForm};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::screen::Screen;
-use crate::shutdown::Shutdown;
 use crate::simulate::results::open_journal;
 use crate::simulate::work::{self, Done, Job};
+use headwater_cli::exit::{Exit, Failure, OrExit};
+use headwater_cli::screen::Screen;
+use headwater_cli::shutdown::Shutdown;
 
 use report::Report;
 use scene::Scene;
@@ -74,10 +74,10 @@ impl Cell {
 
 pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
     let screen = Screen::new(&args.output);
-    let program = std::env::current_exe().or_exit(Exit::Other, "cannot find the program that runs")?;
+    let program = super::product(&args.programs)?;
     // The other tools know any-source groups only, which the bed's FRR does not route.
     let routing = Some(headwater_testbed::Routing::Bridge);
-    let setting = Setting { program, routing, norm: args.norm.clone() };
+    let setting = Setting { program, routing, norm: args.programs.norm.clone() };
     let mut cells = cells(args)?;
     let first = cells.first().ok_or_else(|| Failure::new(Exit::Usage, "nobody is left for the arena"))?;
     let scenario =
@@ -115,9 +115,9 @@ fn machine(cells: &[Cell], runs: usize) -> String {
         "Headwater {}, Linux {}, {}, load {least:.1} to {most:.1}, {} of {}",
         env!("CARGO_PKG_VERSION"),
         kernel.trim(),
-        crate::screen::count(processors, "processor"),
+        headwater_cli::screen::count(processors, "processor"),
         scores().count(),
-        crate::screen::count(runs, "run"),
+        headwater_cli::screen::count(runs, "run"),
     )
 }
 

@@ -1,4 +1,4 @@
-//! `headwater testbed`: networks that stand until they are taken down.
+//! `headwater-lab testbed`: networks that stand until they are taken down.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -10,15 +10,16 @@ use headwater_testbed::{Bed, Lateness, Standing, remove_abandoned, require_root,
 
 use super::failure;
 use crate::args::{RoutingName, TestbedArgs, TestbedCommand};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::shutdown::Shutdown;
 use crate::simulate;
+use headwater_cli::exit::{Exit, Failure, OrExit};
+use headwater_cli::shutdown::Shutdown;
 
 pub fn run(args: &TestbedArgs) -> Result<Exit, Failure> {
     match &args.command {
         TestbedCommand::Up { plan, cell, routing, as_wire } => up(plan, *cell, *routing, *as_wire),
         TestbedCommand::Down { name } => down(name.as_deref()),
         TestbedCommand::List => list(),
+        TestbedCommand::Run(args) => super::trials::run(args),
         TestbedCommand::Exec { name, node, command } => exec(name.as_deref(), node, command),
     }
 }
@@ -73,7 +74,7 @@ fn up_with_wire(path: &Path, cell: usize, routing: RoutingName) -> Result<String
     let mut codes = [Exit::Usage, Exit::Network, Exit::Interrupted].into_iter();
     let exit = codes.find(|exit| ended.status.code() == Some(*exit as i32)).unwrap_or(Exit::Other);
     let reason = String::from_utf8_lossy(&ended.stderr);
-    Err(Failure::new(exit, reason.trim().trim_start_matches("headwater: ")))
+    Err(Failure::new(exit, reason.trim().trim_start_matches("headwater-lab: ")))
 }
 
 fn lateness_line(lateness: &Lateness) -> String {
@@ -88,7 +89,7 @@ fn lateness_line(lateness: &Lateness) -> String {
 fn down(name: Option<&str>) -> Result<Exit, Failure> {
     let abandoned = remove_abandoned().map_err(failure)?;
     if abandoned > 0 {
-        say(&format!("removed what {} left\n", crate::screen::count(abandoned, "killed run")))?;
+        say(&format!("removed what {} left\n", headwater_cli::screen::count(abandoned, "killed run")))?;
     }
     let beds = match name {
         Some(name) => vec![find(Some(name))?],
@@ -131,7 +132,7 @@ fn find(name: Option<&str>) -> Result<Standing, Failure> {
     match (beds.pop(), beds.is_empty()) {
         (Some(bed), true) => Ok(bed),
         (None, _) if names.is_empty() => {
-            Err(Failure::new(Exit::Usage, "no network stands; 'headwater testbed up PLAN' makes one"))
+            Err(Failure::new(Exit::Usage, "no network stands; 'headwater-lab testbed up PLAN' makes one"))
         }
         _ => Err(Failure::new(Exit::Usage, format!("say which network: {}", names.join(", ")))),
     }

@@ -1,0 +1,46 @@
+//! Parts of the command `headwater`. They are a library so that `headwater-lab` shares exit codes, terminal output, signals
+//! and the values of options; other programs use the crate `headwater`.
+
+mod args;
+pub mod bench;
+mod capture;
+mod demo;
+mod doctor;
+mod events;
+pub mod exit;
+mod feedback;
+pub mod generate;
+mod inspect;
+mod pgm;
+mod receive;
+mod relay;
+pub mod screen;
+mod send;
+pub mod shutdown;
+mod simulate;
+
+pub use args::{Cli, OutputArgs, values};
+
+use args::Command;
+use exit::{Exit, Failure};
+
+impl Cli {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// The command's failure, with its exit code.
+    pub fn run(&self) -> Result<Exit, Failure> {
+        match &self.command {
+            Command::Send(args) => send::run(args),
+            Command::Receive(args) => receive::run(args),
+            Command::Pgm(args) => pgm::run(args),
+            Command::Relay(args) => relay::run(args),
+            Command::Demo(args) => demo::run(args),
+            Command::Doctor(args) => doctor::run(args),
+            Command::Inspect(args) => inspect::run(args),
+            Command::Simulate(args) => simulate::run(args),
+            Command::Bench(args) => bench::run(args),
+            Command::Generate(args) => generate::run(args),
+        }
+    }
+}
