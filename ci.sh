@@ -89,9 +89,9 @@ step_test() {
 # A failure prints its seed: run it again with PROPTEST_RNG_SEED in front of the command that is shown.
 step_verdict() {
     have python3 || need_apt python3
-    cargo build --locked -p headwater-cli
+    cargo build --locked -p headwater-cli -p headwater-lab
     # Whether the numbers hold is for the full form to say.
-    python3 experiments/verdict.py --form short --headwater "${CARGO_TARGET_DIR:-target}/debug/headwater" --out "$scratch"
+    python3 lab/experiments/verdict.py --form short --lab "${CARGO_TARGET_DIR:-target}/debug/headwater-lab" --out "$scratch"
 }
 
 step_explore() {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the direction of dependencies and the purity of the protocol crates.
 
-    wire, fec <- proto <- {netsim, headwater} <- {cli, python}, netsim <- testbed <- cli
+    product (crates/):  wire, fec <- proto <- headwater <- cli
+    laboratory (lab/):  proto <- netsim <- testbed, and lab/cli may use all of them
 
 Direction is read from what each Cargo.toml declares, of every kind (normal, dev, build), so that a test
 cannot turn an arrow round either. Purity is read from what Cargo resolves for one pure crate alone:
@@ -20,9 +21,9 @@ MAY_USE = {
     "headwater-netsim": {"headwater-wire", "headwater-fec", "headwater-proto"},
     "headwater": {"headwater-wire", "headwater-fec", "headwater-proto"},
     "headwater-testbed": {"headwater-proto", "headwater-netsim"},
+    "headwater-cli": {"headwater-wire", "headwater-fec", "headwater-proto", "headwater"},
 }
-ENDS = {"headwater-cli", "headwater-python"}
-for end in ENDS:
+for end in ("headwater-lab", "headwater-python"):
     MAY_USE[end] = set(MAY_USE)
 
 PURE = ["headwater-wire", "headwater-fec", "headwater-proto", "headwater-netsim"]

@@ -19,8 +19,8 @@ import tomllib
 HERE = pathlib.Path(__file__).resolve().parent
 HEAD = """# Evidence: what was published, and what came out
 
-Made by `python3 experiments/evidence.py` from the tables of `experiments/verdict.py`; not written by hand. What each row means stands with its experiment
-([experiments](../experiments/README.md)); what was found out about the differences at length in [multirate](multirate.md), [single-rate](single-rate.md), [rainbow](rainbow.md) and [sim](sim.md).
+Made by `python3 lab/experiments/evidence.py` from the tables of `lab/experiments/verdict.py`; not written by hand. What each row means stands with its experiment
+([experiments](../lab/experiments/README.md)); what was found out about the differences at length in [multirate](multirate.md), [single-rate](single-rate.md), [rainbow](rainbow.md) and [sim](sim.md).
 """
 PAPERS = {"m2c": "M2C and the sequencer (Lucas, Pansiot, Grad, Hilt 2010)", "le_sbcc": "LE-SBCC (Thapliyal, Sidhartha, Li, Kalyanaraman)",
           "rainbow": "Rainbow (Yano, McCanne 1999)", "sim": "SIM (Gorinsky, Ramakrishnan, Vin)", "testbed": "The testbed's own"}
@@ -115,7 +115,7 @@ def row(what, ours, published, ratio, criterion, verdict):
 def from_docs(name):
     """The rows of an experiment's tables in docs."""
     rows = []
-    for page in sorted((HERE.parent / "docs").glob("*.md")):
+    for page in sorted((HERE.parent.parent / "docs").glob("*.md")):
         for table in re.findall(rf"<!-- verdict {re.escape(name)}:[^>]* -->\n(.*?)<!-- end -->", page.read_text(), re.DOTALL):
             if not table:
                 continue

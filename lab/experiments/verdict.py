@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs experiments, sets what comes out beside what was published, and says what holds.
 
-    verdict.py [--headwater PROGRAM] [--on simulator|testbed] [--form short|full] [--runs N] [--jobs N] [--out DIR] [--page FILE]
+    verdict.py [--lab PROGRAM] [--on simulator|testbed] [--form short|full] [--runs N] [--jobs N] [--out DIR] [--page FILE]
                [EXPERIMENT ...]
 
-With --on testbed the experiments of experiments/testbed run on this machine's kernel (Linux, root), by `headwater bench testbed`.
+With --on testbed the experiments of lab/experiments/testbed run on this machine's kernel (Linux, root), by `headwater-lab testbed run`.
 An EXPERIMENT is a folder with plan.toml, verdict.toml and, where something was published, published.csv; without any, all
 folders below experiments with a verdict.toml are taken, those of the testbed only with --on testbed. The short form runs a few small cells to
 see that everything works, in minutes; the full form is the one to quote. Results go to DIR/FORM-PROGRAM/EXPERIMENT-PLAN/ (digests of the program and of the plan, so that a
@@ -77,7 +77,7 @@ COLUMNS = ["row", "runs", "mean", "ci95", "least", "most", "published", "publish
 
 def main():
     arguments = parse_arguments()
-    program = arguments.headwater.resolve()
+    program = arguments.lab.resolve()
     if not program.exists():
         sys.exit(f"verdict.py: there is no program '{program}'; build it with cargo build --release -p headwater-cli")
     out = arguments.out / f"{arguments.form}-{digest(program)}"
@@ -108,7 +108,7 @@ def digest(file):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiments", nargs="*", type=pathlib.Path, metavar="EXPERIMENT")
-    parser.add_argument("--headwater", type=pathlib.Path, default=pathlib.Path("target/release/headwater"))
+    parser.add_argument("--lab", type=pathlib.Path, default=pathlib.Path("target/release/headwater-lab"))
     parser.add_argument("--on", choices=["simulator", "testbed"], default="simulator", help="what runs the plans")
     parser.add_argument("--routing", help="who forwards multicast on a testbed: bridge, frr or static")
     parser.add_argument("--form", choices=["short", "full"], default="full")
@@ -170,7 +170,7 @@ def simulate(folder, wanted, arguments, program, out):
     results = out / "-".join([folder.name, *routing, digest(path)])
     command = [str(program), "simulate", str(path), "--out", str(results)]
     if arguments.on == "testbed":
-        command = [str(program), "bench", "testbed", "--plan", str(path), "--out", str(results)]
+        command = [str(program), "testbed", "run", str(path), "--out", str(results)]
         command += ["--routing", *routing] if routing else []
     jobs = arguments.jobs
     if arguments.on == "testbed" and arguments.form == "short":

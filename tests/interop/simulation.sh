@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+. tests/built.sh
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -28,7 +29,7 @@ receivers = ["sink-2"]
 rate = "300k"
 size = "1MB"
 PLAN
-simulate() { cargo run --quiet --locked -p headwater-cli -- simulate "$scratch/plan.toml" "$@"; }
+simulate() { "$LAB" simulate "$scratch/plan.toml" "$@"; }
 # Traces are of one run, named by its key: the first word of its line.
 key=$(simulate --list | tail -1 | awk '{ print $1 }')
 simulate --quiet --cell "$key" --pcap "$scratch/x.pcap"

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater_cli::values;
 
 pub use arena::{ArenaArgs, ArenaForm};
@@ -49,6 +49,8 @@ pub enum Command {
     /// All our controls, the kernel's TCP, UFTP, udpcast, NORM and OpenPGM on the same bottlenecks; needs Linux and root
     #[command(after_help = arena::EXAMPLES, after_long_help = long(arena::EXAMPLES))]
     Arena(Box<ArenaArgs>),
+    /// Compute a table of the papers that needs no simulation, as CSV
+    Analyse(AnalyseArgs),
     /// Run the experiments of a checkout and hold their results against the published ones; needs Python
     #[command(disable_help_flag = true)]
     Verdict(VerdictArgs),
@@ -62,6 +64,27 @@ pub enum Command {
 /// The examples of a command, then the exit codes.
 fn long(examples: &str) -> String {
     format!("{examples}\n\n{EXIT_CODES}")
+}
+
+/// `headwater-lab analyse`.
+#[derive(Debug, Args)]
+pub struct AnalyseArgs {
+    /// The table
+    #[arg(value_name = "NAME", value_enum)]
+    pub analysis: Analysis,
+}
+
+/// A table that is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Analysis {
+    /// The application scheduler alone: symbols until the first duplicate, buffers until a receiver is done
+    Scheduler,
+    /// The part of a buffer that a receiver of any rate holds, and the part of it that is the buffer's beginning
+    Prefix,
+    /// LE-SBCC's Markov chain: lost packets for each loss event, by the probability of loss
+    Markov,
+    /// Loss events that pass LE-SBCC's filters in the paper's round model, by the number of receivers
+    Passed,
 }
 
 /// `headwater-lab verdict`.

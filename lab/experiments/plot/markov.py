@@ -3,8 +3,8 @@
 
     markov.py MARKOV [--published PUBLISHED] [--out NAME]
 
-MARKOV is what `cargo run --release -p headwater-proto --example markov` prints, PUBLISHED the derived table (default: that of
-experiments/le_sbcc/markov). Written are NAME.svg and NAME.png.
+MARKOV is what `headwater-lab analyse markov` prints, PUBLISHED the derived table (default: that of
+lab/experiments/le_sbcc/markov). Written are NAME.svg and NAME.png.
 """
 
 import argparse

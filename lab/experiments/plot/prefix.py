@@ -3,7 +3,7 @@
 
     prefix.py PREFIX [--out NAME]
 
-PREFIX is the prefix.csv of experiments/m2c/sequencer/verdict.py. Written are NAME.svg and NAME.png.
+PREFIX is the prefix.csv of lab/experiments/m2c/sequencer/verdict.py. Written are NAME.svg and NAME.png.
 """
 
 import argparse

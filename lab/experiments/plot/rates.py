@@ -3,7 +3,7 @@
 
     rates.py RESULTS [--run N] [--cell PATH=VALUE ...] [--fair RATE] [--out NAME]
 
-RESULTS is a results.jsonl of `headwater simulate`, of a plan whose [measure] has a bin. Written are NAME.svg and NAME.png; the same
+RESULTS is a results.jsonl of `headwater-lab simulate`, of a plan whose [measure] has a bin. Written are NAME.svg and NAME.png; the same
 results give the same bytes.
 
 Rows, on one time axis:

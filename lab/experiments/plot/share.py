@@ -3,7 +3,7 @@
 
     share.py RESULTS [--run N] [--rate RATE] [--out NAME]
 
-RESULTS is a results.jsonl of a plan like experiments/m2c/share/plan.toml: a session with one receiver first, one flow beside it. Written
+RESULTS is a results.jsonl of a plan like lab/experiments/m2c/share/plan.toml: a session with one receiver first, one flow beside it. Written
 are NAME.svg and NAME.png. The fair share is half of the link while both are there, the whole link before.
 """
 

@@ -3,7 +3,7 @@
 
     waves.py RESULTS [--out NAME]
 
-RESULTS is a results.jsonl of `headwater simulate experiments/m2c/waves/plan.toml`. Written are NAME.svg and NAME.png. Above the rate of
+RESULTS is a results.jsonl of `headwater-lab simulate lab/experiments/m2c/waves/plan.toml`. Written are NAME.svg and NAME.png. Above the rate of
 each channel on a logarithmic axis, where a wave is a straight line; below all of them, one upon the other.
 """
 

@@ -2,7 +2,7 @@
 """Runs the plans of this folder in netsim and in ns-2 and ns-3, and writes a table of both.
 
     apt-get install ns2 ns3 libns3-dev g++
-    ./compare.py --headwater ../../target/release/headwater drop-tail.toml red.toml bernoulli.toml > table.md
+    ./compare.py --lab ../../../target/release/headwater-lab drop-tail.toml red.toml bernoulli.toml > table.md
 
 A cell with profile `ns2005` goes beside ns-2, one with `rfc` beside ns-3. Every parameter comes from the plan; a key that
 the other simulators have no option for is an error, never ignored. Not run by CI: it takes about half an hour.
@@ -187,10 +187,10 @@ def verdict(measure, ours, other):
     return "outside" if difference > (ours[1] ** 2 + other[1] ** 2) ** 0.5 else "outside, by chance"
 
 
-def rows(plan_path, headwater, ns3, jobs, beside):
+def rows(plan_path, lab, ns3, jobs, beside):
     plan = tomllib.loads(plan_path.read_text())
     with tempfile.TemporaryDirectory() as out:
-        subprocess.run([headwater, "simulate", plan_path, "--out", out, "--jobs", str(jobs), "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([lab, "simulate", plan_path, "--out", out, "--jobs", str(jobs), "--quiet"], check=True, stdout=subprocess.DEVNULL)
         lines = [json.loads(line) for line in (pathlib.Path(out) / "results.jsonl").read_text().splitlines()]
     cells = {}
     for line in lines:
@@ -217,7 +217,7 @@ def rows(plan_path, headwater, ns3, jobs, beside):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plans", nargs="+", type=pathlib.Path)
-    parser.add_argument("--headwater", required=True, type=pathlib.Path)
+    parser.add_argument("--lab", required=True, type=pathlib.Path)
     parser.add_argument("--beside", choices=("ns-2", "ns-3"), help="only this one (ns-3 takes most of the time)")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
@@ -227,7 +227,7 @@ def main():
             subprocess.run([HERE / "build.sh", ns3], check=True)
         print("| scenario | beside | | it: mean ± 95 % | netsim | difference | limit |\n|---|---|---|---|---|---|---|")
         for plan in arguments.plans:
-            for row in rows(plan, arguments.headwater, ns3, arguments.jobs, arguments.beside):
+            for row in rows(plan, arguments.lab, ns3, arguments.jobs, arguments.beside):
                 print(row, flush=True)
 
 

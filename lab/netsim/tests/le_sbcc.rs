@@ -7,7 +7,7 @@ use headwater_netsim::plan::run::{FlowOutcome, Outcome};
 /// The plan of an experiment, shorter: what comes between 40 and 100 s is measured.
 #[expect(clippy::disallowed_methods, reason = "the plans are files of the repository")]
 fn plan(experiment: &str) -> Plan {
-    let path = format!("{}/../../experiments/le_sbcc/{experiment}/plan.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../experiments/le_sbcc/{experiment}/plan.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
     let shorter = |line: &str| match line.split_once(" = ") {
         Some(("duration", _)) => "duration = \"100s\"".to_owned(),

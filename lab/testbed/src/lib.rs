@@ -1,4 +1,4 @@
-//! Plans on one Linux machine: the experiments of `headwater simulate`, run by this machine's kernel.
+//! Plans on one Linux machine: the experiments of `headwater-lab simulate`, run by this machine's kernel.
 //!
 //! A [`Bed`] is the topology of a plan as network namespaces joined by veth pairs: token buckets in front of queues counted in packets,
 //! multicast by bridges that snoop IGMPv3 or by FRR's PIM-SSM routers, and, where a link delays, loses or marks, a wire in user space

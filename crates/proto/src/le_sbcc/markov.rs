@@ -77,7 +77,7 @@ fn stationary(survival: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    const PUBLISHED: &str = include_str!("../../../../experiments/le_sbcc/markov/published.csv");
+    const PUBLISHED: &str = include_str!("../../../../lab/experiments/le_sbcc/markov/published.csv");
 
     #[test]
     fn the_published_table_comes_out_to_three_digits() {

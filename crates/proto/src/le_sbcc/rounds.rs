@@ -2,7 +2,7 @@
 //!
 //! In each round x packets are sent; what a receiver loses of them is one event. When one passes Max-LPRF, the next round has half as
 //! many packets, else one more. A sender that paces has no rounds: an event takes with it all that was sent in the round trip behind
-//! the first loss, twice what is left of a round on average, so fewer events pass (`experiments/le_sbcc/receivers`).
+//! the first loss, twice what is left of a round on average, so fewer events pass (`lab/experiments/le_sbcc/receivers`).
 
 use core::net::{IpAddr, Ipv4Addr};
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The scheduler and the sequencer by themselves (M4, M5): tables with what was published beside ours, and what holds.
 
-    verdict.py [--out DIR] [--strict]
+    verdict.py [--lab PROGRAM] [--out DIR] [--strict]
 
-Runs two examples of headwater-proto, which simulate nothing: a schedule is a set of closed forms.
+Runs `headwater-lab analyse`, which simulates nothing: a schedule is a set of closed forms.
 """
 
 import argparse
@@ -22,22 +22,22 @@ COLUMNS = [("before_duplicate", "blocks_sent_before_duplicate(B=8000)"),
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lab", type=pathlib.Path, default=pathlib.Path("target/release/headwater-lab"))
     parser.add_argument("--out", type=pathlib.Path, help="folder for the two files of CSV")
     parser.add_argument("--strict", action="store_true", help="fail when something is missed")
     arguments = parser.parse_args()
-    missed = scheduler(example("scheduler", arguments.out)) + sequencer(example("prefix", arguments.out))
+    missed = scheduler(table("scheduler", arguments)) + sequencer(table("prefix", arguments))
     print(f"{missed} missed")
     if arguments.strict and missed:
         sys.exit(1)
 
 
-def example(name, out):
-    """The rows that an example prints."""
-    command = ["cargo", "run", "--quiet", "--release", "--package", "headwater-proto", "--example", name]
-    text = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, text=True, check=True).stdout
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / f"{name}.csv").write_text(text)
+def table(name, arguments):
+    """The rows of a table."""
+    text = subprocess.run([arguments.lab, "analyse", name], stdout=subprocess.PIPE, text=True, check=True).stdout
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.out / f"{name}.csv").write_text(text)
     return list(csv.DictReader(io.StringIO(text)))
 
 

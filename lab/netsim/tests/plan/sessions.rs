@@ -201,7 +201,7 @@ fn sessions_tell_what_is_wrong_with_them() {
 #[expect(clippy::disallowed_methods, reason = "the plans are files of the repository")]
 fn every_plan_of_the_experiments_is_right() {
     let folders =
-        ["m2c", "le_sbcc"].map(|paper| format!("{}/../../experiments/{paper}", env!("CARGO_MANIFEST_DIR")));
+        ["m2c", "le_sbcc"].map(|paper| format!("{}/../experiments/{paper}", env!("CARGO_MANIFEST_DIR")));
     let mut plans = 0;
     for entry in folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
         let path = entry.unwrap().path().join("plan.toml");

@@ -7,7 +7,7 @@
 //! * and the same seed gives the same trace.
 //!
 //! `SWARM_SEEDS=1000` runs more, `SWARM_FIRST=17` begins elsewhere. What fails prints its plan, which
-//! `headwater simulate` runs as it is.
+//! `headwater-lab simulate` runs as it is.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod weather;
@@ -34,7 +34,7 @@ fn all_is_well_after_the_faults() {
         let blame = |what: &str| -> ! {
             panic!(
                 "seed {seed}: {what}\nagain: SWARM_FIRST={seed} SWARM_SEEDS=1 cargo test -p headwater-netsim --test \
-                 swarm\nor save this as swarm.toml and run 'headwater simulate swarm.toml':\n{text}"
+                 swarm\nor save this as swarm.toml and run 'headwater-lab simulate swarm.toml':\n{text}"
             )
         };
         let plan = Plan::parse("swarm.toml", &text).unwrap_or_else(|error| blame(&error.to_string()));

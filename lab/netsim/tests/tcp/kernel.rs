@@ -1,6 +1,6 @@
 //! The kernel's own TCP (Reno) over a token bucket, against the same scenarios simulated.
 //!
-//! The kernel's numbers are measured by `experiments/validation/kernel_tcp.py`, whose output is read here.
+//! The kernel's numbers are measured by `lab/experiments/validation/kernel_tcp.py`, whose output is read here.
 
 use headwater_netsim::network::LinkConfig;
 use headwater_netsim::tcp::{Config, Profile};
@@ -9,7 +9,7 @@ use headwater_proto::{Duration, Rate};
 
 use super::bed::{Bed, assert_between, at};
 
-const MEASURED: &str = include_str!("../../../../experiments/validation/kernel_tcp.csv");
+const MEASURED: &str = include_str!("../../experiments/validation/kernel_tcp.csv");
 const RATES: [u64; 2] = [4_000_000, 40_000_000];
 const WARM_UP_SECONDS: f64 = 5.0;
 const SEEDS: u64 = 5;

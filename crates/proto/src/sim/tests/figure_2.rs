@@ -1,5 +1,5 @@
 //! Figure 2 of the paper in a fluid model: sixteen receivers behind 1 to 6 Mbit/s, five groups. A receiver is congested when its top group's
-//! cumulative rate is above what its path takes. What links and queues make of it: `experiments/sim/s1`.
+//! cumulative rate is above what its path takes. What links and queues make of it: `lab/experiments/sim/s1`.
 
 use std::fmt::Write as _;
 

@@ -314,7 +314,7 @@ pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunEr
         }
         FlowKind::Transfer(_) => Err(RunError::Flow {
             flow: flow.name.clone(),
-            reason: "programs move it, which the simulator has not: run the plan by 'headwater bench testbed --plan'".into(),
+            reason: "programs move it, which the simulator has not: run the plan by 'headwater-lab testbed run --plan'".into(),
         }),
     }
 }

@@ -1,10 +1,6 @@
 //! Which part of a buffer a receiver of any rate holds: its share of the packets, and the share that is the buffer's beginning,
 //! as lines of CSV for both orders of the sequencer (experiment M5).
 //!
-//! ```text
-//! cargo run --release -p headwater-proto --example prefix > prefix.csv
-//! ```
-//!
 //! | kind | receivers |
 //! |---|---|
 //! | `boundary` | hold each level while its cumulative rate is at most that of a level when a slot begins |
@@ -70,7 +66,8 @@ fn wandering(sent: &[Sent], start: Instant, rate: f64, seed: u64) -> (usize, usi
     held(held_packets)
 }
 
-fn main() {
+/// Prints the table.
+pub fn run() {
     let base = Rate::from_kilobits(115);
     let config = DynamicConfig::new(1_440, Rate::from_kilobits(4_000)).with_base_rate(base);
     let Ok(layering) = DynamicChannels::new(config, Instant::ZERO) else { return };

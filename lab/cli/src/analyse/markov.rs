@@ -1,9 +1,5 @@
-//! The table of LE-SBCC's analysis as CSV, in the shape of `experiments/le_sbcc/markov/published.csv`: how many lost packets make
+//! The table of LE-SBCC's analysis as CSV, in the shape of `lab/experiments/le_sbcc/markov/published.csv`: how many lost packets make
 //! one loss event, by the probability of loss, independent and in bursts.
-//!
-//! ```text
-//! cargo run --release -p headwater-proto --example markov > markov.csv
-//! ```
 
 use headwater_proto::le_sbcc::markov::{Losses, analyse};
 
@@ -15,7 +11,8 @@ const INDEPENDENT: [f64; 19] = [
 const BURSTY: [f64; 16] =
     [5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9];
 
-fn main() {
+/// Prints the table.
+pub fn run() {
     println!("case,N,p,p_li,mean_packets_per_rtt,le_per_rtt,ratio_pli_over_ple_per_packet");
     for (case, losses, probabilities) in
         [("nonbursty", Losses::Independent, &INDEPENDENT[..]), ("bursty", Losses::Bursty, &BURSTY[..])]
