@@ -8,7 +8,6 @@ use headwater_wire::pgm::Packet;
 use headwater_wire::{Cci, fdt};
 
 use crate::described::DescriptionError;
-use crate::layering::Layering;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::pgm::Source;
 use crate::rainbow::carrier::RequestCounters;
@@ -50,6 +49,48 @@ pub struct Request {
     pub description: Option<u64>,
     /// Who asks has heard another session here, most likely this one's before it was started again, and may have what that sent.
     pub follows_another: bool,
+}
+
+/// The layers of a session over time, as a sequencer sees them.
+///
+/// Level 0 is the base; a receiver of level n holds 0..=n. Between two boundaries each level is one channel, and its
+/// cumulative rate never rises.
+pub trait Layering {
+    /// Number of levels, the base included.
+    fn levels(&self) -> u16;
+
+    /// The first boundary after an instant: where levels change channels, or rates jump. `None` for never.
+    fn next_boundary(&self, after: Instant) -> Option<Instant>;
+
+    /// The channel that is at a level.
+    fn channel(&self, level: u16, at: Instant) -> ChannelId;
+
+    /// How many packets a level sends in `from..to`, exact to the packet. No boundary lies inside.
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64;
+
+    /// When a level sends its `n`th packet, from 0, at or after `from`; the next boundary or later when it does not send
+    /// so many before that.
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant;
+
+    /// Packets per second of levels 0..=`level` from an instant on.
+    fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
+
+    /// The number of the epoch that an instant is in, where receivers join by the first packet of the base in each.
+    fn epoch(&self, _at: Instant) -> Option<u64> {
+        None
+    }
+
+    /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and [`Layering::cumulative_rate`] then. No
+    /// boundary lies inside.
+    fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
+        for n in 0..self.packets(level, from, to) {
+            let at = self.departure(level, from, n);
+            see(at, self.cumulative_rate(level, at));
+        }
+    }
+
+    /// The same just before an instant: what the rate has fallen to when a boundary comes.
+    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
 }
 
 /// The sending side of a congestion control: which channel sends next, and when.
@@ -374,8 +415,3 @@ pub trait ReceiverControl {
     /// Time has come to `now`.
     fn timeout(&mut self, _now: Instant) {}
 }
-
-/// How long a late driver may send faster than its rate to catch up; see [`crate::pacing::Pacer`].
-///
-/// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
-pub const BURST: Duration = Duration::from_millis(10);

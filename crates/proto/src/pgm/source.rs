@@ -8,10 +8,9 @@ use super::config::{Answers, Mode, SourceConfig};
 use super::malformed::Malformed;
 use super::roll_call::RollCall;
 use super::transmit_window::TransmitWindow;
-use crate::control::BURST;
 use crate::le_sbcc::{Chain, Indication};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
-use crate::pacing::Pacer;
+use crate::pacing::{BURST, Pacer};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 

@@ -4,10 +4,11 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::pgm::{Body, Packet};
 use headwater_wire::{Cci, fdt};
 
-use crate::control::{BURST, Departure, SenderControl};
+use crate::control::{Departure, SenderControl};
 use crate::described::Description;
 use crate::le_sbcc::Chain;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::pacing::BURST;
 use crate::pgm::{Answers, Control, Mode, Session, Source, SourceConfig};
 use crate::time::Instant;
 

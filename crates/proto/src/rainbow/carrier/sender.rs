@@ -9,10 +9,10 @@ use super::Wanted;
 use super::peers::{Peers, Refusal, UNPROVEN_PER_SECOND};
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
-use crate::control::{BURST, Departure, Request, SenderControl};
+use crate::control::{Departure, Request, SenderControl};
 use crate::described::Description;
 use crate::machine::{ChannelId, Datagram, Ecn};
-use crate::pacing::Pacer;
+use crate::pacing::{BURST, Pacer};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
