@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the direction of dependencies and the purity of the protocol crates.
+"""Checks the direction of dependencies, between crates and inside `proto`, and the purity of the protocol crates.
 
     product (crates/):  wire, fec <- proto <- headwater <- cli
     laboratory (lab/):  proto <- netsim <- testbed, and lab/cli may use all of them
@@ -7,9 +7,14 @@
 Direction is read from what each Cargo.toml declares, of every kind (normal, dev, build), so that a test
 cannot turn an arrow round either. Purity is read from what Cargo resolves for one pure crate alone:
 in the whole workspace, features that other crates ask for would be mixed in.
+
+Inside `proto`, a top-level module may import only modules that stand before it in PROTO_MODULES, so that no cycle can
+arise. Unit tests are exempt: tests of a control drive it through `delivery` and `described`, which stand above it.
 """
 
 import json
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -25,6 +30,18 @@ MAY_USE = {
 }
 for end in ("headwater-lab", "headwater-python"):
     MAY_USE[end] = set(MAY_USE)
+
+# Top-level modules of `proto`, from the bottom up. Neither the seam (`control`) nor `delivery` and `stream` can name a
+# control, because all controls stand above them.
+PROTO_MODULES = [
+    "time", "rate", "rng", "stamp", "timers", "machine", "measure", "pacing", "queue", "egress", "rtt",
+    "control", "layering", "delivery", "stream",
+    "fixed", "m2c", "webrc", "flid", "sim", "le_sbcc", "pgm", "bcfs", "rainbow",
+    "described", "eventlog",
+    "rlc", "rlm", "tfmcc", "pgmcc",
+]
+PROTO = pathlib.Path(__file__).resolve().parent.parent / "crates/proto/src"
+TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([;{])")
 
 PURE = ["headwater-wire", "headwater-fec", "headwater-proto", "headwater-netsim"]
 # Built for wasm, a crate may hide what it does on a real machine behind cfg: both are looked at.
@@ -82,16 +99,82 @@ def impure_dependencies():
                     yield f"{crate} reaches {used} on {target}, which brings {IMPURE[used]}"
 
 
+def group_end(code, start):
+    """Index behind the brace that closes the one at `start`."""
+    depth = 0
+    for index in range(start, len(code)):
+        depth += {"{": 1, "}": -1}.get(code[index], 0)
+        if depth == 0:
+            return index + 1
+    return len(code)
+
+
+def production_code(path):
+    """Code of a file without comments and unit tests, and the names of its test modules in files of their own."""
+    code = re.sub(r"//[^\n]*", "", path.read_text())
+    tests = []
+    while found := TEST_MODULE.search(code):
+        if found[2] == ";":
+            tests.append(found[1])
+        end = found.end() if found[2] == ";" else group_end(code, found.end() - 1)
+        code = code[: found.start()] + "\n" * code.count("\n", found.start(), end) + code[end:]
+    return code, tests
+
+
+def production_files(path, module):
+    """A module's files with their code and their depth below the crate, without unit tests. lib.rs is at depth 0."""
+    code, tests = production_code(path)
+    yield path, code, len(module)
+    folder = PROTO.joinpath(*module)
+    for name in re.findall(r"\bmod\s+(\w+)\s*;", code):
+        if name not in tests:
+            inner = folder / f"{name}.rs"
+            yield from production_files(inner if inner.exists() else folder / name / "mod.rs", [*module, name])
+
+
+def names_at_root(code, depth):
+    """Names that code takes from the root of the crate, each with its line."""
+    root = re.compile(r"(?<![\w:])(?:crate::|" + "super::" * depth + r"(?!super))(\w+|\{)")
+    for found in root.finditer(code):
+        names = [found[1]]
+        if found[1] == "{":
+            group = code[found.end() : group_end(code, found.end() - 1) - 1]
+            while "{" in group:
+                group = re.sub(r"\{[^{}]*\}", "", group)
+            names = re.findall(r"(?:^|,)\s*(\w+)", group)
+        for name in names:
+            yield name, code.count("\n", 0, found.start()) + 1
+
+
+def wrong_imports():
+    """Imports between top-level modules of `proto` that run against PROTO_MODULES."""
+    files = list(production_files(PROTO / "lib.rs", []))
+    root = files[0][1]
+    modules = set(re.findall(r"\bmod\s+(\w+)\s*;", root))
+    for name in sorted(modules.symmetric_difference(PROTO_MODULES)):
+        yield f"module {name} of headwater-proto and PROTO_MODULES in {__file__} do not agree"
+    home = {}
+    for module, names in re.findall(r"pub use (\w+)::\{?([^;}]*)\}?;", root):
+        home.update((name, module) for name in re.findall(r"\w+", names))
+    place = {name: index for index, name in enumerate(PROTO_MODULES)}
+    for path, code, depth in files[1:]:
+        user = path.relative_to(PROTO).parts[0].removesuffix(".rs")
+        for name, line in names_at_root(code, depth):
+            used = home.get(name, name)
+            if place.get(used, 0) > place.get(user, len(place)):
+                yield f"{path.relative_to(PROTO)}:{line}: {user} imports {used}, which stands above it in PROTO_MODULES"
+
+
 def main():
     metadata = json.loads(cargo("metadata", "--locked", "--no-deps", "--format-version", "1"))
     packages = metadata["packages"]
     missing = [f"{name} is not in the workspace" for name in PURE if name not in {p["name"] for p in packages}]
-    problems = missing or [*wrong_arrows(packages), *impure_dependencies()]
+    problems = missing or [*wrong_arrows(packages), *wrong_imports(), *impure_dependencies()]
     for problem in problems:
         print(f"layers: {problem}", file=sys.stderr)
     if problems:
         sys.exit(1)
-    print(f"layers: {len(packages)} crates in their layers; {', '.join(PURE)} reach nothing impure")
+    print(f"layers: {len(packages)} crates and {len(PROTO_MODULES)} modules of proto in their layers; {', '.join(PURE)} reach nothing impure")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
 //! What every congestion control is to the rest: a schedule of departures at the sender, a set of memberships at
 //! the receiver. It knows rates, losses and channels, never files.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use headwater_wire::pgm::Packet;
 use headwater_wire::{Cci, fdt};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
-use crate::described::DescriptionError;
-use crate::layering::Layering;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
-use crate::pgm::Source;
-use crate::rainbow::carrier::RequestCounters;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -41,15 +38,150 @@ pub struct Overload {
     pub ceiling: Option<u16>,
 }
 
-/// What somebody asked for, where packets are sent on request alone.
+/// A receiver's request for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where the packet goes that answers it.
+    /// Destination of the packet that answers the request.
     pub destination: Destination,
-    /// The symbol of the FDT that is asked for; past the last one, and where it is none, content.
+    /// Number of the requested symbol of the FDT. `None`, or a number past the last symbol, requests content.
     pub description: Option<u64>,
-    /// Who asks has heard another session here, most likely this one's before it was started again, and may have what that sent.
+    /// Whether the receiver has heard an earlier session of this sender, and may hold symbols of that session.
     pub follows_another: bool,
+}
+
+/// Envelope of a sender: the header of another protocol in front of each packet of the session.
+pub trait SenderEnvelope {
+    /// Bytes of the header in front of the packet that is due next.
+    fn bytes(&self) -> usize;
+
+    /// Writes the header at the start of `datagram`, in front of the packet. The datagram leaves at `now`, and
+    /// [`SenderControl::departed`] follows.
+    fn seal(&mut self, now: Instant, datagram: &mut [u8]);
+}
+
+/// Sending on request alone: a departure is due only while a receiver waits for a packet.
+pub trait Responder {
+    /// Returns the request that the departure due answers.
+    fn request(&self) -> Option<Request>;
+}
+
+/// Value of a counter or of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Number of events or things.
+    Count(u64),
+    /// Rate, in bit/s where it is written out.
+    Rate(Rate),
+    /// Time, in milliseconds where it is written out.
+    Time(Duration),
+    /// Part of a whole, from 0 to 1.
+    Share(f64),
+    /// Address of an end.
+    Address(IpAddr),
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u64(*count),
+            Self::Rate(rate) => serializer.serialize_u64(rate.as_bits()),
+            Self::Time(time) => serializer.serialize_f64(1e3 * time.as_secs_f64()),
+            Self::Share(share) => serializer.serialize_f64(*share),
+            Self::Address(address) => address.serialize(serializer),
+        }
+    }
+}
+
+/// Named counters and measurements of a control at one instant, in the control's order. Serializes as a map.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counters(Vec<(&'static str, Value)>);
+
+impl Counters {
+    /// Reads the counters of a control.
+    pub fn of(control: &(impl SenderControl + ?Sized)) -> Self {
+        let mut counters = Self::default();
+        control.visit_counters(&mut |name, value| counters.push(name, value));
+        counters
+    }
+
+    /// Appends a counter.
+    pub fn push(&mut self, name: &'static str, value: Value) {
+        self.0.push((name, value));
+    }
+
+    /// Returns a value by its name.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// Returns a number by its name, 0 where there is none.
+    pub fn count(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Some(Value::Count(count)) => count,
+            _ => 0,
+        }
+    }
+
+    /// Returns a copy without the counter of a name.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        Self(self.0.iter().filter(|(known, _)| *known != name).copied().collect())
+    }
+
+    /// Whether the control has no counters.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Counters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+        map.end()
+    }
+}
+
+/// The layers of a session over time, as a sequencer sees them.
+///
+/// Level 0 is the base; a receiver of level n holds 0..=n. Between two boundaries each level is one channel, and its
+/// cumulative rate never rises.
+pub trait Layering {
+    /// Number of levels, the base included.
+    fn levels(&self) -> u16;
+
+    /// The first boundary after an instant: where levels change channels, or rates jump. `None` for never.
+    fn next_boundary(&self, after: Instant) -> Option<Instant>;
+
+    /// The channel that is at a level.
+    fn channel(&self, level: u16, at: Instant) -> ChannelId;
+
+    /// How many packets a level sends in `from..to`, exact to the packet. No boundary lies inside.
+    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64;
+
+    /// When a level sends its `n`th packet, from 0, at or after `from`; the next boundary or later when it does not send
+    /// so many before that.
+    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant;
+
+    /// Packets per second of levels 0..=`level` from an instant on.
+    fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
+
+    /// The number of the epoch that an instant is in, where receivers join by the first packet of the base in each.
+    fn epoch(&self, _at: Instant) -> Option<u64> {
+        None
+    }
+
+    /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and [`Layering::cumulative_rate`] then. No
+    /// boundary lies inside.
+    fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
+        for n in 0..self.packets(level, from, to) {
+            let at = self.departure(level, from, n);
+            see(at, self.cumulative_rate(level, at));
+        }
+    }
+
+    /// The same just before an instant: what the rate has fallen to when a boundary comes.
+    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
 }
 
 /// The sending side of a congestion control: which channel sends next, and when.
@@ -77,24 +209,15 @@ pub trait SenderControl {
     /// The departure due at `now`, if one is. It stays due until [`SenderControl::departed`].
     fn departure(&self, now: Instant) -> Option<Departure>;
 
-    /// Whether it sends on request alone: a departure is then due only while somebody waits for a packet.
-    fn is_on_request(&self) -> bool {
-        false
-    }
-
-    /// The request that the departure due answers. Nothing where the sender itself chooses what goes out.
-    fn request(&self) -> Option<Request> {
+    /// Returns the envelope that the control puts around each packet, if any.
+    fn envelope(&mut self) -> Option<&mut dyn SenderEnvelope> {
         None
     }
 
-    /// Bytes that it writes in front of each packet of the session, the one that is due next: [`SenderControl::seal`].
-    fn envelope_bytes(&self) -> usize {
-        0
+    /// Returns the queue of requests, if the control sends on request alone.
+    fn responder(&self) -> Option<&dyn Responder> {
+        None
     }
-
-    /// A packet stands in `datagram`, behind [`SenderControl::envelope_bytes`], and goes out at `now`: writes what belongs in front.
-    /// [`SenderControl::departed`] follows.
-    fn seal(&mut self, _now: Instant, _datagram: &mut [u8]) {}
 
     /// The departure that is due was used for a datagram of `bytes` of UDP payload. They are 0 when nothing was sent: the
     /// schedule of a control of several channels goes on as if a packet had left.
@@ -108,15 +231,8 @@ pub trait SenderControl {
         None
     }
 
-    /// The PGM source that hears receivers' NAKs, for people to see what came of them. Nothing where none are heard.
-    fn pgm_source(&self) -> Option<&Source> {
-        None
-    }
-
-    /// What those who ask for packets have asked for, for people to see. Nothing where nobody asks.
-    fn requests(&self) -> Option<RequestCounters> {
-        None
-    }
+    /// Shows each counter and measurement by its name.
+    fn visit_counters(&self, _visit: &mut dyn FnMut(&'static str, Value)) {}
 
     /// The next datagram to a receiver that is due at `now`, written at the start of `buffer`, which has room for
     /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above. It is no departure.
@@ -133,6 +249,7 @@ pub trait SenderControl {
     fn timeout(&mut self, _now: Instant) {}
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
 impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
     fn channels(&self) -> u16 {
         (**self).channels()
@@ -158,20 +275,12 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         (**self).departure(now)
     }
 
-    fn is_on_request(&self) -> bool {
-        (**self).is_on_request()
+    fn envelope(&mut self) -> Option<&mut dyn SenderEnvelope> {
+        (**self).envelope()
     }
 
-    fn request(&self) -> Option<Request> {
-        (**self).request()
-    }
-
-    fn envelope_bytes(&self) -> usize {
-        (**self).envelope_bytes()
-    }
-
-    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
-        (**self).seal(now, datagram);
+    fn responder(&self) -> Option<&dyn Responder> {
+        (**self).responder()
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
@@ -182,12 +291,8 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
         (**self).overload()
     }
 
-    fn pgm_source(&self) -> Option<&Source> {
-        (**self).pgm_source()
-    }
-
-    fn requests(&self) -> Option<RequestCounters> {
-        (**self).requests()
+    fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        (**self).visit_counters(visit);
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -299,6 +404,45 @@ pub struct Status {
     pub window: Option<u16>,
 }
 
+/// Result of opening a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnvelopeContent<'a> {
+    /// A packet of a session.
+    Packet {
+        /// Address of the packet's sender.
+        source: SocketAddr,
+        /// The packet.
+        packet: &'a [u8],
+    },
+    /// A message of the envelope's protocol, without a packet.
+    Signal,
+    /// Neither.
+    Malformed,
+}
+
+/// Envelope of a receiver: takes packets out of another protocol's datagrams.
+pub trait ReceiverEnvelope {
+    /// Opens a datagram. If the datagram holds a packet of the session, [`ReceiverControl::arrived`] follows before the
+    /// next datagram is opened.
+    fn open<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a>;
+}
+
+/// Receiving on request alone: the control asks for each packet, those of the FDT included, and nobody sends the FDT
+/// to receivers that do not ask.
+pub trait Requester {
+    /// The sender closed the session: packets on the way still count, and requests end.
+    fn on_close(&mut self, now: Instant);
+}
+
+/// A control that follows the session's description of its congestion control.
+pub trait DescribedControl {
+    /// The session's FDT came, with this description.
+    ///
+    /// # Errors
+    /// The reason, for people, if the control cannot receive the session.
+    fn on_description(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String>;
+}
+
 /// The receiving side of a congestion control: which channels to hold.
 pub trait ReceiverControl {
     /// Begins, or begins again after [`ReceiverControl::stop`]: asks for the base channel.
@@ -314,24 +458,20 @@ pub trait ReceiverControl {
     /// A packet of the session arrived on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
 
-    /// A PGM packet came: one that carries a packet of the session, of which [`ReceiverControl::arrived`] tells next, or a word of
-    /// somebody's to PGM's receivers on the group.
-    fn enveloped(&mut self, _now: Instant, _source: SocketAddr, _packet: &Packet<'_>) {}
-
-    /// What a datagram carries of the session, and who sent that. Nothing where the control has packets in messages of its own, and it is none. Of
-    /// what is the session's [`ReceiverControl::arrived`] tells next.
-    fn opened<'a>(&mut self, datagram: &Datagram<'a>) -> Option<(SocketAddr, &'a [u8])> {
-        Some((datagram.source, datagram.payload))
+    /// Returns the envelope in which packets of the session may come, if any.
+    fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
+        None
     }
 
-    /// Whether the session's FDT is asked for, so that nobody sends it to those who do not. What an earlier receiver kept of one is then not taken for it
-    /// unseen.
-    fn asks_for_description(&self) -> bool {
-        false
+    /// Returns the requesting part, if the control asks for each packet.
+    fn requester(&mut self) -> Option<&mut dyn Requester> {
+        None
     }
 
-    /// The sender said that the session is over: what is on the way still counts, nothing more is to be asked for.
-    fn dismissed(&mut self, _now: Instant) {}
+    /// Returns the part that follows descriptions, if the control has one.
+    fn described(&mut self) -> Option<&mut dyn DescribedControl> {
+        None
+    }
 
     /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its sender is.
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {
@@ -345,14 +485,6 @@ pub trait ReceiverControl {
     /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above.
     fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {
         None
-    }
-
-    /// The session's FDT is there, and says this of its control. Only one that runs what sessions describe listens.
-    ///
-    /// # Errors
-    /// When the session cannot be received: what it says is unknown, or makes no sense.
-    fn describe(&mut self, _now: Instant, _control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
-        Ok(())
     }
 
     /// The next membership to change; polled until `None` after every call above.
@@ -375,7 +507,65 @@ pub trait ReceiverControl {
     fn timeout(&mut self, _now: Instant) {}
 }
 
-/// How long a late driver may send faster than its rate to catch up; see [`crate::pacing::Pacer`].
-///
-/// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
-pub const BURST: Duration = Duration::from_millis(10);
+#[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
+impl<C: ReceiverControl + ?Sized> ReceiverControl for Box<C> {
+    fn start(&mut self, now: Instant) {
+        (**self).start(now);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        (**self).stop(now);
+    }
+
+    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
+        (**self).limited(now, ceiling);
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        (**self).arrived(now, arrival);
+    }
+
+    fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
+        (**self).envelope()
+    }
+
+    fn requester(&mut self) -> Option<&mut dyn Requester> {
+        (**self).requester()
+    }
+
+    fn described(&mut self) -> Option<&mut dyn DescribedControl> {
+        (**self).described()
+    }
+
+    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
+        (**self).answered(now, datagram)
+    }
+
+    fn overrun(&mut self, now: Instant) {
+        (**self).overrun(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        (**self).poll_transmit(now, buffer)
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        (**self).poll_membership()
+    }
+
+    fn reception(&self) -> Reception {
+        (**self).reception()
+    }
+
+    fn status(&mut self, now: Instant) -> Status {
+        (**self).status(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (**self).poll_timeout()
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        (**self).timeout(now);
+    }
+}

@@ -4,9 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde::Serialize;
 
-use crate::control::BURST;
 use crate::machine::{ChannelId, Ecn, InterfaceId};
-use crate::pacing::Pacer;
+use crate::pacing::{BURST, Pacer};
 use crate::queue::{Discipline, Occupancy, Offered, ParameterError, QueueConfig, Verdict};
 use crate::rate::Rate;
 use crate::rng::{Seed, Stream};

@@ -9,12 +9,10 @@
 //!
 //! Time is in milliseconds since the driver's zero, with microseconds behind the point. Rates are bit/s, lengths bytes.
 
-use core::net::IpAddr;
-
 use serde::{Serialize, Serializer};
 
 use crate::bcfs::relay::RelayCounters;
-use crate::rainbow::carrier::RequestCounters;
+use crate::control::Counters;
 use crate::sim;
 use crate::time::Instant;
 
@@ -328,45 +326,6 @@ pub struct Reception {
     pub time_left: Option<u64>,
 }
 
-/// Why a sender that goes by its receivers' NAKs (LE-SBCC) sends at its rate, and what it was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Feedback {
-    /// bit/s of UDP payload that may be sent.
-    pub allowed_rate: u64,
-    /// Mean round-trip time, receivers' waits included, in milliseconds. None of these at a fixed rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rtt: Option<f64>,
-    /// Its mean deviation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rtt_deviation: Option<f64>,
-    /// Packets that receivers said they miss.
-    pub loss_indications: u64,
-    /// Loss events of receivers among them: at most one of a receiver each round trip.
-    pub loss_events: u64,
-    /// Those that passed for being the worst receiver's.
-    pub passed: u64,
-    /// Reductions of the rate.
-    pub reductions: u64,
-    /// Receivers that had loss events of late.
-    pub receivers: usize,
-    /// The one with most of them, which limits the rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worst: Option<IpAddr>,
-    /// Its part of all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worst_share: Option<f64>,
-    /// Packets sent again.
-    pub repairs: u64,
-    /// Confirmations of NAKs.
-    pub confirmations: u64,
-    /// Numbers asked for that were not sent yet, or are not kept any more: nobody who received this session asks for the first.
-    pub asked_future: u64,
-    /// See `asked_future`.
-    pub asked_past: u64,
-    /// Packets of other sessions.
-    pub foreign: u64,
-}
-
 /// Messages of an end that sends or receives messages rather than files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Messages {
@@ -395,7 +354,7 @@ pub struct Repair {
 }
 
 /// Counters of one end since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Progress {
     /// Datagrams sent or received.
     pub packets: u64,
@@ -432,12 +391,12 @@ pub struct Progress {
     /// Where messages are sent, not files.
     #[serde(flatten)]
     pub messages: Option<Messages>,
-    /// Of a sender that receivers answer.
+    /// Of a sender that receivers answer: [`Source::visit_counters`](crate::pgm::Source::visit_counters).
     #[serde(flatten)]
-    pub feedback: Option<Feedback>,
+    pub feedback: Counters,
     /// Of a sender that is asked for each packet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked: Option<RequestCounters>,
+    pub asked: Option<Counters>,
 }
 
 /// Counts by the name of what they count, an object in which nothing is 0.

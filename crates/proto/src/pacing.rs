@@ -3,6 +3,11 @@
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
+/// Longest time for which a late driver may send faster than its rate to catch up.
+///
+/// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
+pub const BURST: Duration = Duration::from_millis(10);
+
 const BIT_NANOS_PER_SEC: u128 = 8_000_000_000;
 
 /// A schedule of departures at a rate.
@@ -67,7 +72,7 @@ impl Pacer {
     }
 }
 
-/// Time over which a driver's load is judged: some ten turns of a driver that sends for [`BURST`](crate::control::BURST) and longer in each.
+/// Time over which a driver's load is judged: some ten turns of a driver that sends for [`BURST`] and longer in each.
 const LOAD_WINDOW: Duration = Duration::from_millis(500);
 
 /// Time without overload until an end tries more than it settled at, at first and at most.

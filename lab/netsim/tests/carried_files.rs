@@ -7,7 +7,6 @@ use headwater_fec::{Order, Scheme};
 use headwater_netsim::agent::{Agent, Arrival, DatagramHead, Hosted, Outbox, Ports, UDP_HEADER_BYTES};
 use headwater_netsim::engine::{Destination, Run};
 use headwater_netsim::network::{AgentId, Builder, LinkConfig, NodeId};
-use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     End, FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent,
     RelativePath, Sender, SenderConfig, SessionPlan,
@@ -122,7 +121,7 @@ impl Built {
     }
 
     fn source(&self) -> &Source {
-        self.sender().machine().control().pgm_source().unwrap()
+        self.sender().machine().control().source()
     }
 
     fn chain(&self) -> &Chain {

@@ -22,7 +22,7 @@ pub fn of_sender(sent: &PgmSendProgress) -> Progress {
         dropped: counters.refused.malformed.total(),
         dropped_for: reasons(&counters.refused.malformed),
         messages: Some(Messages { messages: sent.messages, message_bytes: sent.message_bytes, repair: None }),
-        feedback: Some(feedback::event(sent)),
+        feedback: sent.feedback.without("malformed"),
         ..Progress::default()
     }
 }
@@ -69,7 +69,7 @@ pub fn parts_of_sender(sent: &PgmSendProgress) -> Vec<String> {
         format!("{} allowed", sent.allowed),
         format!("{} sent again", sent.counters.repairs),
     ];
-    parts.extend(feedback::parts(sent));
+    parts.extend(feedback::parts(&sent.feedback));
     parts
 }
 
@@ -87,7 +87,7 @@ pub fn parts_of_receiver(received: &PgmReceiveProgress) -> Vec<String> {
 pub fn summary_of_sender(sent: &PgmSendProgress) -> String {
     let PgmSendProgress { messages, message_bytes, elapsed, counters, .. } = sent;
     let whole = whole("sent", *messages, *message_bytes, *elapsed);
-    let why = feedback::summary(sent).map_or_else(String::new, |why| format!("; {why}"));
+    let why = feedback::summary(&sent.feedback).map_or_else(String::new, |why| format!("; {why}"));
     format!("{whole}; {} packets sent again{why}", counters.repairs)
 }
 

@@ -137,7 +137,7 @@ fn transfer(
             PgmReceiveUpdate::Progress(received) => {
                 last = of_receiver(received);
                 line.show(&parts_of_receiver(received));
-                Event::SessionProgress(last)
+                Event::SessionProgress(last.clone())
             }
             PgmReceiveUpdate::LinkChanged(change) => {
                 link_changed(change);
@@ -149,8 +149,8 @@ fn transfer(
     screen.clear();
     out.flush();
     let tried = format!("cannot receive from {group}");
-    let summary =
-        result.map_err(|error| events.session_failed(Role::Receiver, last, error_failure(&tried, error)))?;
+    let summary = result
+        .map_err(|error| events.session_failed(Role::Receiver, last.clone(), error_failure(&tried, error)))?;
     let ended = end(args, &summary, out.failed);
     let outcome = ended.as_ref().map_or_else(|(outcome, _)| *outcome, |_| "completed");
     events.emit(None, &Event::SessionEnded { role: Role::Receiver, outcome, progress: last });

@@ -119,7 +119,7 @@ fn transfer(
         PgmSendUpdate::Progress(sent) => {
             last = of_sender(&sent);
             line.show(&parts_of_sender(&sent));
-            events.emit(None, &Event::SessionProgress(last));
+            events.emit(None, &Event::SessionProgress(last.clone()));
         }
         PgmSendUpdate::LinkChanged(change) => {
             link_changed(&change);
@@ -130,7 +130,7 @@ fn transfer(
     screen.clear();
     let tried = format!("cannot send to {}", args.network.group);
     let summary =
-        result.map_err(|error| events.session_failed(Role::Sender, last, failure(&tried, error)))?;
+        result.map_err(|error| events.session_failed(Role::Sender, last.clone(), failure(&tried, error)))?;
     // One that still waits for standard input ends with the process.
     let read = if reader.is_finished() { reader.join().unwrap_or(Ok(())) } else { Ok(()) };
     if let Err(failure) = read {

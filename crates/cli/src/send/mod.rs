@@ -12,13 +12,13 @@ use headwater::{
     CongestionControl, FileSet, PrepareError, RateLimit, SendEnd, SendError, SendOptions, SendOutcome,
     SendProgress, SendSession, SendUpdate, prepare_with,
 };
+use headwater_proto::control::Counters;
 use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
 use crate::args::SendArgs;
 use crate::capture::Capture;
 use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::feedback;
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
@@ -216,6 +216,10 @@ pub fn log(update: &SendUpdate, facts: Facts, end: Option<&str>, events: &mut Ev
 
 /// The counters of a sender.
 pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
+    let (feedback, asked) = match sent.counters.get("requests") {
+        Some(_) => (Counters::default(), Some(sent.counters.clone())),
+        None => (sent.counters.without("malformed"), None),
+    };
     Progress {
         packets: sent.packets,
         bytes: sent.bytes,
@@ -223,9 +227,9 @@ pub fn progress(sent: &SendProgress, symbols: u64) -> Progress {
         symbols: sent.symbols,
         symbols_total: symbols,
         unsent: sent.unsent,
-        dropped: sent.pgm.map_or(0, |pgm| pgm.counters.refused.malformed.total()),
-        feedback: sent.pgm.as_ref().map(feedback::event),
-        asked: sent.requests,
+        dropped: sent.counters.count("malformed"),
+        feedback,
+        asked,
         ..Progress::default()
     }
 }

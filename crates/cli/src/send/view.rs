@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use headwater::{RateLimit, SendProgress, SendSession, SendStarted, SendSummary, SendUpdate};
 use headwater_proto::Size;
+use headwater_proto::control::Counters;
 
 use crate::args::SendArgs;
 use crate::feedback;
@@ -108,10 +109,8 @@ impl<'a> View<'a> {
             format!("{} sent", Size(progress.bytes)),
             format!("pass {:.2}", progress.passes),
         ];
-        if let Some(asked) = &progress.requests {
-            parts.push(format!("{} requests", asked.requests + asked.nulls));
-        }
-        parts.extend(progress.pgm.iter().flat_map(feedback::parts));
+        parts.extend(requests(&progress.counters).map(|requests| format!("{requests} requests")));
+        parts.extend(feedback::parts(&progress.counters));
         bar.show(&parts);
     }
 
@@ -131,22 +130,23 @@ impl<'a> View<'a> {
     }
 
     pub fn sum_up(&self, summary: &SendSummary) {
-        let SendProgress { elapsed, packets, bytes, passes, unsent, .. } = summary.progress;
+        let SendProgress { elapsed, packets, bytes, passes, unsent, ref counters, .. } = summary.progress;
         self.screen.say(&format!(
             "sent {passes:.2} passes: {packets} packets, {} in {}, {}",
             Size(bytes),
             time(elapsed),
             rate(average(bytes, elapsed))
         ));
-        if let Some(why) = summary.progress.pgm.as_ref().and_then(feedback::summary) {
+        if let Some(why) = feedback::summary(counters) {
             self.screen.say(&why);
         }
-        if let Some(asked) = &summary.progress.requests {
-            let refused = asked.unproven + asked.too_fast + asked.forgotten;
-            self.screen
-                .say(&format!("{} requests, {refused} of them not answered", asked.requests + asked.nulls));
+        let requests = requests(counters);
+        if let Some(requests) = requests {
+            let refused = ["unproven", "too_fast", "forgotten"].map(|name| counters.count(name));
+            let refused: u64 = refused.iter().sum();
+            self.screen.say(&format!("{requests} requests, {refused} of them not answered"));
         }
-        if unsent > 0 && summary.progress.requests.is_some() {
+        if unsent > 0 && requests.is_some() {
             tracing::warn!(
                 "{unsent} packets were not sent: there was no way to who asked, or no room in a queue here; who hears asks again, and --max-rate \
                  bounds what is sent"
@@ -158,6 +158,11 @@ impl<'a> View<'a> {
             );
         }
     }
+}
+
+/// Number of requests that receivers sent, of a session that is sent on request.
+fn requests(counters: &Counters) -> Option<u64> {
+    counters.get("requests").map(|_| counters.count("requests") + counters.count("nulls"))
 }
 
 /// bit/s over the whole time.

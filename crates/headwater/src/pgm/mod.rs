@@ -59,7 +59,6 @@ pub use receiver::PgmReceiver;
 pub use send::PgmSendSession;
 pub use sender::PgmSender;
 pub use update::{
-    PgmFeedback, PgmReceiveOutcome, PgmReceiveProgress, PgmReceiveStarted, PgmReceiveSummary,
-    PgmReceiveUpdate, PgmReceived, PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary,
-    PgmSendUpdate,
+    PgmReceiveOutcome, PgmReceiveProgress, PgmReceiveStarted, PgmReceiveSummary, PgmReceiveUpdate,
+    PgmReceived, PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpdate,
 };

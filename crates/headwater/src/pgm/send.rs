@@ -290,7 +290,7 @@ impl Application<Source, SenderSocket> for Watch<'_> {
                 unsent,
                 ..PgmSendProgress::of(source)
             };
-            (self.observer)(PgmSendUpdate::Progress(self.last));
+            (self.observer)(PgmSendUpdate::Progress(self.last.clone()));
         }
         if is_over {
             return None;

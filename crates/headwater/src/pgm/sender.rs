@@ -58,7 +58,7 @@ impl PgmSender {
 
     /// How far it is, new about ten times a second; `None` at first.
     pub fn progress(&self) -> Option<PgmSendProgress> {
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Stops it from any thread: what waits is dropped, receivers are told that it ended.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use headwater_proto::Rate;
-use headwater_proto::le_sbcc::{Chain, Counters};
+use headwater_proto::control::Counters;
 use headwater_proto::pgm::{ReceiverCounters, Source, SourceCounters};
 use headwater_wire::pgm::Gsi;
 
@@ -32,36 +32,8 @@ pub struct PgmSendStarted {
     pub message_bytes_max: usize,
 }
 
-/// What LE-SBCC knows of its receivers: why the rate is what it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PgmFeedback {
-    /// Mean round-trip time, receivers' waits included.
-    pub rtt: Duration,
-    /// Its mean deviation.
-    pub rtt_deviation: Duration,
-    /// How many loss indications got how far.
-    pub counters: Counters,
-    /// Receivers that had loss events of late.
-    pub receivers: usize,
-    /// The one with most of them, and its part of all.
-    pub worst: Option<(IpAddr, f64)>,
-}
-
-impl PgmFeedback {
-    fn of(chain: &Chain) -> Self {
-        let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        Self {
-            rtt: seconds(chain.round_trip().srtt()),
-            rtt_deviation: seconds(chain.round_trip().sigma()),
-            counters: *chain.counters(),
-            receivers: chain.receivers().len(),
-            worst: chain.receivers().worst(),
-        }
-    }
-}
-
 /// How far a sender is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PgmSendProgress {
     /// Time since it began to run.
     pub elapsed: Duration,
@@ -69,8 +41,8 @@ pub struct PgmSendProgress {
     pub rate_bits: u64,
     /// What may be sent.
     pub allowed: Rate,
-    /// Why; `None` at a fixed rate.
-    pub feedback: Option<PgmFeedback>,
+    /// Counters of the source by their names ([`Source::visit_counters`]); with `rtt` among them where LE-SBCC finds the rate.
+    pub feedback: Counters,
     /// Messages handed to the network, or waiting for their departure.
     pub messages: u64,
     /// Their bytes.
@@ -84,11 +56,13 @@ pub struct PgmSendProgress {
 impl PgmSendProgress {
     /// Of a source; what is counted elsewhere is 0.
     pub(crate) fn of(source: &Source) -> Self {
+        let mut feedback = Counters::default();
+        source.visit_counters(&mut |name, value| feedback.push(name, value));
         Self {
             elapsed: Duration::ZERO,
             rate_bits: 0,
             allowed: source.rate(),
-            feedback: source.chain().map(PgmFeedback::of),
+            feedback,
             messages: 0,
             message_bytes: 0,
             counters: *source.counters(),
@@ -118,7 +92,7 @@ pub enum PgmSendOutcome {
 }
 
 /// A sender's session in numbers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PgmSendSummary {
     /// How it ended.
     pub outcome: PgmSendOutcome,

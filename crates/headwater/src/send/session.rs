@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
-use headwater_proto::control::{Overload, SenderControl};
+use headwater_proto::control::{Counters, Overload, SenderControl};
 use headwater_proto::delivery::{
     Digest, End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source,
     SourceError, Start,
@@ -29,7 +29,6 @@ use crate::clock::{Clock, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
 use crate::net::{BufferSize, LinkChange};
-use crate::pgm::PgmSendProgress;
 use crate::progress::Progress;
 use crate::stop::StopHandle;
 use crate::workers::worker_count;
@@ -368,12 +367,11 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
             self.look_at_rate(machine.control().overload());
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
             let progress = SendProgress {
-                pgm: machine.control().pgm_source().map(PgmSendProgress::of),
-                requests: machine.control().requests(),
+                counters: Counters::of(machine.control()),
                 ..progress(&machine.stats(), machine.pass_symbols(), rate_bits, unsent, now)
             };
+            (self.observer)(SendUpdate::Progress(Box::new(progress.clone())));
             self.last = Some(progress);
-            (self.observer)(SendUpdate::Progress(Box::new(progress)));
         }
         (!ended).then_some(self.progress.next())
     }
@@ -402,8 +400,7 @@ fn progress(stats: &SenderStats, pass: u64, rate_bits: u64, unsent: u64, now: In
         bytes: stats.bytes,
         rate_bits,
         symbols: stats.symbols,
-        pgm: None,
-        requests: None,
+        counters: Counters::default(),
         passes: if pass == 0 { 0.0 } else { stats.symbols as f64 / pass as f64 },
         unsent,
     }

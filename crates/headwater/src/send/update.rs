@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headwater_proto::control::Counters;
 use headwater_proto::delivery::RelativePath;
-use headwater_proto::rainbow::carrier::RequestCounters;
 
 use crate::congestion_control::CongestionControl;
 use crate::net::{BufferSize, LinkChange};
-use crate::pgm::PgmSendProgress;
 
 /// What a sending session tells its observer, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +80,7 @@ pub struct SendStarted {
 }
 
 /// How far a sending session is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SendProgress {
     /// Time since the first packet.
     pub elapsed: Duration,
@@ -97,10 +96,8 @@ pub struct SendProgress {
     pub passes: f64,
     /// Packets that the kernel had no room for, or no interface: lost to all receivers.
     pub unsent: u64,
-    /// Where receivers' NAKs make the rate (LE-SBCC): why it is what it is. There are no messages in it.
-    pub pgm: Option<PgmSendProgress>,
-    /// What was asked for, where packets are sent on request.
-    pub requests: Option<RequestCounters>,
+    /// Counters of the congestion control by their names: for LE-SBCC the reasons for the rate, for Rainbow what receivers asked for.
+    pub counters: Counters,
 }
 
 /// How a sending session ended.
@@ -113,7 +110,7 @@ pub enum SendOutcome {
 }
 
 /// A sending session in numbers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SendSummary {
     /// How it ended.
     pub outcome: SendOutcome,

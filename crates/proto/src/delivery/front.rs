@@ -3,12 +3,11 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use headwater_wire::alc;
+use headwater_wire::{alc, fdt};
 
 use super::session::{Listening, Whose};
-use crate::control::{Arrival, Membership, ReceiverControl};
+use crate::control::{Arrival, EnvelopeContent, Membership, ReceiverControl};
 use crate::machine::{ChannelId, Datagram, Output};
-use crate::pgm::carrier::{self, Opened};
 use crate::time::Instant;
 
 /// Who was heard on the group.
@@ -133,15 +132,13 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
             return Taken::Signalling;
         }
-        let Some((source, payload)) = self.control.opened(datagram) else { return Taken::Malformed };
-        let (carrier, packet) = match carrier::open(payload) {
-            Some(Opened::Bare(packet)) => (None, packet),
-            Some(Opened::Carried(carrier, packet)) => (Some(carrier), packet),
-            Some(Opened::Word(word)) => {
-                self.control.enveloped(now, source, &word);
-                return Taken::Signalling;
-            }
-            None => return Taken::Malformed,
+        let (source, packet) = match self.control.envelope() {
+            None => (datagram.source, datagram.payload),
+            Some(envelope) => match envelope.open(now, datagram) {
+                EnvelopeContent::Packet { source, packet } => (source, packet),
+                EnvelopeContent::Signal => return Taken::Signalling,
+                EnvelopeContent::Malformed => return Taken::Malformed,
+            },
         };
         let Ok((header, payload)) = alc::parse(packet) else { return Taken::Malformed };
         let tsi = header.tsi;
@@ -160,18 +157,22 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         }
         let channel = datagram.channel.unwrap_or(ChannelId::BASE);
         let (ecn, bytes) = (datagram.ecn, datagram.payload.len());
-        if let Some(carrier) = carrier {
-            self.control.enveloped(now, source, &carrier);
-        }
         if channel == ChannelId::BASE {
             self.control.limited(now, header.extensions.levels.map(|levels| levels.ceiling.into()));
         }
         self.control.arrived(now, &Arrival { source, channel, cci: &header.cci, ecn, bytes });
         self.listening.close(header.close_session);
-        if header.close_session {
-            self.control.dismissed(now);
+        if header.close_session
+            && let Some(requester) = self.control.requester()
+        {
+            requester.on_close(now);
         }
         Taken::Packet(header, payload)
+    }
+
+    /// Tells the control of the session's description; returns the reason, for people, if the session cannot be received.
+    pub(crate) fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
+        self.control.described().map_or(Ok(()), |described| described.on_description(now, control))
     }
 
     /// Puts an event behind what else is to come out.

@@ -24,7 +24,7 @@ use super::fdt::FdtTooLarge;
 use super::orders::Orders;
 use super::plan::SessionPlan;
 use super::store::{Source, SourceError};
-use crate::control::{Departure, Request, SenderControl};
+use crate::control::{Departure, Request, Responder, SenderControl};
 use crate::layering::{Layering, SentLevels};
 use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
 use crate::rng::Seed;
@@ -206,7 +206,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let blocks_known: usize = digests.iter().map(Vec::len).sum();
         let digests_missing = (blocks.len() - blocks_known) as u64;
         let fdt = Description::new(instance, first_id, symbol_size, control.levels(), digests_missing)?;
-        let content = match control.is_on_request() {
+        let content = match control.responder().is_some() {
             true => Content::mixed(of_content, Seed(config.tsi.into()).stream("turns", 0), start),
             false => Content::new(of_content, control.layering().is_some(), plan.order(), start),
         };
@@ -275,7 +275,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
     /// who asks meanwhile is told.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
-            self.phase = match self.control.is_on_request() {
+            self.phase = match self.control.responder().is_some() {
                 true => Phase::Dismissing(None),
                 false => Phase::Ending,
             };
@@ -361,7 +361,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                 word => Next::Farewell(word),
             },
             Phase::Sending => {
-                if let Some(request) = self.control.request() {
+                if let Some(request) = self.request() {
                     return self.answer(&request);
                 }
                 let layering = SentLevels::of(self.control.layering(), departure.ceiling);
@@ -380,6 +380,11 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
                 }
             }
         }
+    }
+
+    /// Returns the request that the departure due answers.
+    fn request(&self) -> Option<Request> {
+        self.control.responder().and_then(Responder::request)
     }
 
     /// What answers a request.
@@ -511,11 +516,15 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 Next::Fdt | Next::Description(_) | Next::Symbol(_) | Next::Farewell(_) => {}
             }
             // Content that failed leaves an event behind and its departure to other content, or to the end of the session.
-            let envelope = self.control.envelope_bytes();
+            let envelope = self.control.envelope().map_or(0, |envelope| envelope.bytes());
             let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
             let bytes = envelope + bytes;
-            let request = self.control.request();
-            self.control.seal(now, &mut buffer[..bytes]);
+            let request = self.request();
+            if envelope > 0
+                && let Some(envelope) = self.control.envelope()
+            {
+                envelope.seal(now, &mut buffer[..bytes]);
+            }
             self.control.departed(now, bytes);
             self.stats.packets += 1;
             self.stats.bytes += bytes as u64;
@@ -533,7 +542,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 let until = until.unwrap_or(Instant::ZERO);
                 Some(self.control.next_departure().map_or(until, |next| next.min(until)))
             }
-            Phase::Sending if self.control.is_on_request() => {
+            Phase::Sending if self.control.responder().is_some() => {
                 let end = match self.config.end {
                     End::At(at) => Some(at),
                     End::Never | End::Passes(_) => None,

@@ -29,14 +29,14 @@ use crate::flid;
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Shape};
 use crate::machine::DATAGRAM_BYTES_MAX;
 use crate::rate::Rate;
-use crate::sim;
 use crate::time::{Duration, Instant};
+use crate::{pgm, rainbow, sim};
 
 const M2C: &str = "m2c";
 const WEBRC: &str = "webrc";
 const FLID_DL: &str = "flid-dl";
-const LE_SBCC: &str = "le-sbcc";
-pub(crate) const RAINBOW: &str = "rainbow";
+const LE_SBCC: &str = pgm::carrier::NAME;
+const RAINBOW: &str = rainbow::carrier::NAME;
 const SIM: &str = "sim";
 const GROUPS: &str = "groups";
 const SESSION: &str = "session";
@@ -86,9 +86,6 @@ pub enum DescriptionError {
     /// A session of packets that are to be asked for was heard without asking.
     #[error("the session's packets are sent to those who ask: receive it by its source's address")]
     OnRequest,
-    /// A session that was asked for goes by a control that sends unasked.
-    #[error("the source sends a session of congestion control '{0}', which nobody can ask for")]
-    NotOnRequest(String),
     /// A parameter is missing, or outside its range.
     #[error("the session's congestion control lacks a sound '{0}'")]
     Parameter(&'static str),

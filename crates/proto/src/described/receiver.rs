@@ -2,11 +2,12 @@
 
 use core::net::SocketAddr;
 
-use headwater_wire::pgm::{Body, Packet};
 use headwater_wire::{Cci, fdt};
 
 use super::{Description, DescriptionError};
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
+use crate::control::{
+    Arrival, DescribedControl, Membership, ReceiverControl, ReceiverEnvelope, Reception, Requester, Status,
+};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pgm::carrier;
 use crate::rate::Rate;
@@ -78,6 +79,10 @@ impl ReceiverConfig {
 pub struct Receiver {
     config: ReceiverConfig,
     control: Control,
+    /// Opens packets until a control does, where they may come in PGM's.
+    opener: carrier::Opener,
+    /// Whether a packet of the session came in a packet of PGM's.
+    is_carried: bool,
     /// What came before the control began.
     before: Reception,
     started: Instant,
@@ -131,6 +136,8 @@ impl Receiver {
         Self {
             config,
             control: Control::Fixed { receiver: fixed::Receiver::new(), is_described: false },
+            opener: carrier::Opener::default(),
+            is_carried: false,
             before: Reception::default(),
             started: Instant::ZERO,
             first_join: None,
@@ -190,42 +197,17 @@ impl Receiver {
             self.inner_mut().arrived(at, &arrival);
         }
     }
-}
 
-impl ReceiverControl for Receiver {
-    fn start(&mut self, now: Instant) {
-        self.started = now;
-        self.channels.now = now;
-        self.inner_mut().start(now);
+    fn begin_le_sbcc(&mut self, now: Instant, naks: carrier::ReceiverConfig, is_described: bool) {
+        let receiver = Box::new(carrier::Receiver::new(naks));
+        self.begin(now, Control::LeSbcc { receiver, is_described });
     }
 
-    fn stop(&mut self, now: Instant) {
-        self.channels.now = now;
-        self.inner_mut().stop(now);
-    }
-
-    fn overrun(&mut self, now: Instant) {
-        self.channels.now = now;
-        self.inner_mut().overrun(now);
-    }
-
-    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
-        self.channels.now = now;
-        self.ceiling = ceiling;
-        self.inner_mut().limited(now, ceiling);
-    }
-
-    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        self.channels.arrived(now, arrival.channel);
-        if !self.is_described() {
-            self.first_join.get_or_insert(now.since(self.started));
-            let Arrival { source, cci, ecn, bytes, .. } = *arrival;
-            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes });
-        }
-        self.inner_mut().arrived(now, arrival);
-    }
-
-    fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
+    /// Begins the control that a session's FDT describes. A later description changes nothing.
+    ///
+    /// # Errors
+    /// [`DescriptionError`] if the session cannot be received.
+    pub fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
         if self.is_described() {
             return Ok(());
         }
@@ -240,11 +222,9 @@ impl ReceiverControl for Receiver {
             },
             Description::LeSbcc => match (&mut self.control, config.naks) {
                 (Control::LeSbcc { is_described, .. }, _) => *is_described = true,
-                (_, Some(naks)) => {
-                    let receiver = Box::new(carrier::Receiver::new(naks));
-                    self.begin(now, Control::LeSbcc { receiver, is_described: true });
-                }
+                (_, Some(naks)) => self.begin_le_sbcc(now, naks, true),
                 (_, None) => {
+                    self.is_carried = true;
                     self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true });
                 }
             },
@@ -288,15 +268,75 @@ impl ReceiverControl for Receiver {
         }
         Ok(())
     }
+}
 
-    fn enveloped(&mut self, now: Instant, source: SocketAddr, packet: &Packet<'_>) {
-        if let (Body::Odata { .. }, Control::Fixed { is_described: false, .. }, Some(naks)) =
-            (&packet.body, &self.control, self.config.naks)
+impl DescribedControl for Receiver {
+    fn on_description(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
+        self.describe(now, control).map_err(|error| error.to_string())
+    }
+}
+
+#[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
+impl ReceiverControl for Receiver {
+    fn start(&mut self, now: Instant) {
+        self.started = now;
+        self.channels.now = now;
+        self.inner_mut().start(now);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().stop(now);
+    }
+
+    fn overrun(&mut self, now: Instant) {
+        self.channels.now = now;
+        self.inner_mut().overrun(now);
+    }
+
+    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
+        self.channels.now = now;
+        self.ceiling = ceiling;
+        self.inner_mut().limited(now, ceiling);
+    }
+
+    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        if let Control::Fixed { is_described, .. } = self.control
+            && let Some(carried) = self.opener.take()
         {
-            let receiver = Box::new(carrier::Receiver::new(naks));
-            self.begin(now, Control::LeSbcc { receiver, is_described: false });
+            self.is_carried = true;
+            if let Some(naks) = self.config.naks.filter(|_| !is_described) {
+                self.begin_le_sbcc(now, naks, false);
+                if let Control::LeSbcc { receiver, .. } = &mut self.control {
+                    receiver.take_over(carried);
+                }
+            }
         }
-        self.inner_mut().enveloped(now, source, packet);
+        self.channels.arrived(now, arrival.channel);
+        if !self.is_described() {
+            self.first_join.get_or_insert(now.since(self.started));
+            let Arrival { source, cci, ecn, bytes, .. } = *arrival;
+            self.last = Some(Last { at: now, source, cci: *cci, ecn, bytes });
+        }
+        self.inner_mut().arrived(now, arrival);
+    }
+
+    fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
+        match &mut self.control {
+            Control::LeSbcc { receiver, .. } => Some(&mut **receiver),
+            Control::Fixed { is_described, .. } if !*is_described || self.is_carried => {
+                Some(&mut self.opener)
+            }
+            _ => None,
+        }
+    }
+
+    fn requester(&mut self) -> Option<&mut dyn Requester> {
+        self.inner_mut().requester()
+    }
+
+    fn described(&mut self) -> Option<&mut dyn DescribedControl> {
+        Some(self)
     }
 
     fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
@@ -334,7 +374,7 @@ impl ReceiverControl for Receiver {
             Control::Fixed { .. } => {}
             Control::M2c { receiver, packet_bytes } => {
                 status.name = "m2c";
-                if let Some(inner) = receiver.status(now) {
+                if let Some(inner) = (**receiver).status(now) {
                     status.fair_rate = bits(inner.fair_rate, *packet_bytes);
                     status.rtt = Some(Duration::from_secs_f64(inner.rtt));
                     status.loss_event_rate = inner.loss_event_rate;
@@ -342,7 +382,7 @@ impl ReceiverControl for Receiver {
             }
             Control::Webrc { receiver, packet_bytes } => {
                 status.name = "webrc";
-                if let Some(inner) = receiver.status() {
+                if let Some(inner) = (**receiver).status() {
                     status.fair_rate = bits(inner.target, *packet_bytes);
                     status.rtt = Some(Duration::from_secs_f64(inner.rtt));
                     status.loss_event_rate = Some(inner.loss);
@@ -358,7 +398,7 @@ impl ReceiverControl for Receiver {
             }
             Control::FlidDl { receiver, packet_bytes } => {
                 status.name = "flid-dl";
-                if let Some(inner) = receiver.status(now) {
+                if let Some(inner) = (**receiver).status(now) {
                     status.fair_rate = bits(inner.fair_rate, *packet_bytes);
                 }
             }

@@ -1,9 +1,9 @@
 use headwater_wire::Cci;
 use headwater_wire::cci::WebrcCci;
 
-use crate::control::{BURST, Departure, Overload, SenderControl};
+use crate::control::{Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Ecn};
-use crate::pacing::{DriverLoad, Pacer, Retry};
+use crate::pacing::{BURST, DriverLoad, Pacer, Retry};
 use crate::rate::Rate;
 use crate::time::Instant;
 

@@ -24,53 +24,12 @@ pub use self::channels::{DynamicChannels, Slot, Wave};
 pub use self::config::{DynamicConfig, DynamicConfigError};
 pub use self::sender::DynamicSender;
 pub use self::wave::Shape;
+pub use crate::control::Layering;
 
 use self::turns::Schedule;
 use crate::machine::ChannelId;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
-
-/// The layers of a session over time, as a sequencer sees them.
-///
-/// Level 0 is the base; a receiver of level n holds 0..=n. Between two boundaries each level is one channel, and its
-/// cumulative rate never rises.
-pub trait Layering {
-    /// Number of levels, the base included.
-    fn levels(&self) -> u16;
-
-    /// The first boundary after an instant: where levels change channels, or rates jump. `None` for never.
-    fn next_boundary(&self, after: Instant) -> Option<Instant>;
-
-    /// The channel that is at a level.
-    fn channel(&self, level: u16, at: Instant) -> ChannelId;
-
-    /// How many packets a level sends in `from..to`, exact to the packet. No boundary lies inside.
-    fn packets(&self, level: u16, from: Instant, to: Instant) -> u64;
-
-    /// When a level sends its `n`th packet, from 0, at or after `from`; the next boundary or later when it does not send
-    /// so many before that.
-    fn departure(&self, level: u16, from: Instant, n: u64) -> Instant;
-
-    /// Packets per second of levels 0..=`level` from an instant on.
-    fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
-
-    /// The number of the epoch that an instant is in, where receivers join by the first packet of the base in each.
-    fn epoch(&self, _at: Instant) -> Option<u64> {
-        None
-    }
-
-    /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and [`Layering::cumulative_rate`] then. No
-    /// boundary lies inside.
-    fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
-        for n in 0..self.packets(level, from, to) {
-            let at = self.departure(level, from, n);
-            see(at, self.cumulative_rate(level, at));
-        }
-    }
-
-    /// The same just before an instant: what the rate has fallen to when a boundary comes.
-    fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
-}
 
 /// Levels 0..=`ceiling` of others: what a sender with a [ceiling](ceiling::Ceiling) sends.
 #[derive(Clone, Copy)]

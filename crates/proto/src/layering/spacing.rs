@@ -1,6 +1,6 @@
 //! Packets of many layers leave one after the other, not together: the same rules for every sender of layers.
 
-use crate::control::BURST;
+use crate::pacing::BURST;
 use crate::time::{Duration, Instant};
 
 /// By how much a sender may be faster than its layers' rates together, where packets of several layers fall together: the

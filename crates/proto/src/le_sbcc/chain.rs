@@ -7,6 +7,7 @@ use super::receivers::Receivers;
 use super::round_trip::RoundTrip;
 use super::start::Start;
 use super::tfrc::Intervals;
+use crate::control::Value;
 use crate::measure::throughput_with_timeout;
 use crate::rate::Rate;
 use crate::rng::{Stream, unit};
@@ -144,6 +145,22 @@ impl Chain {
     /// What was counted.
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Shows the round-trip time, the stages of loss indications, and the receiver with most loss events.
+    pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        let Counters { indications, events, passed, reductions, .. } = self.counters;
+        visit("rtt", Value::Time(Duration::from_secs_f64(self.rtt.srtt())));
+        visit("rtt_deviation", Value::Time(Duration::from_secs_f64(self.rtt.sigma())));
+        visit("loss_indications", Value::Count(indications));
+        visit("loss_events", Value::Count(events));
+        visit("passed", Value::Count(passed));
+        visit("reductions", Value::Count(reductions));
+        visit("receivers", Value::Count(self.receivers.len() as u64));
+        if let Some((address, share)) = self.receivers.worst() {
+            visit("worst", Value::Address(address));
+            visit("worst_share", Value::Share(share));
+        }
     }
 
     /// p of the TFRC module, loss events per packet; `None` before the first, and with AIMD.

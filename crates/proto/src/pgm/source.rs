@@ -8,10 +8,10 @@ use super::config::{Answers, Mode, SourceConfig};
 use super::malformed::Malformed;
 use super::roll_call::RollCall;
 use super::transmit_window::TransmitWindow;
-use crate::control::BURST;
+use crate::control::Value;
 use crate::le_sbcc::{Chain, Indication};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
-use crate::pacing::Pacer;
+use crate::pacing::{BURST, Pacer};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -195,6 +195,27 @@ impl Source {
     /// What was counted.
     pub const fn counters(&self) -> &SourceCounters {
         &self.counters
+    }
+
+    /// Shows the allowed rate, the reasons for the rate, and what receivers asked for.
+    pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        let counters = &self.counters;
+        visit("allowed_rate", Value::Rate(self.rate()));
+        match self.chain() {
+            Some(chain) => chain.visit_counters(visit),
+            None => {
+                visit("loss_indications", Value::Count(counters.asked));
+                for name in ["loss_events", "passed", "reductions", "receivers"] {
+                    visit(name, Value::Count(0));
+                }
+            }
+        }
+        visit("repairs", Value::Count(counters.repairs));
+        visit("confirmations", Value::Count(counters.ncfs));
+        visit("asked_future", Value::Count(counters.refused.future));
+        visit("asked_past", Value::Count(counters.refused.past));
+        visit("foreign", Value::Count(counters.refused.foreign));
+        visit("malformed", Value::Count(counters.refused.malformed.total()));
     }
 
     /// Time has come to `now`. Without data to send the rate does not rise.

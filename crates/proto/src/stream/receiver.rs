@@ -202,9 +202,9 @@ impl<C: ReceiverControl> Receiver<C> {
         if !instance.files.iter().any(is_stream) {
             self.close(now);
             self.front.event(ReceiverEvent::NoBuffers);
-        } else if let Err(error) = self.front.control.describe(now, instance.control.as_ref()) {
+        } else if let Err(reason) = self.front.describe(now, instance.control.as_ref()) {
             self.close(now);
-            self.front.event(ReceiverEvent::ControlRefused { reason: error.to_string() });
+            self.front.event(ReceiverEvent::ControlRefused { reason });
         }
     }
 

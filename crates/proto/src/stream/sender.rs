@@ -312,7 +312,7 @@ impl<C: SenderControl> Machine for Sender<C> {
                 return None;
             }
             let departure = self.control.departure(now)?;
-            let envelope = self.control.envelope_bytes();
+            let envelope = self.control.envelope().map_or(0, |envelope| envelope.bytes());
             let room = &mut buffer[envelope..];
             let mut bytes = match self.phase {
                 Phase::Closing(_) => self.write_farewell(now, &departure, room),
@@ -326,7 +326,9 @@ impl<C: SenderControl> Machine for Sender<C> {
             self.has_skipped |= departure.at < Spacing::given_up_before(now);
             if bytes > 0 {
                 bytes += envelope;
-                self.control.seal(now, &mut buffer[..bytes]);
+                if let Some(envelope) = self.control.envelope() {
+                    envelope.seal(now, &mut buffer[..bytes]);
+                }
             }
             self.control.departed(now, bytes);
             if bytes > 0 {

@@ -8,9 +8,8 @@ use headwater_wire::tfmcc::{DATA_BYTES, Data, Echo, Message, NO_SUPPRESSION, Rep
 use super::ROUND;
 use super::config::{FLOOR_PERIOD, SenderConfig};
 use super::echoes::{Echoes, Pending, Who};
-use crate::control::BURST;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
-use crate::pacing::Pacer;
+use crate::pacing::{BURST, Pacer};
 use crate::rate::Rate;
 use crate::stamp::{clock_us, since_us};
 use crate::time::{Duration, Instant};

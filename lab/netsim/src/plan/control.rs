@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, Reception, SenderControl};
-use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Layering, Shape};
-use headwater_proto::{
-    Datagram, Duration, Instant, Rate, Seed, Transmit, fixed, flid, m2c, rlc, rlm, sim, webrc,
-};
+use headwater_proto::control::{ReceiverControl, SenderControl};
+use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::{Duration, Instant, Rate, Seed, fixed, flid, m2c, rlc, rlm, sim, webrc};
 
 /// A congestion control: how plans call it, what they may say of it, and what makes its ends.
 pub struct Control {
@@ -171,13 +169,7 @@ impl Control {
 pub type ChosenReceiver = Box<dyn ViewedControl>;
 
 /// The sending end of some control.
-pub struct ChosenSender(Box<dyn SenderControl>);
-
-impl ChosenSender {
-    fn new(control: impl SenderControl + 'static) -> Self {
-        Self(Box::new(control))
-    }
-}
+pub type ChosenSender = Box<dyn SenderControl>;
 
 /// What a plan says of the layers of a session; where it says nothing, the control's own defaults hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -313,7 +305,7 @@ impl ViewedControl for sim::Receiver {
 }
 
 fn fixed_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    Ok(ChosenSender::new(fixed::Sender::new(parameters.max_rate, start)))
+    Ok(Box::new(fixed::Sender::new(parameters.max_rate, start)))
 }
 
 fn fixed_receiver(_: &Parameters, _: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
@@ -336,7 +328,7 @@ fn dynamic(parameters: &Parameters) -> DynamicConfig {
 
 fn dynamic_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
     let channels = DynamicChannels::new(dynamic(parameters), start).map_err(|error| error.to_string())?;
-    Ok(ChosenSender::new(DynamicSender::new(channels)))
+    Ok(Box::new(DynamicSender::new(channels)))
 }
 
 fn m2c_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
@@ -372,7 +364,7 @@ fn flid(base: fn(u16, Rate) -> flid::Config, parameters: &Parameters) -> flid::C
 
 fn flid_sender(config: &flid::Config, start: Instant) -> Result<ChosenSender, String> {
     let layers = flid::Layers::new(config, start).map_err(|error| error.to_string())?;
-    Ok(ChosenSender::new(flid::Sender::new(layers)))
+    Ok(Box::new(flid::Sender::new(layers)))
 }
 
 fn flid_receiver(config: flid::Config, limits: &Limits) -> Result<ChosenReceiver, String> {
@@ -408,7 +400,7 @@ fn rlc(parameters: &Parameters) -> rlc::Config {
 
 fn rlc_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
     let layers = rlc::Layers::new(&rlc(parameters), start).map_err(|error| error.to_string())?;
-    Ok(ChosenSender::new(rlc::Sender::new(layers)))
+    Ok(Box::new(rlc::Sender::new(layers)))
 }
 
 fn rlc_receiver(parameters: &Parameters, limits: &Limits, _: Seed) -> Result<ChosenReceiver, String> {
@@ -463,7 +455,7 @@ fn rlm(parameters: &Parameters) -> Result<rlm::Config, String> {
 }
 
 fn rlm_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    Ok(ChosenSender::new(rlm::Sender::new(rlm(parameters)?, start)))
+    Ok(Box::new(rlm::Sender::new(rlm(parameters)?, start)))
 }
 
 fn rlm_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<ChosenReceiver, String> {
@@ -471,99 +463,9 @@ fn rlm_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<Chose
 }
 
 fn sim_sender(parameters: &Parameters, start: Instant) -> Result<ChosenSender, String> {
-    Ok(ChosenSender::new(sim::Sender::new(sim(parameters), start)))
+    Ok(Box::new(sim::Sender::new(sim(parameters), start)))
 }
 
 fn sim_receiver(parameters: &Parameters, _: &Limits, seed: Seed) -> Result<ChosenReceiver, String> {
     Ok(Box::new(sim::Receiver::new(sim(parameters), seed)))
-}
-
-impl fmt::Debug for ChosenSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ChosenSender").finish_non_exhaustive()
-    }
-}
-
-impl SenderControl for ChosenSender {
-    fn channels(&self) -> u16 {
-        self.0.channels()
-    }
-
-    fn levels(&self) -> u16 {
-        self.0.levels()
-    }
-
-    fn layering(&self) -> Option<&dyn Layering> {
-        self.0.layering()
-    }
-
-    fn description(&self) -> Option<headwater_wire::fdt::Control> {
-        self.0.description()
-    }
-
-    fn next_departure(&self) -> Option<Instant> {
-        self.0.next_departure()
-    }
-
-    fn departure(&self, now: Instant) -> Option<Departure> {
-        self.0.departure(now)
-    }
-
-    fn departed(&mut self, now: Instant, bytes: usize) {
-        self.0.departed(now, bytes);
-    }
-
-    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        self.0.feedback(now, datagram);
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        self.0.poll_transmit(now, buffer)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.0.poll_timeout()
-    }
-
-    fn timeout(&mut self, now: Instant) {
-        self.0.timeout(now);
-    }
-}
-
-impl ReceiverControl for ChosenReceiver {
-    fn start(&mut self, now: Instant) {
-        (**self).start(now);
-    }
-
-    fn stop(&mut self, now: Instant) {
-        (**self).stop(now);
-    }
-
-    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        (**self).arrived(now, arrival);
-    }
-
-    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
-        (**self).answered(now, datagram)
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        (**self).poll_transmit(now, buffer)
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        (**self).poll_membership()
-    }
-
-    fn reception(&self) -> Reception {
-        (**self).reception()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        (**self).poll_timeout()
-    }
-
-    fn timeout(&mut self, now: Instant) {
-        (**self).timeout(now);
-    }
 }

@@ -50,7 +50,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
     pub(super) fn recall(&mut self, now: Instant) {
         self.may_recall = false;
         let (session, heard) = (self.session(), self.hearing.last());
-        let may_be_unseen = !self.front.control.asks_for_description();
+        let may_be_unseen = self.front.control.requester().is_none();
         let is_this = |kept: &Description| {
             let is_of_session =
                 |id: u32| (id.wrapping_sub(kept.instance_id) & FDT_INSTANCE_ID_MAX) <= INSTANCES_OF_SESSION;
@@ -84,8 +84,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
         // A preface describes a few files only.
         self.recalled = recalled.filter(|_| !instance.complete);
-        if let Err(error) = self.front.control.describe(now, instance.control.as_ref()) {
-            self.end(ReceiverEvent::ControlRefused { reason: error.to_string() });
+        if let Err(reason) = self.front.describe(now, instance.control.as_ref()) {
+            self.end(ReceiverEvent::ControlRefused { reason });
             return;
         }
         for entry in &instance.files {

@@ -14,9 +14,11 @@ mod tests;
 
 use headwater_wire::pgm::{Body, Packet};
 
-pub use self::receiver::{MISSING_MAX, Receiver, ReceiverConfig};
+pub use self::receiver::{MISSING_MAX, Opener, Receiver, ReceiverConfig};
 pub use self::sender::Sender;
 
+/// Name of LE-SBCC over PGM, as a session's FDT spells it.
+pub const NAME: &str = "le-sbcc";
 /// LCT's version, in the first four bits.
 const LCT_VERSION: u8 = 1;
 

@@ -2,9 +2,12 @@ use core::net::{IpAddr, SocketAddr};
 
 use headwater_wire::pgm::{Body, Gsi, Options, Packet, Report};
 
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status};
+use super::{Opened, open};
+use crate::control::{
+    Arrival, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope, Reception, Status,
+};
 use crate::fixed;
-use crate::machine::{Destination, Ecn, Transmit};
+use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::pgm::missing::{GREETING_SPACING, GREETINGS, Missing, State, back_off};
 use crate::pgm::{ReceiverConfig as PgmConfig, ahead};
 use crate::rng::{Seed, Stream};
@@ -52,6 +55,7 @@ pub struct Receiver {
     draw: Stream,
     /// Between start and stop: packets may come later, out of a socket's buffer.
     is_held: bool,
+    opener: Opener,
     source: Option<Source>,
     missing: Missing,
     /// When the source is to be greeted and how often yet, and when one last was.
@@ -60,12 +64,68 @@ pub struct Receiver {
     naks: u64,
 }
 
-/// Who is received.
+/// Opens PGM packets, and keeps the header of the last one that carried a packet of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Opener {
+    carried: Option<Carried>,
+}
+
+/// Header of an ODATA packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    session: SessionKey,
+    sequence: u32,
+}
+
+/// Session of a PGM packet that a source sent: source identifier, source port and destination port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SessionKey {
+    gsi: Gsi,
+    source_port: u16,
+    destination_port: u16,
+}
+
+impl SessionKey {
+    fn new(packet: &Packet<'_>) -> Self {
+        let Packet { gsi, source_port, destination_port, .. } = *packet;
+        Self { gsi, source_port, destination_port }
+    }
+}
+
+impl Opener {
+    /// Takes the header of the packet that was opened last, if PGM carried it.
+    pub(crate) fn take(&mut self) -> Option<Carried> {
+        self.carried.take()
+    }
+
+    /// Opens a datagram, which may be a message of PGM's instead.
+    fn read<'a>(&mut self, datagram: &Datagram<'a>) -> (EnvelopeContent<'a>, Option<Packet<'a>>) {
+        let source = datagram.source;
+        self.carried = None;
+        match open(datagram.payload) {
+            Some(Opened::Bare(packet)) => (EnvelopeContent::Packet { source, packet }, None),
+            Some(Opened::Carried(carrier, packet)) => {
+                if let Body::Odata { sequence, .. } = carrier.body {
+                    self.carried = Some(Carried { session: SessionKey::new(&carrier), sequence });
+                }
+                (EnvelopeContent::Packet { source, packet }, None)
+            }
+            Some(Opened::Word(message)) => (EnvelopeContent::Signal, Some(message)),
+            None => (EnvelopeContent::Malformed, None),
+        }
+    }
+}
+
+impl ReceiverEnvelope for Opener {
+    fn open<'a>(&mut self, _now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
+        self.read(datagram).0
+    }
+}
+
+/// The source that is received.
 #[derive(Clone, Copy, Debug)]
 struct Source {
-    gsi: Gsi,
-    port: u16,
-    destination_port: u16,
+    session: SessionKey,
     address: SocketAddr,
     /// Behind the last packet.
     end: u32,
@@ -86,6 +146,7 @@ impl Receiver {
             channel: fixed::Receiver::new(),
             draw: seed.stream("nak", 0),
             is_held: false,
+            opener: Opener::default(),
             source: None,
             missing: Missing::default(),
             greeting: None,
@@ -99,11 +160,17 @@ impl Receiver {
         self.missing.len()
     }
 
-    fn data(&mut self, now: Instant, address: SocketAddr, packet: &Packet<'_>, sequence: u32) {
-        let known = self.source.filter(|source| source.sent(address, packet));
+    /// Hands over the header of the packet of which [`ReceiverControl::arrived`] tells next.
+    pub(crate) fn take_over(&mut self, carried: Carried) {
+        self.opener.carried = Some(carried);
+    }
+
+    fn on_odata(&mut self, now: Instant, address: SocketAddr, carried: Carried) {
+        let Carried { session, sequence } = carried;
+        let known = self.source.filter(|source| (source.session, source.address) == (session, address));
         let Some(mut source) = known else {
             self.missing.clear();
-            self.source = Some(Source::new(address, packet, sequence));
+            self.source = Some(Source { session, address, end: sequence.wrapping_add(1), behind: 0 });
             // Any source at most once in that time, whoever makes up new ones.
             let earliest = self.greeted.map_or(now, |last| now.max(last + GREETING_SPACING));
             self.greeting = Some((earliest + back_off(&mut self.draw, self.config.back_off), GREETINGS));
@@ -140,29 +207,25 @@ impl Receiver {
         }
     }
 
-    fn confirmed(&mut self, address: SocketAddr, packet: &Packet<'_>, report: &Report) {
-        if self.source.is_some_and(|source| source.sent(address, packet)) {
+    fn on_ncf(&mut self, address: SocketAddr, packet: &Packet<'_>, report: &Report) {
+        let sender = (SessionKey::new(packet), address);
+        if self.source.is_some_and(|source| (source.session, source.address) == sender) {
             self.missing.remove(report.sequence);
             packet.options.nak_list.as_slice().iter().for_each(|sequence| self.missing.remove(*sequence));
         }
     }
 }
 
-impl Source {
-    fn new(address: SocketAddr, packet: &Packet<'_>, sequence: u32) -> Self {
-        Self {
-            gsi: packet.gsi,
-            port: packet.source_port,
-            destination_port: packet.destination_port,
-            address,
-            end: sequence.wrapping_add(1),
-            behind: 0,
+impl ReceiverEnvelope for Receiver {
+    fn open<'a>(&mut self, _now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
+        let (content, message) = self.opener.read(datagram);
+        if let Some(packet) = message
+            && let Body::Ncf(report) = &packet.body
+            && self.is_held
+        {
+            self.on_ncf(datagram.source, &packet, report);
         }
-    }
-
-    fn sent(&self, address: SocketAddr, packet: &Packet<'_>) -> bool {
-        (self.gsi, self.port, self.destination_port, self.address)
-            == (packet.gsi, packet.source_port, packet.destination_port, address)
+        content
     }
 }
 
@@ -181,16 +244,14 @@ impl ReceiverControl for Receiver {
         self.channel.stop(now);
     }
 
-    fn enveloped(&mut self, now: Instant, source: SocketAddr, packet: &Packet<'_>) {
-        match &packet.body {
-            _ if !self.is_held => {}
-            Body::Odata { sequence, .. } => self.data(now, source, packet, *sequence),
-            Body::Ncf(report) => self.confirmed(source, packet, report),
-            _ => {}
-        }
+    fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
+        Some(self)
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
+        if let Some(carried) = self.opener.take().filter(|_| self.is_held) {
+            self.on_odata(now, arrival.source, carried);
+        }
         self.channel.arrived(now, arrival);
     }
 
@@ -206,8 +267,8 @@ impl ReceiverControl for Receiver {
             self.naks += 1;
             (Options { nak_list, ..Options::default() }, Body::Nak(report))
         };
-        let packet =
-            Packet { options, ..Packet::new(source.destination_port, source.port, source.gsi, body) };
+        let SessionKey { gsi, source_port, destination_port } = source.session;
+        let packet = Packet { options, ..Packet::new(destination_port, source_port, gsi, body) };
         let bytes = packet.emit(buffer).ok()?;
         Some(Transmit { destination: Destination::Unicast(source.address), bytes, ecn: Ecn::NotCapable })
     }

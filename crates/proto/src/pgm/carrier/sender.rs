@@ -4,10 +4,11 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::pgm::{Body, Packet};
 use headwater_wire::{Cci, fdt};
 
-use crate::control::{BURST, Departure, SenderControl};
-use crate::described::Description;
+use super::NAME;
+use crate::control::{Departure, SenderControl, SenderEnvelope, Value};
 use crate::le_sbcc::Chain;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
+use crate::pacing::BURST;
 use crate::pgm::{Answers, Control, Mode, Session, Source, SourceConfig};
 use crate::time::Instant;
 
@@ -44,6 +45,11 @@ impl Sender {
         Packet::new(0, 0, headwater_wire::pgm::Gsi::default(), body).buffer_len()
     }
 
+    /// The PGM source, which receives NAKs.
+    pub const fn source(&self) -> &Source {
+        &self.source
+    }
+
     fn cci(&self) -> Cci {
         let sequence = self.source.next_sequence() & u32::from(u16::MAX);
         let cci = WebrcCci { slot: 0, channel: 0, sequence };
@@ -61,7 +67,7 @@ impl SenderControl for Sender {
     }
 
     fn description(&self) -> Option<fdt::Control> {
-        Description::LeSbcc.to_fdt()
+        fdt::Control::new(NAME).ok()
     }
 
     fn next_departure(&self) -> Option<Instant> {
@@ -81,20 +87,16 @@ impl SenderControl for Sender {
         })
     }
 
-    fn envelope_bytes(&self) -> usize {
-        self.envelope_bytes
-    }
-
-    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
-        self.source.seal(now, datagram);
+    fn envelope(&mut self) -> Option<&mut dyn SenderEnvelope> {
+        Some(self)
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
         self.source.departed(now, bytes);
     }
 
-    fn pgm_source(&self) -> Option<&Source> {
-        Some(&self.source)
+    fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        self.source.visit_counters(visit);
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -113,5 +115,15 @@ impl SenderControl for Sender {
         // A place that has long been due had nothing to carry.
         let [next, _] = self.source.places();
         self.source.timeout(now, next + BURST >= now);
+    }
+}
+
+impl SenderEnvelope for Sender {
+    fn bytes(&self) -> usize {
+        self.envelope_bytes
+    }
+
+    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
+        self.source.seal(now, datagram);
     }
 }

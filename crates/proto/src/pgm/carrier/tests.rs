@@ -7,10 +7,12 @@ use headwater_wire::pgm::{Body, Gsi, Kind, Packet};
 use headwater_wire::{Cci, cci::WebrcCci};
 
 use super::*;
-use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use crate::control::{
+    Arrival, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope, SenderControl, SenderEnvelope,
+};
 use crate::le_sbcc::{Chain, Config};
 use crate::machine::{ChannelId, DATAGRAM_BYTES_MAX, Datagram, Destination, Ecn};
-use crate::pgm::{Session, Source};
+use crate::pgm::Session;
 use crate::rate::Rate;
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
@@ -56,7 +58,7 @@ fn departs(sender: &mut Sender) -> (Instant, Vec<u8>) {
 }
 
 fn depart(sender: &mut Sender, now: Instant) -> Vec<u8> {
-    let mut datagram = vec![0xEE; sender.envelope_bytes()];
+    let mut datagram = vec![0xEE; sender.bytes()];
     datagram.extend(CONTENT);
     sender.seal(now, &mut datagram);
     sender.departed(now, datagram.len());
@@ -64,16 +66,19 @@ fn depart(sender: &mut Sender, now: Instant) -> Vec<u8> {
 }
 
 fn give(receiver: &mut Receiver, now: Instant, from: SocketAddr, datagram: &[u8]) {
-    match open(datagram) {
-        Some(Opened::Carried(packet, content)) => {
-            assert_eq!(content, CONTENT);
-            receiver.enveloped(now, from, &packet);
-            let Body::Odata { sequence, .. } = packet.body else { panic!("nothing is sent again") };
+    let head =
+        Datagram { source: from, channel: Some(ChannelId::BASE), ecn: Ecn::NotCapable, payload: datagram };
+    match receiver.open(now, &head) {
+        EnvelopeContent::Packet { source, packet } => {
+            assert_eq!((source, packet), (from, &CONTENT[..]));
+            let Ok(Packet { body: Body::Odata { sequence, .. }, .. }) = Packet::parse(datagram) else {
+                panic!("nothing is sent again")
+            };
             let cci = WebrcCci { slot: 0, channel: 0, sequence: sequence & 0xFFFF }.short().expect("short");
             receiver.arrived(now, &arrival(from, &cci));
         }
-        Some(Opened::Word(packet)) => receiver.enveloped(now, from, &packet),
-        other => panic!("what we send can be opened: {other:?}"),
+        EnvelopeContent::Signal => {}
+        EnvelopeContent::Malformed => panic!("a packet of PGM's can be opened: {datagram:?}"),
     }
 }
 
@@ -82,7 +87,7 @@ fn arrival(source: SocketAddr, cci: &Cci) -> Arrival<'_> {
 }
 
 fn rate(sender: &Sender) -> Rate {
-    sender.pgm_source().expect("it hears").rate()
+    sender.source().rate()
 }
 
 /// NAKs due until `end`, each with its time and the numbers it asks for.
@@ -161,7 +166,7 @@ fn what_is_missing_is_told_once_until_it_is_confirmed() {
     assert_eq!(answers.len(), 2);
     // A copy of it says nothing new, and is not confirmed twice.
     assert!(hear(&mut sender, now, host(1), &asked[0].1).is_empty());
-    let chain = sender.pgm_source().and_then(Source::chain).expect("it hears");
+    let chain = sender.source().chain().expect("LE-SBCC finds the rate");
     assert_eq!((chain.counters().indications, chain.counters().reductions), (7, 1));
     assert_eq!(chain.receivers().worst().map(|(address, _)| address), Some(host(1).ip()));
     for answer in &answers {
@@ -170,7 +175,7 @@ fn what_is_missing_is_told_once_until_it_is_confirmed() {
     }
     assert_eq!((receiver.missing(), other.missing()), (0, 0), "what one asked for, others do not");
     assert!(naks(&mut other, at(60_000)).is_empty());
-    assert_eq!(sender.pgm_source().expect("it hears").counters().repairs, 0);
+    assert_eq!(sender.source().counters().repairs, 0);
 }
 
 #[test]
@@ -346,7 +351,8 @@ fn made_up_sources_get_a_greeting_a_second() {
         let [high, low] = ms.to_be_bytes();
         let (gsi, now) = (Gsi([high, low, 0, 0, 0, 0]), at(ms.into()));
         let body = Body::Odata { sequence: 0, trail: 0, data: &CONTENT };
-        receiver.enveloped(now, SOURCE, &Packet::new(0x8009, 7_500, gsi, body));
+        let bytes = Packet::new(0x8009, 7_500, gsi, body).emit(&mut buffer).expect("short");
+        give(&mut receiver, now, SOURCE, &buffer[..bytes]);
         while receiver.poll_transmit(now, &mut buffer).is_some() {
             greeted += 1;
         }

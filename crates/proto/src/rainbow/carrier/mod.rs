@@ -26,6 +26,8 @@ pub use peers::UNPROVEN_PER_SECOND;
 pub use receiver::{Receiver, ReceiverConfig};
 pub use sender::{RequestCounters, Sender, SenderConfig};
 
+/// Name of Rainbow over BCFS, as a session's FDT spells it.
+pub const NAME: &str = "rainbow";
 /// Labels from here on ask for symbols of the FDT, by their number.
 const DESCRIPTIONS: u32 = 1 << 31;
 

@@ -3,10 +3,12 @@ use core::net::SocketAddr;
 use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{PayloadId, alc, fdt};
 
-use super::Wanted;
+use super::{NAME, Wanted};
 use crate::bcfs::Client;
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Status, Wishes};
-use crate::described::{DescriptionError, RAINBOW};
+use crate::control::{
+    Arrival, DescribedControl, EnvelopeContent, Membership, ReceiverControl, ReceiverEnvelope, Reception,
+    Requester, Status, Wishes,
+};
 use crate::machine::{ChannelId, Datagram, Transmit};
 use crate::rainbow::config::WindowConfig;
 use crate::rainbow::window::{Ask, Window};
@@ -190,33 +192,16 @@ impl ReceiverControl for Receiver {
         }
     }
 
-    fn dismissed(&mut self, _now: Instant) {
-        // Each request more would bring that word once more. A packet behind it that does not close takes it back.
-        self.is_dismissed = true;
-        self.window.stop();
+    fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
+        Some(self)
     }
 
-    fn opened<'a>(&mut self, datagram: &Datagram<'a>) -> Option<(SocketAddr, &'a [u8])> {
-        self.reply = None;
-        let reply = self.client.receive(datagram)?;
-        let is_past_description = match Wanted::of(reply.label) {
-            // Others on this network may have asked for more of it.
-            Wanted::Description(number) if self.description.asks_for(number) => {
-                alc::parse(reply.body).is_ok_and(|(header, _)| stands_for_none(&header, number))
-            }
-            _ => false,
-        };
-        self.reply = Some(Reply {
-            label: reply.label,
-            level: reply.level,
-            follows_loss: reply.follows_loss,
-            is_past_description,
-        });
-        Some((self.client.source(), reply.body))
+    fn requester(&mut self) -> Option<&mut dyn Requester> {
+        Some(self)
     }
 
-    fn asks_for_description(&self) -> bool {
-        true
+    fn described(&mut self) -> Option<&mut dyn DescribedControl> {
+        Some(self)
     }
 
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
@@ -239,15 +224,6 @@ impl ReceiverControl for Receiver {
         }
     }
 
-    fn describe(&mut self, _now: Instant, control: Option<&fdt::Control>) -> Result<(), DescriptionError> {
-        let name = control.map_or("fixed", fdt::Control::name);
-        if name != RAINBOW {
-            return Err(DescriptionError::NotOnRequest(name.to_owned()));
-        }
-        self.description.is_whole = true;
-        Ok(())
-    }
-
     fn poll_membership(&mut self) -> Option<Membership> {
         self.wishes.pop()
     }
@@ -268,12 +244,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn status(&mut self, _now: Instant) -> Status {
-        Status {
-            name: RAINBOW,
-            window: Some(self.window.size()),
-            rtt: self.window.srtt(),
-            ..Status::default()
-        }
+        Status { name: NAME, window: Some(self.window.size()), rtt: self.window.srtt(), ..Status::default() }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -284,5 +255,47 @@ impl ReceiverControl for Receiver {
         if self.is_held {
             self.window.timeout(now);
         }
+    }
+}
+
+impl ReceiverEnvelope for Receiver {
+    fn open<'a>(&mut self, _now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a> {
+        self.reply = None;
+        let Some(reply) = self.client.receive(datagram) else { return EnvelopeContent::Malformed };
+        let is_past_description = match Wanted::of(reply.label) {
+            // Others on this network may have asked for more of it.
+            Wanted::Description(number) if self.description.asks_for(number) => {
+                alc::parse(reply.body).is_ok_and(|(header, _)| stands_for_none(&header, number))
+            }
+            _ => false,
+        };
+        self.reply = Some(Reply {
+            label: reply.label,
+            level: reply.level,
+            follows_loss: reply.follows_loss,
+            is_past_description,
+        });
+        EnvelopeContent::Packet { source: self.client.source(), packet: reply.body }
+    }
+}
+
+impl Requester for Receiver {
+    fn on_close(&mut self, _now: Instant) {
+        // Each request more would bring that word once more. A packet behind it that does not close takes it back.
+        self.is_dismissed = true;
+        self.window.stop();
+    }
+}
+
+impl DescribedControl for Receiver {
+    fn on_description(&mut self, _now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
+        let name = control.map_or("fixed", fdt::Control::name);
+        if name != NAME {
+            return Err(format!(
+                "the source sends a session of congestion control '{name}', which nobody can ask for"
+            ));
+        }
+        self.description.is_whole = true;
+        Ok(())
     }
 }

@@ -3,16 +3,14 @@ use std::collections::VecDeque;
 
 use headwater_wire::bcfs::{Label, Level, mark_any};
 use headwater_wire::{Cci, fdt};
-use serde::Serialize;
 
-use super::Wanted;
 use super::peers::{Peers, Refusal, UNPROVEN_PER_SECOND};
+use super::{NAME, Wanted};
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
-use crate::control::{BURST, Departure, Request, SenderControl};
-use crate::described::Description;
+use crate::control::{Departure, Request, Responder, SenderControl, SenderEnvelope, Value};
 use crate::machine::{ChannelId, Datagram, Ecn};
-use crate::pacing::Pacer;
+use crate::pacing::{BURST, Pacer};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -95,7 +93,7 @@ impl SenderConfig {
 }
 
 /// What was asked of a [`Sender`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounters {
     /// Requests that came.
     pub requests: u64,
@@ -149,6 +147,11 @@ impl Sender {
         }
     }
 
+    /// Requests by what became of them.
+    pub const fn counters(&self) -> RequestCounters {
+        self.counters
+    }
+
     /// Bytes of BCFS's header around each packet, at the most.
     pub const fn envelope_bytes_max() -> usize {
         bcfs::HEADER_BYTES_MAX
@@ -165,21 +168,15 @@ impl SenderControl for Sender {
     }
 
     fn description(&self) -> Option<fdt::Control> {
-        Description::Rainbow.to_fdt()
+        fdt::Control::new(NAME).ok()
     }
 
-    fn is_on_request(&self) -> bool {
-        true
+    fn envelope(&mut self) -> Option<&mut dyn SenderEnvelope> {
+        Some(self)
     }
 
-    fn request(&self) -> Option<Request> {
-        let pending = self.pending.front()?;
-        let description = match Wanted::of(pending.label) {
-            Wanted::Content => None,
-            Wanted::Description(number) => Some(number.into()),
-        };
-        let destination = self.bcfs.destination(&pending.path);
-        Some(Request { destination, description, follows_another: pending.follows_another })
+    fn responder(&self) -> Option<&dyn Responder> {
+        Some(self)
     }
 
     fn next_departure(&self) -> Option<Instant> {
@@ -192,19 +189,6 @@ impl SenderControl for Sender {
         let word = self.peers.word(self.pending.front()?.path.peer);
         let cci = Cci::new(&word).ok()?;
         Some(Departure { channel: ChannelId::BASE, level: 0, at, cci, ecn: Ecn::NotCapable, ceiling: None })
-    }
-
-    fn envelope_bytes(&self) -> usize {
-        self.pending.front().map_or(0, |pending| bcfs::Source::header_bytes(&pending.path))
-    }
-
-    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
-        let Some(Pending { path, label, level, .. }) = self.pending.front() else { return };
-        let body_bytes = datagram.len().saturating_sub(bcfs::Source::header_bytes(path));
-        self.bcfs.reply(now, path, *label, *level, body_bytes, datagram);
-        if Wanted::of(*label) == Wanted::Content {
-            mark_any(datagram);
-        }
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
@@ -241,7 +225,42 @@ impl SenderControl for Sender {
         }
     }
 
-    fn requests(&self) -> Option<RequestCounters> {
-        Some(self.counters)
+    fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
+        let RequestCounters { requests, raised, nulls, ignored, unproven, too_fast, forgotten } =
+            self.counters;
+        visit("requests", Value::Count(requests));
+        visit("raised", Value::Count(raised));
+        visit("nulls", Value::Count(nulls));
+        visit("ignored", Value::Count(ignored));
+        visit("unproven", Value::Count(unproven));
+        visit("too_fast", Value::Count(too_fast));
+        visit("forgotten", Value::Count(forgotten));
+    }
+}
+
+impl SenderEnvelope for Sender {
+    fn bytes(&self) -> usize {
+        self.pending.front().map_or(0, |pending| bcfs::Source::header_bytes(&pending.path))
+    }
+
+    fn seal(&mut self, now: Instant, datagram: &mut [u8]) {
+        let Some(Pending { path, label, level, .. }) = self.pending.front() else { return };
+        let body_bytes = datagram.len().saturating_sub(bcfs::Source::header_bytes(path));
+        self.bcfs.reply(now, path, *label, *level, body_bytes, datagram);
+        if Wanted::of(*label) == Wanted::Content {
+            mark_any(datagram);
+        }
+    }
+}
+
+impl Responder for Sender {
+    fn request(&self) -> Option<Request> {
+        let pending = self.pending.front()?;
+        let description = match Wanted::of(pending.label) {
+            Wanted::Content => None,
+            Wanted::Description(number) => Some(number.into()),
+        };
+        let destination = self.bcfs.destination(&pending.path);
+        Some(Request { destination, description, follows_another: pending.follows_another })
     }
 }

@@ -476,7 +476,7 @@ fn request(sender: &mut Sender, now: Instant, from: SocketAddr, label: u32, body
     let payload = asking(label, body);
     sender.feedback(now, &Datagram { source: from, channel: None, ecn: Ecn::NotCapable, payload: &payload });
     let departure = sender.departure(now)?;
-    assert_eq!(sender.request().unwrap().destination, Destination::Unicast(from));
+    assert_eq!(sender.responder().unwrap().request().unwrap().destination, Destination::Unicast(from));
     sender.departed(now, 300);
     Some(departure.cci.as_bytes().try_into().unwrap())
 }
@@ -507,7 +507,7 @@ fn made_up_addresses_do_not_take_all_of_a_low_rate() {
             ask(&mut sender, now, host(1), &word);
         }
         while let Some(departure) = sender.departure(now) {
-            if sender.request().unwrap().destination == Destination::Unicast(host(1)) {
+            if sender.responder().unwrap().request().unwrap().destination == Destination::Unicast(host(1)) {
                 served += 1;
                 word = departure.cci.as_bytes().to_vec();
             } else {
@@ -538,7 +538,7 @@ fn made_up_addresses_are_answered_slowly_and_cannot_hold_up_who_hears() {
     let allowed = 2 * u64::from(UNPROVEN_PER_SECOND);
     assert!(answered <= allowed + 110 && answered >= allowed, "{answered} in two seconds");
     assert_eq!(served, 2_000);
-    assert_eq!(sender.requests().unwrap().unproven, 20_000 - answered);
+    assert_eq!(sender.counters().unproven, 20_000 - answered);
     // What an address has shown does not hold for ever.
     let later = at(60_000);
     let flood = (0..1_000).filter(|_| request(&mut sender, later, host(1), 2, &[]).is_some()).count();
@@ -552,7 +552,7 @@ fn an_address_that_hears_may_ask_so_fast() {
     let answered =
         (0..50_000).filter(|step| request(&mut sender, at(step / 10), host(1), 1, &word).is_some()).count();
     assert!((5_000..=5_110).contains(&answered), "{answered} in five seconds");
-    assert!(sender.requests().unwrap().too_fast > 44_000);
+    assert!(sender.counters().too_fast > 44_000);
 }
 
 #[test]
@@ -610,11 +610,11 @@ fn symbols_of_the_description_are_named_by_labels() {
 
 #[test]
 fn a_session_that_is_sent_unasked_is_refused() {
-    use crate::control::ReceiverControl;
+    use crate::control::{DescribedControl, ReceiverControl};
     let mut receiver = Receiver::new(ReceiverConfig::new(source(), source()));
-    assert!(receiver.describe(at(0), None).is_err());
-    assert!(receiver.describe(at(0), crate::described::Description::LeSbcc.to_fdt().as_ref()).is_err());
-    assert!(receiver.describe(at(0), crate::described::Description::Rainbow.to_fdt().as_ref()).is_ok());
+    assert!(receiver.on_description(at(0), None).is_err());
+    assert!(receiver.on_description(at(0), crate::described::Description::LeSbcc.to_fdt().as_ref()).is_err());
+    assert!(receiver.on_description(at(0), crate::described::Description::Rainbow.to_fdt().as_ref()).is_ok());
     let mut unasked = crate::described::Receiver::new(crate::described::ReceiverConfig::new());
     unasked.start(at(0));
     assert!(unasked.describe(at(0), crate::described::Description::Rainbow.to_fdt().as_ref()).is_err());
