@@ -1,6 +1,6 @@
 //! What is read as a datagram of TFMCC is written as one that reads the same.
 #![no_main]
-use headwater_wire::tfmcc::Message;
+use headwater_baselines::tfmcc::message::Message;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -372,8 +372,8 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// A packet came; whether it is marked.
-    pub(crate) fn count(&mut self, ecn: Ecn) -> bool {
+    /// Counts a packet. Returns whether it is marked.
+    pub fn count(&mut self, ecn: Ecn) -> bool {
         let is_marked = ecn == Ecn::CongestionExperienced;
         self.packets += 1;
         self.marked += u64::from(is_marked);

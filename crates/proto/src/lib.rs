@@ -37,14 +37,10 @@
 //! | [`layering`] | which channel sends how much when; the sequencer |
 //! | [`m2c`], [`webrc`] | their receivers |
 //! | [`le_sbcc`] | a single rate from receivers' NAKs alone |
-//! | [`tfmcc`] | a single rate by receivers' reports: RFC 4654 |
 //! | [`pgm`] | PGM's source and receiver: messages, repaired by NAKs |
-//! | [`pgmcc`] | a single rate by one receiver's acknowledgements, in PGM's packets |
 //! | [`bcfs`] | the breadcrumb forwarding service: who asks, who replies, and the router between |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
-//! | [`rlc`] | RLC, both ends: layers whose rates double, points at which to take one more |
-//! | [`rlm`] | RLM, which SIM is compared with |
 //! | [`sim`] | SIM: sender, receiver, and the router that merges reports |
 //! | [`rtt`] | round-trip questions between receivers and sender |
 //! | [`described`] | the control that a session names in its FDT |
@@ -64,8 +60,6 @@ mod egress;
 pub mod eventlog;
 pub mod fixed;
 pub mod flid;
-#[cfg(test)]
-mod group;
 pub mod layering;
 pub mod le_sbcc;
 pub mod m2c;
@@ -73,18 +67,13 @@ pub mod machine;
 pub mod measure;
 pub mod pacing;
 pub mod pgm;
-pub mod pgmcc;
 pub mod queue;
 pub mod rainbow;
 pub mod rate;
-pub mod rlc;
-pub mod rlm;
 pub mod rng;
 pub mod rtt;
 pub mod sim;
-mod stamp;
 pub mod stream;
-pub mod tfmcc;
 pub mod time;
 pub mod timers;
 pub mod webrc;

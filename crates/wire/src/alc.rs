@@ -133,8 +133,8 @@ impl Repr {
                 EncodingId::from_codepoint(self.codepoint).ok_or(Error::UnknownScheme(self.codepoint))?;
             out.put(&payload_id.emit(scheme)?);
         }
-        debug_assert_eq!(out.len(), need, "buffer_len and emit agree");
-        Ok(out.len())
+        debug_assert_eq!(out.written(), need, "buffer_len and emit agree");
+        Ok(out.written())
     }
 
     fn check_ranges(&self) -> Result<(), Error> {

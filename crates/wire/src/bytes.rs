@@ -1,44 +1,46 @@
 //! Big-endian fields of any whole number of bytes.
 
 /// The big-endian unsigned integer in `bytes`, at most 8 of them.
-pub(crate) fn be(bytes: &[u8]) -> u64 {
+pub fn be(bytes: &[u8]) -> u64 {
     debug_assert!(bytes.len() <= 8, "a field of at most 64 bits");
     bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// The big-endian 16-bit integer at `at`; the caller has checked the length.
-pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
+pub fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// The big-endian 32-bit integer at `at`; the caller has checked the length.
-pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
+pub fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// Fills a buffer from its front. The caller has checked that everything fits.
-pub(crate) struct Writer<'a> {
+pub struct Writer<'a> {
     buffer: &'a mut [u8],
     at: usize,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
+    /// Writes from the start of `buffer` on.
+    pub fn new(buffer: &'a mut [u8]) -> Self {
         Writer { buffer, at: 0 }
     }
 
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
+    /// Writes bytes behind those written.
+    pub fn put(&mut self, bytes: &[u8]) {
         self.buffer[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
     }
 
     /// The low `len` bytes of `value`, big-endian; `len` is at most 16.
-    pub(crate) fn put_uint(&mut self, value: u128, len: usize) {
+    pub fn put_uint(&mut self, value: u128, len: usize) {
         self.put(&value.to_be_bytes()[16 - len..]);
     }
 
     /// Bytes written so far.
-    pub(crate) fn len(&self) -> usize {
+    pub fn written(&self) -> usize {
         self.at
     }
 }

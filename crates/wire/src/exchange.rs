@@ -30,7 +30,7 @@ pub enum Error {
 }
 
 /// Kind of a datagram that begins with `magic`.
-pub(crate) fn kind(datagram: &[u8], magic: [u8; 3]) -> Result<u8, Error> {
+pub fn kind(datagram: &[u8], magic: [u8; 3]) -> Result<u8, Error> {
     if !datagram.starts_with(&magic) {
         return Err(Error::Magic);
     }
@@ -51,7 +51,7 @@ pub(crate) fn parse(datagram: &[u8], magic: [u8; 3], bytes: usize) -> Result<(u8
 }
 
 /// Writes what [`kind`] reads.
-pub(crate) fn emit_kind(writer: &mut Writer<'_>, magic: [u8; 3], kind: u8) {
+pub fn emit_kind(writer: &mut Writer<'_>, magic: [u8; 3], kind: u8) {
     writer.put(&magic);
     writer.put(&[VERSION << 4 | kind]);
 }

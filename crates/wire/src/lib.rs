@@ -14,7 +14,6 @@
 //! | [`probe`] | probes of `headwater doctor` and their answers | ours, `docs/wire/doctor.md` |
 //! | [`rtt`] | round-trip questions of receivers to their sender | ours, `docs/wire/rtt.md` |
 //! | [`sim`] | SIM's requests for feedback, and feedback | ours, `docs/wire/sim.md` |
-//! | [`tfmcc`] | the fields of TFMCC (RFC 4654) | ours, `docs/wire/tfmcc.md` |
 //! | [`bcfs`] | requests and replies of the Breadcrumb Forwarding Service | ours, `docs/wire/bcfs.md` |
 //!
 //! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of them, and
@@ -25,7 +24,7 @@
 
 pub mod alc;
 pub mod bcfs;
-mod bytes;
+pub mod bytes;
 pub mod cci;
 pub mod exchange;
 pub mod extensions;
@@ -37,7 +36,6 @@ pub mod pgm;
 pub mod probe;
 pub mod rtt;
 pub mod sim;
-pub mod tfmcc;
 
 pub use cci::Cci;
 pub use extensions::Extensions;

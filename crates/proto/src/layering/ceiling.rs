@@ -23,7 +23,7 @@ const BUSY: f64 = 0.9;
 
 /// The ceiling of a sender's levels, by what its driver keeps up with.
 #[derive(Clone, Debug)]
-pub(crate) struct Ceiling {
+pub struct Ceiling {
     /// The session's highest level.
     top: u16,
     level: u16,
@@ -37,7 +37,7 @@ pub(crate) struct Ceiling {
 
 impl Ceiling {
     /// A sender that sends all of its levels, up to `top`.
-    pub(crate) fn new(top: u16) -> Self {
+    pub fn new(top: u16) -> Self {
         Self {
             top,
             level: top,
@@ -49,18 +49,18 @@ impl Ceiling {
     }
 
     /// The highest level that is sent.
-    pub(crate) fn level(&self) -> u16 {
+    pub fn level(&self) -> u16 {
         self.level
     }
 
     /// The same, if it is not the session's highest.
-    pub(crate) fn lowered(&self) -> Option<u16> {
+    pub fn lowered(&self) -> Option<u16> {
         (self.level < self.top).then_some(self.level)
     }
 
     /// Records a packet that left at `now`, for which the spacing gave up `given_up`; the driver's backlog is `backlog`. Levels 0..=n send
     /// `rate(n)` packets per second at the most. Returns the new level when the ceiling moves.
-    pub(crate) fn departed(
+    pub fn departed(
         &mut self,
         now: Instant,
         given_up: Duration,

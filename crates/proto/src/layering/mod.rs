@@ -7,7 +7,7 @@
 //!
 //! Intervals of time are half-open: a packet that leaves at `to` is not in `from..to`.
 
-pub(crate) mod ceiling;
+pub mod ceiling;
 mod channels;
 pub(crate) mod clock;
 mod config;
@@ -17,7 +17,7 @@ pub(crate) mod path;
 mod sender;
 pub mod sequencer;
 pub(crate) mod spacing;
-pub(crate) mod turns;
+pub mod turns;
 mod wave;
 
 pub use self::channels::{DynamicChannels, Slot, Wave};
@@ -84,7 +84,7 @@ impl Layering for SentLevels<'_> {
 }
 
 /// Levels that keep their channels and rates: channel n is level n. A [`Layering`] as they are.
-pub(crate) trait Unchanging: Schedule {
+pub trait Unchanging: Schedule {
     /// Packets per second of levels 0..=`level`.
     fn rate(&self, level: u16) -> f64;
 }

@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use headwater_wire::cci::WebrcCci;
 
-use super::{DynamicChannels, DynamicConfig, DynamicSender};
 use crate::control::{Arrival, Departure, Membership, ReceiverControl, SenderControl};
+use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender};
 use crate::machine::{ChannelId, Ecn};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use super::spacing::Spacing;
 use crate::time::{Duration, Instant};
 
 /// When the packets of levels leave, each level's counted from 0 and in order.
-pub(crate) trait Schedule {
+pub trait Schedule {
     /// Levels, at least one.
     fn level_count(&self) -> u16;
 
@@ -21,7 +21,7 @@ pub(crate) trait Schedule {
 
 /// The packets of all levels up to a [`Ceiling`] in the order of a schedule, never faster than 1.25 times their highest rate. Time per packet: O(levels).
 #[derive(Clone, Debug)]
-pub(crate) struct Turns<S> {
+pub struct Turns<S> {
     schedule: S,
     /// The next packet of each level.
     next: Vec<Next>,
@@ -40,7 +40,8 @@ struct Next {
 }
 
 impl<S: Schedule> Turns<S> {
-    pub(crate) fn new(schedule: S) -> Self {
+    /// Sends the levels of a schedule from its start on.
+    pub fn new(schedule: S) -> Self {
         let next =
             (0..schedule.level_count()).map(|level| Next { number: 0, at: schedule.nth(level, 0) }).collect();
         let ceiling = Ceiling::new(schedule.level_count() - 1);
@@ -50,37 +51,38 @@ impl<S: Schedule> Turns<S> {
         turns
     }
 
-    pub(crate) const fn schedule(&self) -> &S {
+    /// The schedule.
+    pub const fn schedule(&self) -> &S {
         &self.schedule
     }
 
     /// The highest level that is sent.
-    pub(crate) fn ceiling(&self) -> &Ceiling {
+    pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
     }
 
     /// The level of the next packet.
-    pub(crate) const fn level(&self) -> u16 {
+    pub const fn level(&self) -> u16 {
         self.level
     }
 
     /// Its number in the level.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.next[usize::from(self.level)].number
     }
 
     /// When the schedule has it leave.
-    pub(crate) fn at(&self) -> Instant {
+    pub fn at(&self) -> Instant {
         self.next[usize::from(self.level)].at
     }
 
     /// When it may leave.
-    pub(crate) fn due(&self) -> Instant {
+    pub fn due(&self) -> Instant {
         self.spacing.due(self.earliest)
     }
 
     /// It left.
-    pub(crate) fn departed(&mut self, now: Instant) {
+    pub fn departed(&mut self, now: Instant) {
         let given_up = self.spacing.sent(now, self.earliest, self.schedule.rate_most(self.ceiling.level()));
         let level = self.level;
         self.advance(level, self.number() + 1);
@@ -108,7 +110,7 @@ impl<S: Schedule> Turns<S> {
     }
 
     /// Gives up what should have left long ago.
-    pub(crate) fn give_up(&mut self, now: Instant) {
+    pub fn give_up(&mut self, now: Instant) {
         let before = Spacing::given_up_before(now);
         if self.earliest >= before {
             return;

@@ -25,10 +25,8 @@
 
 mod chain;
 mod config;
-pub mod markov;
 mod receivers;
 mod round_trip;
-pub mod rounds;
 mod start;
 mod tfrc;
 

@@ -255,7 +255,7 @@ impl Fti {
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, FtiError> {
         let mut out = Writer::new(buffer);
         self.emit_to(&mut out)?;
-        Ok(out.len())
+        Ok(out.written())
     }
 
     pub(crate) fn emit_to(&self, out: &mut Writer<'_>) -> Result<(), FtiError> {

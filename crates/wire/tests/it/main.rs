@@ -11,4 +11,3 @@ mod probe;
 mod properties;
 mod rtt;
 mod sim;
-mod tfmcc;

@@ -1,7 +1,7 @@
 //! The table of LE-SBCC's analysis as CSV, in the shape of `lab/experiments/le_sbcc/markov/published.csv`: how many lost packets make
 //! one loss event, by the probability of loss, independent and in bursts.
 
-use headwater_proto::le_sbcc::markov::{Losses, analyse};
+use headwater_baselines::le_sbcc::markov::{Losses, analyse};
 
 /// Most packets in a round trip that fits the paper's figures.
 const MOST: usize = 200;

@@ -1,8 +1,8 @@
 //! Loss events that pass Max-LPRF in the round model of LE-SBCC's analysis, as CSV: 6000 packets, by the number of receivers, each count with
 //! half of its 99 % interval over 40 seeds. One receiver loses 10 or 20 %, the others 2 %.
 
+use headwater_baselines::le_sbcc::rounds;
 use headwater_proto::Seed;
-use headwater_proto::le_sbcc::rounds;
 
 const RUNS: u64 = 40;
 /// Student's t at 99.5 %, for 39 degrees of freedom.

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use headwater_baselines::{rlc, rlm};
 use headwater_proto::control::{ReceiverControl, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::{Duration, Instant, Rate, Seed, fixed, flid, m2c, rlc, rlm, sim, webrc};
+use headwater_proto::{Duration, Instant, Rate, Seed, fixed, flid, m2c, sim, webrc};
 
 /// A congestion control: how plans call it, what they may say of it, and what makes its ends.
 pub struct Control {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
+use headwater_baselines::{pgmcc, tfmcc};
 use headwater_netsim::agent::{Hosted, Ports, TcpConnection};
 use headwater_netsim::chance::uniform_duration;
 use headwater_netsim::engine::Run;
@@ -10,7 +11,7 @@ use headwater_netsim::network::{AgentId, Builder, FlowId, LinkConfig, NodeId};
 use headwater_netsim::tcp::{AckPolicy, Data, Profile};
 use headwater_proto::pgm::Session;
 use headwater_proto::queue::{LossConfig, QueueConfig};
-use headwater_proto::{Duration, Instant, Machine, Rate, Seed, pgmcc, tfmcc};
+use headwater_proto::{Duration, Instant, Machine, Rate, Seed};
 use headwater_wire::pgm::Gsi;
 
 pub const PACKET: u16 = 1_000;

@@ -1,5 +1,5 @@
+use headwater_baselines::tfmcc::SenderCounters;
 use headwater_netsim::engine::Run;
-use headwater_proto::tfmcc::SenderCounters;
 
 use crate::bed::{
     Bed, Kind, PACKET, Place, Sent, TfmccSender, a_slow_receiver_joins, at, rate_to,

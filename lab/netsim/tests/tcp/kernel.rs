@@ -9,7 +9,7 @@ use headwater_proto::{Duration, Rate};
 
 use super::bed::{Bed, assert_between, at};
 
-const MEASURED: &str = include_str!("../../experiments/validation/kernel_tcp.csv");
+const MEASURED: &str = include_str!("../../../experiments/validation/kernel_tcp.csv");
 const RATES: [u64; 2] = [4_000_000, 40_000_000];
 const WARM_UP_SECONDS: f64 = 5.0;
 const SEEDS: u64 = 5;

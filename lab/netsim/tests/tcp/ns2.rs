@@ -9,7 +9,7 @@ use headwater_proto::{Duration, Rate};
 
 use super::bed::{Bed, assert_between, at};
 
-const NS2: &str = include_str!("../../experiments/validation/ns2_tcp.csv");
+const NS2: &str = include_str!("../../../experiments/validation/ns2_tcp.csv");
 const WARM_UP_SECONDS: f64 = 20.0;
 /// Of one scenario: each of the two runs has a standard deviation of some 3 %.
 const DIFFERENCE_MAX: f64 = 0.12;

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use headwater_baselines::{pgmcc, tfmcc};
 use headwater_proto::control::Reception;
-use headwater_proto::{Instant, Machine, Seed, pgmcc, tfmcc};
+use headwater_proto::{Instant, Machine, Seed};
 use rand::Rng;
 
 use super::RunError;

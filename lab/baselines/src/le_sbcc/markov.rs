@@ -1,0 +1,127 @@
+//! The paper's analysis (section 5): how many lost packets make one loss event, as a Markov chain of the packets in a round
+//! trip.
+//!
+//! From x packets the next round trip has half as many (rounded down, at least 1) after a loss, else one more, at most N.
+
+/// How losses come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losses {
+    /// Each packet by itself.
+    Independent,
+    /// After a loss the rest of the round trip is lost, as in a full drop-tail queue.
+    Bursty,
+}
+
+/// What a loss probability comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Analysis {
+    /// Lost packets per packet: with independent losses p itself.
+    pub indications_per_packet: f64,
+    /// Mean packets of a round trip.
+    pub packets: f64,
+    /// Mean loss events of a round trip.
+    pub events_per_round_trip: f64,
+    /// Lost packets for each loss event.
+    pub indications_per_event: f64,
+}
+
+/// Sum over the states of how far a step changes their probabilities, at which the chain is taken for stationary.
+const STILL: f64 = 1e-13;
+const STEPS_MAX: u32 = 100_000;
+
+/// Of a chain with up to `most` packets a round trip, at least 1, and a probability `p` in (0, 1) that a packet is lost, or with
+/// bursts that it is the first one.
+pub fn analyse(losses: Losses, most: usize, p: f64) -> Analysis {
+    let kept = 1.0 - p;
+    let survival: Vec<f64> = (1..=most.max(1)).map(|x| libm::pow(kept, x as f64)).collect();
+    let stationary = stationary(&survival);
+    let mean = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+        let states = stationary.iter().zip(&survival).zip(1_u32..);
+        states.map(|((share, survival), x)| share * of(f64::from(x), *survival)).sum()
+    };
+    let packets = mean(&|x, _| x);
+    let events_per_round_trip = mean(&|_, survival| 1.0 - survival);
+    let lost = match losses {
+        Losses::Independent => p * packets,
+        // The sum over the place i = 0..x of the first loss of (x - i) (1-p)^i p.
+        Losses::Bursty => mean(&|x, survival| x - kept * (1.0 - survival) / p),
+    };
+    Analysis {
+        indications_per_packet: lost / packets,
+        packets,
+        events_per_round_trip,
+        indications_per_event: lost / events_per_round_trip,
+    }
+}
+
+/// Probabilities of 1, 2, .. packets, where `survival` are those that a round trip of so many has no loss.
+fn stationary(survival: &[f64]) -> Vec<f64> {
+    let most = survival.len();
+    let mut share = vec![1.0 / most as f64; most];
+    for _ in 0..STEPS_MAX {
+        let mut next = vec![0.0; most];
+        for (index, (share, survival)) in share.iter().zip(survival).enumerate() {
+            next[(index + 1).min(most - 1)] += share * survival;
+            next[index.div_ceil(2).max(1) - 1] += share * (1.0 - survival);
+        }
+        let change: f64 = next.iter().zip(&share).map(|(new, old)| (new - old).abs()).sum();
+        share = next;
+        if change < STILL {
+            break;
+        }
+    }
+    share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PUBLISHED: &str = include_str!("../../../experiments/le_sbcc/markov/published.csv");
+
+    #[test]
+    fn the_published_table_comes_out_to_three_digits() {
+        let mut rows = 0;
+        for line in PUBLISHED.lines().skip(1) {
+            let [case, most, p, rest @ ..] = &line.split(',').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let losses = if *case == "bursty" { Losses::Bursty } else { Losses::Independent };
+            let ours = analyse(losses, most.parse().unwrap(), p.parse().unwrap());
+            let ours = [
+                ours.indications_per_packet,
+                ours.packets,
+                ours.events_per_round_trip,
+                ours.indications_per_event,
+            ];
+            for (ours, published) in ours.iter().zip(rest) {
+                let published: f64 = published.parse().unwrap();
+                // As many digits as are printed there, and three at least.
+                assert!(
+                    (ours / published - 1.0).abs() < 1e-3 || (ours - published).abs() < 6e-5,
+                    "{line}: {ours}"
+                );
+            }
+            rows += 1;
+        }
+        assert_eq!(rows, 35);
+    }
+
+    #[test]
+    fn the_papers_own_numbers_hold() {
+        let independent = |p| analyse(Losses::Independent, 200, p).indications_per_event;
+        let most = (1..100).map(|percent| independent(f64::from(percent) / 100.0)).fold(0.0, f64::max);
+        assert!((1.2..1.25).contains(&most), "below 1.25: {most}");
+        assert!(independent(0.3).max(independent(0.4)) > 0.998 * most, "at 30 to 40 %");
+        assert!((independent(0.1) - 1.2).abs() < 0.03, "about 1.2 at 10 %");
+        let bursty = |p| analyse(Losses::Bursty, 200, p).indications_per_event;
+        assert!(bursty(5e-5) > 80.0 && bursty(0.01) < 9.0, "9 to 90 at low loss");
+        // Without bursts N means nothing.
+        assert!(
+            (analyse(Losses::Independent, 50, 0.02).packets
+                - analyse(Losses::Independent, 200, 0.02).packets)
+                .abs()
+                < 1e-3
+        );
+    }
+}

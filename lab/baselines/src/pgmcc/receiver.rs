@@ -1,0 +1,221 @@
+//! The receiving end.
+
+use core::convert::Infallible;
+use core::net::SocketAddr;
+
+use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Gsi, Options, Packet, Report};
+
+use super::config::ReceiverConfig;
+use super::sender::NOBODY;
+use crate::stamp::later_us;
+use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
+use headwater_proto::rng::{self, Stream};
+use headwater_proto::time::{Duration, Instant};
+
+/// Where there is no acker, receivers offer themselves within this time.
+const ELECTION: Duration = Duration::from_millis(500);
+/// So many receivers at the same time are reckoned with.
+const RECEIVERS: f64 = 10_000.0;
+/// A packet so far behind the highest is no late one.
+const ANEW: u32 = 1 << 16;
+/// Bits of an acknowledgement's map.
+const MAP: u32 = u32::BITS;
+
+/// What a receiver counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounters {
+    /// Packets received, each once.
+    pub packets: u64,
+    /// Packets that did not come in their turn.
+    pub lost: u64,
+    /// Acknowledgements sent, those that offer an acker among them.
+    pub acks: u64,
+    /// NAKs sent.
+    pub naks: u64,
+    /// Datagrams that were no data of PGM with PGMCC's option.
+    pub malformed: u64,
+    /// Of other sessions than the first one heard.
+    pub foreign: u64,
+}
+
+/// The session that is received.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    address: SocketAddr,
+    gsi: Gsi,
+    port: u16,
+    highest: u32,
+    /// Bit i: `highest - i` came.
+    map: u32,
+    /// The last packet's option, and when it came.
+    last: (CongestionData, Instant),
+}
+
+/// Receives, and tells the sender what it loses.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    draw: Stream,
+    is_joined: bool,
+    peer: Option<Peer>,
+    /// Lost packets per packet, of late.
+    loss: f64,
+    /// An acknowledgement is due.
+    is_due: bool,
+    /// When to send a NAK for this packet.
+    nak: Option<(Instant, u32)>,
+    /// When to offer itself as the acker.
+    offer: Option<Instant>,
+    counters: ReceiverCounters,
+}
+
+impl Receiver {
+    /// One that has heard nothing, and draws its back-offs from `draw`.
+    pub fn new(config: ReceiverConfig, draw: Stream) -> Self {
+        let counters = ReceiverCounters::default();
+        let (is_joined, is_due) = (false, false);
+        Self { config, draw, is_joined, peer: None, loss: 0.0, is_due, nak: None, offer: None, counters }
+    }
+
+    /// Lost packets per packet, of late.
+    pub const fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &ReceiverCounters {
+        &self.counters
+    }
+
+    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let packet = Packet::parse(datagram.payload).ok();
+        let data = packet.and_then(|packet| match (packet.body, packet.options.congestion_data) {
+            (Body::Odata { sequence, .. }, Some(data)) => Some((packet, sequence, data)),
+            _ => None,
+        });
+        let Some((packet, sequence, data)) = data else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let peer = self.peer.get_or_insert(Peer {
+            address: datagram.source,
+            gsi: packet.gsi,
+            port: packet.source_port,
+            highest: sequence.wrapping_sub(1),
+            map: 0,
+            last: (data, now),
+        });
+        let is_known =
+            (peer.address, peer.gsi, peer.port) == (datagram.source, packet.gsi, packet.source_port);
+        if packet.destination_port != self.config.destination_port || !is_known {
+            self.counters.foreign += 1;
+            return;
+        }
+        let steps = sequence.wrapping_sub(peer.highest).cast_signed();
+        if self.note(sequence, steps) {
+            self.counters.packets += 1;
+            if steps > 1 {
+                self.lose(now, sequence, steps.unsigned_abs() - 1);
+            }
+            self.loss *= 1.0 - self.config.loss_weight;
+        }
+        self.turn(now, data);
+    }
+
+    /// A packet so many numbers in front of the highest one: what an acknowledgement says of it. Whether it is known to be no copy.
+    fn note(&mut self, sequence: u32, steps: i32) -> bool {
+        let Some(peer) = &mut self.peer else { return false };
+        match (steps, steps.unsigned_abs()) {
+            (1.., ahead) => {
+                (peer.map, peer.highest) = (peer.map.checked_shl(ahead).unwrap_or(0) | 1, sequence);
+                true
+            }
+            (_, behind @ 0..MAP) => {
+                let bit = 1 << behind;
+                let is_new = peer.map & bit == 0;
+                peer.map |= bit;
+                is_new
+            }
+            // Nothing is so late: the sender began anew.
+            (_, behind) if behind > ANEW => {
+                (peer.map, peer.highest) = (1, sequence);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Packets before `sequence` did not come.
+    fn lose(&mut self, now: Instant, sequence: u32, lost: u32) {
+        self.counters.lost += u64::from(lost);
+        self.loss = 1.0 - (1.0 - self.loss) * libm::pow(1.0 - self.config.loss_weight, f64::from(lost));
+        let wait = rng::unit(&mut self.draw) * self.config.back_off.as_secs_f64();
+        let first = sequence.wrapping_sub(lost);
+        // One that waits already speaks for these, too: what it reports is the loss rate.
+        self.nak.get_or_insert((now + Duration::from_secs_f64(wait), first));
+    }
+
+    /// Whom the packet names decides who acknowledges it.
+    fn turn(&mut self, now: Instant, data: CongestionData) {
+        let Some(peer) = &mut self.peer else { return };
+        peer.last = (data, now);
+        self.is_due |= data.acker == self.config.address;
+        if data.acker != NOBODY {
+            self.offer = None;
+        } else if self.offer.is_none() {
+            let drawn = rng::unit_above_zero(&mut self.draw);
+            let part = (1.0 + libm::log(drawn) / libm::log(RECEIVERS)).max(0.0);
+            self.offer = Some(now + Duration::from_secs_f64(part * ELECTION.as_secs_f64()));
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let peer = self.peer?;
+        if self.offer.is_some_and(|offer| offer <= now) {
+            (self.offer, self.is_due) = (None, true);
+        }
+        let body = if core::mem::take(&mut self.is_due) {
+            self.counters.acks += 1;
+            Body::Ack { highest: peer.highest, bitmap: peer.map }
+        } else {
+            let (_, sequence) = self.nak.filter(|(due, _)| *due <= now)?;
+            self.nak = None;
+            self.counters.naks += 1;
+            Body::Nak(Report { sequence, source: peer.address.ip(), group: self.config.group })
+        };
+        let (data, at) = peer.last;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let loss_rate = (self.loss * 65_536.0) as u16;
+        let feedback = CongestionFeedback {
+            timestamp: later_us(data.timestamp, at, now),
+            loss_rate,
+            receiver: self.config.address,
+        };
+        let options = Options { congestion_feedback: Some(feedback), ..Options::default() };
+        let packet = Packet::new(self.config.destination_port, peer.port, peer.gsi, body);
+        let bytes = Packet { options, ..packet }.emit(buffer).ok()?;
+        Some(Transmit { destination: Destination::Unicast(peer.address), bytes, ecn: Ecn::NotCapable })
+    }
+}
+
+impl Machine for Receiver {
+    type Event = Infallible;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Datagram(datagram) = input {
+            self.datagram(now, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
+        if !self.is_joined {
+            self.is_joined = true;
+            return Some(Output::Join(ChannelId::BASE));
+        }
+        self.poll_transmit(now, buffer).map(Output::Transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.offer.into_iter().chain(self.nak.map(|(due, _)| due)).min()
+    }
+}

@@ -1,0 +1,251 @@
+//! The sending end.
+
+use core::convert::Infallible;
+use core::net::{IpAddr, Ipv4Addr};
+
+use headwater_wire::pgm::{Body, CongestionData, CongestionFeedback, Options, Packet};
+
+use super::acker::Acker;
+use super::config::SenderConfig;
+use super::window::Window;
+use crate::stamp::{clock_us, since_us};
+use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
+use headwater_proto::measure::RoundTrip;
+use headwater_proto::time::{Duration, Instant};
+
+/// Names nobody.
+pub(super) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// Timeouts in a row after which there is no acker.
+const TIMEOUTS: u32 = 2;
+/// The timeout before the first measurement, in seconds (RFC 6298).
+const TIMEOUT_FIRST: f64 = 1.0;
+/// Round-trip times are no less, and no more, in seconds.
+const RTT_RANGE: (f64, f64) = (1e-4, 8.0);
+
+static ZEROS: [u8; 8_192] = [0; 8_192];
+
+/// What a sender counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounters {
+    /// Packets sent.
+    pub packets: u64,
+    /// Acknowledgements of the acker.
+    pub acks: u64,
+    /// Packets found lost on the way to the acker.
+    pub lost: u64,
+    /// Halvings of the window.
+    pub halvings: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Reports of receivers other than the acker.
+    pub reports: u64,
+    /// How often a receiver became the acker.
+    pub elections: u64,
+    /// No PGM packets, or of a type that is not for this end.
+    pub malformed: u64,
+    /// Of another session.
+    pub foreign: u64,
+    /// Reports of what was not sent yet, or in another's name, or without PGMCC's option.
+    pub absurd: u64,
+}
+
+/// Sends packets of zeros as the acker's acknowledgements let it.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    window: Window,
+    acker: Option<Acker>,
+    /// The acker before: it acknowledges packets up to this one, in which it was named.
+    before: Option<(IpAddr, u32)>,
+    /// To the acker.
+    round_trip: RoundTrip,
+    /// Timeouts in a row.
+    silent: u32,
+    /// When to give up on what is under way.
+    timeout: Option<Instant>,
+    counters: SenderCounters,
+}
+
+impl Sender {
+    /// One that has sent nothing.
+    pub fn new(config: SenderConfig) -> Self {
+        Self {
+            window: Window::new(0, config.threshold),
+            config,
+            acker: None,
+            before: None,
+            round_trip: RoundTrip::default(),
+            silent: 0,
+            timeout: None,
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// Window and tokens.
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The acker, and what it said last.
+    pub const fn acker(&self) -> Option<&Acker> {
+        self.acker.as_ref()
+    }
+
+    /// Mean round-trip time to the acker in seconds, once measured.
+    pub fn srtt(&self) -> Option<f64> {
+        self.round_trip.mean()
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &SenderCounters {
+        &self.counters
+    }
+
+    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let Ok(packet) = Packet::parse(datagram.payload) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let session = &self.config.session;
+        let ports = (session.destination_port, session.source_port);
+        if packet.gsi != session.gsi || (packet.source_port, packet.destination_port) != ports {
+            self.counters.foreign += 1;
+            return;
+        }
+        let said = packet.options.congestion_feedback.filter(|said| said.receiver == datagram.source.ip());
+        let report = said.and_then(|said| report(now, &said));
+        match (packet.body, report) {
+            (Body::Ack { highest, bitmap }, Some(report)) => self.ack(now, &report, highest, bitmap),
+            (Body::Nak(_), Some(report)) => self.report(now, &report),
+            (Body::Ack { .. } | Body::Nak(_), None) => self.counters.absurd += 1,
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// A report elects its receiver if there is no acker, or if it is clearly worse off.
+    fn report(&mut self, now: Instant, report: &Acker) {
+        match &mut self.acker {
+            Some(acker) if acker.address == report.address => *acker = *report,
+            Some(acker) => {
+                self.counters.reports += 1;
+                if report.is_worse_than(acker) {
+                    self.before = Some((acker.address, self.window.next()));
+                    self.elect(now, report);
+                }
+            }
+            None => {
+                self.counters.reports += 1;
+                self.elect(now, report);
+            }
+        }
+    }
+
+    fn elect(&mut self, now: Instant, report: &Acker) {
+        self.counters.elections += 1;
+        self.acker = Some(*report);
+        self.window.switched(!self.config.switch_losses);
+        // The new one's round trip is another, and so is the timeout.
+        self.round_trip = RoundTrip::of(report.rtt);
+        self.silent = 0;
+        self.timeout = self.window.is_waiting().then(|| now + self.patience());
+    }
+
+    fn ack(&mut self, now: Instant, report: &Acker, highest: u32, bitmap: u32) {
+        let had_acker = self.acker.is_some();
+        self.report(now, report);
+        let is_acker = self.acker.is_some_and(|acker| acker.address == report.address);
+        let was_named = |(address, end): (IpAddr, u32)| {
+            address == report.address && end.wrapping_sub(highest).cast_signed() > 0
+        };
+        if !is_acker && !self.before.is_some_and(was_named) {
+            return;
+        }
+        let Some(told) = self.window.acknowledged(highest, bitmap, is_acker) else {
+            self.counters.absurd += 1;
+            return;
+        };
+        self.counters.acks += 1;
+        self.counters.lost += u64::from(told.lost);
+        self.counters.halvings += u64::from(told.is_halved);
+        if is_acker && self.before.is_some_and(|(_, end)| end.wrapping_sub(highest).cast_signed() <= 0) {
+            self.before = None;
+        }
+        if is_acker && had_acker {
+            self.round_trip.sample(report.rtt);
+        }
+        if told.new > 0 {
+            self.silent = 0;
+            self.timeout = self.window.is_waiting().then(|| now + self.patience());
+        }
+    }
+
+    /// The timeout: TCP's, twice as long after each one in a row.
+    fn patience(&self) -> Duration {
+        let margin = self.config.timeout_margin.as_secs_f64();
+        let least = Duration::from_secs_f64(self.round_trip.timeout(margin).unwrap_or(TIMEOUT_FIRST));
+        least.saturating_mul(1 << self.silent.min(16)).min(SenderConfig::TIMEOUT_MAX)
+    }
+
+    fn time_out(&mut self) {
+        self.timeout = None;
+        self.window.timed_out();
+        self.before = None;
+        self.counters.timeouts += 1;
+        self.silent += 1;
+        if self.silent >= TIMEOUTS {
+            self.acker = None;
+        }
+    }
+
+    fn poll_data(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if !self.window.is_open() {
+            return None;
+        }
+        let session = &self.config.session;
+        let sequence = self.window.next();
+        let acker = self.acker.map_or(NOBODY, |acker| acker.address);
+        let data = CongestionData { timestamp: clock_us(now), acker };
+        let options = Options { congestion_data: Some(data), ..Options::default() };
+        let body = Body::Odata { sequence, trail: sequence, data: &[] };
+        let packet = Packet::new(session.source_port, session.destination_port, session.gsi, body);
+        let packet = Packet { options, ..packet };
+        let content = usize::from(self.config.packet_bytes).saturating_sub(packet.buffer_len());
+        let body = Body::Odata { sequence, trail: sequence, data: &ZEROS[..content] };
+        let bytes = Packet { body, ..packet }.emit(buffer).ok()?;
+        self.window.sent();
+        self.counters.packets += 1;
+        self.timeout = self.timeout.or_else(|| Some(now + self.patience()));
+        let destination = Destination::Channel(ChannelId::BASE);
+        Some(Transmit { destination, bytes, ecn: Ecn::NotCapable })
+    }
+}
+
+/// What a receiver says of its path; `None` for an echo of the future.
+fn report(now: Instant, said: &CongestionFeedback) -> Option<Acker> {
+    let took_us = since_us(now, said.timestamp);
+    let rtt = (f64::from(took_us) / 1e6).clamp(RTT_RANGE.0, RTT_RANGE.1);
+    let loss = f64::from(said.loss_rate) / 65_536.0;
+    (took_us >= 0).then_some(Acker { address: said.receiver, rtt, loss })
+}
+
+impl Machine for Sender {
+    type Event = Infallible;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if self.timeout.is_some_and(|timeout| timeout <= now) {
+            self.time_out();
+        }
+        if let Input::Datagram(datagram) = input {
+            self.datagram(now, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
+        self.poll_data(now, buffer).map(Output::Transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        // What the window lets leave has left when it is asked; the first packet leaves at the first call.
+        if self.window.is_open() { Some(Instant::ZERO) } else { self.timeout }
+    }
+}

@@ -1,0 +1,122 @@
+//! The numbers that make an RLC session, and what a receiver may be told.
+
+use headwater_proto::rate::Rate;
+use headwater_proto::time::Duration;
+
+/// Most layers: rates double, so that 24 go from a packet a second to beyond any link.
+pub(super) const LAYERS_MAX: usize = 24;
+
+/// Configuration of [`super::Layers`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    pub(super) packet_bytes: u16,
+    pub(super) max_rate: Rate,
+    pub(super) base_rate: Rate,
+    pub(super) spacing: Duration,
+}
+
+/// Why numbers make no RLC session.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// Packets without bytes.
+    #[error("packets of 0 bytes")]
+    PacketBytes,
+    /// Points too close together, or too far apart, to decide by.
+    #[error("synchronisation points each {0}: it must be from 100 ms to 1 min")]
+    Spacing(Duration),
+    /// Less than two layers.
+    #[error(
+        "base rate {base:.3} packets/s and maximum rate {max:.3} packets/s: the maximum must be twice as high, or more"
+    )]
+    Rates {
+        /// Base rate in packets/s.
+        base: f64,
+        /// Maximum rate in packets/s.
+        max: f64,
+    },
+    /// A layer without a packet from one point to the next.
+    #[error(
+        "a base rate of {base:.3} packets/s: there must be four packets, at least, from one synchronisation point to the next"
+    )]
+    BaseRate {
+        /// Base rate in packets/s.
+        base: f64,
+    },
+}
+
+impl Config {
+    /// Packets of `packet_bytes` of UDP payload; layers from `base_rate` on, each of which doubles what those below bring, up to `max_rate` in all.
+    /// Points of the lowest layer are a second apart.
+    pub fn new(packet_bytes: u16, base_rate: Rate, max_rate: Rate) -> Self {
+        Self { packet_bytes, max_rate, base_rate, spacing: Duration::from_secs(1) }
+    }
+
+    /// What is between two synchronisation points of the lowest layer. Default: 1 s.
+    #[must_use]
+    pub fn with_spacing(mut self, spacing: Duration) -> Self {
+        self.spacing = spacing;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.packet_bytes == 0 {
+            return Err(ConfigError::PacketBytes);
+        }
+        if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&self.spacing) {
+            return Err(ConfigError::Spacing(self.spacing));
+        }
+        let packets = |rate: Rate| rate.packets_per_second(self.packet_bytes.into());
+        let (base, max) = (packets(self.base_rate), packets(self.max_rate));
+        if base * self.spacing.as_secs_f64() < 4.0 {
+            return Err(ConfigError::BaseRate { base });
+        }
+        if max < 2.0 * base {
+            return Err(ConfigError::Rates { base, max });
+        }
+        Ok(())
+    }
+
+    /// Rates of the layers: the first two are equal, then each is twice the one before.
+    pub(super) fn rates(&self) -> Vec<Rate> {
+        let base = self.base_rate.as_bits();
+        let most = self.max_rate.as_bits();
+        let cumulative =
+            (0..LAYERS_MAX).map(|layer| base.saturating_mul(1 << layer)).take_while(|bits| *bits <= most);
+        let above = cumulative.skip(1).filter_map(|bits| Rate::from_bits(bits / 2));
+        core::iter::once(self.base_rate).chain(above).collect()
+    }
+}
+
+/// Configuration of a [`super::Receiver`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverConfig {
+    pub(super) max_rate: Option<Rate>,
+    pub(super) deaf: Duration,
+}
+
+impl ReceiverConfig {
+    /// Defaults: no cap, deaf for a second.
+    pub fn new() -> Self {
+        Self { max_rate: None, deaf: Duration::from_secs(1) }
+    }
+
+    /// Most that the receiver takes, in bit/s of UDP payload; the lowest layer is held in any case. Default: what the path carries.
+    #[must_use]
+    pub fn with_max_rate(mut self, rate: Rate) -> Self {
+        self.max_rate = Some(rate);
+        self
+    }
+
+    /// For how long it hears no losses after it gave up a layer: until that has left the path. Default: 1 s.
+    #[must_use]
+    pub fn with_deaf(mut self, deaf: Duration) -> Self {
+        self.deaf = deaf;
+        self
+    }
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}

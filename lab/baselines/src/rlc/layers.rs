@@ -1,0 +1,121 @@
+//! Layers, their bursts and their synchronisation points, by closed forms.
+
+use super::config::{Config, ConfigError};
+use headwater_proto::layering::turns::Schedule;
+use headwater_proto::layering::{StaticLayers, Unchanging};
+use headwater_proto::rate::Rate;
+use headwater_proto::time::{Duration, Instant};
+
+/// Packets that a burst has beside those that would leave anyway.
+const BURST_PACKETS: u64 = 8;
+/// A burst takes at most this part of the time between two points of the lowest layer.
+const BURST_PART: u64 = 4;
+
+/// The layers of an RLC session from its start on. Layer i is channel i.
+///
+/// A burst is a warp of time: what would leave within b before and b after a multiple of the layer's spacing leaves within b before it, at
+/// twice the rate. The first packet after that is a synchronisation point. Every burst ends when those of the layers below end
+/// that have one, and none is longer than theirs: so all that a receiver holds doubles together.
+#[derive(Clone, Debug)]
+pub struct Layers {
+    levels: StaticLayers,
+    /// b of each layer; the highest has none.
+    bursts: Vec<Duration>,
+    spacing: Duration,
+    start: Instant,
+}
+
+impl Layers {
+    /// The layers of a session that begins at `start`.
+    ///
+    /// # Errors
+    /// When the numbers do not fit together.
+    pub fn new(config: &Config, start: Instant) -> Result<Self, ConfigError> {
+        config.check()?;
+        let rates = config.rates();
+        let longest = Duration::from_nanos(config.spacing.as_nanos() / BURST_PART);
+        let burst = |rate: &Rate| rate.time_of(BURST_PACKETS * u64::from(config.packet_bytes)).min(longest);
+        let mut bursts: Vec<Duration> = rates.iter().map(burst).collect();
+        if let Some(highest) = bursts.last_mut() {
+            *highest = Duration::ZERO;
+        }
+        let levels = StaticLayers::new(&rates, config.packet_bytes, start);
+        Ok(Self { levels, bursts, spacing: config.spacing, start })
+    }
+
+    /// Whether a layer's packet is a synchronisation point.
+    pub fn is_point(&self, level: u16, number: u64) -> bool {
+        let Some((burst, spacing)) = self.burst(level) else { return false };
+        let passed = |number: u64| self.planned(level, number).saturating_sub(burst) / spacing;
+        let now = passed(number);
+        now > 0 && number.checked_sub(1).is_none_or(|before| passed(before) < now)
+    }
+
+    /// Whether a layer's packet belongs to a burst.
+    pub fn is_burst(&self, level: u16, number: u64) -> bool {
+        self.burst(level).is_some_and(|burst| within(self.planned(level, number), burst).is_some())
+    }
+
+    /// The number of a layer's packet of which 16 bits are known, and which leaves near the base layer's packet `base`.
+    pub(super) fn number(&self, level: u16, sequence: u16, base: u64) -> u64 {
+        let expected = self.levels.before(level, self.levels.nth(0, base));
+        expected.wrapping_add_signed(near(sequence, expected))
+    }
+
+    /// b and the spacing of a layer's points, in nanoseconds.
+    fn burst(&self, level: u16) -> Option<(u64, u64)> {
+        let burst = self.bursts[usize::from(level)].as_nanos();
+        (burst > 0).then(|| (burst, self.spacing.as_nanos().saturating_mul(1 << level)))
+    }
+
+    /// When a packet would leave without bursts, after the start.
+    fn planned(&self, level: u16, number: u64) -> u64 {
+        self.levels.nth(level, number).since(self.start).as_nanos()
+    }
+}
+
+/// How far a number with these low bits is from what was expected, at the nearest.
+pub(super) fn near(sequence: u16, expected: u64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low 16 bits are what is wanted")]
+    let low = expected as u16;
+    let distance = i64::from(sequence.wrapping_sub(low).cast_signed());
+    if expected.checked_add_signed(distance).is_some() { distance } else { distance + (1 << 16) }
+}
+
+/// The time of a burst that a planned time falls into: when it begins, and how far the plan is in it. The first is at one spacing.
+fn within(planned: u64, (burst, spacing): (u64, u64)) -> Option<(u64, u64)> {
+    let shifted = planned.saturating_add(burst);
+    let into = shifted % spacing;
+    (shifted >= spacing && into < 2 * burst).then(|| (planned - into, into))
+}
+
+impl Schedule for Layers {
+    fn level_count(&self) -> u16 {
+        self.levels.level_count()
+    }
+
+    fn nth(&self, level: u16, number: u64) -> Instant {
+        let planned = self.planned(level, number);
+        let inside = self.burst(level).and_then(|burst| within(planned, burst));
+        let nanos = inside.map_or(planned, |(from, into)| from + into / 2);
+        self.start + Duration::from_nanos(nanos)
+    }
+
+    fn before(&self, level: u16, at: Instant) -> u64 {
+        let left = at.since(self.start).as_nanos();
+        let inside = self.burst(level).and_then(|burst| Some((within(left, burst)?, burst)));
+        // What has left by a time within a burst was planned for twice as far into it.
+        let planned = inside.map_or(left, |((from, into), (burst, _))| from + (2 * into).min(2 * burst));
+        self.levels.before(level, self.start + Duration::from_nanos(planned))
+    }
+
+    fn rate_most(&self, level: u16) -> f64 {
+        2.0 * self.levels.rate_most(level)
+    }
+}
+
+impl Unchanging for Layers {
+    fn rate(&self, level: u16) -> f64 {
+        self.levels.rate(level)
+    }
+}

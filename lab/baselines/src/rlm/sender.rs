@@ -1,0 +1,149 @@
+//! The sending end: layers at constant rates.
+
+use headwater_wire::Cci;
+use headwater_wire::cci::FlidSlCci;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
+use super::{ANNOUNCEMENT, Config};
+use headwater_proto::control::{Departure, SenderControl};
+use headwater_proto::layering::turns::{Schedule, Turns};
+use headwater_proto::layering::{Layering, StaticLayers, Unchanging};
+use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
+use headwater_proto::rate::Rate;
+use headwater_proto::time::{Duration, Instant};
+
+/// What SplitMix64's state grows by from one output to the next.
+const SPLIT_MIX_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+/// What an announcement takes on the way to receivers, as one of ns-2's does.
+const ANNOUNCEMENT_BYTES: usize = 180;
+
+/// Sends on all layers as they are due. Congestion control information is FLID-SL's, without slots; an announcement has its trigger set, and
+/// the layer in place of the slot.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: Config,
+    turns: Turns<Spaced>,
+    sequences: Vec<u16>,
+    /// The layer that somebody joins. One is enough: who hears of the highest hears enough.
+    announced: Option<u8>,
+}
+
+impl Sender {
+    /// Begins at `now`.
+    pub fn new(config: Config, now: Instant) -> Self {
+        let turns = Turns::new(Spaced(StaticLayers::new(&config.rates, config.packet_bytes, now)));
+        Self { turns, sequences: vec![0; config.rates.len()], announced: None, config }
+    }
+
+    /// The rates of its layers.
+    pub fn rates(&self) -> &[Rate] {
+        &self.config.rates
+    }
+}
+
+/// Layers whose packets leave up to half a gap after their turn, as if at random: of evenly spaced layers one and the same loses whenever a drop-tail queue
+/// is full.
+#[derive(Clone, Debug)]
+struct Spaced(StaticLayers);
+
+impl Schedule for Spaced {
+    fn level_count(&self) -> u16 {
+        self.0.level_count()
+    }
+
+    fn nth(&self, level: u16, number: u64) -> Instant {
+        let [turn, next] = [number, number + 1].map(|number| self.0.nth(level, number));
+        let gap = next.since(turn).as_nanos();
+        let delay = (u128::from(gap) * u128::from(scatter(level, number))) >> 65;
+        turn + Duration::from_nanos(u64::try_from(delay).unwrap_or(0))
+    }
+
+    fn before(&self, level: u16, at: Instant) -> u64 {
+        let turns = self.0.before(level, at);
+        // The last of those may be late.
+        turns.checked_sub(1).filter(|last| self.nth(level, *last) >= at).unwrap_or(turns)
+    }
+
+    fn rate_most(&self, level: u16) -> f64 {
+        self.0.rate_most(level)
+    }
+}
+
+impl Unchanging for Spaced {
+    fn rate(&self, level: u16) -> f64 {
+        self.0.rate(level)
+    }
+}
+
+/// Of SplitMix64's outputs that of a packet's number: the same in every session, which is random enough to break phases.
+fn scatter(level: u16, number: u64) -> u64 {
+    let outputs_before = (u64::from(level) << 48) ^ number;
+    SplitMix64::seed_from_u64(outputs_before.wrapping_mul(SPLIT_MIX_STEP)).next_u64()
+}
+
+/// Congestion control information of a packet, or of an announcement.
+fn cci(layer: u16, sequence: u16, announced: Option<u8>) -> Cci {
+    let (increase_trigger, slot) = (announced.is_some(), announced.unwrap_or(0) & 0x7F);
+    let group = u8::try_from(layer).unwrap_or(u8::MAX);
+    let flid = FlidSlCci { increase_trigger, slot, group, sequence };
+    Cci::try_from(flid).unwrap_or(Cci::ZERO)
+}
+
+impl SenderControl for Sender {
+    fn channels(&self) -> u16 {
+        self.config.layers()
+    }
+
+    fn levels(&self) -> u16 {
+        self.config.layers()
+    }
+
+    fn layering(&self) -> Option<&dyn Layering> {
+        Some(self.turns.schedule())
+    }
+
+    fn next_departure(&self) -> Option<Instant> {
+        Some(self.turns.due())
+    }
+
+    fn departure(&self, now: Instant) -> Option<Departure> {
+        let level = self.turns.level();
+        (self.turns.due() <= now).then(|| Departure {
+            channel: ChannelId(level),
+            level,
+            at: self.turns.at(),
+            cci: cci(level, self.sequences[usize::from(level)], None),
+            ecn: Ecn::NotCapable,
+            ceiling: None,
+        })
+    }
+
+    fn departed(&mut self, now: Instant, _bytes: usize) {
+        let sequence = &mut self.sequences[usize::from(self.turns.level())];
+        *sequence = sequence.wrapping_add(1);
+        self.turns.departed(now);
+    }
+
+    fn feedback(&mut self, _now: Instant, datagram: &Datagram<'_>) {
+        if let [a, b, c, layer] = *datagram.payload
+            && [a, b, c] == ANNOUNCEMENT
+            && u16::from(layer) <= self.config.layers()
+        {
+            self.announced = Some(self.announced.map_or(layer, |other| other.max(layer)));
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let cci = cci(0, 0, Some(self.announced.take()?));
+        let bytes = cci.as_bytes();
+        buffer[..ANNOUNCEMENT_BYTES].fill(0);
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        let destination = Destination::Channel(ChannelId::BASE);
+        Some(Transmit { destination, bytes: ANNOUNCEMENT_BYTES, ecn: Ecn::NotCapable })
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.turns.give_up(now);
+    }
+}

@@ -1,0 +1,418 @@
+//! The sending end (RFC 4654, section 3).
+
+use core::convert::Infallible;
+use core::net::SocketAddr;
+
+use crate::tfmcc::message::{DATA_BYTES, Data, Echo, Message, NO_SUPPRESSION, Report};
+
+use super::ROUND;
+use super::config::{FLOOR_PERIOD, SenderConfig};
+use super::echoes::{Echoes, Pending, Who};
+use crate::stamp::{clock_us, since_us};
+use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
+use headwater_proto::pacing::{BURST, Pacer};
+use headwater_proto::rate::Rate;
+use headwater_proto::time::{Duration, Instant};
+
+/// Granularity of timers, in seconds: a part of the least `R_max` (section 3.2).
+const GRANULARITY: f64 = 0.001;
+/// `R_max` is so many times the longest round-trip time, as if rounded up to the RFC's 8 bits: receivers a hair above it would all report.
+const RTT_MAX_MARGIN: f64 = 1.08;
+/// Of `R_max` a round keeps at least so much.
+const RTT_MAX_KEPT: f64 = 0.9;
+/// g: reports of rates less than so much below the one reported are suppressed.
+const CLOSE: f64 = 0.1;
+/// What a CLR's mean round-trip time keeps at a sample.
+const RTT_KEPT: f64 = 0.9;
+/// For increases a CLR's round trip is at least this part of `R_max`: it could pretend any.
+const RTT_PART: f64 = 0.125;
+/// Round trips without a report after which the rate is halved, and after which the CLR is gone.
+const SILENT: f64 = 4.0;
+const GONE: f64 = 10.0;
+/// Silence is told from a slow rate by two packets missing (as RFC 5348, section 4.3) and half of one's time for jitter, and a
+/// CLR that is gone by thrice that.
+const SILENT_PACKETS: f64 = 2.5;
+const GONE_PACKETS: f64 = 3.0 * SILENT_PACKETS;
+
+/// The current limiting receiver.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clr {
+    /// Its identifier.
+    pub id: u32,
+    /// Where its reports come from.
+    pub address: SocketAddr,
+    /// Its round-trip time in seconds, as the sender measures it.
+    pub rtt: f64,
+    /// `X_r`, what it reported last, in bit/s.
+    pub rate: f64,
+    /// Since when.
+    pub since: Instant,
+    heard: Instant,
+    timestamp_us: u32,
+    /// Not named to the receivers yet.
+    is_new: bool,
+}
+
+impl Clr {
+    const fn who(&self) -> Who {
+        Who { id: self.id, address: self.address }
+    }
+
+    /// What to echo to it: its last report.
+    const fn pending(&self) -> Pending {
+        let who = self.who();
+        Pending { who, timestamp_us: self.timestamp_us, at: self.heard, has_rtt: true, rate: self.rate }
+    }
+}
+
+/// What a sender counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounters {
+    /// Packets sent.
+    pub packets: u64,
+    /// Reports taken.
+    pub reports: u64,
+    /// Of those, reports of receivers other than the CLR.
+    pub others: u64,
+    /// Rounds of feedback.
+    pub rounds: u64,
+    /// How often another receiver became the CLR.
+    pub switches: u64,
+    /// Halvings because the CLR was silent, or there was none.
+    pub halvings: u64,
+    /// No reports of TFMCC.
+    pub malformed: u64,
+    /// Reports of rounds long past, and those of the CLR that are not newer than its last one.
+    pub stale: u64,
+    /// Reports that echo the future, or a rate of nothing.
+    pub absurd: u64,
+}
+
+/// A round of feedback.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    number: u16,
+    began: Instant,
+    /// Longest round-trip time reported in it, with its margin, in seconds.
+    peak: f64,
+    has_feedback: bool,
+}
+
+/// Sends packets of zeros at the rate that the receiver with the worst path allows.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    pacer: Pacer,
+    /// X, in bit/s.
+    rate: f64,
+    is_starting: bool,
+    /// Maximum of the receivers' round-trip times in seconds; `R_max` is no less.
+    rtt_max: f64,
+    round: Round,
+    /// `X_supp`, in bit/s.
+    suppression: f64,
+    clr: Option<Clr>,
+    /// No increase before: the old CLR is gone.
+    held_until: Instant,
+    raised: Instant,
+    /// When the rate is halved for want of reports.
+    starves: Instant,
+    /// When the CLR is gone for want of reports, as of its last one: halvings do not put it off.
+    gone: Instant,
+    echoes: Echoes,
+    sequence: u32,
+    counters: SenderCounters,
+}
+
+impl Sender {
+    /// Begins at `now` with one packet in `R_max`.
+    pub fn new(config: SenderConfig, now: Instant) -> Self {
+        let rtt_max = config.rtt.as_secs_f64();
+        let rate = 8.0 * f64::from(config.packet_bytes) / rtt_max;
+        let mut sender = Self {
+            pacer: Pacer::new(bits(rate), BURST, now),
+            config,
+            rate,
+            is_starting: true,
+            rtt_max,
+            round: Round { number: 0, began: now, peak: 0.0, has_feedback: false },
+            suppression: f64::INFINITY,
+            clr: None,
+            held_until: now,
+            raised: now,
+            starves: now,
+            gone: now,
+            echoes: Echoes::default(),
+            sequence: 0,
+            counters: SenderCounters::default(),
+        };
+        sender.set_rate(now, rate);
+        sender.starves = now + seconds(GONE * sender.rtt_max());
+        sender
+    }
+
+    /// The rate that it sends at.
+    pub fn rate(&self) -> Rate {
+        self.pacer.rate()
+    }
+
+    /// `R_max`, in seconds.
+    pub fn rtt_max(&self) -> f64 {
+        self.rtt_max.max(self.packet_bits() / self.rate + GRANULARITY)
+    }
+
+    /// Whether no receiver has reported a loss yet.
+    pub const fn is_starting(&self) -> bool {
+        self.is_starting
+    }
+
+    /// The current limiting receiver, if there is one.
+    pub const fn clr(&self) -> Option<&Clr> {
+        self.clr.as_ref()
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &SenderCounters {
+        &self.counters
+    }
+
+    fn packet_bits(&self) -> f64 {
+        8.0 * f64::from(self.config.packet_bytes)
+    }
+
+    fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        match Message::parse(datagram.payload) {
+            Ok(Message::Report(report)) if datagram.channel.is_none() => {
+                self.report(now, datagram.source, &report);
+            }
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    fn report(&mut self, now: Instant, address: SocketAddr, report: &Report) {
+        let who = Who { id: report.receiver, address };
+        let clr = self.clr.filter(|clr| clr.who() == who);
+        let is_stale = match clr {
+            Some(clr) => report.timestamp_us.wrapping_sub(clr.timestamp_us).cast_signed() <= 0,
+            None => self.round.number.wrapping_sub(report.round) > 1,
+        };
+        let took_us = since_us(now, report.echo_us);
+        if is_stale {
+            self.counters.stale += 1;
+            return;
+        }
+        if took_us < 0 || report.rate == 0 {
+            self.counters.absurd += 1;
+            return;
+        }
+        self.counters.reports += 1;
+        self.counters.others += u64::from(clr.is_none());
+        if report.leaves {
+            if clr.is_some() {
+                self.lose_clr(now);
+            }
+            return;
+        }
+        let rtt = (f64::from(took_us) / 1e6).clamp(GRANULARITY / 10.0, self.config.rtt_cap.as_secs_f64());
+        self.take(now, who, report, rtt);
+    }
+
+    /// A report that counts, `rtt` seconds after the packet that it answers.
+    fn take(&mut self, now: Instant, who: Who, report: &Report, rtt: f64) {
+        // A receiver that has not measured took R_max.
+        let scale = if report.has_rtt || !report.has_loss { 1.0 } else { (self.rtt_max() / rtt).max(1.0) };
+        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+        let rate = report.rate as f64 * scale;
+        self.round.peak = self.round.peak.max(RTT_MAX_MARGIN * rtt);
+        self.rtt_max = self.rtt_max.max(self.round.peak);
+        self.is_starting &= !report.has_loss;
+        let pending =
+            Pending { who, timestamp_us: report.timestamp_us, at: now, has_rtt: report.has_rtt, rate };
+        match self.clr {
+            Some(clr) if clr.who() == who => self.clr_reported(now, &pending, rtt),
+            _ => {
+                // What receivers compare with is what they reckon themselves.
+                self.suppression = self.suppression.min((1.0 - CLOSE) * rate / scale);
+                self.other_reported(now, pending, rtt);
+            }
+        }
+    }
+
+    fn clr_reported(&mut self, now: Instant, report: &Pending, rtt: f64) {
+        let Some(clr) = &mut self.clr else { return };
+        (clr.heard, clr.timestamp_us, clr.rate) = (now, report.timestamp_us, report.rate);
+        clr.rtt = RTT_KEPT * clr.rtt + (1.0 - RTT_KEPT) * rtt;
+        let round_trip = clr.rtt;
+        self.follow(now, report.rate, round_trip);
+        self.feed(now, round_trip);
+    }
+
+    /// X becomes what the CLR reports, at most one packet in `R_max` more each round trip; twice in slow start.
+    fn follow(&mut self, now: Instant, reported: f64, rtt: f64) {
+        let step = if self.is_starting { self.rate } else { self.packet_bits() / self.rtt_max() };
+        let elapsed = now.since(self.raised).as_secs_f64() / rtt.max(RTT_PART * self.rtt_max());
+        let most = if now < self.held_until { self.rate } else { self.rate + step * elapsed.min(1.0) };
+        self.raised = now;
+        self.set_rate(now, reported.min(most));
+    }
+
+    fn other_reported(&mut self, now: Instant, report: Pending, rtt: f64) {
+        let was_late = now >= self.round_ends();
+        self.round.has_feedback = true;
+        // While no increase is allowed, the lowest of the rates reported is looked for.
+        let is_lower = |clr: Clr| report.rate < self.rate || now < self.held_until && report.rate < clr.rate;
+        match self.clr {
+            Some(clr) if !is_lower(clr) => self.echoes.push(report),
+            _ => self.elect(now, &report, rtt),
+        }
+        if was_late {
+            self.end_round(now);
+        }
+    }
+
+    fn elect(&mut self, now: Instant, report: &Pending, rtt: f64) {
+        let Who { id, address } = report.who;
+        self.counters.switches += u64::from(self.clr.is_some());
+        let (rate, timestamp_us) = (report.rate, report.timestamp_us);
+        self.clr = Some(Clr { id, address, rtt, rate, since: now, heard: now, timestamp_us, is_new: true });
+        self.raised = now;
+        self.set_rate(now, rate.min(self.rate));
+        self.feed(now, rtt);
+    }
+
+    fn lose_clr(&mut self, now: Instant) {
+        self.clr = None;
+        let round = self.rtt_max();
+        self.held_until = now + seconds(ROUND * round);
+        self.starves = now + seconds(GONE * round);
+    }
+
+    /// A report of the CLR came: the next one is missed after some round trips, or packets where these are further apart.
+    fn feed(&mut self, now: Instant, rtt: f64) {
+        let packet = self.packet_bits() / self.rate;
+        self.starves = now + seconds((SILENT * rtt).max(SILENT_PACKETS * packet));
+        self.gone = now + seconds((GONE * rtt).max(GONE_PACKETS * packet));
+    }
+
+    /// Reports are missed.
+    fn starve(&mut self, now: Instant) {
+        let Some(clr) = self.clr else {
+            self.halve(now);
+            self.starves = now + seconds(GONE * self.rtt_max());
+            return;
+        };
+        if now >= self.gone {
+            self.lose_clr(now);
+            return;
+        }
+        let is_young = now < clr.since + seconds(GONE * clr.rtt);
+        if !is_young {
+            self.halve(now);
+        }
+        self.starves = self.gone;
+    }
+
+    fn halve(&mut self, now: Instant) {
+        self.counters.halvings += 1;
+        self.set_rate(now, self.rate / 2.0);
+    }
+
+    fn set_rate(&mut self, now: Instant, rate: f64) {
+        let floor = self.packet_bits() / FLOOR_PERIOD.as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+        let most = self.config.max_rate.map_or(f64::MAX, |most| most.as_bits() as f64);
+        self.rate = rate.min(most).max(floor);
+        self.pacer.set_rate(now, bits(self.rate));
+    }
+
+    /// When the round ends, if others than the CLR have reported.
+    fn round_ends(&self) -> Instant {
+        self.round.began + seconds(ROUND * self.rtt_max())
+    }
+
+    /// When the round ends in any case.
+    fn round_over(&self) -> Instant {
+        let rounds = if self.round.has_feedback { ROUND } else { 2.0 * ROUND };
+        self.round.began + seconds(rounds * self.rtt_max())
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        if self.round.peak > 0.0 {
+            self.rtt_max = self.round.peak.max(RTT_MAX_KEPT * self.rtt_max);
+        }
+        let number = self.round.number.wrapping_add(1);
+        self.round = Round { number, began: now, peak: 0.0, has_feedback: false };
+        self.suppression = f64::INFINITY;
+        self.counters.rounds += 1;
+    }
+
+    /// What the next packet answers: a new CLR, then who knows no round-trip time, then others, then the CLR again.
+    fn echo(&mut self, now: Instant) -> Option<Echo> {
+        if let Some(clr) = self.clr.as_mut().filter(|clr| clr.is_new) {
+            clr.is_new = false;
+            return Some(clr.pending().echo(now, true));
+        }
+        match self.echoes.pop() {
+            Some(pending) => Some(pending.echo(now, false)),
+            None => self.clr.map(|clr| clr.pending().echo(now, true)),
+        }
+    }
+
+    fn data(&mut self, now: Instant) -> Data {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let (rtt_max_us, suppression) = ((self.rtt_max() * 1e6) as u32, self.suppression as u64);
+        Data {
+            sequence: self.sequence,
+            timestamp_us: clock_us(now),
+            rtt_max_us,
+            suppression: if self.suppression.is_finite() { suppression } else { NO_SUPPRESSION },
+            round: self.round.number,
+            echo: self.echo(now),
+        }
+    }
+}
+
+impl Machine for Sender {
+    type Event = Infallible;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if self.starves <= now {
+            self.starve(now);
+        }
+        if self.round_over() <= now {
+            self.end_round(now);
+        }
+        if let Input::Datagram(datagram) = input {
+            self.datagram(now, &datagram);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Infallible>> {
+        if !self.pacer.is_due(now) {
+            return None;
+        }
+        let bytes = usize::from(self.config.packet_bytes);
+        let header = self.data(now).emit();
+        buffer[..DATA_BYTES].copy_from_slice(&header);
+        buffer[DATA_BYTES..bytes].fill(0);
+        self.pacer.sent(now, bytes);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.counters.packets += 1;
+        let destination = Destination::Channel(ChannelId::BASE);
+        Some(Output::Transmit(Transmit { destination, bytes, ecn: Ecn::NotCapable }))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.pacer.next().min(self.starves).min(self.round_over()))
+    }
+}
+
+fn bits(rate: f64) -> Rate {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    let bits = libm::round(rate) as u64;
+    Rate::from_bits(bits).unwrap_or_else(|| Rate::from_kilobits(1))
+}
+
+const fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
