@@ -1,4 +1,4 @@
-//! `headwater bench testbed`: the runs of a plan, each on a bed of its own.
+//! `headwater-lab testbed run`: the runs of a plan, each on a bed of its own.
 
 use headwater_netsim::plan::Plan;
 use headwater_testbed::{Kind, Routing, Setting};

@@ -1,4 +1,4 @@
-//! `headwater simulate`.
+//! `headwater-lab simulate`.
 
 use std::fs;
 use std::path::Path;

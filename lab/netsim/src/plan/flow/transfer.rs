@@ -74,7 +74,7 @@ mod tests {
         let FlowKind::Transfer(transfer) = scenario.flows[0].kind else { panic!("a transfer") };
         assert_eq!((transfer.by, transfer.size, transfer.max_rate.as_bits()), ("uftp", 2_000_000, 4_000_000));
         let refused = read.run(&read.cell(0), 1, &mut ()).unwrap_err().to_string();
-        assert!(refused.contains("bench testbed"), "{refused}");
+        assert!(refused.contains("headwater-lab testbed run"), "{refused}");
     }
 
     #[test]
