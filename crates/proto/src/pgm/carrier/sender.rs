@@ -4,7 +4,7 @@ use headwater_wire::cci::WebrcCci;
 use headwater_wire::pgm::{Body, Packet};
 use headwater_wire::{Cci, fdt};
 
-use crate::control::{BURST, Departure, SenderControl};
+use crate::control::{BURST, Departure, Overload, SenderControl};
 use crate::described::Description;
 use crate::le_sbcc::Chain;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
@@ -34,7 +34,9 @@ impl Sender {
             .with_mode(Mode::Lean)
             .with_answers(Answers::Confirmations)
             .with_window_packets(window_packets);
-        let source = Source::new(config, Control::LeSbcc(Box::new(chain)), now);
+        let mut source = Source::new(config, Control::LeSbcc(Box::new(chain)), now);
+        // Files always have another symbol.
+        source.set_backlogged(true);
         Self { source, envelope_bytes: Self::envelope_bytes() }
     }
 
@@ -91,6 +93,10 @@ impl SenderControl for Sender {
 
     fn departed(&mut self, now: Instant, bytes: usize) {
         self.source.departed(now, bytes);
+    }
+
+    fn overload(&self) -> Option<Overload> {
+        self.source.overload()
     }
 
     fn pgm_source(&self) -> Option<&Source> {

@@ -9,10 +9,10 @@ use super::Wanted;
 use super::peers::{Peers, Refusal, UNPROVEN_PER_SECOND};
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
-use crate::control::{BURST, Departure, Request, SenderControl};
+use crate::control::{BURST, Departure, Overload, Request, SenderControl};
 use crate::described::Description;
 use crate::machine::{ChannelId, Datagram, Ecn};
-use crate::pacing::Pacer;
+use crate::pacing::{Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -122,7 +122,8 @@ pub struct Sender {
     peers: Peers,
     pending: VecDeque<Pending>,
     pending_max: u64,
-    pacer: Option<Pacer>,
+    /// Where there is a highest rate.
+    pacing: Option<(Pacer, RateCap)>,
     counters: RequestCounters,
 }
 
@@ -132,6 +133,8 @@ struct Pending {
     label: Label,
     level: Level,
     follows_another: bool,
+    /// When the request came.
+    asked: Instant,
 }
 
 impl Sender {
@@ -144,7 +147,9 @@ impl Sender {
             peers: Peers::new(config.key, config.requests_per_second.max(1), config.unproven_per_second()),
             pending: VecDeque::new(),
             pending_max: config.pending_max(),
-            pacer: config.max_rate.map(|(rate, _)| Pacer::new(rate, BURST, Instant::ZERO)),
+            pacing: config
+                .max_rate
+                .map(|(rate, _)| (Pacer::new(rate, BURST, Instant::ZERO), RateCap::new(rate))),
             counters: RequestCounters::default(),
         }
     }
@@ -184,7 +189,7 @@ impl SenderControl for Sender {
 
     fn next_departure(&self) -> Option<Instant> {
         let _waits = self.pending.front()?;
-        Some(self.pacer.as_ref().map_or(Instant::ZERO, Pacer::next))
+        Some(self.pacing.as_ref().map_or(Instant::ZERO, |(pacer, _)| pacer.next()))
     }
 
     fn departure(&self, now: Instant) -> Option<Departure> {
@@ -208,10 +213,18 @@ impl SenderControl for Sender {
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
-        self.pending.pop_front();
-        if let Some(pacer) = &mut self.pacer {
-            pacer.sent(now, bytes);
+        let asked = self.pending.pop_front().map_or(now, |pending| pending.asked);
+        let Some((pacer, cap)) = &mut self.pacing else { return };
+        // A place that nobody had asked for yet is not given up by the driver.
+        let given_up = (now - BURST).since(pacer.next().max(asked));
+        pacer.sent(now, bytes);
+        if cap.departed(now, pacer.rate(), given_up) {
+            pacer.set_rate(now, cap.rate());
         }
+    }
+
+    fn overload(&self) -> Option<Overload> {
+        self.pacing.as_ref().and_then(|(_, cap)| cap.overload())
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -234,7 +247,7 @@ impl SenderControl for Sender {
             Ok(()) => {
                 let follows_another = self.peers.brings_another(asked.path.peer, asked.body);
                 let (path, label, level) = (asked.path, asked.label, asked.level);
-                self.pending.push_back(Pending { path, label, level, follows_another });
+                self.pending.push_back(Pending { path, label, level, follows_another, asked: now });
             }
             Err(Refusal::Unproven) => counters.unproven += 1,
             Err(Refusal::TooFast) => counters.too_fast += 1,
