@@ -161,7 +161,8 @@ impl Application<Diary, ReceiverSocket> for Crowd {
         if self.crowd.is_none() {
             let is_timed = |sent| diary.heard.last().is_some_and(|(at, _)| *at < sent + SLACK.into());
             if self.single.is_some_and(is_timed) {
-                self.crowd = (0..Self::DATAGRAMS).map(|_| self.send(Self::ONE_OF_MANY)).last();
+                let crowd: Vec<_> = (0..Self::DATAGRAMS).map(|_| self.send(Self::ONE_OF_MANY)).collect();
+                self.crowd = crowd.last().copied();
             } else {
                 self.single = Some(self.send(Self::SINGLE));
             }
