@@ -1,5 +1,6 @@
 //! Pacing: when the next packet may leave, without losing a fraction of a nanosecond.
 
+use crate::control::Overload;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -176,6 +177,86 @@ impl DriverLoad {
         *self = Self { since: Some(now), ..Self::default() };
         Some(sample)
     }
+}
+
+/// A driver is overloaded that sends less than this part of what was asked for. A rate that was asked for and is nearly sent stays.
+const OVERLOADED: f64 = 0.75;
+/// A driver that sends less than this part of the rate that the sender settled at, or tries, has no room for it.
+const ROOMY: f64 = 0.95;
+/// Part of what the driver sent at which the sender settles.
+const SETTLED: f64 = 0.9;
+/// Rate over the one before that a sender tries which settled at less than was asked for.
+const STEP: f64 = 1.1;
+
+/// Highest rate that a sender's driver keeps up with, of a fixed or highest rate that was asked for.
+///
+/// If the driver cannot send so much in two windows in a row, the cap settles at somewhat less than the driver sends, and rises again from time to time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateCap {
+    asked: Rate,
+    rate: Rate,
+    /// Rate that a late driver may come to, as a multiple of the sender's rate.
+    headroom: f64,
+    load: DriverLoad,
+    /// Share of the rate that was sent in the last window, if that was too little.
+    share: Option<f64>,
+    retry: Retry,
+}
+
+impl RateCap {
+    /// A sender that sends up to `asked`.
+    pub(crate) fn new(asked: Rate) -> Self {
+        let (load, retry) = (DriverLoad::default(), Retry::default());
+        Self { asked, rate: asked, headroom: 1.0, load, share: None, retry }
+    }
+
+    /// Sets the rate at which a late driver catches up, as a multiple of the sender's rate. Default: 1, as a [`Pacer`] has it.
+    pub(crate) fn with_headroom(mut self, headroom: f64) -> Self {
+        self.headroom = headroom;
+        self
+    }
+
+    /// The most to send.
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Records a packet that left at `now` while the sender's rate was `rate`, and the time given up for it. Returns whether the cap moved.
+    pub(crate) fn departed(&mut self, now: Instant, rate: Rate, given_up: Duration) -> bool {
+        let Some(sample) = self.load.record(now, given_up) else { return false };
+        let (share, before) = ((sample.share * self.headroom).min(1.0), self.rate);
+        if share < if self.rate < self.asked { ROOMY } else { OVERLOADED } {
+            if let Some(first) = self.share.replace(share) {
+                self.share = None;
+                self.retry.settle(now);
+                self.rate = scaled(rate, SETTLED * f64::midpoint(first, share));
+            }
+        } else {
+            self.share = None;
+            // What the sender does not use proves nothing.
+            let is_used = rate >= scaled(self.rate, ROOMY);
+            if self.rate < self.asked && is_used && self.retry.is_due(now) {
+                self.rate = scaled(self.rate, STEP).min(self.asked);
+            }
+        }
+        self.rate != before
+    }
+
+    /// Part of the rate asked for that is sent at most, if that is not all.
+    pub(crate) fn overload(&self) -> Option<Overload> {
+        #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+        let share = self.rate.as_bits() as f64 / self.asked.as_bits() as f64;
+        (self.rate < self.asked).then_some(Overload { share, ceiling: None })
+    }
+}
+
+/// A rate times a factor; 1 bit/s at least.
+fn scaled(rate: Rate, factor: f64) -> Rate {
+    #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
+    let bits = rate.as_bits() as f64 * factor;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    let bits = bits as u64;
+    Rate::from_bits(bits).unwrap_or(rate)
 }
 
 #[cfg(test)]

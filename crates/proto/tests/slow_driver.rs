@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use headwater_proto::control::{Arrival, Departure, Membership, ReceiverControl, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::{ChannelId, Duration, Instant, Rate, fixed, flid, m2c, webrc};
+use headwater_proto::{ChannelId, Duration, Instant, Rate, Seed, fixed, flid, le_sbcc, m2c, pgm, sim, webrc};
+use headwater_wire::pgm::Gsi;
 
 const PACKET_BYTES: u16 = 1_440;
 const MAX: Rate = Rate::from_kilobits(8_000);
@@ -258,24 +259,49 @@ fn a_flid_dl_receiver_takes_what_is_sent() {
     is_served(flid_dl(), receiver, 300);
 }
 
-#[test]
-fn one_rate_settles_below_what_the_driver_sends() {
-    let mut driver = Driver::new(fixed::Sender::new(MAX, Instant::ZERO));
-    driver.run(at(2), 10.0, |_, _| ());
+/// One rate, or several that are a fixed or highest rate together, settles somewhat below what the driver sends.
+fn settles<C: SenderControl>(sender: C) -> Driver<C> {
+    let mut driver = Driver::new(sender);
+    driver.run(at(10), 10.0, |_, _| ());
     assert_eq!(driver.sender.overload(), None);
-    driver.run(at(10), SHARE, |_, _| ());
+    driver.run(at(40), SHARE, |_, _| ());
     let (mut sent, mut last, mut longest) = (0_u32, driver.now, Duration::ZERO);
-    driver.run(at(40), SHARE, |now, _| {
+    driver.run(at(70), SHARE, |now, _| {
         sent += 1;
         longest = longest.max(now.since(last));
         last = now;
     });
     let rate = f64::from(sent) / 30.0;
-    assert!((0.7 * SHARE * PACKETS..SHARE * PACKETS).contains(&rate), "{rate} of {}", SHARE * PACKETS);
+    assert!((0.7 * SHARE * PACKETS..=SHARE * PACKETS).contains(&rate), "{rate} of {}", SHARE * PACKETS);
     assert!(longest < Duration::from_millis(20), "a silence of {longest:?}");
     let overload = driver.sender.overload().expect("it cannot send all");
     assert!((0.5 * SHARE..=1.1 * SHARE).contains(&overload.share), "{overload:?}");
+    driver
+}
 
-    driver.run(at(200), 10.0, |_, _| ());
+fn settles_and_recovers(sender: impl SenderControl) {
+    let mut driver = settles(sender);
+    driver.run(at(240), 10.0, |_, _| ());
     assert_eq!(driver.sender.overload(), None, "a driver that keeps up sends all");
+}
+
+#[test]
+fn one_rate_settles_below_what_the_driver_sends() {
+    settles_and_recovers(fixed::Sender::new(MAX, Instant::ZERO));
+}
+
+#[test]
+fn le_sbcc_settles_below_what_the_driver_sends() {
+    let config = le_sbcc::Config::new(PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
+    let chain = le_sbcc::Chain::new(config, Seed(1).stream("chain", 0), Instant::ZERO);
+    let (sender, group) = (SENDER.0.into(), [239, 255, 72, 87].into());
+    let session = pgm::Session { gsi: Gsi([7; 6]), source_port: 9, destination_port: 7_500, group };
+    settles_and_recovers(pgm::carrier::Sender::new(session, sender, 4_096, chain, Instant::ZERO));
+}
+
+/// Its rates rise again with receivers' reports only.
+#[test]
+fn sim_settles_below_what_the_driver_sends() {
+    let config = sim::Config::new(1, PACKET_BYTES).with_initial_rate(MAX).with_max_rate(MAX);
+    settles(sim::Sender::new(config, Instant::ZERO));
 }

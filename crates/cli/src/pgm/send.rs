@@ -3,11 +3,11 @@
 use std::io;
 use std::thread::{self, JoinHandle};
 
-use headwater::MAX_RATE_DEFAULT;
 use headwater::pgm::{
     LeSbccModule, LeSbccOptions, PgmControl, PgmFeed, PgmFeedError, PgmSendOptions, PgmSendOutcome,
     PgmSendSession, PgmSendStarted, PgmSendUpdate,
 };
+use headwater::{MAX_RATE_DEFAULT, RateLimit};
 use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
 use super::messages::{Messages, ReadError};
@@ -19,7 +19,7 @@ use crate::events::Events;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::receive::{link_changed, settle};
 use crate::screen::Screen;
-use crate::send::failure;
+use crate::send::{RateWarning, failure};
 use crate::shutdown::Shutdown;
 
 /// Sends what stands on standard input.
@@ -111,6 +111,7 @@ fn transfer(
     let reader = read(form, &session)?;
     let line = screen.line("sending");
     let mut last = Progress::default();
+    let mut warning = RateWarning::new(args.rate.is_some());
     let result = session.run(&mut |update| match update {
         PgmSendUpdate::Started(started) => {
             screen.say(&format!("sending messages to {} on {}", started.group, started.interface));
@@ -120,6 +121,11 @@ fn transfer(
             last = of_sender(&sent);
             line.show(&parts_of_sender(&sent));
             events.emit(None, &Event::SessionProgress(last.clone()));
+        }
+        PgmSendUpdate::RateLimited(limit) => {
+            warning.warn(&limit);
+            let RateLimit { asked, sent, ceiling } = limit;
+            events.emit(None, &Event::RateLimited { asked, rate: sent, ceiling });
         }
         PgmSendUpdate::LinkChanged(change) => {
             link_changed(&change);

@@ -290,14 +290,20 @@ fn nothing_wanted(args: &ReceiveArgs, summary: &ReceiveSummary) -> Failure {
         let shown = others.iter().take(OTHERS_NAMED_MAX);
         let shown = shown.map(|other| format!("session {} from {}", other.tsi, other.source));
         let more = others.len().saturating_sub(OTHERS_NAMED_MAX);
+        let source = first.source.ip();
+        let name = match (args.tsi, &args.listen.source) {
+            // A source-specific group needs a source.
+            (None, Some(_)) => format!("name that source (--source {source})"),
+            _ => format!(
+                "name that one (--tsi {} --source {source}), or neither to take the first that is heard",
+                first.tsi
+            ),
+        };
         format!(
-            "nothing was received of the session asked for{}; on {group} {}{} was heard; name that one (--tsi {} --source {}), or neither to take \
-             the first that is heard",
+            "nothing was received of the session asked for{}; on {group} {}{} was heard; {name}",
             wanted(args),
             shown.collect::<Vec<_>>().join(", "),
             if more == 0 { String::new() } else { format!(" and {more} more") },
-            first.tsi,
-            first.source.ip()
         )
     } else if summary.datagrams > 0 {
         format!(

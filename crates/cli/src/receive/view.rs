@@ -58,8 +58,9 @@ impl<'a> View<'a> {
             ReceiveUpdate::LongPacketsMissing(missing) => tracing::warn!("{missing}"),
             ReceiveUpdate::OtherSession { tsi, source } if !self.is_found => {
                 tracing::warn!(
-                    "session {tsi} from {source} is heard, which is not the one asked for{}",
-                    self.wanted
+                    "session {tsi} from {source} is heard, which is not the one asked for{}; to receive it, name it: --tsi {tsi} --source {}",
+                    self.wanted,
+                    source.ip()
                 );
             }
             ReceiveUpdate::OtherSession { tsi, source } => {
@@ -176,7 +177,7 @@ impl<'a> View<'a> {
 
 /// Warns of an interface that carries nothing, and says when it does again.
 pub fn link_changed(change: &LinkChange) {
-    match change.state.complaint(&change.interface) {
+    match change.complaint() {
         Some(complaint) => tracing::warn!("{complaint}; waiting for it"),
         None => tracing::warn!("{} is back; going on", change.interface),
     }

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::screen::Screen;
 use crate::shutdown::Shutdown;
 use view::View;
-pub use view::average;
+pub use view::{RateWarning, average};
 
 /// Most paths that are left out and named each; further ones are counted.
 const SKIPPED_NAMED_MAX: usize = 10;

@@ -24,8 +24,33 @@ pub struct View<'a> {
     bytes: u64,
     passes: Option<u64>,
     duration: Option<Duration>,
-    /// Whether it was said that the machine cannot send what was asked for.
-    is_limited: bool,
+    limit: RateWarning,
+}
+
+/// Warns once that the machine cannot send the rate that was asked for.
+pub struct RateWarning {
+    /// The option that asks for less.
+    option: &'static str,
+    is_given: bool,
+}
+
+impl RateWarning {
+    pub fn new(is_fixed: bool) -> Self {
+        Self { option: if is_fixed { "--rate" } else { "--max-rate" }, is_given: false }
+    }
+
+    pub fn warn(&mut self, limit: &RateLimit) {
+        if core::mem::replace(&mut self.is_given, true) {
+            return;
+        }
+        let RateLimit { asked, sent, ceiling } = limit;
+        let (asked, sent, option) = (rate(*asked), rate(*sent), self.option);
+        let what =
+            if ceiling.is_some() { "the highest levels are left out" } else { "what is more is not sent" };
+        tracing::warn!(
+            "this machine cannot send {asked}: it sends {sent} now, and {what}; ask for less ({option}), or send from a faster machine"
+        );
+    }
 }
 
 impl<'a> View<'a> {
@@ -39,7 +64,7 @@ impl<'a> View<'a> {
             bytes: files.bytes(),
             passes: args.passes,
             duration: args.duration,
-            is_limited: false,
+            limit: RateWarning::new(args.rate.is_some()),
         }
     }
 
@@ -53,7 +78,7 @@ impl<'a> View<'a> {
             }
             SendUpdate::Started(started) => self.started(started),
             SendUpdate::FileLeftOut { reason, .. } => tracing::warn!("{reason}"),
-            SendUpdate::RateLimited(limit) => self.rate_limited(limit),
+            SendUpdate::RateLimited(limit) => self.limit.warn(limit),
             SendUpdate::Progress(progress) => self.progress(progress),
             _ => {}
         }
@@ -83,22 +108,6 @@ impl<'a> View<'a> {
         let (asked, granted) = (started.send_buffer.asked_bytes, started.send_buffer.granted_bytes);
         tracing::info!(asked, granted, gso = started.segmentation, "send buffer in bytes");
         self.bar = Some(self.screen.bar("sending", STEPS));
-    }
-
-    /// Says once that the machine cannot send what was asked for.
-    fn rate_limited(&mut self, limit: &RateLimit) {
-        if core::mem::replace(&mut self.is_limited, true) {
-            return;
-        }
-        let RateLimit { asked, sent, ceiling } = limit;
-        let (asked, sent) = (rate(*asked), rate(*sent));
-        let (what, option) = match ceiling {
-            Some(_) => ("the highest levels are left out", "--max-rate"),
-            None => ("what is more is not sent", "--rate"),
-        };
-        tracing::warn!(
-            "this machine cannot send {asked}: it sends {sent} now, and {what}; ask for less ({option}), or send from a faster machine"
-        );
     }
 
     fn progress(&self, progress: &SendProgress) {

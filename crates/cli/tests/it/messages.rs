@@ -40,7 +40,9 @@ fn other_sessions_are_told_apart_from_silence() {
         (&both, "(--tsi 5, --source 127.0.0.2)"),
     ] {
         assert_eq!(run.code, Some(4), "{}", run.stderr);
-        for part in [asked, "session 37158 from 127.0.0.1:", "--tsi 37158 --source 127.0.0.1"] {
+        let advice =
+            if asked.contains("--tsi") { "--tsi 37158 --source 127.0.0.1" } else { "(--source 127.0.0.1)" };
+        for part in [asked, "session 37158 from 127.0.0.1:", advice] {
             assert!(run.stderr.contains(part), "'{part}' is missing in {}", run.stderr);
         }
         assert!(!run.stderr.contains("firewall"), "{}", run.stderr);
@@ -48,6 +50,41 @@ fn other_sessions_are_told_apart_from_silence() {
     let silence = receive(&["--tsi", "5"]);
     assert_eq!(silence.code, Some(4), "{}", silence.stderr);
     assert!(silence.stderr.contains("firewall") && !silence.stderr.contains("37158"), "{}", silence.stderr);
+}
+
+/// The kernel keeps the packets of other sources away from a membership of one, most of all in a source-specific group.
+#[test]
+fn another_source_of_a_source_specific_group_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("x"), folder.path().join("out"));
+    fs::write(&file, vec![7; 200_000]).unwrap();
+    let group = group().replace("239.255.72.90", "232.72.72.90");
+    let sending = sender(&group, "37158", &file);
+    let mut command = headwater();
+    command.args([
+        "receive",
+        "--interface",
+        "lo",
+        "--json",
+        "--group",
+        &group,
+        "--source",
+        "127.0.0.2",
+        "--timeout",
+        "12s",
+        "--out",
+    ]);
+    let mut receiving = Running::start(command.arg(&out));
+    // After the first silence, long before the timeout where there is none.
+    let other: serde_json::Value = serde_json::from_str(receiving.wait_for("session:other")).unwrap();
+    let received = receiving.end();
+    sending.interrupt();
+    sending.end();
+    assert_eq!(other["tsi"], 37_158, "{other}");
+    assert_eq!(received.code, Some(4), "{}", received.stderr);
+    for part in ["session 37158 from 127.0.0.1:", "name that source (--source 127.0.0.1)"] {
+        assert!(received.stderr.contains(part), "'{part}' is missing in {}", received.stderr);
+    }
 }
 
 #[test]

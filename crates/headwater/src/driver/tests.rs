@@ -122,6 +122,56 @@ impl Application<Diary, ReceiverSocket> for Burst {
     }
 }
 
+/// Sends single datagrams until the kernel notes when they came, then more at once than one turn reads, and is late for them.
+struct Crowd {
+    from: UdpSocket,
+    to: SocketAddr,
+    clock: Clock,
+    /// When the last datagram of its kind had been sent: single ones, then the crowd.
+    single: Option<Instant>,
+    crowd: Option<Instant>,
+}
+
+impl Crowd {
+    const DATAGRAMS: usize = 400;
+    const SINGLE: u8 = 0;
+    const ONE_OF_MANY: u8 = 1;
+
+    fn send(&self, kind: u8) -> Instant {
+        self.from.send_to(&[kind], self.to).expect("there is room");
+        self.clock.now()
+    }
+}
+
+impl Application<Diary, ReceiverSocket> for Crowd {
+    fn event(&mut self, (): ()) {}
+
+    fn membership(&mut self, _membership: Membership) {}
+
+    fn link(&mut self, _change: LinkChange) {}
+
+    fn observe(
+        &mut self,
+        diary: &mut Diary,
+        _port: &ReceiverSocket,
+        _unsent: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        let heard = diary.heard.iter().filter(|(_, kind)| *kind == Self::ONE_OF_MANY).count();
+        if self.crowd.is_none() {
+            let is_timed = |sent| diary.heard.last().is_some_and(|(at, _)| *at < sent + SLACK.into());
+            if self.single.is_some_and(is_timed) {
+                let crowd: Vec<_> = (0..Self::DATAGRAMS).map(|_| self.send(Self::ONE_OF_MANY)).collect();
+                self.crowd = crowd.last().copied();
+            } else {
+                self.single = Some(self.send(Self::SINGLE));
+            }
+            thread::sleep(LATE);
+        }
+        (heard < Self::DATAGRAMS).then(|| now + Duration::from_secs(1).into())
+    }
+}
+
 /// A socket that hears a group on the loopback interface, and one that speaks to it.
 fn loopback(to: SocketAddr) -> (ReceiverSocket, UdpSocket) {
     let channels = Channels::new(to, 1).unwrap();
@@ -189,4 +239,19 @@ fn a_machine_is_told_when_a_datagram_came_not_when_it_was_read() {
         (sent..sent + SLACK.into()).contains(at)
     });
     assert!(soon.count() * 2 > heard.len(), "{:?} sent at {:?}", diary.heard, slow.sent);
+}
+
+#[test]
+fn datagrams_that_wait_for_the_next_turn_keep_the_time_when_they_came() {
+    let to: SocketAddr = "239.77.250.4:19880".parse().unwrap();
+    let (mut port, from) = loopback(to);
+    let clock = Clock::start();
+    let mut crowd = Crowd { from, to, clock, single: None, crowd: None };
+    let mut diary = Diary::default();
+    drive(&mut diary, &mut port, &mut Poller::new().unwrap(), clock, HOOKS, &mut crowd).unwrap();
+
+    let sent = crowd.crowd.expect("the kernel notes times");
+    let of_crowd = diary.heard.iter().filter(|(_, kind)| *kind == Crowd::ONE_OF_MANY);
+    let late = of_crowd.filter(|(at, _)| *at > sent + SLACK.into()).count();
+    assert_eq!(late, 0, "datagrams of {} were told of as of the time when they were read", Crowd::DATAGRAMS);
 }

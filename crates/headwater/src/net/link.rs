@@ -26,6 +26,15 @@ pub struct LinkChange {
     pub interface: String,
     /// Its state now.
     pub state: LinkState,
+    /// The address that the session sends from, if it sends.
+    pub address: Option<IpAddr>,
+}
+
+impl LinkChange {
+    /// What is wrong with the interface, and what to do; nothing when it is up.
+    pub fn complaint(&self) -> Option<String> {
+        self.state.complaint(&self.interface, self.address)
+    }
 }
 
 impl LinkState {
@@ -40,14 +49,18 @@ impl LinkState {
         }
     }
 
-    /// What is wrong with the interface, and what to do; nothing when it is up.
-    pub fn complaint(self, interface: &str) -> Option<String> {
+    /// What is wrong with the interface, and what to do; nothing when it is up. `address` is the one that the session sends from, if it sends.
+    pub(super) fn complaint(self, interface: &str, address: Option<IpAddr>) -> Option<String> {
         Some(match self {
             Self::Up => return None,
             Self::NoLink => format!("{interface} has no link; is its cable in, and the other end up?"),
-            Self::NoAddress => format!(
-                "{interface} has lost its address; give it back with `ip address add ... dev {interface}`"
-            ),
+            Self::NoAddress => {
+                let address = address.map_or_else(|| "ADDRESS".to_owned(), |address| address.to_string());
+                format!(
+                    "{interface} has lost the address {address}; give it back with `ip address add {address}/PREFIX dev {interface}`, with the prefix \
+                     length that it had"
+                )
+            }
             Self::Down => {
                 format!("{interface} is down; bring it up with `ip link set dev {interface} up`")
             }
@@ -109,7 +122,7 @@ impl LinkWatch {
     /// Takes the new state. Something to tell if it is another than before.
     pub(super) fn settle(&mut self, interface: &Interface, state: LinkState) -> Option<LinkChange> {
         let changed = std::mem::replace(&mut self.state, state) != state;
-        changed.then(|| LinkChange { interface: interface.name.clone(), state })
+        changed.then(|| LinkChange { interface: interface.name.clone(), state, address: self.address })
     }
 
     /// The state last told.
@@ -130,12 +143,14 @@ mod tests {
         assert_eq!(LinkState::of(None, own), LinkState::Gone);
         assert_eq!(LinkState::of(Some(&interface), own), LinkState::Up);
         assert_eq!(LinkState::of(Some(&interface), elsewhere), LinkState::NoAddress);
+        let complaint = LinkState::NoAddress.complaint("eth7", elsewhere).unwrap();
+        assert!(complaint.contains("`ip address add 192.0.2.77/PREFIX dev eth7`"), "{complaint}");
         interface.running = false;
         assert_eq!(LinkState::of(Some(&interface), None), LinkState::NoLink);
         interface.up = false;
         assert_eq!(LinkState::of(Some(&interface), elsewhere), LinkState::Down);
         for state in [LinkState::NoLink, LinkState::NoAddress, LinkState::Down, LinkState::Gone] {
-            assert!(state.complaint("eth7").unwrap().contains("eth7"));
+            assert!(state.complaint("eth7", None).unwrap().contains("eth7"));
         }
     }
 

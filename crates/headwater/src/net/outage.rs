@@ -1,5 +1,6 @@
 //! Riding out an interface that cannot send for a while: a cable moved, a switch or a driver started again.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
@@ -28,7 +29,7 @@ impl Outage {
         &mut self,
         refusal: SendError,
         interface: &str,
-        state: LinkState,
+        (state, address): (LinkState, IpAddr),
     ) -> Result<(), SendError> {
         if !refusal.may_pass() {
             return Err(refusal);
@@ -43,7 +44,7 @@ impl Outage {
         }
         Err(SendError::Outage {
             longest: self.longest,
-            advice: state.complaint(interface),
+            advice: state.complaint(interface, Some(address)),
             source: Box::new(refusal),
         })
     }
@@ -58,7 +59,11 @@ impl Outage {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn down() -> SendError {
         SendError::InterfaceDown {
@@ -70,12 +75,12 @@ mod tests {
     #[test]
     fn an_outage_is_ridden_out_until_it_lasts_too_long() {
         let mut patient = Outage::new(Duration::from_secs(3_600));
-        assert!(patient.refused(down(), "eth7", LinkState::Down).is_ok());
-        assert!(patient.refused(down(), "eth7", LinkState::Down).is_ok());
+        assert!(patient.refused(down(), "eth7", (LinkState::Down, ADDRESS)).is_ok());
+        assert!(patient.refused(down(), "eth7", (LinkState::Down, ADDRESS)).is_ok());
         let mut hasty = Outage::new(Duration::ZERO);
-        let error = hasty.refused(down(), "eth7", LinkState::Down).unwrap_err();
+        let error = hasty.refused(down(), "eth7", (LinkState::Down, ADDRESS)).unwrap_err();
         assert!(error.to_string().contains("ip link set dev eth7 up"), "{error}");
-        let error = hasty.refused(down(), "eth7", LinkState::Gone).unwrap_err();
+        let error = hasty.refused(down(), "eth7", (LinkState::Gone, ADDRESS)).unwrap_err();
         assert!(error.to_string().contains("no interface eth7 any more"), "{error}");
     }
 
@@ -87,6 +92,9 @@ mod tests {
             source: std::io::Error::from_raw_os_error(libc::EMSGSIZE),
         };
         let mut patient = Outage::new(Duration::from_secs(3_600));
-        assert!(matches!(patient.refused(refusal, "eth7", LinkState::Up), Err(SendError::TooLarge { .. })));
+        assert!(matches!(
+            patient.refused(refusal, "eth7", (LinkState::Up, ADDRESS)),
+            Err(SendError::TooLarge { .. })
+        ));
     }
 }

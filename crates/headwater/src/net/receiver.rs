@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use headwater_proto::ChannelId;
 use rustix::io::Errno;
 use socket2::InterfaceIndexOrAddress;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::batch::{Heard, RecvBatch};
 use super::channels::Channels;
@@ -146,9 +146,6 @@ impl ReceiverSocket {
         let group = channels.base().ip();
         if let Some(from) = options.source.filter(|from| from.is_ipv4() != group.is_ipv4()) {
             return Err(OpenError::SourceFamily { from, group });
-        }
-        if channels.is_source_specific() && options.source.is_none() {
-            warn!(%group, "no source named for a source-specific group: routers will not serve it");
         }
         let interface = match &options.interface {
             Some(interface) => interface.clone(),

@@ -292,7 +292,7 @@ impl SenderSocket {
             if self.counters.datagrams == 0 {
                 return Err(refusal);
             }
-            self.outage.refused(refusal, &self.interface.name, self.link.state())?;
+            self.outage.refused(refusal, &self.interface.name, (self.link.state(), self.local_addr.ip()))?;
         }
         self.counters.unsent += piece.datagrams();
         Ok(())

@@ -12,7 +12,7 @@ use crate::clock::{Clock, elapsed};
 use crate::driver::Application;
 use crate::net::{LinkChange, SenderSocket};
 use crate::progress::Progress;
-use crate::send::SendError;
+use crate::send::{RateWatch, SendError};
 use crate::stop::StopHandle;
 
 /// Packets that wait for their departure: what a turn of the driver may send at some Gbit/s.
@@ -91,6 +91,7 @@ impl PgmSendSession {
             },
             ending: Ending::new(LINGER_STOPPED.max(self.options.linger.into())),
             progress: Progress::new(clock.now()),
+            rate: RateWatch::new(self.options.control.rate_max()),
             last: PgmSendProgress::of(&source),
             observer,
         };
@@ -123,6 +124,7 @@ struct Supply {
 impl Supply {
     /// Hands over what is there, as far as a few packets are ready to leave.
     fn hand_over(&mut self, source: &mut Source) {
+        source.set_backlogged(true);
         while source.waiting() < READY_PACKETS {
             let Some(message) = self.batch.first() else {
                 if self.feed.take(&mut self.batch) {
@@ -141,6 +143,7 @@ impl Supply {
 
     /// The application has nothing more for now: a packet that is not full need not wait, unless others do.
     fn exhausted(&mut self, source: &mut Source) {
+        source.set_backlogged(false);
         let is_finished = self.feed.is_finished();
         if is_finished || source.waiting() == 0 {
             self.packing.flush(source);
@@ -247,6 +250,7 @@ struct Watch<'a> {
     supply: Supply,
     ending: Ending,
     progress: Progress,
+    rate: RateWatch,
     last: PgmSendProgress,
     observer: &'a mut dyn FnMut(PgmSendUpdate),
 }
@@ -282,6 +286,9 @@ impl Application<Source, SenderSocket> for Watch<'_> {
     ) -> Option<Instant> {
         let is_over = self.ending.is_over(source, self.stop.is_stopped(), now);
         if self.progress.is_due(now) || is_over {
+            if let Some(limit) = self.rate.look(source.overload()) {
+                (self.observer)(PgmSendUpdate::RateLimited(limit));
+            }
             self.last = PgmSendProgress {
                 elapsed: elapsed(now),
                 rate_bits: self.progress.rate_bits(now, source.counters().bytes),

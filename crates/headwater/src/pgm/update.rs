@@ -10,6 +10,7 @@ use headwater_wire::pgm::Gsi;
 
 use super::options::PgmControl;
 use crate::net::LinkChange;
+use crate::send::RateLimit;
 
 /// A sender as it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub enum PgmSendUpdate {
     Progress(PgmSendProgress),
     /// The interface went down, away, or came back.
     LinkChanged(LinkChange),
+    /// This machine cannot send the fixed or highest rate that was asked for, or sends another part of it than before, or all again.
+    RateLimited(RateLimit),
 }
 
 /// How a sender ended.

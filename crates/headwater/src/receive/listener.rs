@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use headwater_proto::pgm::carrier;
 use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
+use tracing::warn;
 
 use super::error::ReceiveError;
 use super::options::Loss;
@@ -179,6 +180,10 @@ impl Listener {
         options.check()?;
         // How many there are the session itself tells.
         let channels = Channels::all_from(options.group)?;
+        if channels.is_source_specific() && options.source.is_none() {
+            let group = channels.base().ip();
+            warn!(%group, "no source named for a source-specific group: routers will not serve it");
+        }
         let interface = options.interface.as_deref().map(Interface::find).transpose()?;
         let socket = ReceiverOptions { interface, source: options.source, ..ReceiverOptions::default() };
         let socket = ReceiverSocket::open(&channels, &socket)?;
@@ -244,10 +249,7 @@ impl Ears for ReceiverSocket {
     }
 
     fn others(&self) -> Vec<HeardSession> {
-        // Routers serve a source-specific group to no one else.
-        if self.channels().is_source_specific() {
-            return Vec::new();
-        }
+        // Of a source-specific group routers forward the source named alone, but senders on the same link and switch are heard.
         let deadline = Instant::now() + OTHERS_TIME;
         let heard = listen_to_all(self.channels(), ReceiverSocket::interface(self), deadline).into_iter();
         let session = |session: Session| Some(HeardSession { tsi: session.tsi?, source: session.source });

@@ -142,7 +142,8 @@ fn run_on<P: Ears>(
     let config = ReceiverConfig::default().with_tsi(options.tsi).with_source(options.source);
     let clock = Clock::start();
     let losses = listener.socket.input_losses();
-    let mut watch = Watch::new(listener.stop.clone(), observer, options.timeout, losses, clock.now());
+    let limits = (options.timeout, options.source.is_some());
+    let mut watch = Watch::new(listener.stop.clone(), observer, limits, losses, clock.now());
     loop {
         let store = match first.take() {
             Some(store) => store,
@@ -157,7 +158,10 @@ fn run_on<P: Ears>(
         let mut summary = watch.summary(&mut machine, &listener.socket, clock.now());
         listener.socket.leave_all();
         driven?;
-        if summary.outcome == ReceiveOutcome::NothingReceived && listener.options.source.is_some() {
+        if summary.outcome == ReceiveOutcome::NothingReceived
+            && listener.options.source.is_some()
+            && summary.others.is_empty()
+        {
             // A membership of the source named has kept all others out.
             summary.others.extend(listener.socket.others());
         }

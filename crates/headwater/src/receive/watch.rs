@@ -31,6 +31,8 @@ pub(super) struct Watch<'a> {
     stop: StopHandle,
     observer: &'a mut dyn FnMut(ReceiveUpdate),
     timeout: Option<headwater_proto::Duration>,
+    /// Whether only the packets of one source are received.
+    names_source: bool,
     progress: Progress,
     /// Messages that the kernel had dropped at the last look, and when the next one is due.
     kernel_drops: u64,
@@ -71,7 +73,7 @@ impl<'a> Watch<'a> {
     pub(super) fn new(
         stop: StopHandle,
         observer: &'a mut dyn FnMut(ReceiveUpdate),
-        timeout: Option<Duration>,
+        (timeout, names_source): (Option<Duration>, bool),
         losses_before: InputLosses,
         now: Instant,
     ) -> Self {
@@ -79,6 +81,7 @@ impl<'a> Watch<'a> {
             stop,
             observer,
             timeout: timeout.map(Into::into),
+            names_source,
             progress: Progress::new(now),
             kernel_drops: 0,
             drops_due: now,
@@ -185,7 +188,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Tells of a silence once it is long, and of its end.
-    fn watch_silence<C: ReceiverControl>(&mut self, machine: &Receiver<C, DiskStore>, now: Instant) {
+    fn watch_silence<C: ReceiverControl>(
+        &mut self,
+        machine: &Receiver<C, DiskStore>,
+        socket: &impl Ears,
+        now: Instant,
+    ) {
         let last = machine.last_heard();
         let since = last.unwrap_or(self.began);
         match self.silent_since {
@@ -193,6 +201,9 @@ impl<'a> Watch<'a> {
                 self.silent_since = Some(since);
                 let lasted = now.since(since).into();
                 (self.observer)(ReceiveUpdate::Silent { lasted, is_found: last.is_some() });
+                if self.names_source && !self.session_found {
+                    self.listen_to_others(socket);
+                }
             }
             Some(before) if since > before => {
                 self.silent_since = None;
@@ -204,6 +215,25 @@ impl<'a> Watch<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Tells of sessions of other sources than the one named, whose membership keeps all others out. The receiver does nothing else meanwhile: nothing comes.
+    fn listen_to_others(&mut self, socket: &impl Ears) {
+        for other in socket.others() {
+            if self.add_other(other) {
+                let HeardSession { tsi, source } = other;
+                (self.observer)(ReceiveUpdate::OtherSession { tsi, source });
+            }
+        }
+    }
+
+    /// Notes a session that is not received. Returns whether it is a new one of the first few.
+    fn add_other(&mut self, other: HeardSession) -> bool {
+        let is_new = self.others.len() < OTHERS_MAX && !self.others.contains(&other);
+        if is_new {
+            self.others.push(other);
+        }
+        is_new
     }
 
     /// Tells once that packets are too long for the way, where it looks like that.
@@ -253,10 +283,7 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
                 ReceiveUpdate::SessionFound { tsi, source }
             }
             ReceiverEvent::Session(SessionEvent::Other { tsi, source }) => {
-                let other = HeardSession { tsi, source };
-                if self.others.len() < OTHERS_MAX && !self.others.contains(&other) {
-                    self.others.push(other);
-                }
+                self.add_other(HeardSession { tsi, source });
                 ReceiveUpdate::OtherSession { tsi, source }
             }
             ReceiverEvent::Session(SessionEvent::Superseded { tsi, source }) => {
@@ -333,7 +360,7 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
             return None;
         }
         if self.progress.is_due(now) {
-            self.watch_silence(machine, now);
+            self.watch_silence(machine, socket, now);
             self.watch_length(machine, socket);
             let progress = self.snapshot(machine, socket, now);
             (self.observer)(ReceiveUpdate::Progress(Box::new(progress)));

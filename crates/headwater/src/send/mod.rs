@@ -26,4 +26,5 @@ pub(crate) use link::{Link, LinkOptions, link_setters};
 pub use options::{SendEnd, SendOptions, SendOrder};
 pub use session::SendSession;
 pub(crate) use session::{Headers, Planned, symbol_size_within};
+pub(crate) use update::RateWatch;
 pub use update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
-use headwater_proto::control::{Counters, Overload, SenderControl};
+use headwater_proto::control::{Counters, SenderControl};
 use headwater_proto::delivery::{
     Digest, End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source,
     SourceError, Start,
@@ -22,7 +22,7 @@ use super::link::Link;
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
-use super::update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
+use super::update::{RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
 use super::watching::Watching;
 use crate::chance;
 use crate::clock::{Clock, elapsed, ntp_now};
@@ -223,8 +223,7 @@ impl SendSession {
             hashing: Some(hashing),
             watching,
             progress: Progress::new(clock.now()),
-            rate: self.options.congestion_control.rate_max().as_bits(),
-            overload: None,
+            rate: RateWatch::new(self.options.congestion_control.rate_max()),
             failed: None,
             left_out: 0,
             last: None,
@@ -302,10 +301,7 @@ struct Watch<'a> {
     hashing: Option<Hashing>,
     watching: Watching,
     progress: Progress,
-    /// bit/s that were asked for.
-    rate: u64,
-    /// What of them was sent at the last look, if it was not all.
-    overload: Option<Overload>,
+    rate: RateWatch,
     failed: Option<SourceError>,
     left_out: usize,
     last: Option<SendProgress>,
@@ -364,7 +360,9 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
     ) -> Option<Instant> {
         let ended = machine.is_finished();
         if self.progress.is_due(now) || ended {
-            self.look_at_rate(machine.control().overload());
+            if let Some(limit) = self.rate.look(machine.control().overload()) {
+                (self.observer)(SendUpdate::RateLimited(limit));
+            }
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
             let progress = SendProgress {
                 counters: Counters::of(machine.control()),
@@ -374,21 +372,6 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
             self.last = Some(progress);
         }
         (!ended).then_some(self.progress.next())
-    }
-}
-
-impl Watch<'_> {
-    /// Tells of a rate that the machine cannot send.
-    fn look_at_rate(&mut self, overload: Option<Overload>) {
-        if core::mem::replace(&mut self.overload, overload) == overload {
-            return;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-        let sent = overload.map_or(1.0, |overload| overload.share) * self.rate as f64;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-        let sent = sent as u64;
-        let ceiling = overload.and_then(|overload| overload.ceiling);
-        (self.observer)(SendUpdate::RateLimited(RateLimit { asked: self.rate, sent, ceiling }));
     }
 }
 

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use headwater_proto::control::Counters;
+use headwater_proto::Rate;
+use headwater_proto::control::{Counters, Overload};
 use headwater_proto::delivery::RelativePath;
 
 use crate::congestion_control::CongestionControl;
@@ -48,6 +49,40 @@ pub struct RateLimit {
     pub sent: u64,
     /// Highest level that is sent, while there are higher ones that are not.
     pub ceiling: Option<u16>,
+}
+
+/// Watches what a sender's control says of its machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateWatch {
+    /// bit/s that were asked for.
+    asked: u64,
+    /// Overload at the last look.
+    overload: Option<Overload>,
+}
+
+impl RateWatch {
+    /// Watches a sender that was asked for `asked`.
+    pub(crate) fn new(asked: Rate) -> Self {
+        Self { asked: asked.as_bits(), overload: None }
+    }
+
+    /// Returns the rate that is sent, if that is another one than at the last look.
+    pub(crate) fn look(&mut self, overload: Option<Overload>) -> Option<RateLimit> {
+        if core::mem::replace(&mut self.overload, overload) == overload {
+            return None;
+        }
+        Some(self.limit())
+    }
+
+    /// Returns the rate that was sent at the last look.
+    pub(crate) fn limit(&self) -> RateLimit {
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let sent = self.overload.map_or(1.0, |overload| overload.share) * self.asked as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let sent = sent as u64;
+        let ceiling = self.overload.and_then(|overload| overload.ceiling);
+        RateLimit { asked: self.asked, sent, ceiling }
+    }
 }
 
 /// A sending session as it starts.

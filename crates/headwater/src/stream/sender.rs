@@ -7,6 +7,7 @@ use std::time::Duration;
 use headwater_proto::Instant;
 use headwater_proto::control::SenderControl;
 use headwater_proto::stream::{Sender, SenderConfig, SenderEvent, Submission};
+use tracing::warn;
 
 use super::inbox::Inbox;
 use super::options::StreamSendOptions;
@@ -16,7 +17,7 @@ use crate::congestion_control::Path;
 use crate::driver::Application;
 use crate::net::SenderSocket;
 use crate::progress::Progress;
-use crate::send::{Headers, Link, Planned, SendError};
+use crate::send::{Headers, Link, Planned, RateWatch, SendError};
 use crate::stop::StopHandle;
 use crate::workers;
 
@@ -132,6 +133,8 @@ impl Session {
             stop: link.stop.clone(),
             inbox: self.inbox.clone(),
             progress: Progress::new(clock.now()),
+            rate: RateWatch::new(session.congestion_control.rate_max()),
+            is_warned: false,
             last: StreamSendProgress::default(),
         };
         link.drive(&mut session.link, &mut machine, clock, &mut watch)?;
@@ -151,6 +154,9 @@ struct Watch {
     stop: StopHandle,
     inbox: Inbox,
     progress: Progress,
+    rate: RateWatch,
+    /// Whether the log tells that the machine cannot send what was asked for.
+    is_warned: bool,
     last: StreamSendProgress,
 }
 
@@ -187,7 +193,18 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
         if self.progress.is_due(now) || is_over {
             let stats = machine.stats();
             let rate_bits = self.progress.rate_bits(now, stats.bytes);
-            self.last = StreamSendProgress { elapsed: elapsed(now), rate_bits, stats, unsent };
+            let overload = machine.control().overload();
+            if let Some(limit) = self.rate.look(overload)
+                && !self.is_warned
+            {
+                self.is_warned = true;
+                warn!(
+                    "this machine cannot send {} bit/s: it sends {} bit/s now; ask for less",
+                    limit.asked, limit.sent
+                );
+            }
+            let limit = overload.map(|_| self.rate.limit());
+            self.last = StreamSendProgress { elapsed: elapsed(now), rate_bits, stats, unsent, limit };
             self.inbox.tell(self.last);
         }
         (!is_over).then_some(self.progress.next())

@@ -7,6 +7,7 @@ use headwater_proto::control::{Reception, Status};
 use headwater_proto::stream::{Piece, Received, ReceiverStats, SenderStats, SubmitError};
 
 use crate::congestion_control::CongestionControl;
+use crate::send::RateLimit;
 
 /// A stream as it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct StreamSendProgress {
     pub stats: SenderStats,
     /// Packets that the kernel had no room for, or no interface: lost to all receivers.
     pub unsent: u64,
+    /// Rate that is sent while this machine cannot send the fixed or highest rate that was asked for.
+    pub limit: Option<RateLimit>,
 }
 
 /// A sender's stream in numbers.

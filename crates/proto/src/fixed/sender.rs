@@ -3,18 +3,9 @@ use headwater_wire::cci::WebrcCci;
 
 use crate::control::{Departure, Overload, SenderControl};
 use crate::machine::{ChannelId, Ecn};
-use crate::pacing::{BURST, DriverLoad, Pacer, Retry};
+use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::Instant;
-
-/// A driver is overloaded that sends less than this part of what was asked for. What was asked for and is nearly sent stays.
-const OVERLOADED: f64 = 0.75;
-/// A driver that sends less than this part of what the sender settled at, or tries, has no room for it.
-const ROOMY: f64 = 0.95;
-/// Part of what the driver sent at which the sender settles.
-const SETTLED: f64 = 0.9;
-/// Rate over the one before that a sender tries which settled at less than was asked for.
-const STEP: f64 = 1.1;
 
 /// Sends at a fixed rate on the base channel.
 ///
@@ -26,25 +17,13 @@ const STEP: f64 = 1.1;
 pub struct Sender {
     pacer: Pacer,
     sequence: u16,
-    /// What was asked for.
-    asked: Rate,
-    load: DriverLoad,
-    /// What was sent in the last window, as a part of the rate, if that was too little: two windows in a row decide.
-    share: Option<f64>,
-    retry: Retry,
+    cap: RateCap,
 }
 
 impl Sender {
     /// A sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
     pub fn new(rate: Rate, start: Instant) -> Self {
-        Self {
-            pacer: Pacer::new(rate, BURST, start),
-            sequence: 0,
-            asked: rate,
-            load: DriverLoad::default(),
-            share: None,
-            retry: Retry::default(),
-        }
+        Self { pacer: Pacer::new(rate, BURST, start), sequence: 0, cap: RateCap::new(rate) }
     }
 
     fn cci(&self) -> Cci {
@@ -80,39 +59,12 @@ impl SenderControl for Sender {
     fn departed(&mut self, now: Instant, bytes: usize) {
         let given_up = self.pacer.sent(now, bytes);
         self.sequence = self.sequence.wrapping_add(1);
-        let rate = self.pacer.rate();
-        match self.load.record(now, given_up) {
-            Some(sample) if sample.share < if rate < self.asked { ROOMY } else { OVERLOADED } => {
-                let share = self.share.replace(sample.share);
-                if let Some(before) = share {
-                    self.share = None;
-                    self.retry.settle(now);
-                    self.pacer.set_rate(now, scaled(rate, SETTLED * f64::midpoint(before, sample.share)));
-                }
-            }
-            Some(_) => {
-                self.share = None;
-                if rate < self.asked && self.retry.is_due(now) {
-                    self.pacer.set_rate(now, scaled(rate, STEP).min(self.asked));
-                }
-            }
-            None => {}
+        if self.cap.departed(now, self.pacer.rate(), given_up) {
+            self.pacer.set_rate(now, self.cap.rate());
         }
     }
 
     fn overload(&self) -> Option<Overload> {
-        let rate = self.pacer.rate();
-        #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-        let share = rate.as_bits() as f64 / self.asked.as_bits() as f64;
-        (rate < self.asked).then_some(Overload { share, ceiling: None })
+        self.cap.overload()
     }
-}
-
-/// A rate times a factor; 1 bit/s at least.
-fn scaled(rate: Rate, factor: f64) -> Rate {
-    #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
-    let bits = rate.as_bits() as f64 * factor;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-    let bits = bits as u64;
-    Rate::from_bits(bits).unwrap_or(rate)
 }

@@ -5,7 +5,7 @@ use crate::time::{Duration, Instant};
 
 /// By how much a sender may be faster than its layers' rates together, where packets of several layers fall together: the
 /// room that smooths them out.
-const HEADROOM: f64 = 1.25;
+pub(crate) const HEADROOM: f64 = 1.25;
 /// A sender that is later than this gives up what it missed.
 const LAG_MAX: Duration = Duration::from_secs(1);
 /// Up to this late a driver keeps up: some turns of it.

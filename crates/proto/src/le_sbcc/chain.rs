@@ -127,6 +127,11 @@ impl Chain {
         Rate::from_bits(bits).unwrap_or_else(|| Rate::from_kilobits(1))
     }
 
+    /// The most that it sends, if that was configured.
+    pub const fn max_rate(&self) -> Option<Rate> {
+        self.config.max_rate
+    }
+
     /// Until when nothing may be sent, after a reduction.
     pub const fn silent_until(&self) -> Instant {
         self.silence_end

@@ -8,10 +8,10 @@ use super::config::{Answers, Mode, SourceConfig};
 use super::malformed::Malformed;
 use super::roll_call::RollCall;
 use super::transmit_window::TransmitWindow;
-use crate::control::Value;
+use crate::control::{Overload, Value};
 use crate::le_sbcc::{Chain, Indication};
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Output, Transmit};
-use crate::pacing::{BURST, Pacer};
+use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -80,6 +80,12 @@ pub struct Source {
     config: SourceConfig,
     control: Control,
     pacer: Pacer,
+    /// Where a fixed or highest rate was asked for.
+    cap: Option<RateCap>,
+    /// Whether the application has more than the window took.
+    is_backlogged: bool,
+    /// Whether nothing was left to send after the last packet of data.
+    is_dry: bool,
     window: TransmitWindow,
     /// Numbers to be sent again, each once.
     repairs: VecDeque<u32>,
@@ -108,12 +114,18 @@ struct Spm {
 impl Source {
     /// Begins at `now`.
     pub fn new(config: SourceConfig, control: Control, now: Instant) -> Self {
-        let rate = rate(&control);
+        let (rate, most) = match &control {
+            Control::Fixed(rate) => (*rate, Some(*rate)),
+            Control::LeSbcc(chain) => (chain.rate(), chain.max_rate()),
+        };
         Self {
             window: TransmitWindow::new(config.window_packets, config.payload_bytes, config.first_sequence),
             config,
             control,
             pacer: Pacer::new(rate, BURST, now),
+            cap: most.map(RateCap::new),
+            is_backlogged: false,
+            is_dry: true,
             repairs: VecDeque::new(),
             repairs_in_a_row: 0,
             ncfs: VecDeque::new(),
@@ -218,6 +230,27 @@ impl Source {
         visit("malformed", Value::Count(counters.refused.malformed.total()));
     }
 
+    /// Sets whether the application has more to send than the source had room for. A driver is late only with packets that wait, here or there. Default:
+    /// no.
+    pub const fn set_backlogged(&mut self, is_backlogged: bool) {
+        self.is_backlogged = is_backlogged;
+    }
+
+    /// What is sent while the driver cannot keep up with the fixed or highest rate that was asked for; `None` while it can.
+    pub fn overload(&self) -> Option<Overload> {
+        self.cap.as_ref().and_then(RateCap::overload)
+    }
+
+    /// Sends at the control's rate, up to what the driver keeps up with.
+    fn follow_rate(&mut self, now: Instant) {
+        let rate = match &self.control {
+            Control::Fixed(rate) => *rate,
+            Control::LeSbcc(chain) => chain.rate(),
+        };
+        let rate = self.cap.map_or(rate, |cap| cap.rate().min(rate));
+        self.pacer.set_rate(now, rate);
+    }
+
     /// Time has come to `now`. Without data to send the rate does not rise.
     pub(super) fn timeout(&mut self, now: Instant, has_data: bool) {
         if let Control::LeSbcc(chain) = &mut self.control
@@ -227,7 +260,7 @@ impl Source {
                 chain.idle();
             }
             chain.timeout(now);
-            self.pacer.set_rate(now, chain.rate());
+            self.follow_rate(now);
         }
     }
 
@@ -257,7 +290,16 @@ impl Source {
 
     /// A packet of data of `bytes` has left at `now`.
     pub(super) fn departed(&mut self, now: Instant, bytes: usize) {
+        let [place, _] = self.places();
         self.pacer.sent(now, bytes);
+        let is_dry = !self.is_backlogged && self.window.waiting() == 0 && self.repairs.is_empty();
+        let is_dry = core::mem::replace(&mut self.is_dry, is_dry);
+        // Where there was nothing to send, or the control had it wait, the driver was not late.
+        let given_up = if is_dry { Duration::ZERO } else { (now - BURST).since(place) };
+        let rate = self.pacer.rate();
+        if self.cap.as_mut().is_some_and(|cap| cap.departed(now, rate, given_up)) {
+            self.follow_rate(now);
+        }
         self.counters.bytes += bytes as u64;
         self.ncfs_made = 0;
         self.began.get_or_insert(now);
@@ -363,7 +405,7 @@ impl Source {
             && !is_answer
         {
             chain.indication(now, &Indication { receiver: datagram.source.ip(), sent, noticed });
-            self.pacer.set_rate(now, chain.rate());
+            self.follow_rate(now);
         }
         !is_confirmed
     }
@@ -499,13 +541,6 @@ impl Source {
         }
         let earliest = self.roll_call.map_or(Some(Instant::ZERO), |call| call.ends())?;
         Some(self.places()[0].max(earliest))
-    }
-}
-
-fn rate(control: &Control) -> Rate {
-    match control {
-        Control::Fixed(rate) => *rate,
-        Control::LeSbcc(chain) => chain.rate(),
     }
 }
 

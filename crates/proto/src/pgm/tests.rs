@@ -220,6 +220,28 @@ fn all_messages_come_in_order_over_links_that_lose_a_tenth() {
     }
 }
 
+/// A driver that comes each 50 ms, sends up to `per_turn` packets, and is given messages of a packet each.
+fn sends_by_turns(per_turn: u32, is_backlogged: bool) -> Source {
+    let rate = Rate::from_kilobits(400);
+    let mut source = Source::new(config(Mode::Pgm), Control::Fixed(rate), Instant::ZERO);
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    for turn in 0..200_u64 {
+        let now = Instant::ZERO + Duration::from_millis(50 * turn);
+        source.handle(now, Input::Timeout);
+        (0..per_turn).for_each(|_| assert!(source.send(&[7; 50])));
+        source.set_backlogged(is_backlogged);
+        while source.poll_output(now, &mut buffer).is_some() {}
+    }
+    source
+}
+
+#[test]
+fn a_driver_is_late_only_with_messages_that_wait() {
+    assert_eq!(sends_by_turns(1, false).overload(), None, "the application has no more");
+    let overload = sends_by_turns(1, true).overload().expect("the application has more");
+    assert!(overload.share < 0.75 && overload.ceiling.is_none(), "{overload:?}");
+}
+
 #[test]
 fn a_lost_end_is_told_of_by_heartbeats() {
     let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(400)), Instant::ZERO);

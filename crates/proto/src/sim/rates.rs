@@ -3,6 +3,7 @@
 use super::config::{Config, RTT_KEPT, STEP};
 use super::menu::Menu;
 use super::tally::Tally;
+use crate::rate::Rate;
 
 /// Requests for which a group without reports keeps its rate.
 const SILENT_MAX: u16 = 3;
@@ -43,12 +44,9 @@ impl Group {
 
 impl Rates {
     pub fn new(config: &Config) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "rates inside equations")]
         let [initial, most] =
-            [config.initial_rate, config.max_rate.unwrap_or(crate::Rate::from_kilobits(1 << 40))]
-                .map(|rate| rate.as_bits() as f64);
-        #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
-        let step = config.step.map(|rate| rate.as_bits() as f64);
+            [config.initial_rate, config.max_rate.unwrap_or(Rate::from_kilobits(1 << 40))].map(bits);
+        let step = config.step.map(bits);
         let group = |rank| Group::new(initial.min(most), rank == 0);
         Self {
             decrease: config.decrease,
@@ -61,6 +59,11 @@ impl Rates {
             menu: Menu::new(config.groups, config.menu, config.has_menu),
             groups: (0..config.groups).map(group).collect(),
         }
+    }
+
+    /// Bounds what all groups together send, from the next request on.
+    pub fn limit(&mut self, most: Rate) {
+        self.most = bits(most);
     }
 
     /// C of a group.
@@ -193,6 +196,11 @@ impl Rates {
             below = group.rate;
         }
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates inside equations")]
+fn bits(rate: Rate) -> f64 {
+    rate.as_bits() as f64
 }
 
 /// The bottom group is for the slowest; middle ones, once the menu lets receivers choose, for most; the top one for whoever is fastest.

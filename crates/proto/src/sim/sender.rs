@@ -9,10 +9,11 @@ use super::config::{Config, RTT_KEPT};
 use super::rates::Rates;
 use super::schedule::Lane;
 use super::tally::Tally;
-use crate::control::{Departure, SenderControl};
+use crate::control::{Departure, Overload, SenderControl};
 use crate::layering::Layering;
-use crate::layering::spacing::Spacing;
+use crate::layering::spacing::{HEADROOM, Spacing};
 use crate::machine::{ChannelId, Datagram, Ecn, InterfaceId};
+use crate::pacing::RateCap;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -43,6 +44,8 @@ pub struct Sender {
     lanes: Vec<Lane>,
     sequences: Vec<u32>,
     spacing: Spacing,
+    /// Where a highest rate was asked for.
+    cap: Option<RateCap>,
     collector: Collector,
     /// Seconds.
     rtt_max: f64,
@@ -66,6 +69,7 @@ impl Sender {
             lanes: vec![Lane::new(8 * u64::from(config.packet_bytes)); groups],
             sequences: vec![0; groups],
             spacing: Spacing::default(),
+            cap: config.max_rate.map(|rate| RateCap::new(rate).with_headroom(HEADROOM)),
             collector: Collector::new(config.session, config.groups),
             rtt_max: config.rtt.as_secs_f64(),
             peak: None,
@@ -249,10 +253,20 @@ impl SenderControl for Sender {
     fn departed(&mut self, now: Instant, _bytes: usize) {
         let Some((rank, at)) = self.next() else { return };
         self.collector.passes(self.request, clock(now));
-        self.spacing.sent(now, at, self.packets_per_second(self.config.groups));
+        let given_up = self.spacing.sent(now, at, self.packets_per_second(self.config.groups));
+        let sent = rate(self.rates.cumulative(self.lanes.len() - 1));
+        if let (Some(cap), Some(sent)) = (&mut self.cap, sent)
+            && cap.departed(now, sent, given_up)
+        {
+            self.rates.limit(cap.rate());
+        }
         self.lanes[rank].sent();
         self.sequences[rank] = self.sequences[rank].wrapping_add(1);
         self.give_up(now);
+    }
+
+    fn overload(&self) -> Option<Overload> {
+        self.cap.as_ref().and_then(RateCap::overload)
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {

@@ -5,7 +5,7 @@ use headwater_wire::pgm::{Body, Packet};
 use headwater_wire::{Cci, fdt};
 
 use super::NAME;
-use crate::control::{Departure, SenderControl, SenderEnvelope, Value};
+use crate::control::{Departure, Overload, SenderControl, SenderEnvelope, Value};
 use crate::le_sbcc::Chain;
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pacing::BURST;
@@ -35,7 +35,9 @@ impl Sender {
             .with_mode(Mode::Lean)
             .with_answers(Answers::Confirmations)
             .with_window_packets(window_packets);
-        let source = Source::new(config, Control::LeSbcc(Box::new(chain)), now);
+        let mut source = Source::new(config, Control::LeSbcc(Box::new(chain)), now);
+        // Files always have another symbol.
+        source.set_backlogged(true);
         Self { source, envelope_bytes: Self::envelope_bytes() }
     }
 
@@ -93,6 +95,10 @@ impl SenderControl for Sender {
 
     fn departed(&mut self, now: Instant, bytes: usize) {
         self.source.departed(now, bytes);
+    }
+
+    fn overload(&self) -> Option<Overload> {
+        self.source.overload()
     }
 
     fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {

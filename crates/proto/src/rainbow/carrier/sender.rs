@@ -8,9 +8,9 @@ use super::peers::{Peers, Refusal, UNPROVEN_PER_SECOND};
 use super::{NAME, Wanted};
 use crate::bcfs::relay::REQUESTS_PER_SECOND;
 use crate::bcfs::{self, Key, ReplyTo, ReturnPath};
-use crate::control::{Departure, Request, Responder, SenderControl, SenderEnvelope, Value};
+use crate::control::{Departure, Overload, Request, Responder, SenderControl, SenderEnvelope, Value};
 use crate::machine::{ChannelId, Datagram, Ecn};
-use crate::pacing::{BURST, Pacer};
+use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -120,7 +120,8 @@ pub struct Sender {
     peers: Peers,
     pending: VecDeque<Pending>,
     pending_max: u64,
-    pacer: Option<Pacer>,
+    /// Where there is a highest rate.
+    pacing: Option<(Pacer, RateCap)>,
     counters: RequestCounters,
 }
 
@@ -130,6 +131,8 @@ struct Pending {
     label: Label,
     level: Level,
     follows_another: bool,
+    /// When the request came.
+    asked: Instant,
 }
 
 impl Sender {
@@ -142,7 +145,9 @@ impl Sender {
             peers: Peers::new(config.key, config.requests_per_second.max(1), config.unproven_per_second()),
             pending: VecDeque::new(),
             pending_max: config.pending_max(),
-            pacer: config.max_rate.map(|(rate, _)| Pacer::new(rate, BURST, Instant::ZERO)),
+            pacing: config
+                .max_rate
+                .map(|(rate, _)| (Pacer::new(rate, BURST, Instant::ZERO), RateCap::new(rate))),
             counters: RequestCounters::default(),
         }
     }
@@ -181,7 +186,7 @@ impl SenderControl for Sender {
 
     fn next_departure(&self) -> Option<Instant> {
         let _waits = self.pending.front()?;
-        Some(self.pacer.as_ref().map_or(Instant::ZERO, Pacer::next))
+        Some(self.pacing.as_ref().map_or(Instant::ZERO, |(pacer, _)| pacer.next()))
     }
 
     fn departure(&self, now: Instant) -> Option<Departure> {
@@ -192,10 +197,18 @@ impl SenderControl for Sender {
     }
 
     fn departed(&mut self, now: Instant, bytes: usize) {
-        self.pending.pop_front();
-        if let Some(pacer) = &mut self.pacer {
-            pacer.sent(now, bytes);
+        let asked = self.pending.pop_front().map_or(now, |pending| pending.asked);
+        let Some((pacer, cap)) = &mut self.pacing else { return };
+        // A place that nobody had asked for yet is not given up by the driver.
+        let given_up = (now - BURST).since(pacer.next().max(asked));
+        pacer.sent(now, bytes);
+        if cap.departed(now, pacer.rate(), given_up) {
+            pacer.set_rate(now, cap.rate());
         }
+    }
+
+    fn overload(&self) -> Option<Overload> {
+        self.pacing.as_ref().and_then(|(_, cap)| cap.overload())
     }
 
     fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
@@ -218,7 +231,7 @@ impl SenderControl for Sender {
             Ok(()) => {
                 let follows_another = self.peers.brings_another(asked.path.peer, asked.body);
                 let (path, label, level) = (asked.path, asked.label, asked.level);
-                self.pending.push_back(Pending { path, label, level, follows_another });
+                self.pending.push_back(Pending { path, label, level, follows_another, asked: now });
             }
             Err(Refusal::Unproven) => counters.unproven += 1,
             Err(Refusal::TooFast) => counters.too_fast += 1,

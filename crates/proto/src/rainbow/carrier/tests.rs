@@ -580,6 +580,54 @@ fn a_highest_rate_is_kept_and_few_requests_wait() {
     assert!(after.count() <= 25, "a tenth of a second");
 }
 
+/// Answers requests, of which twenty always wait, for 30 s from `begin` with a driver that takes `packet_ms` for each packet. Returns how many packets left in the last
+/// 10 s.
+fn answered(sender: &mut Sender, begin: Instant, packet_ms: u64) -> u32 {
+    let (mut word, mut waiting, mut answered) = (Vec::new(), 0, 0);
+    let (mut now, end) = (begin, begin + Duration::from_secs(30));
+    while now < end {
+        for label in waiting..20_u32 {
+            let payload = asking(label, &word);
+            let datagram =
+                Datagram { source: host(0), channel: None, ecn: Ecn::NotCapable, payload: &payload };
+            sender.feedback(now, &datagram);
+        }
+        waiting = 20;
+        let mut done = now;
+        while let Some(departure) = sender.departure(now) {
+            word = departure.cci.as_bytes().to_vec();
+            sender.departed(now, 500);
+            (waiting, done) = (waiting - 1, done + Duration::from_millis(packet_ms));
+            answered += u32::from(now >= begin + Duration::from_secs(20));
+        }
+        now = done.max(sender.next_departure().unwrap_or(now)).max(now + Duration::from_millis(1));
+    }
+    answered
+}
+
+#[test]
+fn a_highest_rate_settles_below_what_the_driver_sends() {
+    // A packet each 10 ms.
+    let rate = Rate::from_kilobits(400);
+    let mut sender = Sender::new(config().with_max_rate(Some(rate), 500));
+    assert!((990..=1_010).contains(&answered(&mut sender, at(1_000), 1)));
+    assert_eq!(sender.overload(), None);
+    let answered = answered(&mut sender, at(31_000), 25);
+    let overload = sender.overload().expect("the driver sends two fifths");
+    assert!((0.25..=0.44).contains(&overload.share), "{overload:?}");
+    assert!((250..=400).contains(&answered), "{answered} packets in 10 s");
+}
+
+/// Without requests nothing is late.
+#[test]
+fn few_requests_are_no_overload() {
+    let mut sender = Sender::new(config().with_max_rate(Some(Rate::from_kilobits(400)), 500));
+    for step in 0..600 {
+        request(&mut sender, at(100 * step), host(0), 1, &[]).expect("answered at once");
+        assert_eq!(sender.overload(), None);
+    }
+}
+
 #[test]
 fn symbols_of_the_description_are_named_by_labels() {
     let file = content(10_000);
