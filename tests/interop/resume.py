@@ -12,7 +12,7 @@ What must hold:
 
 - a receiver resumes 95 % of the symbols that the one before it had 0.15 s before it was killed, or when it was stopped;
 - what all of them together got twice, or beyond what they needed (the excess), is at most 1 % of the content more than the
-  undisturbed one's with RaptorQ and LDPC;
+  undisturbed one's with RaptorQ and LDPC-Staircase, and with LDPC-Triangle where receivers have every packet;
 - the file is whole in the end, with the sender's time of modification, and nothing else is left;
 - a receiver that finds it there receives nothing of it, and does not touch it.
 
@@ -67,8 +67,8 @@ SHORT = [
 ONE_RATE = ("fixed", "le-sbcc")
 # Most excess above the undisturbed receiver's, as a part of the content: under any control, and where receivers have every packet. Reed-Solomon: a gap of 50 packets takes one or two symbols of each of 45
 # blocks, and 20 gaps up to ten more of one block than of the mean. None: up to a cycle, whose last symbol may be the missing one.
-ANY_CONTROL = {"raptorq": 0.01, "ldpc-triangle": 0.01, "ldpc-staircase": 0.01}
-AT_ONE_RATE = {"rs": 0.08, "none": 1.05}
+ANY_CONTROL = {"raptorq": 0.01, "ldpc-staircase": 0.01}
+AT_ONE_RATE = {"ldpc-triangle": 0.01, "rs": 0.08, "none": 1.05}
 
 
 def bound(control, code, fault):

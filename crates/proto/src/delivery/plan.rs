@@ -126,9 +126,10 @@ const REED_SOLOMON_BLOCK_SYMBOLS: u32 = 127;
 /// Memory that a sender is taken to have for coding, in bytes, unless it says otherwise.
 const CODING_BYTES: u64 = 256 << 20;
 
-/// Encoding symbols of all blocks of LDPC together, up to which n is more than 2k. A receiver whose rate changes, or that is stopped
+/// Encoding symbols of all blocks of LDPC-Staircase together, up to which n is more than 2k. A receiver whose rate changes, or that is stopped
 /// and started again, has had parts of the cycle of n symbols and needs others: with 4k of 5682 symbols next to nothing comes twice
 /// under any control. Decoding takes longer: a block of 10 000 symbols 0.3 s, one of 35 000 of 4k symbols 8 s in place of 1 s.
+/// LDPC-Triangle keeps n = 2k: of 4k symbols it takes 5 to 12 % more than k to decode, in place of 1 %.
 const LDPC_SYMBOLS: u64 = 40_000;
 /// n is at most this times k.
 const LDPC_EXPANSION_MAX: u32 = 4;
@@ -374,12 +375,12 @@ impl Coding {
         }
     }
 
-    /// max_n of LDPC: n = 2k, of long blocks up to 4k while all of the session have no more than so many symbols. No fewer repair
+    /// max_n of LDPC: n = 2k, of long blocks of LDPC-Staircase up to 4k while all of the session have no more than so many symbols. No fewer repair
     /// symbols than a source column has entries, which matters to objects of one symbol and of two. Each of those is one block, so
     /// that n is right for it; a sender uses k + 1 of them.
     fn ldpc_symbols_max(self, max_block: u32) -> u32 {
         let least = (2 * max_block).max(max_block + LDPC_N1);
-        if max_block < LDPC_LONG_BLOCK {
+        if self.scheme != Scheme::LdpcStaircase || max_block < LDPC_LONG_BLOCK {
             return least;
         }
         let share = u64::from(max_block) * self.ldpc_symbols / self.symbols.max(1);
@@ -468,8 +469,8 @@ mod tests {
             (1_409, 1, 2, 5),
             (3 * 1_408, 1, 3, 6),
             (999 * 1_408, 1, 999, 1_998),
-            (5_682 * 1_408, 1, 5_682, 22_728),
-            (16_000 * 1_408, 1, 16_000, 40_000),
+            (5_682 * 1_408, 1, 5_682, 11_364),
+            (16_000 * 1_408, 1, 16_000, 32_000),
             (103_740_000, 1, 73_679, 147_358),
             (1 << 30, 10, 76_261, 152_522),
         ] {
