@@ -128,8 +128,10 @@ const CODING_BYTES: u64 = 256 << 20;
 
 /// Encoding symbols of all blocks of LDPC-Staircase together, up to which n is more than 2k. A receiver whose rate changes, or that is stopped
 /// and started again, has had parts of the cycle of n symbols and needs others: with 4k of 5682 symbols next to nothing comes twice
-/// under any control. Decoding takes longer: a block of 10 000 symbols 0.3 s, one of 35 000 of 4k symbols 8 s in place of 1 s.
-/// LDPC-Triangle keeps n = 2k: of 4k symbols it takes 5 to 12 % more than k to decode, in place of 1 %.
+/// under any control. Decoding takes longer: processor time of a receiver at 10 % of loss is 0.14 s for 5682 symbols in place of
+/// 0.05 s, and would be 3 s for 35 512 in place of 0.7 s.
+/// LDPC-Triangle keeps n = 2k: of 4k symbols it took 0.8, 4.6 and 13 % more than k to decode (blocks of 5682, 6000 and 35 512
+/// symbols), in place of 0.8 %.
 const LDPC_SYMBOLS: u64 = 40_000;
 /// n is at most this times k.
 const LDPC_EXPANSION_MAX: u32 = 4;
