@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Receivers that are killed again and again, over every congestion control, and what the next ones resume; what must hold is in
-# resume.py. The short form takes a minute. The long one, every control with every code, takes a quarter of an hour, and
-# --restarts starts the sender again as well.
+# Receivers that end again and again, over every congestion control, and what the next ones resume; what must hold is in
+# resume.py. The short form takes a minute. The long one, every control with every code, takes a quarter of an hour for each fault.
 #
-#   tests/interop/resume.sh [--long] [--restarts] [--seed N] [--only CONTROL[/CODE]]
+#   tests/interop/resume.sh [--long [--fault killed|stopped|restarted]] [--seed N] [--only CONTROL[/CODE[/FAULT]]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

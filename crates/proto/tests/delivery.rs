@@ -1,6 +1,7 @@
 //! Whole sessions over lossy links in virtual time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[expect(dead_code, reason = "the driver serves other tests too")]
 mod pair;
 
 use headwater_fec::{Order, Scheme};

@@ -6,8 +6,8 @@ mod pair;
 
 use headwater_fec::{Order, Scheme};
 use headwater_proto::delivery::{
-    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, RelativePath, SenderConfig,
-    SessionEvent, Start,
+    MemoryStore, PlanConfig, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats, RelativePath,
+    SenderConfig, SessionEvent, Start,
 };
 use headwater_proto::{Duration, Instant, Rate, Seed, fixed};
 use pair::{Link, Pair, content, sender};
@@ -260,6 +260,56 @@ fn any_instant_is_a_good_one_to_be_killed_at() {
         assert!(held > 100, "{scheme}: {held}");
         pair.run(LIMIT);
         pair.receivers[0].assert_received(&contents);
+    }
+}
+
+/// Issue 23: a receiver that is killed misses packets while there is none. Of a code with a finite number of symbols those cost it
+/// others that it has. A receiver that loses the same packets on the way is the measure: the kill itself costs nothing.
+#[test]
+fn a_kill_costs_no_more_than_the_packets_missed() {
+    // Most of the content that comes twice or for nothing: LDPC in one block needs any symbols, a block of Reed-Solomon symbols of
+    // its own, and without a code the last symbol missing may be the last of a cycle.
+    let schemes = [
+        (Scheme::RaptorQ, 0.002),
+        (Scheme::LdpcTriangle, 0.002),
+        (Scheme::LdpcStaircase, 0.002),
+        (Scheme::ReedSolomon, 0.08),
+        (Scheme::NoCode, 1.0),
+    ];
+    for (seed, (scheme, most)) in (0..).zip(schemes) {
+        let contents = [content(26, 5_000_000)];
+        let plan = PlanConfig { scheme, symbol_size: SYMBOL_SIZE, order: spread() };
+        let sender = sender(&contents, plan, SenderConfig::new(1), RATE);
+        let mut pair = Pair::new(Seed(3), sender, &[Link::default(); 2]);
+        let mut random = Seed(seed).stream("kills", 0);
+        let mut beyond = 0;
+        let of = |stats: ReceiverStats| stats.duplicates + stats.surplus;
+        run_described(&mut pair, 1);
+        for _ in 0..20 {
+            run_for(&mut pair, random.random_range(100..600));
+            beyond += of(pair.receivers[0].machine.stats());
+            if pair.receivers[0].machine.is_ended() {
+                break;
+            }
+            let (kept, _) = stop(&mut pair);
+            start(&mut pair, kept);
+            // What is under way reaches neither receiver, and what is sent for a while.
+            pair.lose_in_flight();
+            pair.receivers.iter_mut().for_each(|end| end.set_loss(1.0));
+            run_for(&mut pair, random.random_range(20..200));
+            pair.receivers.iter_mut().for_each(|end| end.set_loss(0.0));
+        }
+        pair.run(LIMIT);
+        pair.receivers.iter().for_each(|end| end.assert_received(&contents));
+        beyond += of(pair.receivers[0].machine.stats());
+        let control = of(pair.receivers[1].machine.stats());
+        let percent = |symbols: u64| symbols as f64 / 5_000.0;
+        let (killed, control) = (percent(beyond), percent(control));
+        assert!(
+            (killed - control).abs() <= 0.01,
+            "{scheme}: {killed} killed, {control} with the same losses"
+        );
+        assert!(control <= most, "{scheme}: {control}");
     }
 }
 

@@ -328,8 +328,10 @@ fn files_at_a_rate_by_naks_tell_why() {
 /// A file that somebody writes to while it is sent does not end the session for the others, under any control.
 #[test]
 fn a_growing_log_is_left_out_and_the_others_arrive() {
-    let controls: [&[&str]; 5] = [
+    let controls: [&[&str]; 7] = [
         &[],
+        &["--congestion-control", "sim"],
+        &["--congestion-control", "rainbow", "--listen", "127.0.0.1:0"],
         &["--congestion-control", "webrc"],
         &["--congestion-control", "flid-dl"],
         &["--congestion-control", "le-sbcc"],
@@ -348,12 +350,21 @@ fn growing_log(control: &[&str]) {
     let (group, out) = (group(), folder.path().join("out"));
     let mut log = fs::File::create(files.join("growing.log")).unwrap();
     log.write_all(&noise(50_000)).unwrap();
-    let receiving = receiver(&group, &out, &["--timeout", "30s"]);
+    let is_asked = control.contains(&"rainbow");
+    let receiving = (!is_asked).then(|| receiver(&group, &out, &["--timeout", "30s"]));
     let mut sending = headwater();
-    sending.args(["send", "--interface", "lo", "--json", "--group", &group]).args(control);
+    sending.args(["send", "--json"]).args(control);
+    if !is_asked {
+        sending.args(["--interface", "lo", "--group", &group]);
+    }
     let mut sending = Running::start(sending.arg(&files));
-    sending.wait_for("session:started");
+    let started: serde_json::Value = serde_json::from_str(sending.wait_for("session:started")).unwrap();
     log.write_all(b"one more line").unwrap();
+    let receiving = receiving.unwrap_or_else(|| {
+        let mut command = headwater();
+        command.args(["receive", "--json", "--timeout", "30s", "--ask", started["group"].as_str().unwrap()]);
+        Running::start(command.arg("--out").arg(&out))
+    });
     let received = receiving.end();
     sending.interrupt();
     let sent = sending.end();

@@ -19,10 +19,10 @@ pub(super) const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
 const EAGER_RATE_MAX: u64 = 2_000_000_000;
 /// Blocks whose repair symbols are written together: enough for runs of 11 kB, few enough to be done soon.
 const GATHER_MAX: u64 = 8;
-/// Bytes of LDPC's matrix for each symbol of the block that a thread is encoding, while it is made, and of the order of sending
-/// for each symbol of a length of block.
-const MATRIX_BYTES: u64 = 128;
-const ORDER_BYTES: u64 = 8;
+/// Bytes of LDPC's matrix for each encoding symbol of the block that a thread is encoding, while it is made, and of the order of
+/// sending for each encoding symbol of a length of block.
+const MATRIX_BYTES: u64 = 64;
+const ORDER_BYTES: u64 = 4;
 
 /// Where a session keeps its repair symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +116,6 @@ struct Needs {
 impl Needs {
     fn of(plan: &SessionPlan, scheme: Scheme) -> Self {
         let is_ldpc = matches!(scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle);
-        let matrix = if is_ldpc { MATRIX_BYTES } else { 0 };
         let mut needs = Self { block: 1, encoder: 0, encoders: 0, shared: 0, making: 0 };
         let mut lengths = BTreeSet::new();
         for object in plan.objects() {
@@ -124,21 +123,23 @@ impl Needs {
             for (symbols, blocks) in
                 lengths_of(&object.partition).into_iter().filter(|(_, blocks)| *blocks > 0)
             {
-                lengths.insert(symbols);
+                if lengths.insert(symbols) && is_ldpc {
+                    needs.shared += ORDER_BYTES * u64::from(object.codec.encoding_symbols(symbols));
+                }
                 let early = match plan.order() {
                     Order::Window => early_symbols(symbols, object.codec.few_symbols(symbols)),
                     Order::Spread { .. } => 0,
                 };
                 let encoder = object.codec.encoder_bytes(symbols) + u64::from(early) * symbol_size;
                 let padded = u64::from(object.codec.padded_symbols(symbols));
-                needs.block = needs.block.max(padded * (symbol_size + matrix));
+                let encoded = u64::from(object.codec.encoding_symbols(symbols));
+                let matrix = if is_ldpc { MATRIX_BYTES * encoded } else { 0 };
+                needs.block = needs.block.max(padded * symbol_size + matrix);
                 needs.encoder = needs.encoder.max(encoder);
                 needs.encoders = needs.encoders.saturating_add(blocks * encoder);
             }
         }
-        if is_ldpc {
-            needs.shared = ORDER_BYTES * lengths.into_iter().map(u64::from).sum::<u64>();
-        } else if scheme == Scheme::RaptorQ {
+        if scheme == Scheme::RaptorQ {
             let plans = PlanBytes::of(lengths);
             let (before, beside) = if plans.is_one { (plans.making, 0) } else { (0, plans.making) };
             (needs.making, needs.shared) = (before, plans.kept + beside);

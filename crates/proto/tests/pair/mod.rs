@@ -149,6 +149,11 @@ impl Pair {
         self.receivers[receiver].config = config;
     }
 
+    /// Loses what is under way to any receiver.
+    pub fn lose_in_flight(&mut self) {
+        self.in_flight.clear();
+    }
+
     /// The digest of all that was sent so far.
     pub fn trace(&self) -> String {
         self.trace.finalize().to_hex().to_string()
@@ -272,6 +277,11 @@ fn receiver(config: ReceiverConfig, now: Instant) -> FixedReceiver {
 }
 
 impl End {
+    /// Sets the share of packets lost from now on.
+    pub fn set_loss(&mut self, loss: f64) {
+        self.link.loss = loss;
+    }
+
     /// Asserts that the files are whole, right and nothing else.
     pub fn assert_received(&self, contents: &[Vec<u8>]) {
         assert!(

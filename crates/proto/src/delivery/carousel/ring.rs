@@ -21,8 +21,8 @@ const PLACES_MAX: u64 = 1 << 13;
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     units: u64,
-    /// Turns of each unit: as many as the longest one has places, as often as a block's encoding symbols are more than its
-    /// source symbols.
+    /// Turns of each unit. Where a unit is a block, no more than each block has encoding symbols; else as many as a unit has
+    /// places, as often as the longest block has as many encoding symbols as source symbols.
     rounds: u64,
     /// `None` where a unit is a block.
     line: Option<Line>,
@@ -44,11 +44,17 @@ impl Ring {
     pub(super) fn new(blocks: &[CarouselBlock]) -> Self {
         let sizes = || blocks.iter().map(|block| block.symbols);
         let (least, most) = (sizes().min().unwrap_or(1), sizes().max().unwrap_or(1));
-        let laps = u64::from(blocks.iter().map(laps).max().unwrap_or(1));
         if most - least <= least / SAME_SIZE {
-            return Self { units: blocks.len() as u64, rounds: u64::from(most) * laps, line: None };
+            // One turn more than a block has symbols brings its first one again, which a receiver half-way round the ring has had.
+            // Points 2^-m of the ring apart are as far apart among the units only if the number of turns is even. Blocks
+            // without a code are sent whole all the same.
+            let turns = blocks.iter().map(turns).min().unwrap_or(1);
+            let turns = (turns - turns % 2).max(most);
+            return Self { units: blocks.len() as u64, rounds: turns.into(), line: None };
         }
         let line = Line::new(blocks);
+        let longest = blocks.iter().max_by_key(|block| block.symbols);
+        let laps = u64::from(longest.map_or(1, |block| turns(block) / block.symbols));
         Self { units: line.units(), rounds: line.places * laps, line: Some(line) }
     }
 
@@ -115,9 +121,13 @@ fn weight(block: &CarouselBlock) -> u64 {
     if block.rateless { symbols + 2 * symbols.isqrt() + 1 } else { symbols }
 }
 
-/// How many times a block's source symbols its encoding symbols are.
-fn laps(block: &CarouselBlock) -> u32 {
-    if block.rateless { 1 } else { block.encoding_symbols.div_ceil(block.symbols) }
+/// Turns of a block in which no symbol comes again; those of a rateless block only say when it is next.
+fn turns(block: &CarouselBlock) -> u32 {
+    match block.rateless {
+        true if block.symbols > 1 => block.symbols.next_multiple_of(2),
+        true => block.symbols,
+        false => block.encoding_symbols,
+    }
 }
 
 #[cfg(test)]

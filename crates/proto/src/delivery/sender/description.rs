@@ -24,7 +24,9 @@ const SLOW_ROUND: Duration = Duration::from_secs(2);
 /// for it. Each level sends a first round, then at most a round in each [`INTERVAL`]: a share of the packets alone would be
 /// 5 % of a fast session for ever.
 const BASE_SYMBOLS_MAX: u64 = 8;
-/// Longest time for which withdrawn files wait to be told.
+/// Withdrawn files wait to be told until the base has sent the instance before so often, so that receivers have got that one
+/// whole, and no longer than [`HOLD_MAX`].
+const HOLD_ROUNDS: u64 = 2;
 const HOLD_MAX: Duration = Duration::from_secs(30);
 /// Rounds of the cycle of all levels after which their first rounds are over: receivers of most levels have it by then, and
 /// content gets its share.
@@ -76,6 +78,8 @@ pub(crate) struct Description {
     next_round: Instant,
     renew: Instant,
     rounds: u64,
+    /// Those of them that this instance has had.
+    rounds_of_instance: u64,
     round_began: Option<Instant>,
     last_sent: Instant,
     /// The epoch of the base's last packet, of controls that have epochs.
@@ -158,6 +162,7 @@ impl Description {
             next_round: Instant::ZERO,
             renew: Instant::ZERO + Duration::from_nanos(LIFETIME.as_nanos() / 2),
             rounds: 0,
+            rounds_of_instance: 0,
             round_began: None,
             last_sent: Instant::ZERO,
             epoch: None,
@@ -226,10 +231,12 @@ impl Description {
 
     /// Makes a new instance where entries have changed, or where the old one has had half of its life; at most one a
     /// second. Digests alone wait until there are twice as many, so that all instances together have at most twice the digests.
-    /// While files are withdrawn one after the other, instances live twice as long each time: receivers must get one whole.
+    /// While files are withdrawn one after the other, instances that take long to send live twice as long each time: receivers must get
+    /// one whole.
     pub(crate) fn refresh(&mut self, now: Instant, config: SenderConfig) {
         let has_grown = self.digests > self.digests_sent && self.digests >= 2 * self.digests_sent;
-        let may_be_soon = has_grown || self.has_completed;
+        let is_heard = self.is_stale && self.rounds_of_instance >= HOLD_ROUNDS;
+        let may_be_soon = has_grown || self.has_completed || is_heard;
         let is_due =
             (may_be_soon && now >= self.made + INTERVAL) || (self.is_stale && now >= self.made + self.hold);
         if is_due || (now >= self.renew && self.round_began.is_none()) {
@@ -307,6 +314,7 @@ impl Description {
             let began = *self.round_began.get_or_insert(now);
             if number + 1 == symbols {
                 self.rounds += 1;
+                self.rounds_of_instance += 1;
                 self.round_began = None;
                 self.next_round = began + INTERVAL;
             }
@@ -330,6 +338,7 @@ impl Description {
         self.hold = if lived < self.hold + self.hold { self.hold + self.hold } else { INTERVAL };
         self.hold = self.hold.min(HOLD_MAX);
         (self.made, self.is_stale, self.digests_sent) = (now, false, self.digests);
+        self.rounds_of_instance = 0;
         self.has_completed = false;
         self.renew = now + Duration::from_nanos(LIFETIME.as_nanos() / 2);
         self.instance.expires = expires(config, now);
@@ -411,6 +420,37 @@ mod tests {
 
     use super::*;
     use crate::Seed;
+
+    /// Issue 23: of several files that changed one after the other, receivers heard up to 30 s later.
+    #[test]
+    fn files_withdrawn_one_after_the_other_are_told_within_seconds() {
+        let files = (1..=12).map(|toi| File { toi, transfer_length: Some(1 << 20), ..File::default() });
+        let instance = Instance { complete: true, files: files.collect(), ..Instance::default() };
+        let mut description = Description::new(instance, 0, 1_408, 1, 0).unwrap();
+        let config = SenderConfig::new(1);
+        let (mut changed, mut waited_max) = (None, Duration::ZERO);
+        for packet in 0..4_000_u64 {
+            // 100 packets a second, of which a file changes every 3 s.
+            let now = Instant::from_nanos(packet * 10_000_000);
+            if packet % 300 == 100 && packet < 3_300 {
+                let object = usize::try_from(packet / 300).unwrap();
+                description.withdraw(object..object + 1, Withdrawal::Changed);
+                changed.get_or_insert(now);
+            }
+            description.refresh(now, config);
+            if description.is_told()
+                && let Some(since) = changed.take()
+            {
+                waited_max = waited_max.max(now.since(since));
+            }
+            match description.due(now, 0, None) {
+                Due::No => description.content_sent(0),
+                _ => drop(description.send(now, 0)),
+            }
+        }
+        assert!(description.is_told() && changed.is_none());
+        assert!(waited_max <= Duration::from_secs(4), "{waited_max:?}");
+    }
 
     /// At 1 Gbit/s a twentieth of the packets would be 4 300 symbols a second of an FDT of some 20.
     #[test]

@@ -74,9 +74,9 @@ pub enum Code {
     ReedSolomon,
     /// RaptorQ.
     RaptorQ,
-    /// LDPC-Staircase, n = 2k.
+    /// LDPC-Staircase.
     LdpcStaircase,
-    /// LDPC-Triangle, n = 2k.
+    /// LDPC-Triangle.
     LdpcTriangle,
 }
 
