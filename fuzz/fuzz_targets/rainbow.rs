@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use headwater_fec::{Order, Scheme};
-use headwater_proto::control::SenderControl;
 use headwater_proto::delivery::{
     FileToSend, MemorySource, MemoryStore, PlanConfig, Receiver, ReceiverConfig, RelativePath, Sender,
     SenderConfig, SessionPlan,

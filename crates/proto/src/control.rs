@@ -127,11 +127,6 @@ impl Counters {
     pub fn without(&self, name: &str) -> Self {
         Self(self.0.iter().filter(|(known, _)| *known != name).copied().collect())
     }
-
-    /// Whether the control has no counters.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 impl Serialize for Counters {
@@ -249,66 +244,41 @@ pub trait SenderControl {
     fn timeout(&mut self, _now: Instant) {}
 }
 
+/// Methods of a box that call those of the value in it: of `&self` first, then of `&mut self`.
+macro_rules! forward {
+    (
+        &self: $(fn $get:ident($($key:ident: $key_type:ty),*) $(-> $value:ty)?;)*
+        &mut self: $(fn $set:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*
+    ) => {
+        $(fn $get(&self, $($key: $key_type),*) $(-> $value)? {
+            (**self).$get($($key),*)
+        })*
+        $(fn $set(&mut self, $($argument: $type),*) $(-> $result)? {
+            (**self).$set($($argument),*)
+        })*
+    };
+}
+
 #[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
 impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
-    fn channels(&self) -> u16 {
-        (**self).channels()
-    }
-
-    fn levels(&self) -> u16 {
-        (**self).levels()
-    }
-
-    fn description(&self) -> Option<fdt::Control> {
-        (**self).description()
-    }
-
-    fn layering(&self) -> Option<&dyn Layering> {
-        (**self).layering()
-    }
-
-    fn next_departure(&self) -> Option<Instant> {
-        (**self).next_departure()
-    }
-
-    fn departure(&self, now: Instant) -> Option<Departure> {
-        (**self).departure(now)
-    }
-
-    fn envelope(&mut self) -> Option<&mut dyn SenderEnvelope> {
-        (**self).envelope()
-    }
-
-    fn responder(&self) -> Option<&dyn Responder> {
-        (**self).responder()
-    }
-
-    fn departed(&mut self, now: Instant, bytes: usize) {
-        (**self).departed(now, bytes);
-    }
-
-    fn overload(&self) -> Option<Overload> {
-        (**self).overload()
-    }
-
-    fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
-        (**self).visit_counters(visit);
-    }
-
-    fn feedback(&mut self, now: Instant, datagram: &Datagram<'_>) {
-        (**self).feedback(now, datagram);
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        (**self).poll_transmit(now, buffer)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        (**self).poll_timeout()
-    }
-
-    fn timeout(&mut self, now: Instant) {
-        (**self).timeout(now);
+    forward! {
+        &self:
+        fn channels() -> u16;
+        fn levels() -> u16;
+        fn description() -> Option<fdt::Control>;
+        fn layering() -> Option<&dyn Layering>;
+        fn next_departure() -> Option<Instant>;
+        fn departure(now: Instant) -> Option<Departure>;
+        fn responder() -> Option<&dyn Responder>;
+        fn overload() -> Option<Overload>;
+        fn visit_counters(visit: &mut dyn FnMut(&'static str, Value));
+        fn poll_timeout() -> Option<Instant>;
+        &mut self:
+        fn envelope() -> Option<&mut dyn SenderEnvelope>;
+        fn departed(now: Instant, bytes: usize);
+        fn feedback(now: Instant, datagram: &Datagram<'_>);
+        fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
+        fn timeout(now: Instant);
     }
 }
 
@@ -509,63 +479,23 @@ pub trait ReceiverControl {
 
 #[deny(clippy::missing_trait_methods, reason = "a method with a default body is forwarded, too")]
 impl<C: ReceiverControl + ?Sized> ReceiverControl for Box<C> {
-    fn start(&mut self, now: Instant) {
-        (**self).start(now);
-    }
-
-    fn stop(&mut self, now: Instant) {
-        (**self).stop(now);
-    }
-
-    fn limited(&mut self, now: Instant, ceiling: Option<u16>) {
-        (**self).limited(now, ceiling);
-    }
-
-    fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>) {
-        (**self).arrived(now, arrival);
-    }
-
-    fn envelope(&mut self) -> Option<&mut dyn ReceiverEnvelope> {
-        (**self).envelope()
-    }
-
-    fn requester(&mut self) -> Option<&mut dyn Requester> {
-        (**self).requester()
-    }
-
-    fn described(&mut self) -> Option<&mut dyn DescribedControl> {
-        (**self).described()
-    }
-
-    fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {
-        (**self).answered(now, datagram)
-    }
-
-    fn overrun(&mut self, now: Instant) {
-        (**self).overrun(now);
-    }
-
-    fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        (**self).poll_transmit(now, buffer)
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        (**self).poll_membership()
-    }
-
-    fn reception(&self) -> Reception {
-        (**self).reception()
-    }
-
-    fn status(&mut self, now: Instant) -> Status {
-        (**self).status(now)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        (**self).poll_timeout()
-    }
-
-    fn timeout(&mut self, now: Instant) {
-        (**self).timeout(now);
+    forward! {
+        &self:
+        fn reception() -> Reception;
+        fn poll_timeout() -> Option<Instant>;
+        &mut self:
+        fn start(now: Instant);
+        fn stop(now: Instant);
+        fn limited(now: Instant, ceiling: Option<u16>);
+        fn arrived(now: Instant, arrival: &Arrival<'_>);
+        fn envelope() -> Option<&mut dyn ReceiverEnvelope>;
+        fn requester() -> Option<&mut dyn Requester>;
+        fn described() -> Option<&mut dyn DescribedControl>;
+        fn answered(now: Instant, datagram: &Datagram<'_>) -> bool;
+        fn overrun(now: Instant);
+        fn poll_transmit(now: Instant, buffer: &mut [u8]) -> Option<Transmit>;
+        fn poll_membership() -> Option<Membership>;
+        fn status(now: Instant) -> Status;
+        fn timeout(now: Instant);
     }
 }

@@ -31,6 +31,13 @@ impl Rate {
         self.0.get()
     }
 
+    /// Rate of so many packets of `packet_bytes` each in a second. `None` below 1 bit/s.
+    pub(crate) fn of_packets(per_second: f64, packet_bytes: u16) -> Option<Self> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        let bits = (per_second * 8.0 * f64::from(packet_bytes)) as u64;
+        Self::from_bits(bits)
+    }
+
     /// Packets of `bytes` each, per second: for equations.
     #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
     pub fn packets_per_second(self, bytes: f64) -> f64 {

@@ -1,5 +1,6 @@
 //! The receiving control of a session that describes its own.
 
+use core::fmt;
 use core::net::SocketAddr;
 
 use headwater_wire::{Cci, fdt};
@@ -75,7 +76,7 @@ impl ReceiverConfig {
 ///
 /// The last packet before that begins the control, so that no time is lost. A session's first description counts, later
 /// ones are passed over. Memory: that of the control.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
     control: Control,
@@ -94,30 +95,37 @@ pub struct Receiver {
     channels: Channels,
 }
 
-#[derive(Clone, Debug)]
 enum Control {
     /// Nothing is known yet, or there is nothing to control.
     Fixed {
         receiver: fixed::Receiver,
         is_described: bool,
     },
-    M2c {
-        receiver: Box<m2c::Receiver>,
-        packet_bytes: u16,
+    Other {
+        name: &'static str,
+        receiver: Box<dyn ReceiverControl + Send + Sync>,
     },
-    Webrc {
-        receiver: Box<webrc::Receiver>,
-        packet_bytes: u16,
-    },
-    FlidDl {
-        receiver: Box<flid::Receiver>,
-        packet_bytes: u16,
-    },
-    Sim(Box<sim::Receiver>),
     LeSbcc {
         receiver: Box<carrier::Receiver>,
         is_described: bool,
     },
+}
+
+impl Control {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Fixed { is_described: false, .. } => "unknown",
+            Self::Fixed { .. } => "fixed",
+            Self::LeSbcc { .. } => carrier::NAME,
+            Self::Other { name, .. } => name,
+        }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// The newest packet of the base channel.
@@ -150,22 +158,16 @@ impl Receiver {
     fn inner(&self) -> &dyn ReceiverControl {
         match &self.control {
             Control::Fixed { receiver, .. } => receiver,
-            Control::M2c { receiver, .. } => &**receiver,
-            Control::Webrc { receiver, .. } => &**receiver,
-            Control::FlidDl { receiver, .. } => &**receiver,
             Control::LeSbcc { receiver, .. } => &**receiver,
-            Control::Sim(receiver) => &**receiver,
+            Control::Other { receiver, .. } => &**receiver,
         }
     }
 
     fn inner_mut(&mut self) -> &mut dyn ReceiverControl {
         match &mut self.control {
             Control::Fixed { receiver, .. } => receiver,
-            Control::M2c { receiver, .. } => &mut **receiver,
-            Control::Webrc { receiver, .. } => &mut **receiver,
-            Control::FlidDl { receiver, .. } => &mut **receiver,
             Control::LeSbcc { receiver, .. } => &mut **receiver,
-            Control::Sim(receiver) => &mut **receiver,
+            Control::Other { receiver, .. } => &mut **receiver,
         }
     }
 
@@ -198,6 +200,15 @@ impl Receiver {
         }
     }
 
+    fn begin_other(
+        &mut self,
+        now: Instant,
+        name: &'static str,
+        receiver: impl ReceiverControl + Send + Sync + 'static,
+    ) {
+        self.begin(now, Control::Other { name, receiver: Box::new(receiver) });
+    }
+
     fn begin_le_sbcc(&mut self, now: Instant, naks: carrier::ReceiverConfig, is_described: bool) {
         let receiver = Box::new(carrier::Receiver::new(naks));
         self.begin(now, Control::LeSbcc { receiver, is_described });
@@ -212,6 +223,7 @@ impl Receiver {
             return Ok(());
         }
         let description = Description::from_fdt(control)?;
+        let name = description.name();
         let Self { config, .. } = *self;
         match description {
             Description::Rainbow => return Err(DescriptionError::OnRequest),
@@ -239,31 +251,25 @@ impl Receiver {
                 if let Some(prober) = config.prober {
                     inner = inner.with_prober(prober);
                 }
-                let receiver = Box::new(m2c::Receiver::new(layers, inner)?);
-                self.begin(now, Control::M2c { receiver, packet_bytes: layers.packet_bytes() });
+                self.begin_other(now, name, m2c::Receiver::new(layers, inner)?);
             }
             Description::Webrc(layers) => {
                 let mut inner = webrc::ReceiverConfig::new();
                 if let Some(rate) = config.max_rate {
                     inner = inner.with_max_rate(rate);
                 }
-                let receiver = Box::new(webrc::Receiver::new(layers, inner)?);
-                self.begin(now, Control::Webrc { receiver, packet_bytes: layers.packet_bytes() });
+                self.begin_other(now, name, webrc::Receiver::new(layers, inner)?);
             }
             Description::Sim(facts) => {
                 let inner = sim::Config::of(facts).with_holdings(true);
-                self.begin(
-                    now,
-                    Control::Sim(Box::new(sim::Receiver::new(inner, config.seed.unwrap_or(Seed(0))))),
-                );
+                self.begin_other(now, name, sim::Receiver::new(inner, config.seed.unwrap_or(Seed(0))));
             }
             Description::FlidDl(layers) => {
                 let mut inner = flid::ReceiverConfig::new();
                 if let Some(rate) = config.max_rate {
                     inner = inner.with_max_rate(rate);
                 }
-                let receiver = Box::new(flid::Receiver::new(layers, inner)?);
-                self.begin(now, Control::FlidDl { receiver, packet_bytes: layers.packet_bytes() });
+                self.begin_other(now, name, flid::Receiver::new(layers, inner)?);
             }
         }
         Ok(())
@@ -363,47 +369,13 @@ impl ReceiverControl for Receiver {
     }
 
     fn status(&mut self, now: Instant) -> Status {
-        let mut status = Status {
-            name: if self.is_described() { "fixed" } else { "unknown" },
+        Status {
+            name: self.control.name(),
             channels: self.channels.count(),
             join_latency: self.channels.latency,
             join_latency_max: self.channels.latency_max,
-            ..Status::default()
-        };
-        match &mut self.control {
-            Control::Fixed { .. } => {}
-            Control::M2c { receiver, packet_bytes } => {
-                status.name = "m2c";
-                if let Some(inner) = (**receiver).status(now) {
-                    status.fair_rate = bits(inner.fair_rate, *packet_bytes);
-                    status.rtt = Some(Duration::from_secs_f64(inner.rtt));
-                    status.loss_event_rate = inner.loss_event_rate;
-                }
-            }
-            Control::Webrc { receiver, packet_bytes } => {
-                status.name = "webrc";
-                if let Some(inner) = (**receiver).status() {
-                    status.fair_rate = bits(inner.target, *packet_bytes);
-                    status.rtt = Some(Duration::from_secs_f64(inner.rtt));
-                    status.loss_event_rate = Some(inner.loss);
-                }
-            }
-            Control::Sim(receiver) => {
-                let Status { name, fair_rate, .. } = receiver.status(now);
-                (status.name, status.fair_rate) = (name, fair_rate);
-            }
-            Control::LeSbcc { receiver, .. } => {
-                status.name = "le-sbcc";
-                status.naks = receiver.status(now).naks;
-            }
-            Control::FlidDl { receiver, packet_bytes } => {
-                status.name = "flid-dl";
-                if let Some(inner) = (**receiver).status(now) {
-                    status.fair_rate = bits(inner.fair_rate, *packet_bytes);
-                }
-            }
+            ..self.inner_mut().status(now)
         }
-        status
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -458,11 +430,4 @@ impl Channels {
             Duration::from_nanos(mean.as_nanos() - mean.as_nanos() / 8 + latency.as_nanos() / 8)
         }));
     }
-}
-
-fn bits(packets: f64, packet_bytes: u16) -> Option<Rate> {
-    let bits = packets * 8.0 * f64::from(packet_bytes);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-    let bits = bits as u64;
-    Rate::from_bits(bits)
 }

@@ -7,10 +7,11 @@ use headwater_wire::cci::FlidSlCci;
 use super::config::{Config, ConfigError, ReceiverConfig};
 use super::layers::Layers;
 use super::slots::{Slots, Told};
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::Layering;
 use crate::machine::ChannelId;
 use crate::measure::{Holes, JoinLatency, RateMeter};
+use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 /// Least time that a join is waited for.
@@ -44,6 +45,7 @@ pub struct Status {
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: Layers,
+    packet_bytes: u16,
     /// The highest level that the receiver may hold.
     highest: u16,
     /// The highest level that the sender sends.
@@ -119,6 +121,7 @@ impl Receiver {
             wishes: Wishes::default(),
             base: Track::default(),
             session: None,
+            packet_bytes: layers.packet_bytes(),
             joins: JoinLatency::default(),
             reception: Reception::default(),
         })
@@ -372,6 +375,12 @@ impl ReceiverControl for Receiver {
 
     fn reception(&self) -> Reception {
         self.reception
+    }
+
+    fn status(&mut self, now: Instant) -> control::Status {
+        let fair_rate = Self::status(self, now).map(|status| status.fair_rate);
+        let fair_rate = fair_rate.and_then(|rate| Rate::of_packets(rate, self.packet_bytes));
+        control::Status { fair_rate, ..control::Status::default() }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

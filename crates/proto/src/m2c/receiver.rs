@@ -4,11 +4,12 @@ use headwater_wire::cci::WebrcCci;
 
 use super::config::ReceiverConfig;
 use super::session::{Limits, Session};
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Slot};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::measure::Holes;
+use crate::rate::Rate;
 use crate::rtt::Prober;
 use crate::time::{Duration, Instant};
 
@@ -222,6 +223,17 @@ impl ReceiverControl for Receiver {
 
     fn reception(&self) -> Reception {
         self.reception
+    }
+
+    fn status(&mut self, now: Instant) -> control::Status {
+        let Some(session) = &self.session else { return control::Status::default() };
+        let Status { fair_rate, rtt, loss_event_rate, .. } = session.status(now);
+        control::Status {
+            fair_rate: Rate::of_packets(fair_rate, self.layers.packet_bytes()),
+            rtt: Some(Duration::from_secs_f64(rtt)),
+            loss_event_rate,
+            ..control::Status::default()
+        }
     }
 
     fn answered(&mut self, now: Instant, datagram: &Datagram<'_>) -> bool {

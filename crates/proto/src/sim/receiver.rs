@@ -333,6 +333,6 @@ impl ReceiverControl for Receiver {
     fn status(&mut self, _now: Instant) -> Status {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let fair_rate = self.rate.and_then(|rate| Rate::from_bits(rate as u64));
-        Status { name: "sim", channels: self.held, fair_rate, ..Status::default() }
+        Status { channels: self.held, fair_rate, ..Status::default() }
     }
 }

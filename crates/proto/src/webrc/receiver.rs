@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::loss::{LossEstimator, equation, loss_for};
-use crate::control::{Arrival, Membership, ReceiverControl, Reception, Wishes};
+use crate::control::{self, Arrival, Membership, ReceiverControl, Reception, Wishes};
 use crate::layering::clock::{Clock, Place, shifted, unshifted};
 use crate::layering::held::{Held, Joining};
 use crate::layering::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Shape, Slot};
@@ -535,6 +535,18 @@ impl ReceiverControl for Receiver {
 
     fn reception(&self) -> Reception {
         self.reception
+    }
+
+    fn status(&mut self, _now: Instant) -> control::Status {
+        let Some(Status { target, rtt, loss, .. }) = Self::status(self) else {
+            return control::Status::default();
+        };
+        control::Status {
+            fair_rate: Rate::of_packets(target, self.layers.packet_bytes()),
+            rtt: Some(Duration::from_secs_f64(rtt)),
+            loss_event_rate: Some(loss),
+            ..control::Status::default()
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
