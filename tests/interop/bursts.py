@@ -3,7 +3,7 @@
   sender === veth pair, 10 % lost in bursts on arrival === receiver
 
 Bursts and the gaps between them are exponential (Gilbert). Counted are packets sent, over content / 0.9: on a busy machine a
-second says little. The short form judges that the file arrives, and shows the rest: beside builds one of three runs took 1.9 times the least, with duplicates. The full form,
+second says little. The short form judges that the file arrives, and shows the rest: beside builds two transfers of six took 1.9 and 2.1 times the least, with duplicates. The full form,
 on a quiet machine, judges both limits; until nothing is missing against the loss of the run if that was more than 10 %.
 
 usage: bursts.py BINARY [--full] [PART...]
