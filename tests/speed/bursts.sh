@@ -22,6 +22,9 @@ clean() {
 }
 trap clean EXIT
 
+# Since the machine started: loop devices are used again.
+sectors_written() { awk '{ print $7 }' "/sys/block/${loop#/dev/}/stat"; }
+
 head -c "${megabytes}000000" /dev/urandom >"$work/content.bin"
 truncate -s "$((megabytes * 2 + 500))M" "$work/image"
 loop=$(losetup -f --show "$work/image")
@@ -42,6 +45,7 @@ for host in s r; do
 done
 ip -n "$name-s" addr add 10.88.1.1/24 dev veth0
 ip -n "$name-r" addr add 10.88.1.2/24 dev veth0
+sectors_before=$(sectors_written)
 ip netns exec "$name-r" "$binary" receive --out "$work/disk/out" --interface veth0 --json --timeout 60s >"$work/received.json" &
 receiver=$!
 sleep 1
@@ -49,6 +53,7 @@ TMPDIR=$work ip netns exec "$name-s" "$binary" send "$work/content.bin" --interf
 sender=$!
 wait "$receiver" && echo "the file is whole" || echo "the receiver ended with exit code $?"
 receiver=
+echo "the disk wrote $((($(sectors_written) - sectors_before) * 512 / 1000000)) MB"
 python3 - "$work/received.json" <<'PY'
 import json
 import sys

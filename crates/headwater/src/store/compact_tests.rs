@@ -11,9 +11,11 @@ use headwater_proto::delivery::{Digest, FileVersion};
 use headwater_proto::rng::Stream;
 use rand::RngExt;
 
+use super::change::Change;
 use super::journal::Journal;
 use super::kept::Kept;
-use super::ledger::{JOURNAL_NEW, UNSYNCED_BYTES_MAX};
+use super::ledger::JOURNAL_NEW;
+use super::log::UNSYNCED_BYTES_MAX;
 use super::tests::{FILE, OBJECT, Session, T, open};
 use super::*;
 
@@ -128,8 +130,8 @@ fn announce(session: &mut Session) -> Vec<u64> {
 /// Receives a symbol of block 0, and writes it down.
 fn receive(session: &mut Session, esi: u32) {
     session.store.write_source(OBJECT, 0, esi, &[1; T as usize]).unwrap();
-    session.store.write_all().unwrap();
-    session.store.ledger.write().unwrap();
+    session.store.write_all();
+    session.store.writer.wait();
 }
 
 /// What a process that is killed now leaves to the next one.
@@ -152,8 +154,12 @@ fn whoever_is_killed_while_a_journal_is_made_anew_loses_nothing() {
     announce(&mut session);
     (0..20).step_by(2).for_each(|esi| receive(&mut session, esi));
     assert_eq!(killed_now(folder.path(), |_| ()), [0x5_5555]);
-    let before = session.store.ledger.journal_bytes();
-    (session.store.ledger.compact_at, session.store.ledger.unsynced_bytes) = (0, UNSYNCED_BYTES_MAX);
+    let before = session.store.writer.disk().log_mut().journal_bytes();
+    {
+        let mut disk = session.store.writer.disk();
+        let log = disk.log_mut();
+        (log.compact_at, log.unsynced_bytes) = (0, UNSYNCED_BYTES_MAX);
+    }
     receive(&mut session, 20);
     // The new journal is there or not, and grows; the old one goes on.
     assert_eq!(killed_now(folder.path(), |_| ()), [0x15_5555]);
@@ -170,9 +176,10 @@ fn whoever_is_killed_while_a_journal_is_made_anew_loses_nothing() {
         assert_eq!(held, [0x55_5555], "cut at {cut}");
     }
     assert!(session.store.poll_report().is_none());
-    assert!(!new.exists() && session.store.ledger.compact_at > 0);
+    session.store.writer.wait();
+    assert!(!new.exists() && session.store.writer.disk().log_mut().compact_at > 0);
     assert_eq!(killed_now(folder.path(), |_| ()), [0x55_5555], "what came meanwhile is in the new one");
-    assert!(session.store.ledger.journal_bytes() < before);
+    assert!(session.store.writer.disk().log_mut().journal_bytes() < before);
     receive(&mut session, 24);
     assert_eq!(killed_now(folder.path(), |_| ()), [0x155_5555]);
     drop(session);
@@ -186,7 +193,7 @@ fn without_room_for_a_new_journal_the_old_one_goes_on() {
     announce(&mut session);
     receive(&mut session, 0);
     let failed = Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
-    session.store.ledger.compacted(failed, 0).unwrap();
+    session.store.writer.disk().log_mut().compacted(failed, 0).unwrap();
     receive(&mut session, 1);
     assert_eq!(killed_now(folder.path(), |_| ()), [0b11]);
 }

@@ -101,7 +101,8 @@ impl Comparison {
         if let Err(error) = places.folder.adopt(file, &self.file.spec) {
             warn!("{error}; its content is as announced");
         }
-        places.discard(&self.file)?;
+        places.give_up(&self.file);
+        places.discard(&self.file.key())?;
         Ok(places.folder.stamp(&self.file.spec.path).map_or(Compared::Differs, Compared::Whole))
     }
 }

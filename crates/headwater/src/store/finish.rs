@@ -213,7 +213,8 @@ fn finish_file(places: &Places, file: &FilePlace) -> Result<Outcome, StoreError>
     if let Some(expected) = file.spec.md5
         && md5_of(places, file)? != expected
     {
-        places.discard(file)?;
+        places.give_up(file);
+        places.discard(&file.key())?;
         return Ok(Outcome::Report(StoreReport::FileMismatch(file.index)));
     }
     let content = places.content(file)?;

@@ -55,6 +55,12 @@ impl Gather {
         self.bytes_max = usize::try_from(share).expect("at most 8 MiB");
     }
 
+    /// Memory that gathered symbols may take while they wait to be written, in bytes: as much as those being gathered, which
+    /// take twice their own bytes at most.
+    pub(super) fn queue_bytes_max(&self) -> usize {
+        2 * self.bytes_max
+    }
+
     /// Takes a source symbol, without its padding. True when it is time to write its block.
     pub(super) fn put_source(&mut self, key: Key, esi: u32, symbol: &[u8]) -> bool {
         self.put(key, symbol.len(), |gathered| {
@@ -126,11 +132,17 @@ impl Gathered {
         })
     }
 
+    /// Memory of the buffers, in bytes.
+    pub(super) fn capacity(&self) -> usize {
+        let numbers = self.source_esis.capacity() + self.repair_esis.capacity();
+        self.source.capacity() + self.repairs.capacity() + numbers * size_of::<u32>()
+    }
+
     fn bytes(&self) -> usize {
         self.source.len() + self.repairs.len()
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.source_esis.clear();
         self.source.clear();
         self.repair_esis.clear();

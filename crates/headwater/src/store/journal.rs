@@ -55,11 +55,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Adds a change, to be written with the next batch.
-    pub(super) fn defer(&mut self, change: &Change) {
-        change.encode(&mut self.batch);
-    }
-
     /// Adds a change, and writes the batch when it is long enough.
     pub(super) fn note(&mut self, change: &Change) -> io::Result<()> {
         change.encode(&mut self.batch);

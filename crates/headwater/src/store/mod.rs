@@ -1,5 +1,5 @@
-//! Content on disk, as a receiver's machine sees it: symbols straight to their places, blocks finished on worker
-//! threads, whole files under their final names.
+//! Content on disk, as a receiver's machine sees it: symbols straight to their places by a thread of their own, blocks finished on
+//! worker threads, whole files under their final names.
 //!
 //! While a file is under way it is in a working folder inside the folder that it will end in: one file for its content,
 //! at full length but sparse, and one for its repair symbols. A journal tells what has come, so that a session that was
@@ -24,6 +24,7 @@ mod hashing;
 mod journal;
 mod kept;
 mod ledger;
+mod log;
 mod place;
 #[cfg(test)]
 mod resume_tests;
@@ -31,8 +32,9 @@ mod strips;
 #[cfg(test)]
 mod tests;
 mod work;
+mod writer;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,16 +44,16 @@ use headwater_proto::delivery::{
     ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair,
 };
 
-use self::change::{Change, Stamp};
+use self::change::Stamp;
 use self::compare::Comparison;
 use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
-use self::gather::{Gather, Gathered, Key};
-use self::hashing::Hashing;
+use self::gather::{Gather, Key};
 use self::kept::KeptBlock;
 use self::ledger::Ledger;
 use self::place::{FilePlace, ObjectPlace, Places};
 use self::work::Workers;
+use self::writer::{Write, Writer};
 use tracing::warn;
 
 use crate::net::Waker;
@@ -63,6 +65,7 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct DiskStore {
     workers: Workers,
+    writer: Writer,
     ledger: Ledger,
     places: Arc<Places>,
     /// By index; `None` for those refused.
@@ -72,13 +75,8 @@ pub(crate) struct DiskStore {
     present: BTreeMap<FileIndex, Vec<Arc<ObjectPlace>>>,
     names: Names,
     gather: Gather,
-    hashing: Hashing,
-    /// Blocks that no thread is needed for, until they are reported.
-    done: VecDeque<StoreReport>,
     /// When all that was gathered is written, unless it was before.
     write_at: Instant,
-    /// Why a block could not be handed to a thread.
-    failed: Option<StoreError>,
     /// Bytes of the files taken that are not in place.
     announced_bytes: u64,
     /// The first file refused for want of space.
@@ -93,20 +91,21 @@ impl DiskStore {
     /// Opens the folder, made if need be. `waker` is used whenever a report is there.
     pub(crate) fn open(folder: &Path, waker: Waker) -> Result<Self, StoreError> {
         let places = Arc::new(Places::new(Folder::open(folder)?));
-        let ledger = Ledger::open(Arc::clone(&places))?;
+        let (ledger, log) = Ledger::open(Arc::clone(&places))?;
+        let workers = Workers::start(Arc::clone(&places), waker)?;
+        let gather = Gather::new();
+        let jobs = workers.jobs().clone();
         Ok(Self {
+            writer: Writer::start(Arc::clone(&places), log, jobs, gather.queue_bytes_max())?,
             ledger,
-            workers: Workers::start(Arc::clone(&places), waker)?,
+            workers,
             places,
             files: Vec::new(),
             objects: Vec::new(),
             present: BTreeMap::new(),
             names: Names::default(),
-            gather: Gather::new(),
-            hashing: Hashing::default(),
-            done: VecDeque::new(),
+            gather,
             write_at: Instant::now(),
-            failed: None,
             announced_bytes: 0,
             out_of_space: None,
             open_files: 0,
@@ -116,7 +115,8 @@ impl DiskStore {
 
     /// Whether work is under way or waits to be done.
     pub(crate) fn is_busy(&self) -> bool {
-        self.workers.pending() > 0 || !self.done.is_empty()
+        // In this order: what the writer is done with, the workers have.
+        self.writer.has_jobs() || self.workers.pending() > 0
     }
 
     /// Why the first file was refused for which there was no space.
@@ -150,6 +150,7 @@ impl DiskStore {
         self.names.take(&spec.path);
         self.open_files += 1;
         self.gather.set_content(announced);
+        self.writer.set_bytes_max(self.gather.queue_bytes_max());
         Ok(())
     }
 
@@ -168,59 +169,32 @@ impl DiskStore {
         Arc::clone(known.expect("the receiver announces objects before it uses them"))
     }
 
-    /// Writes what was gathered of a block.
-    fn write_block(&mut self, key: Key) -> Result<(), StoreError> {
-        let Some(gathered) = self.gather.take(key) else { return Ok(()) };
+    /// Hands over what was gathered of a block to be written.
+    fn write_block(&mut self, key: Key) {
+        let Some(gathered) = self.gather.take(key) else { return };
         let place = self.object(ObjectIndex(key.0));
-        let written = self.write_gathered(&place, key, &gathered);
-        self.gather.recycle(gathered);
-        match written {
-            // A thread has just found the file in its place: its report is on the way.
-            Err(_) if place.file.is_over() => Ok(()),
-            written => written,
+        self.ledger.began(&place.file);
+        self.writer.push(Write::Symbols(place, key, gathered));
+        if let Some(spare) = self.writer.spare() {
+            self.gather.recycle(spare);
         }
     }
 
-    fn write_gathered(
-        &mut self,
-        place: &ObjectPlace,
-        key: Key,
-        gathered: &Gathered,
-    ) -> Result<(), StoreError> {
-        let sbn = key.1;
-        let block = place.block(sbn);
-        for (esi, count, bytes) in gathered.source_runs(block, place.spec.partition.symbol_size()) {
-            let start = place.offset(&block) + u64::from(esi) * place.symbol_bytes() as u64;
-            self.hashing.write(key, esi, count, bytes);
-            self.places.write(&place.file, start, bytes)?;
-            self.note(place, bytes.len(), |object| Change::Source { object, sbn, esi, count })?;
-        }
-        let Gathered { slot, repair_esis, repairs, .. } = gathered;
-        if !repair_esis.is_empty() {
-            self.places.write_repairs(place, &block, *slot, repair_esis, repairs)?;
-            let slots = slot + u32::try_from(repair_esis.len()).expect("no more than the slots of a block");
-            self.note(place, repairs.len(), |object| Change::Repairs { object, sbn, slots })?;
-        }
-        Ok(())
-    }
-
-    /// Writes all that was gathered.
-    fn write_all(&mut self) -> Result<(), StoreError> {
+    /// Hands over all that was gathered.
+    fn write_all(&mut self) {
         while let Some(key) = self.gather.first() {
-            self.write_block(key)?;
+            self.write_block(key);
         }
-        Ok(())
+        self.writer.flush();
     }
 
-    /// Writes all that was gathered once that is a while ago, so that little is lost with a process that is killed.
-    fn write_when_due(&mut self) -> Result<(), StoreError> {
+    /// Hands over all that was gathered once that is a while ago, so that little is lost with a process that is killed.
+    fn write_when_due(&mut self) {
         let now = Instant::now();
-        if now < self.write_at {
-            return Ok(());
+        if now >= self.write_at {
+            self.write_at = now + GATHER_TIME;
+            self.write_all();
         }
-        self.write_at = now + GATHER_TIME;
-        self.write_all()?;
-        self.ledger.write()
     }
 
     /// Forgets what was gathered of a block.
@@ -230,25 +204,10 @@ impl DiskStore {
         }
     }
 
-    /// Forgets what was gathered and hashed of a file: after its end nothing more of it may be noted.
+    /// Forgets what was gathered of a file: after its end nothing more of it may be noted.
     fn forget_file(&mut self, file: FileIndex) {
         let objects = &self.objects;
-        let keeps = |object: usize| objects[object].as_ref().is_some_and(|object| object.spec.file != file);
-        self.gather.retain(keeps);
-        self.hashing.retain(keeps);
-    }
-
-    /// Notes symbols that were written.
-    fn note(
-        &mut self,
-        object: &ObjectPlace,
-        bytes: usize,
-        change: impl FnOnce(u32) -> Change,
-    ) -> Result<(), StoreError> {
-        if let Some(sync) = self.ledger.wrote(object, bytes, change)? {
-            self.workers.push(sync);
-        }
-        Ok(())
+        self.gather.retain(|object| objects[object].as_ref().is_some_and(|object| object.spec.file != file));
     }
 
     /// What an earlier session left of a block; nothing if it cannot be read.
@@ -268,17 +227,14 @@ impl DiskStore {
         Arc::clone(known.expect("the receiver names files that were taken only"))
     }
 
-    /// Notes that a file is in place, which ends in `report`.
-    fn placed(&mut self, file: FileIndex, stamp: Stamp, report: StoreReport) -> StoreReport {
+    /// Notes that a file is in place.
+    fn placed(&mut self, file: FileIndex, stamp: Stamp) {
         let place = self.file(file);
-        if !self.end(file, &place.spec) {
-            // It was given up while a thread was at work on it.
-            return report;
-        }
-        self.forget_file(file);
-        match self.ledger.placed(&place, stamp) {
-            Ok(()) => report,
-            Err(error) => StoreReport::Failed(error),
+        // It may have been given up while a thread was at work on it.
+        if self.end(file, &place.spec) {
+            self.forget_file(file);
+            self.ledger.placed(&place);
+            self.writer.push(Write::Placed(place, stamp));
         }
     }
 }
@@ -287,7 +243,7 @@ impl Store for DiskStore {
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError> {
         self.files.resize_with(file.0 + 1, || None);
         self.admit(spec)?;
-        let (number, mut held) = self.ledger.take_file(spec)?;
+        let (number, mut held) = self.ledger.take_file(&self.writer, spec);
         if held.is_whole {
             self.end(file, spec);
         } else if self.places.folder.stamp(&spec.path).is_some_and(|stamp| stamp.bytes == spec.bytes) {
@@ -300,7 +256,7 @@ impl Store for DiskStore {
 
     fn learn_digest(&mut self, file: FileIndex, digest: Digest) -> Result<HeldFile, StoreError> {
         if let Some(number) = self.file(file).number {
-            self.ledger.learn_digest(number, digest)?;
+            self.ledger.learn_digest(&self.writer, number, digest);
         }
         Ok(HeldFile::default())
     }
@@ -312,17 +268,9 @@ impl Store for DiskStore {
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         let file = self.file(spec.file);
-        let taken = match file.number.zip(spec.identity) {
-            Some((file, identity)) => self.ledger.take_object(file, identity).map(Some),
-            None => Ok(None),
-        };
-        let (number, kept) = match taken {
-            Ok(taken) => taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept)),
-            Err(error) => {
-                self.failed = Some(error);
-                (None, BTreeMap::new())
-            }
-        };
+        let taken = file.number.zip(spec.identity);
+        let taken = taken.map(|(file, identity)| self.ledger.take_object(&self.writer, file, identity));
+        let (number, kept) = taken.map_or((None, BTreeMap::new()), |(number, kept)| (Some(number), kept));
         // Objects of refused files are never announced.
         self.objects.resize_with(object.0 + 1, || None);
         let place = Arc::new(ObjectPlace { spec: spec.clone(), file, number });
@@ -343,7 +291,7 @@ impl Store for DiskStore {
         let place = self.object(object);
         let length = place.block(sbn).symbol_bytes(esi, place.spec.partition.symbol_size());
         if self.gather.put_source((object.0, sbn), esi, &symbol[..length.into()]) {
-            self.write_block((object.0, sbn))?;
+            self.write_block((object.0, sbn));
         }
         Ok(())
     }
@@ -356,24 +304,16 @@ impl Store for DiskStore {
         symbol: &[u8],
     ) -> Result<(), StoreError> {
         if self.gather.put_repair((object.0, sbn), repair, symbol) {
-            self.write_block((object.0, sbn))?;
+            self.write_block((object.0, sbn));
         }
         Ok(())
     }
 
     fn finish_block(&mut self, job: BlockJob) {
         let key = (job.object.0, job.sbn);
-        if let Err(error) = self.write_block(key) {
-            self.failed = Some(error);
-            return;
-        }
+        self.write_block(key);
         let place = self.object(job.object);
-        match self.hashing.take(key, place.block(job.sbn).symbols) {
-            Some(digest) => {
-                self.done.push_back(StoreReport::BlockDone { object: job.object, sbn: job.sbn, digest });
-            }
-            None => self.workers.push(Job::Block(place, job)),
-        }
+        self.writer.push(Write::Job(Job::Block(place, job)));
     }
 
     fn judge_block(
@@ -384,27 +324,30 @@ impl Store for DiskStore {
     ) -> Result<(), StoreError> {
         self.forget_block((object.0, sbn));
         let place = self.object(object);
-        self.ledger.judged(&place, sbn, verdict)?;
-        self.places.free_repairs(&place, &place.block(sbn));
+        self.writer.push(Write::Verdict(place, sbn, verdict));
         Ok(())
     }
 
     fn finish_file(&mut self, file: FileIndex) {
-        self.workers.push(Job::File(self.file(file)));
+        self.writer.push(Write::Job(Job::File(self.file(file))));
     }
 
     fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
         let objects = self.present.remove(&file).unwrap_or_default();
         let comparison = Comparison::new(self.file(file), objects, digest, promised);
-        self.workers.push(Job::Compare(Box::new(comparison)));
+        self.workers.jobs().push(Job::Compare(Box::new(comparison)));
     }
 
     fn discard_file(&mut self, file: FileIndex) -> Result<(), StoreError> {
         let place = self.file(file);
         self.end(file, &place.spec);
         self.forget_file(file);
-        self.ledger.dropped(&place)?;
-        self.places.discard(&place)
+        self.ledger.dropped(&place);
+        self.places.give_up(&place);
+        let key = place.key();
+        self.writer.push(Write::GivenUp(place));
+        self.writer.push(Write::Discard(key));
+        Ok(())
     }
 
     fn keep_description(&mut self, description: &Description) {
@@ -418,31 +361,21 @@ impl Store for DiskStore {
     }
 
     fn poll_report(&mut self) -> Option<StoreReport> {
-        if let Err(error) = self.write_when_due() {
-            self.failed = Some(error);
-        }
-        if let Some(error) = self.failed.take() {
-            return Some(StoreReport::Failed(error));
-        }
-        if let Some(report) = self.done.pop_front() {
-            return Some(report);
-        }
+        self.write_when_due();
         loop {
             match self.workers.poll()? {
                 Outcome::Report(report) => return Some(report),
                 Outcome::Placed(file, stamp) => {
-                    return Some(self.placed(file, stamp, StoreReport::FileDone(file)));
+                    self.placed(file, stamp);
+                    return Some(StoreReport::FileDone(file));
                 }
                 Outcome::Present(file, stamp) => {
-                    return Some(self.placed(file, stamp, StoreReport::FileCompared { file, is_same: true }));
+                    self.placed(file, stamp);
+                    return Some(StoreReport::FileCompared { file, is_same: true });
                 }
-                Outcome::Comparing(comparison) => self.workers.push(Job::Compare(comparison)),
-                Outcome::Synced => self.ledger.synced(),
-                Outcome::Compacted(journal, from) => {
-                    if let Err(error) = self.ledger.compacted(journal, from) {
-                        return Some(StoreReport::Failed(error));
-                    }
-                }
+                Outcome::Comparing(comparison) => self.workers.jobs().push(Job::Compare(comparison)),
+                Outcome::Synced => self.writer.push(Write::Synced),
+                Outcome::Compacted(journal, from) => self.writer.push(Write::Compacted(journal, from)),
             }
         }
     }
@@ -452,12 +385,11 @@ impl Drop for DiskStore {
     fn drop(&mut self) {
         // Nothing may write to the working folder when it is left.
         self.workers.stop();
-        if self.open_files > 0
-            && let Err(error) = self.write_all()
-        {
-            warn!("{error}; what came last may have to be received again");
+        if self.open_files > 0 {
+            self.write_all();
         }
-        self.ledger.close(self.open_files > 0);
+        self.writer.finish();
+        self.ledger.close(self.writer.disk().log_mut(), self.open_files > 0);
     }
 }
 

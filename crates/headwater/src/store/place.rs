@@ -79,14 +79,19 @@ impl FilePlace {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// What names it in the working folder.
+    pub(super) fn key(&self) -> Key {
+        key_of(&self.spec.path)
+    }
+
     /// The name of its content in the working folder.
     pub(super) fn content_name(&self) -> String {
-        content_name(&key_of(&self.spec.path))
+        content_name(&self.key())
     }
 
     /// The name of its repair symbols in the working folder.
     pub(super) fn repair_name(&self) -> String {
-        repair_name(&key_of(&self.spec.path))
+        repair_name(&self.key())
     }
 }
 
@@ -147,12 +152,16 @@ impl Places {
         self.open.forget(Opened::Repair(place.index.0));
     }
 
-    /// Closes and removes the working files of a file, which are not made again.
-    pub(super) fn discard(&self, place: &FilePlace) -> Result<(), StoreError> {
+    /// Ends the use of a file's working files: they are closed, and not made again.
+    pub(super) fn give_up(&self, place: &FilePlace) {
         place.is_over.store(true, Ordering::Release);
         self.close(place);
-        self.folder.discard(&place.content_name())?;
-        self.folder.discard(&place.repair_name())
+    }
+
+    /// Removes the working files of a file.
+    pub(super) fn discard(&self, key: &Key) -> Result<(), StoreError> {
+        self.folder.discard(&content_name(key))?;
+        self.folder.discard(&repair_name(key))
     }
 
     /// Makes what was written of a file safe on disk, as far as it is still under way.

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -19,18 +20,25 @@ use crate::workers::worker_count;
 /// The queue holds a few blocks, as many as the receiver's machine hands over at a time, and the files that are whole. It
 /// never blocks, since symbols that arrive meanwhile would be lost. Memory: [`DECODING_BYTES`], or one block's where that takes
 /// more, which the receiver has made room for.
+#[derive(Debug)]
 pub(super) struct Workers {
-    shared: Arc<Shared>,
+    jobs: JobQueue,
     reports: Receiver<Outcome>,
     threads: Vec<JoinHandle<()>>,
-    pending: usize,
 }
+
+/// The way to the threads, and back to the store: whoever has one may queue jobs and report.
+#[derive(Clone)]
+pub(super) struct JobQueue(Arc<Shared>);
 
 struct Shared {
     queue: Mutex<Queue>,
     news: Condvar,
     places: Arc<Places>,
+    reports: Sender<Outcome>,
     waker: Waker,
+    /// Jobs and reports that the store has not taken.
+    pending: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -56,46 +64,55 @@ impl Queue {
 impl Workers {
     /// Starts the threads; `waker` is used after each report.
     pub(super) fn start(places: Arc<Places>, waker: Waker) -> Result<Self, StoreError> {
-        let shared = Shared { queue: Mutex::default(), news: Condvar::new(), places, waker };
         let (sender, reports) = channel();
-        let mut workers = Self { shared: Arc::new(shared), reports, threads: Vec::new(), pending: 0 };
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            news: Condvar::new(),
+            places,
+            reports: sender,
+            waker,
+            pending: AtomicUsize::new(0),
+        });
+        let mut workers = Self { jobs: JobQueue(shared), reports, threads: Vec::new() };
         for _ in 0..worker_count() {
-            let (shared, sender) = (Arc::clone(&workers.shared), sender.clone());
-            let thread =
-                thread::Builder::new().name("headwater-store".into()).spawn(move || shared.work(&sender));
+            let shared = Arc::clone(&workers.jobs.0);
+            let thread = thread::Builder::new().name("headwater-store".into()).spawn(move || shared.work());
             let cannot = |error| StoreError(format!("cannot start a thread to decode blocks: {error}"));
             workers.threads.push(thread.map_err(cannot)?);
         }
         Ok(workers)
     }
 
-    /// Queues a job; it ends in one report.
-    pub(super) fn push(&mut self, job: Job) {
-        self.pending += 1;
-        self.shared.lock().jobs.push_back(job);
-        self.shared.news.notify_one();
+    /// The queue of the threads.
+    pub(super) fn jobs(&self) -> &JobQueue {
+        &self.jobs
     }
 
     /// The next report, if one is there.
     pub(super) fn poll(&mut self) -> Option<Outcome> {
-        match self.reports.try_recv() {
-            Ok(report) => {
-                self.pending = self.pending.saturating_sub(1);
-                Some(report)
-            }
-            Err(TryRecvError::Empty) => None,
-            // Every thread panicked: say it once.
-            Err(TryRecvError::Disconnected) if self.pending > 0 => {
-                self.pending = 0;
-                Some(failed(StoreError("decoding a block failed unexpectedly".into())))
-            }
-            Err(TryRecvError::Disconnected) => None,
-        }
+        let outcome = self.reports.try_recv().ok()?;
+        self.jobs.0.pending.fetch_sub(1, Ordering::AcqRel);
+        Some(outcome)
     }
 
-    /// Jobs that have not been reported.
+    /// Jobs and reports that [`Workers::poll`] has not returned.
     pub(super) fn pending(&self) -> usize {
-        self.pending
+        self.jobs.0.pending.load(Ordering::Acquire)
+    }
+}
+
+impl JobQueue {
+    /// Queues a job; it ends in one report.
+    pub(super) fn push(&self, job: Job) {
+        self.0.pending.fetch_add(1, Ordering::AcqRel);
+        self.0.lock().jobs.push_back(job);
+        self.0.news.notify_one();
+    }
+
+    /// Reports what no job is needed for.
+    pub(super) fn report(&self, outcome: Outcome) {
+        self.0.pending.fetch_add(1, Ordering::AcqRel);
+        self.0.report(outcome);
     }
 }
 
@@ -103,18 +120,18 @@ impl Workers {
     /// Whether all jobs are done, reported or not.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        let queue = self.shared.lock();
+        let queue = self.jobs.0.lock();
         queue.jobs.is_empty() && queue.bytes == 0
     }
 
     /// Ends the threads; jobs that none of them has begun are not done.
     pub(super) fn stop(&mut self) {
         {
-            let mut queue = self.shared.lock();
+            let mut queue = self.jobs.0.lock();
             queue.ended = true;
             queue.jobs.clear();
         }
-        self.shared.news.notify_all();
+        self.jobs.0.news.notify_all();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so already.
             let _panicked = thread.join();
@@ -148,19 +165,21 @@ impl Shared {
         }
     }
 
-    fn work(&self, reports: &Sender<Outcome>) {
+    fn work(&self) {
         while let Some((job, bytes)) = self.next() {
-            let guard = FailOnPanic { reports, waker: &self.waker };
-            let report = job.run(&self.places).unwrap_or_else(failed);
+            let guard = FailOnPanic(self);
+            let outcome = job.run(&self.places).unwrap_or_else(failed);
             drop(guard);
             self.lock().bytes -= bytes;
             self.news.notify_one();
-            // Nobody listens once the store is dropped.
-            if reports.send(report).is_err() {
-                return;
-            }
-            self.waker.wake();
+            self.report(outcome);
         }
+    }
+
+    fn report(&self, outcome: Outcome) {
+        // Nobody listens once the store is dropped.
+        let _nobody = self.reports.send(outcome);
+        self.waker.wake();
     }
 }
 
@@ -169,28 +188,20 @@ fn failed(error: StoreError) -> Outcome {
 }
 
 /// A job that panics fails the store, instead of leaving its block for ever unfinished.
-struct FailOnPanic<'a> {
-    reports: &'a Sender<Outcome>,
-    waker: &'a Waker,
-}
+struct FailOnPanic<'a>(&'a Shared);
 
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let error = StoreError("decoding a block failed unexpectedly".into());
-            // Nobody listens once the store is dropped.
-            let _nobody = self.reports.send(failed(error));
-            self.waker.wake();
+            self.0.report(failed(StoreError("decoding a block failed unexpectedly".into())));
         }
     }
 }
 
-impl fmt::Debug for Workers {
+impl fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers")
-            .field("threads", &self.threads.len())
-            .field("pending", &self.pending)
-            .finish_non_exhaustive()
+        let pending = self.0.pending.load(Ordering::Relaxed);
+        f.debug_struct("JobQueue").field("pending", &pending).finish_non_exhaustive()
     }
 }
 

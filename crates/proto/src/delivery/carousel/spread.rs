@@ -116,6 +116,7 @@ impl Spread {
     pub(super) fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         let mut sent = 0;
         let mut order = Vec::with_capacity(self.order.len());
+        let passes = self.mix.as_ref().map(|mix| (self.taken() + mix.left) / mix.pass.max(1));
         let turns = core::mem::take(&mut self.turns).into_iter().filter_map(|Reverse(turn)| {
             let Turn { class, taken } = turn;
             let (rounds, ahead) = (taken / class.count, taken % class.count);
@@ -137,12 +138,21 @@ impl Spread {
         });
         self.turns = turns.collect();
         self.order = order;
-        if let Some(mix) = &mut self.mix {
+        let taken = self.taken();
+        if let Some((mix, passes)) = self.mix.as_mut().zip(passes) {
+            let drawn = mix.blocks.len();
             mix.blocks.retain(|block| keeps(*block));
+            // Turns that were drawn and not sent count as taken.
+            sent -= (drawn - mix.blocks.len()) as u64;
             mix.pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
-            mix.left = mix.left.min(mix.pass);
+            mix.left = passes * mix.pass - taken;
         }
         sent
+    }
+
+    /// Turns taken of all blocks.
+    fn taken(&self) -> u64 {
+        self.turns.iter().map(|Reverse(turn)| turn.taken).sum()
     }
 
     /// The next symbol; `None` when there are no blocks at all.
@@ -224,6 +234,30 @@ mod tests {
 
     fn visits(carousel: &mut Carousel, count: u64) -> Vec<(u32, u32)> {
         (0..count).map(|_| carousel.next_visit().unwrap()).map(|visit| (visit.block, visit.esi)).collect()
+    }
+
+    /// Turns that were drawn ahead were not sent: a pass is as long as its symbols when blocks are withdrawn in the middle of it.
+    #[test]
+    fn a_mixed_pass_sends_all_that_is_left_once_whenever_blocks_are_withdrawn() {
+        let symbols = [5_u32, 40, 300, 300, 7];
+        for before in [1, 100, 255, 256, 257, 300, 500, 651, 652, 700] {
+            let blocks: Vec<_> = symbols.iter().map(|k| rateless(*k)).collect();
+            let mut carousel = Carousel::mixed(blocks, Seed(before).stream("mix", 0), Start::First);
+            let mut count = [0; 5];
+            for (block, _) in visits(&mut carousel, before) {
+                count[block as usize] += 1;
+            }
+            let gone = carousel.retain(|block| block != 1 && block != 3);
+            assert_eq!(gone, count[1] + count[3], "withdrawn after {before}");
+            let passes = (before - gone).div_ceil(carousel.pass_symbols());
+            let left = passes * carousel.pass_symbols() - (before - gone);
+            for (block, _) in visits(&mut carousel, left) {
+                count[block as usize] += 1;
+            }
+            for block in [0, 2, 4] {
+                assert_eq!(count[block], passes * u64::from(symbols[block]), "block {block}, {before}");
+            }
+        }
     }
 
     #[test]

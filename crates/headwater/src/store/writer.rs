@@ -1,0 +1,547 @@
+//! The thread that writes: content first, then the journal that tells of it, in the order in which the store hands them over.
+//!
+//! A disk that is slower than the session stalls whoever writes to it, for tenths of a second at a time. The thread that reads the
+//! socket must not stall, since the socket's buffer overflows meanwhile: each stall would be a burst of loss. So that thread
+//! hands over what is to be written and goes on. The queue has a bound: a disk that is slower for longer makes the store wait, one
+//! write at a time, so that symbols are lost evenly rather than in bursts.
+//!
+//! A job on a block or a file waits behind the writes that it needs, then goes to the worker threads.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use headwater_proto::delivery::{BlockVerdict, StoreError, StoreReport};
+
+use super::change::{Change, Key, Stamp};
+use super::finish::{Job, Outcome};
+use super::gather::{self, Gathered};
+use super::hashing::Hashing;
+use super::journal::Journal;
+use super::log::WriteLog;
+use super::place::{FilePlace, ObjectPlace, Places};
+use super::work::JobQueue;
+
+/// Buffers kept for the store to gather in again.
+const SPARE_MAX: usize = 16;
+/// Memory that a write takes beside its buffers, in bytes: a bound.
+const WRITE_BYTES: usize = 256;
+
+/// A write, or what waits for the writes before it.
+#[derive(Debug)]
+pub(super) enum Write {
+    /// Symbols gathered of a block.
+    Symbols(Arc<ObjectPlace>, gather::Key, Gathered),
+    /// A change that the journal tells with its next batch.
+    Note(Change),
+    /// The end of a batch of the journal.
+    Flush,
+    /// The verdict on a block, whose repair symbols are not needed any more.
+    Verdict(Arc<ObjectPlace>, u32, BlockVerdict),
+    /// A file that has its final name.
+    Placed(Arc<FilePlace>, Stamp),
+    /// A file that was given up.
+    GivenUp(Arc<FilePlace>),
+    /// The removal of a file's working files.
+    Discard(Key),
+    /// A job for the worker threads.
+    Job(Job),
+    /// The end of a job that made the journal safe on disk.
+    Synced,
+    /// A journal made anew of the old one up to this length, if it could be made.
+    Compacted(io::Result<Journal>, u64),
+}
+
+impl Write {
+    /// Memory that the write takes until it is done.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Symbols(_, _, gathered) => WRITE_BYTES + gathered.capacity(),
+            _ => WRITE_BYTES,
+        }
+    }
+
+    fn is_job(&self) -> bool {
+        matches!(self, Self::Job(_))
+    }
+}
+
+/// The queue of writes and the thread that does them.
+///
+/// Memory: what [`Writer::set_bytes_max`] says, or one write; and [`SPARE_MAX`] buffers.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something is to be written.
+    news: Condvar,
+    /// A write is done.
+    room: Condvar,
+    /// Locked while a write is done.
+    disk: Mutex<Disk>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    writes: VecDeque<Write>,
+    /// Memory of the writes, with the one that is being done.
+    bytes: usize,
+    bytes_max: usize,
+    /// Jobs among the writes.
+    jobs: usize,
+    spare: Vec<Gathered>,
+    /// Whether the thread ends once all is written.
+    is_closed: bool,
+    /// Whether the thread has ended.
+    is_over: bool,
+}
+
+/// What the thread works on.
+#[derive(Debug)]
+pub(super) struct Disk {
+    places: Arc<Places>,
+    jobs: JobQueue,
+    log: WriteLog,
+    hashing: Hashing,
+    /// Whether a write failed: nothing is written any more, since the journal would tell of what is not there.
+    has_failed: bool,
+}
+
+impl Writer {
+    /// Starts the thread. Jobs go to `jobs`, and so does the error that ends the store.
+    pub(super) fn start(
+        places: Arc<Places>,
+        log: WriteLog,
+        jobs: JobQueue,
+        bytes_max: usize,
+    ) -> Result<Self, StoreError> {
+        let queue = Queue {
+            writes: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+            jobs: 0,
+            spare: Vec::new(),
+            is_closed: false,
+            is_over: false,
+        };
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(queue),
+            news: Condvar::new(),
+            room: Condvar::new(),
+            disk: Mutex::new(Disk { places, jobs, log, hashing: Hashing::default(), has_failed: false }),
+        });
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("headwater-write".into()).spawn(move || own.run());
+        let cannot = |error| StoreError(format!("cannot start a thread to write with: {error}"));
+        Ok(Self { shared, thread: Some(thread.map_err(cannot)?) })
+    }
+
+    /// Lets the writes that are queued take so much memory.
+    pub(super) fn set_bytes_max(&self, bytes_max: usize) {
+        self.shared.lock().bytes_max = bytes_max;
+    }
+
+    /// Queues a write; waits while there is no room for it.
+    pub(super) fn push(&self, write: Write) {
+        let bytes = write.bytes();
+        let mut queue = self.shared.lock();
+        while queue.bytes > 0 && queue.bytes + bytes > queue.bytes_max && !queue.is_over {
+            queue = self.shared.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        // A thread that panicked has said so: the store has failed.
+        if !queue.is_over {
+            queue.bytes += bytes;
+            queue.jobs += usize::from(write.is_job());
+            queue.writes.push_back(write);
+            // Woken for each write, the thread would cost a system call each.
+            if queue.writes.len() == 1 {
+                self.shared.news.notify_one();
+            }
+        }
+    }
+
+    /// Takes back buffers that are written.
+    pub(super) fn spare(&self) -> Option<Gathered> {
+        self.shared.lock().spare.pop()
+    }
+
+    /// Queues a change, to be noted in the journal with its next batch.
+    pub(super) fn note(&self, change: Change) {
+        self.push(Write::Note(change));
+    }
+
+    /// Ends a batch of the journal.
+    pub(super) fn flush(&self) {
+        self.push(Write::Flush);
+    }
+
+    /// Whether a job waits for the writes before it.
+    pub(super) fn has_jobs(&self) -> bool {
+        self.shared.lock().jobs > 0
+    }
+
+    /// Writes what is queued and ends the thread.
+    pub(super) fn finish(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.news.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so already.
+            let _panicked = thread.join();
+        }
+    }
+
+    /// Waits until nothing is queued.
+    #[cfg(test)]
+    pub(super) fn wait(&self) {
+        let queue = self.shared.lock();
+        let _idle = self.shared.room.wait_while(queue, |queue| queue.bytes > 0).unwrap();
+    }
+
+    /// What the thread works on, while it is between two writes: whoever holds this stalls it.
+    pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.shared.disk()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Shared {
+    /// Nothing under the lock can panic half-way.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// After a panic nothing is written any more.
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let _end = End(self);
+        while let Some(write) = self.next() {
+            let (bytes, is_job) = (write.bytes(), write.is_job());
+            let spare = self.disk().perform(write);
+            let mut queue = self.lock();
+            queue.bytes -= bytes;
+            queue.jobs -= usize::from(is_job);
+            if let Some(spare) = spare
+                && queue.spare.len() < SPARE_MAX
+            {
+                queue.spare.push(spare);
+            }
+            drop(queue);
+            self.room.notify_one();
+        }
+    }
+
+    /// The next write, once there is one; `None` when all is written and no more comes.
+    fn next(&self) -> Option<Write> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(write) = queue.writes.pop_front() {
+                return Some(write);
+            }
+            if queue.is_closed {
+                return None;
+            }
+            queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Whoever waits for room when the thread ends waits no longer.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut disk = self.0.disk();
+            disk.fail(StoreError("writing content failed unexpectedly".into()));
+        }
+        let mut queue = self.0.lock();
+        queue.is_over = true;
+        queue.writes.clear();
+        queue.bytes = 0;
+        drop(queue);
+        self.0.room.notify_one();
+    }
+}
+
+impl Disk {
+    /// The journal, to be closed.
+    pub(super) fn log_mut(&mut self) -> &mut WriteLog {
+        &mut self.log
+    }
+
+    /// Does a write; returns its buffers. After one that failed nothing is written.
+    fn perform(&mut self, write: Write) -> Option<Gathered> {
+        if self.has_failed {
+            return None;
+        }
+        match self.try_perform(write) {
+            Ok(spare) => spare,
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.has_failed = true;
+        self.jobs.report(Outcome::Report(StoreReport::Failed(error)));
+    }
+
+    fn try_perform(&mut self, write: Write) -> Result<Option<Gathered>, StoreError> {
+        match write {
+            Write::Symbols(object, key, mut gathered) => {
+                self.write(&object, key, &gathered)?;
+                gathered.clear();
+                return Ok(Some(gathered));
+            }
+            Write::Note(change) => self.log.note(&change)?,
+            Write::Flush => self.log.write()?,
+            Write::Verdict(object, sbn, verdict) => {
+                self.log.judged(&object, sbn, verdict)?;
+                self.places.free_repairs(&object, &object.block(sbn));
+            }
+            Write::Placed(file, stamp) => {
+                self.hashing.forget(file.index);
+                self.log.placed(&file, stamp)?;
+            }
+            Write::GivenUp(file) => {
+                self.hashing.forget(file.index);
+                self.log.dropped(&file)?;
+            }
+            Write::Discard(key) => self.places.discard(&key)?,
+            Write::Job(job) => self.start(job),
+            Write::Synced => self.log.synced(),
+            Write::Compacted(journal, from) => self.log.compacted(journal, from)?,
+        }
+        Ok(None)
+    }
+
+    /// Hands a job to the workers, unless the digest of its block is there.
+    fn start(&mut self, job: Job) {
+        if let Job::Block(object, block) = &job
+            && let Some(digest) =
+                self.hashing.take((block.object.0, block.sbn), object.block(block.sbn).symbols)
+        {
+            let report = StoreReport::BlockDone { object: block.object, sbn: block.sbn, digest };
+            self.jobs.report(Outcome::Report(report));
+            return;
+        }
+        self.jobs.push(job);
+    }
+
+    /// Writes what was gathered of a block.
+    fn write(
+        &mut self,
+        object: &ObjectPlace,
+        key: gather::Key,
+        gathered: &Gathered,
+    ) -> Result<(), StoreError> {
+        match self.write_gathered(object, key, gathered) {
+            // It was given up, or found in its place, since the symbols came.
+            Err(_) if object.file.is_over() => Ok(()),
+            written => written,
+        }
+    }
+
+    fn write_gathered(
+        &mut self,
+        place: &ObjectPlace,
+        key: gather::Key,
+        gathered: &Gathered,
+    ) -> Result<(), StoreError> {
+        let sbn = key.1;
+        let block = place.block(sbn);
+        for (esi, count, bytes) in gathered.source_runs(block, place.spec.partition.symbol_size()) {
+            let start = place.offset(&block) + u64::from(esi) * place.symbol_bytes() as u64;
+            self.hashing.write(place.file.index, key, esi, count, bytes);
+            self.places.write(&place.file, start, bytes)?;
+            self.wrote(place, bytes.len(), |object| Change::Source { object, sbn, esi, count })?;
+        }
+        let Gathered { slot, repair_esis, repairs, .. } = gathered;
+        if !repair_esis.is_empty() {
+            self.places.write_repairs(place, &block, *slot, repair_esis, repairs)?;
+            let slots = slot + u32::try_from(repair_esis.len()).expect("no more than the slots of a block");
+            self.wrote(place, repairs.len(), |object| Change::Repairs { object, sbn, slots })?;
+        }
+        Ok(())
+    }
+
+    fn wrote(
+        &mut self,
+        object: &ObjectPlace,
+        bytes: usize,
+        change: impl FnOnce(u32) -> Change,
+    ) -> Result<(), StoreError> {
+        if let Some(sync) = self.log.wrote(object, bytes, change)? {
+            self.jobs.push(sync);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("queue", &*self.shared.lock()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::{Sender, channel};
+
+    use headwater_fec::{Parameters, Partition, codec};
+    use headwater_proto::delivery::{
+        BlockJob, FileSpec, ObjectIndex, ObjectSpec, RelativePath, Store as _, block_digest,
+    };
+
+    use super::super::tests::{FILE, OBJECT, Session, open};
+    use super::*;
+
+    /// Symbol size, in bytes.
+    const T: usize = 1_000;
+    /// Symbols of the one block of the file: 8 MB, more than the gathered and the queued symbols of such a file take.
+    const K: u32 = 8_000;
+
+    /// A store that a file was announced to, and the number of source symbols that are held of it.
+    fn announced(folder: &std::path::Path) -> (Session, u32) {
+        let mut session = open(folder);
+        let bytes = u64::from(K) * T as u64;
+        let path = RelativePath::new("file").unwrap();
+        let spec = FileSpec { path, bytes, mode: None, modified: None, md5: None, digest: Some([1; 32]) };
+        session.store.create_file(FILE, &spec).unwrap();
+        let object = ObjectSpec {
+            file: FILE,
+            offset: 0,
+            partition: Partition::with_blocks(bytes, 1_000, 1).unwrap(),
+            codec: codec(Parameters::raptorq(1_000)).unwrap(),
+            identity: Some([7; 32]),
+        };
+        let held = session.store.create_object(OBJECT, &object);
+        session.store.writer.wait();
+        let held = held.iter().flat_map(|block| &block.source).map(|word| word.count_ones()).sum();
+        (session, held)
+    }
+
+    fn symbol(esi: u32) -> [u8; T] {
+        [u8::try_from(esi % 251).unwrap(); T]
+    }
+
+    fn receive(session: &mut Session, esis: std::ops::Range<u32>) {
+        esis.for_each(|esi| session.store.write_source(OBJECT, 0, esi, &symbol(esi)).unwrap());
+    }
+
+    fn report(session: &mut Session) -> StoreReport {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            if let Some(report) = session.store.poll_report() {
+                return report;
+            }
+            assert!(std::time::Instant::now() < deadline, "no report came");
+            thread::yield_now();
+        }
+    }
+
+    /// Stalls the thread, as a disk does, until the sender is dropped.
+    fn stall(writer: &Writer) -> Sender<()> {
+        let ((stalled, is_stalled), (sender, end)) = (channel(), channel());
+        let shared = Arc::clone(&writer.shared);
+        thread::spawn(move || {
+            let _disk = shared.disk();
+            stalled.send(()).unwrap();
+            let _dropped: Result<(), _> = end.recv();
+        });
+        is_stalled.recv().unwrap();
+        sender
+    }
+
+    #[test]
+    fn a_stalled_disk_does_not_stall_the_store_up_to_the_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut session, _) = announced(folder.path());
+        let stall = stall(&session.store.writer);
+        // If the store waited for the disk this would never end.
+        receive(&mut session, 0..1_000);
+        session.store.write_all();
+        session.store.finish_block(BlockJob { object: OBJECT, sbn: 0, missing: Vec::new(), repairs: 0 });
+        assert_eq!(session.store.poll_report(), None, "the job waits for the symbols before it");
+        assert!(session.store.is_busy());
+        let work = folder.path().join(".headwater-work");
+        let names: Vec<_> = fs::read_dir(work).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(names.iter().all(|name| !name.to_str().unwrap().ends_with(".content")), "{names:?}");
+        drop(stall);
+        let mut content: Vec<u8> = (0..1_000).flat_map(symbol).collect();
+        content.resize(K as usize * T, 0);
+        let digest = block_digest(&content);
+        let expected = StoreReport::BlockDone { object: ObjectIndex(0), sbn: 0, digest };
+        assert_eq!(report(&mut session), expected);
+    }
+
+    #[test]
+    fn a_disk_that_is_stalled_for_longer_makes_the_store_wait_within_the_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut session, _) = announced(folder.path());
+        let shared = Arc::clone(&session.store.writer.shared);
+        let bytes_max = shared.lock().bytes_max;
+        let stall = stall(&session.store.writer);
+        let store = thread::spawn(move || {
+            receive(&mut session, 0..K);
+            session
+        });
+        // Until there is no room for the next buffers.
+        while shared.lock().bytes + (192 << 10) < bytes_max {
+            thread::yield_now();
+        }
+        assert!(!store.is_finished());
+        drop(stall);
+        let mut session = store.join().unwrap();
+        assert!(shared.lock().bytes <= bytes_max);
+        session.store.finish_block(BlockJob { object: OBJECT, sbn: 0, missing: Vec::new(), repairs: 0 });
+        let digest = block_digest(&(0..K).flat_map(symbol).collect::<Vec<u8>>());
+        assert_eq!(report(&mut session), StoreReport::BlockDone { object: OBJECT, sbn: 0, digest });
+    }
+
+    #[test]
+    fn a_write_that_fails_ends_the_store_and_the_journal_tells_of_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut session, _) = announced(folder.path());
+        receive(&mut session, 0..500);
+        session.store.write_all();
+        session.store.writer.wait();
+        let file = session.store.file(FILE);
+        let work = folder.path().join(".headwater-work");
+        let (name, aside) = (work.join(file.content_name()), folder.path().join("aside"));
+        // A folder in the place of the file cannot be written to.
+        session.store.places.close(&file);
+        fs::rename(&name, &aside).unwrap();
+        fs::create_dir(&name).unwrap();
+        receive(&mut session, 500..1_000);
+        session.store.write_all();
+        let failed = report(&mut session);
+        assert!(
+            matches!(&failed, StoreReport::Failed(error) if error.0.contains("working file")),
+            "{failed:?}"
+        );
+        fs::remove_dir(&name).unwrap();
+        fs::rename(&aside, &name).unwrap();
+        // The disk has room again, but the journal must not go on behind a hole.
+        receive(&mut session, 1_000..1_500);
+        drop(session);
+        let (_session, held) = announced(folder.path());
+        assert_eq!(held, 500);
+    }
+}
