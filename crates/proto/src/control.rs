@@ -9,6 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
+pub use crate::pacing::Overload;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -26,15 +27,6 @@ pub struct Departure {
     /// The ECN field to send it with.
     pub ecn: Ecn,
     /// Highest level that the sender sends now, while that is not the session's highest: packets of the base channel tell receivers.
-    pub ceiling: Option<u16>,
-}
-
-/// What a sender's driver does not keep up with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Overload {
-    /// Rate that is sent, as a part of the rate that was asked for.
-    pub share: f64,
-    /// Highest level that is sent, where there are several.
     pub ceiling: Option<u16>,
 }
 

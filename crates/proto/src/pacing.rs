@@ -1,6 +1,5 @@
 //! Pacing: when the next packet may leave, without losing a fraction of a nanosecond.
 
-use crate::control::Overload;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
@@ -8,6 +7,15 @@ use crate::time::{Duration, Instant};
 ///
 /// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
 pub const BURST: Duration = Duration::from_millis(10);
+
+/// Part of the rate asked for that a sender's driver keeps up with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overload {
+    /// Rate that is sent, as a part of the rate that was asked for.
+    pub share: f64,
+    /// Highest level that is sent, where there are several.
+    pub ceiling: Option<u16>,
+}
 
 const BIT_NANOS_PER_SEC: u128 = 8_000_000_000;
 
