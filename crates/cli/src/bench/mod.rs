@@ -46,7 +46,7 @@ fn median_by<T>(mut rounds: Vec<T>, key: impl Fn(&T) -> f64) -> T {
     rounds.swap_remove(rounds.len() / 2)
 }
 
-/// Median times in seconds of things that take turns for `time` in all, and for [`ROUNDS`] rounds at least. Each says
+/// Median times in seconds of things that take turns for `time` in all, and for three rounds at least. Each says
 /// how long it took, so that it may prepare.
 pub fn take_turns<const N: usize>(time: Duration, mut things: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
     let began = Instant::now();

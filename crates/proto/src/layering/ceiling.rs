@@ -7,7 +7,7 @@
 //! Until the ceiling has fallen, a late driver sends the lowest levels first: to a receiver a backlog would look like a queue of the network.
 //!
 //! The ceiling falls when the backlog grows while the driver gives up time in two windows in a row, to somewhat less than the driver has been seen to send in
-//! the better one: a busy machine's pauses fill one. It rises level by level while there is no backlog ([`Retry`]).
+//! the better one: a busy machine's pauses fill one. It rises level by level while there is no backlog (`pacing::Retry`).
 
 use crate::pacing::{DriverLoad, Retry};
 use crate::time::{Duration, Instant};

@@ -12,7 +12,6 @@
 //! | [`RoundTrip`] | mean and deviation of the time from a packet to its NAK |
 //! | [`Receivers`] | LI2LE: at most one loss event of a receiver each round trip; Max-LPRF: of all receivers' events as many pass as the worst receiver has |
 //! | [`Chain`] | ATF: at most one reduction each round trip and a half, and a pause; the rate |
-//! | [`markov`], [`rounds`] | no stages: the analyses of how many losses make an event, and how many events pass |
 //!
 //! Each stage can be switched off, as the paper does: [`Stages`]. Departures from the paper: `docs/errata/le-sbcc.md`.
 //!
