@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(fmt clippy docs wasm test verdict deny fuzz interop)
+STEPS=(fmt prose clippy docs wasm test verdict deny fuzz interop)
 PURE=(-p headwater-wire -p headwater-fec -p headwater-proto)
 WASM=wasm32-unknown-unknown
 CARGO_DENY=0.20.2
@@ -20,6 +20,7 @@ usage() {
 usage: ./ci.sh [STEP...]
 
   fmt      the code is formatted
+  prose    comments keep to the language of CONTRIBUTING.md, as far as .ci/prose.toml has it
   clippy   no warnings; crates depend in one direction; clippy refuses clocks, sockets, threads in the pure crates
   docs     the documentation builds without warnings
   wasm     the pure crates build for $WASM
@@ -51,6 +52,11 @@ step_fmt() {
     cargo fmt --all --check
     # Its own workspace, because it needs compiler flags that the others must not have.
     cargo fmt --manifest-path fuzz/Cargo.toml --check
+}
+
+step_prose() {
+    have python3 || need_apt python3
+    python3 .ci/prose.py
 }
 
 step_clippy() {

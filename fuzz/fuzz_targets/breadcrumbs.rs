@@ -1,5 +1,5 @@
-//! Two routers of breadcrumbs get the same messages in batches, and one is told of each batch beforehand, of one that never comes, or of neither: no panic, the
-//! bounds hold, and what comes out is the same.
+//! Two routers of breadcrumbs get the same messages in batches, and one is told of each batch beforehand, of
+//! one that never comes, or of neither: no panic, the bounds hold, and what comes out is the same.
 #![no_main]
 
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! What is read as a PGM packet is written as one that reads the same. Fuzzing does not find checksums: each input is read as it
-//! is, and with its own made right.
+//! What is read as a PGM packet is written as one that reads the same. Fuzzing does not find checksums: each
+//! input is read as it is, and with its own made right.
 #![no_main]
 use headwater_wire::pgm::Packet;
 use libfuzzer_sys::fuzz_target;

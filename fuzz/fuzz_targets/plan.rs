@@ -1,4 +1,5 @@
-//! A plan of the simulator is read or refused, whatever its text; what is read makes a scenario or says why not.
+//! A plan of the simulator is read or refused, whatever its text; what is read makes a scenario or says why
+//! not.
 #![no_main]
 use headwater_netsim::plan::Plan;
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! A source that is asked for a small file and a receiver that asks, in a storm of forged requests and replies: no panic, no more replies than requests,
-//! no more at once than the highest rate allows; then the two by themselves, and the file comes whole, unless what the source's address said was forged.
+//! A source that is asked for a small file and a receiver that asks, in a storm of forged requests and
+//! replies: no panic, no more replies than requests, no more at once than the highest rate allows; then the
+//! two by themselves, and the file comes whole, unless what the source's address said was forged.
 #![no_main]
 
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! A receiver in a storm of datagrams, then in an honest session: it never panics, never breaks the contract of its
-//! store, and never calls a file whole that is not what the session's digest promised.
+//! A receiver in a storm of datagrams, then in an honest session: it never panics, never breaks the contract
+//! of its store, and never calls a file whole that is not what the session's digest promised.
 #![no_main]
 
 #[path = "session/honest.rs"]

@@ -1,4 +1,5 @@
-//! What is read as SIM's congestion control information, feedback or holding is written as one that reads the same.
+//! What is read as SIM's congestion control information, feedback or holding is written as one that reads the
+//! same.
 #![no_main]
 use headwater_wire::sim::{Data, Holding, Report};
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A receiver of buffers in a storm of datagrams: it never panics and never gives more than came; and what it gives is the
-//! beginning of what was sent, as long as nobody forged the sender's address.
+//! A receiver of buffers in a storm of datagrams: it never panics and never gives more than came; and what it
+//! gives is the beginning of what was sent, as long as nobody forged the sender's address.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

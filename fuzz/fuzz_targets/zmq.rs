@@ -1,4 +1,5 @@
-//! Packets of ZeroMQ's kind, with losses in between: messages stay within their bound, and what comes of a message packed again is that message.
+//! Packets of ZeroMQ's kind, with losses in between: messages stay within their bound, and what comes of a
+//! message packed again is that message.
 #![no_main]
 use headwater_proto::pgm::zmq::{Packer, Unpacker};
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Writes a capture with every header extension, field size and FEC scheme that Headwater knows, over IPv4 and IPv6.
+//! Writes a capture with every header extension, field size and FEC scheme that Headwater knows, over IPv4
+//! and IPv6.
 //!
 //! `tests/interop/tshark.sh` asks stock tshark and `headwater inspect` what they see in it.
 

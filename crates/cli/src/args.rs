@@ -26,8 +26,8 @@ pub use relay_sim::SimMarking;
 pub use sim::SimArgs;
 pub use values::Host;
 
-/// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and "HW" in
-/// ASCII.
+/// Where sessions are sent unless said otherwise: administratively scoped (RFC 2365, organization-local), and
+/// "HW" in ASCII.
 pub const GROUP_DEFAULT: &str = "239.255.72.87:7287";
 /// Routers that packets may cross.
 pub const TTL_DEFAULT: u8 = 1;
@@ -89,8 +89,8 @@ Examples:
 
 /// Sends files to any number of receivers at once, by multicast.
 ///
-/// Content travels as ALC/LCT packets with FLUTE's file delivery table and an erasure code, so that receivers may join
-/// at any time and repair their own losses without asking.
+/// Content travels as ALC/LCT packets with FLUTE's file delivery table and an erasure code, so that receivers
+/// may join at any time and repair their own losses without asking.
 #[derive(Debug, Parser)]
 #[command(name = "headwater", version, propagate_version = true, after_help = EXIT_CODES, max_term_width = 110)]
 pub struct Cli {
@@ -157,10 +157,12 @@ pub struct SendArgs {
     /// How each receiver finds its rate [default: m2c; with --rate, fixed]
     #[arg(long, value_name = "NAME", value_enum)]
     pub congestion_control: Option<CongestionControl>,
-    /// Most that a receiver can take, and what all channels together send; with le-sbcc and rainbow, most that is sent, with rainbow unbounded unless said [default: 100M]
+    /// Most that a receiver can take, and what all channels together send; with le-sbcc and rainbow, most
+    /// that is sent, with rainbow unbounded unless said [default: 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
-    /// Least that a receiver can take: the rate of the base channel [default: 120k]; with le-sbcc, least that is sent [default: next to nothing]
+    /// Least that a receiver can take: the rate of the base channel [default: 120k]; with le-sbcc, least that
+    /// is sent [default: next to nothing]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub base_rate: Option<Rate>,
     /// With rainbow: address at which it is asked; at most one of each IP version [default: all, port 7288]
@@ -174,7 +176,8 @@ pub struct SendArgs {
     /// Order of sending: `spread` for whoever joins when, `window` for receivers that start together
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Auto)]
     pub order: Order,
-    /// Bytes of content in a packet [default: 1408, or what fits the interface's MTU; with rainbow at all addresses, 1344]
+    /// Bytes of content in a packet
+    /// [default: 1408, or what fits the interface's MTU; with rainbow at all addresses, 1344]
     #[arg(long, value_name = "BYTES", value_parser = values::symbol_size)]
     pub symbol_size: Option<u16>,
     /// Session identifier, 1 to 4294967295; default: random
@@ -215,7 +218,8 @@ pub struct ReceiveArgs {
     /// Give up when nothing that is needed came for this time: 10s, 5m; default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
-    /// Ask this source, by address or name, for its packets, by unicast: it sends with --congestion-control rainbow
+    /// Ask this source, by address or name, for its packets, by unicast: it sends with --congestion-control
+    /// rainbow
     #[arg(long, value_name = "HOST[:PORT]", value_parser = values::source, conflicts_with_all = ["group", "source", "max_rate", "rtt"])]
     pub ask: Option<SocketAddr>,
     /// With --ask: the nearest relay [default: the source itself is asked]
@@ -227,7 +231,8 @@ pub struct ReceiveArgs {
     /// Take no more than this, in bit/s, except from SIM; default: what the path fairly carries
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub max_rate: Option<Rate>,
-    /// Round-trip time to the sender on an idle path: 20ms; default: the sender is asked by unicast, a few times an hour
+    /// Round-trip time to the sender on an idle path: 20ms; default: the sender is asked by unicast, a few
+    /// times an hour
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub rtt: Option<Duration>,
     #[command(flatten)]
@@ -317,7 +322,8 @@ pub struct NetworkArgs {
     /// Multicast group of the session; IPv6 stands in brackets; without a port, 7287
     #[arg(long, value_name = "ADDR:PORT", default_value = GROUP_DEFAULT, value_parser = values::group)]
     pub group: SocketAddr,
-    /// Network interface by name or address; default: the one that the route to the group leads to; never loopback
+    /// Network interface by name or address; default: the one that the route to the group leads to; never
+    /// loopback
     #[arg(long, value_name = "IF", value_parser = NonEmptyStringValueParser::new())]
     pub interface: Option<String>,
 }
@@ -401,13 +407,16 @@ pub enum CongestionControl {
     Webrc,
     /// The same aim by steps that receivers take together (Byers et al. 2002)
     FlidDl,
-    /// One rate for all, that of a TCP to the worst receiver: the sender finds it from what receivers say they miss, over PGM
+    /// One rate for all, that of a TCP to the worst receiver: the sender finds it from what receivers say
+    /// they miss, over PGM
     LeSbcc,
     /// The same, with a smoother rate
     LeSbccTfrc,
-    /// Receivers ask for packets, each by a TCP-like window of its own: by unicast, through relays (`headwater relay`) where there are some
+    /// Receivers ask for packets, each by a TCP-like window of its own: by unicast, through relays
+    /// (`headwater relay`) where there are some
     Rainbow,
-    /// Groups move to the rates that receivers report; relays (`headwater relay --sim`) or routers mark and merge
+    /// Groups move to the rates that receivers report; relays (`headwater relay --sim`) or routers mark and
+    /// merge
     Sim,
     /// The rate of --rate, whatever happens
     Fixed,

@@ -1,4 +1,5 @@
-//! `--pcap FILE`: what a session sends and receives, as raw IP packets that Wireshark and `headwater inspect` read.
+//! `--pcap FILE`: what a session sends and receives, as raw IP packets that Wireshark and `headwater inspect`
+//! read.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -87,7 +87,8 @@ impl Events {
         result.or_exit(Exit::Disk, format!("cannot write the event log '{}'", log.path.display()))
     }
 
-    /// Each line at once: whoever reads them wants to know now. The transfer goes on when nobody does any more.
+    /// Each line at once: whoever reads them wants to know now. The transfer goes on when nobody does any
+    /// more.
     fn print(&mut self) {
         let mut out = io::stdout().lock();
         if let Err(error) = out.write_all(&self.buffer).and_then(|()| out.flush()) {
@@ -103,7 +104,8 @@ impl Events {
         if let Some(log) = &mut self.log
             && log.failed.is_none()
         {
-            // Each record at once: whoever follows the log, or looks at it after a crash, finds whole records.
+            // Each record at once: whoever follows the log, or looks at it after a crash, finds whole
+            // records.
             log.failed = log.file.write_all(&self.buffer).and_then(|()| log.file.flush()).err();
         }
     }

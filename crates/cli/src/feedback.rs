@@ -2,7 +2,8 @@
 
 use headwater_proto::control::{Counters, Value};
 
-/// For people, by their importance: `worst receiver 10.87.0.4`, `RTT 84 ms`, `31 losses reported`, `rate reduced 8 times`; nothing at a fixed rate.
+/// For people, by their importance: `worst receiver 10.87.0.4`, `RTT 84 ms`, `31 losses reported`,
+/// `rate reduced 8 times`; nothing at a fixed rate.
 pub fn parts(counters: &Counters) -> Vec<String> {
     let Some(Value::Time(rtt)) = counters.get("rtt") else { return Vec::new() };
     let mut parts = Vec::new();
@@ -15,7 +16,9 @@ pub fn parts(counters: &Counters) -> Vec<String> {
     parts
 }
 
-/// What a whole session came to: `receivers reported 31 lost packets in 12 loss events; the rate was reduced 8 times, ...`; nothing at a fixed rate.
+/// What a whole session came to:
+/// `receivers reported 31 lost packets in 12 loss events; the rate was reduced 8 times, ...`; nothing at a
+/// fixed rate.
 pub fn summary(counters: &Counters) -> Option<String> {
     let Some(Value::Time(rtt)) = counters.get("rtt") else { return None };
     let worst = match (counters.get("worst"), counters.get("worst_share")) {

@@ -14,8 +14,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<Exit, Failure> {
     write(&Cli::command(), &args.dir)
 }
 
-/// Writes completions for three shells, a man page of the command and a page of each subcommand into a folder, made if there
-/// is none.
+/// Writes completions for three shells, a man page of the command and a page of each subcommand into a
+/// folder, made if there is none.
 ///
 /// # Errors
 /// When a file cannot be written.

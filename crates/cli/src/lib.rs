@@ -1,5 +1,5 @@
-//! Parts of the command `headwater`. They are a library so that `headwater-lab` shares exit codes, terminal output, signals
-//! and the values of options; other programs use the crate `headwater`.
+//! Parts of the command `headwater`. They are a library so that `headwater-lab` shares exit codes, terminal
+//! output, signals and the values of options; other programs use the crate `headwater`.
 
 mod args;
 pub mod bench;

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM: the first one ends the sessions in good order, the second one ends the process, but for what a
-//! capture still holds in memory.
+//! SIGINT and SIGTERM: the first one ends the sessions in good order, the second one ends the process, but
+//! for what a capture still holds in memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;

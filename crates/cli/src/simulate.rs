@@ -1,4 +1,5 @@
-//! `headwater simulate`: hands its arguments to `headwater-lab`, which is installed beside this program or in PATH.
+//! `headwater simulate`: hands its arguments to `headwater-lab`, which is installed beside this program or in
+//! PATH.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ pub fn run(args: &SimulateArgs) -> Result<Exit, Failure> {
         }
         status => status.or_exit(Exit::Other, tried)?,
     };
-    // A signal reaches both programs, as they are of one process group; its end is told by the exit code of this one.
+    // A signal reaches both programs, as they are of one process group; its end is told by the exit code of
+    // this one.
     std::process::exit(status.code().unwrap_or(Exit::Interrupted as i32));
 }
 

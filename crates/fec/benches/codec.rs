@@ -1,4 +1,5 @@
-//! Speed of the codes and of their kernels, with BLAKE3 as the yardstick: `cargo bench -p headwater-fec --bench codec`.
+//! Speed of the codes and of their kernels, with BLAKE3 as the yardstick:
+//! `cargo bench -p headwater-fec --bench codec`.
 //!
 //! Times of one machine say little about another; `--bench ratios` compares, interleaved.
 

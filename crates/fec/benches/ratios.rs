@@ -1,4 +1,5 @@
-//! The ratios of speed that the codes are held to, on one core: `cargo bench -p headwater-fec --bench ratios`.
+//! The ratios of speed that the codes are held to, on one core:
+//! `cargo bench -p headwater-fec --bench ratios`.
 //!
 //! What is compared takes turns, so that a machine that others use slows both alike; the median of the rounds
 //! counts. Prints a verdict per ratio, and fails nobody.
@@ -113,7 +114,8 @@ fn kernels_against_scalar() {
 /// Runs the closure given to it and takes its time.
 type Stopwatch<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
 
-/// The median times in seconds of things that take turns. Each prepares, then hands its work to the stopwatch.
+/// The median times in seconds of things that take turns. Each prepares, then hands its work to the
+/// stopwatch.
 fn medians<const N: usize>(mut things: [&mut dyn FnMut(Stopwatch<'_>); N]) -> [f64; N] {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {

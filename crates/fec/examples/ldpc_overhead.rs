@@ -1,5 +1,6 @@
-//! What LDPC-Triangle with n = 2k needs beyond k, in percent, by substitution alone and with elimination: by the length of the block, by the
-//! entries of a source column (N1), and by how many of the symbols that come are source symbols.
+//! What LDPC-Triangle with n = 2k needs beyond k, in percent, by substitution alone and with elimination: by
+//! the length of the block, by the entries of a source column (N1), and by how many of the symbols that come
+//! are source symbols.
 //!
 //! ```text
 //! cargo run --release -p headwater-fec --example ldpc_overhead
@@ -36,7 +37,8 @@ fn next(seed: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Distinct symbols in random order, of which `share` in a hundred are source symbols as long as there are any.
+/// Distinct symbols in random order, of which `share` in a hundred are source symbols as long as there are
+/// any.
 fn arrivals(k: u32, share: u64, mut seed: u64) -> Vec<u32> {
     let mut shuffled = |from: u32| {
         let mut esis: Vec<u32> = (from..from + k).collect();
@@ -58,7 +60,8 @@ fn arrivals(k: u32, share: u64, mut seed: u64) -> Vec<u32> {
     (0..2 * k).map(pick).collect()
 }
 
-/// The part of k beyond k after which the symbols in this order are enough. All symbols are zeros: what matters are the equations.
+/// The part of k beyond k after which the symbols in this order are enough. All symbols are zeros: what
+/// matters are the equations.
 fn overhead(codec: &dyn BlockCodec, k: u32, order: &[u32]) -> f64 {
     let mut enough = k as usize;
     loop {

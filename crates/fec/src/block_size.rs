@@ -4,9 +4,11 @@ pub const SYMBOL_SIZE_DEFAULT: u16 = 1408;
 /// The largest K of any block: RaptorQ's K'_max (RFC 6330 section 5.1.2).
 pub const K_MAX: u32 = 56403;
 
-/// The longest block of LDPC that a sender makes, in symbols: with n = 2k decoding one in strips takes 93 MiB.
+/// The longest block of LDPC that a sender makes, in symbols: with n = 2k decoding one in strips takes 93
+/// MiB.
 const LDPC_K_MAX: u32 = 1 << 17;
-/// Beside itself and its repair symbols, an LDPC block takes so many bytes a symbol while it is encoded: its matrix.
+/// Beside itself and its repair symbols, an LDPC block takes so many bytes a symbol while it is encoded: its
+/// matrix.
 const LDPC_SYMBOL_BYTES: u64 = 64;
 
 /// K aimed at in spread order: the optimum of decoding speed against excess reception is flat around it.
@@ -15,9 +17,10 @@ const K_SPREAD: u64 = 5008;
 const K_WINDOW: u64 = 1002;
 /// K aimed at for large objects: fewer blocks, longer runs on disk.
 const K_LARGE: u64 = 10_017;
-/// The same where the rate leaves ample time for decoding, and of any object where it leaves so much that decoding all blocks when
-/// the last symbol has come is below a hundredth of the transfer: the longer a block, the less the luckier ones wait for the others. A K' whose plan a
-/// sender of 100 MB has room for within 256 MiB.
+/// The same where the rate leaves ample time for decoding, and of any object where it leaves so much that
+/// decoding all blocks when the last symbol has come is below a hundredth of the transfer: the longer a
+/// block, the less the luckier ones wait for the others. A K' whose plan a sender of 100 MB has room for
+/// within 256 MiB.
 const K_SLOW: u64 = 14_415;
 /// 100 GB in symbols of the default size: above it an object is large.
 const LARGE_SYMBOLS: u64 = 100_000_000_000 / SYMBOL_SIZE_DEFAULT as u64;
@@ -70,9 +73,10 @@ pub fn blocks_for(symbols: u64, order: Order) -> u32 {
     u32::try_from(symbols.div_ceil(k)).unwrap_or(u32::MAX)
 }
 
-/// The longest block of LDPC with n = 2k, in symbols of `symbol_size` bytes, that is encoded within `memory` bytes: it and its
-/// repair symbols take seven eighths of them, the rest is for what all blocks share. At least 1. In 256 MiB, at 1408 bytes a
-/// symbol, 79 782 symbols: LDPC gets better with the length of a block, so a file is one block where that is possible.
+/// The longest block of LDPC with n = 2k, in symbols of `symbol_size` bytes, that is encoded within `memory`
+/// bytes: it and its repair symbols take seven eighths of them, the rest is for what all blocks share. At
+/// least 1. In 256 MiB, at 1408 bytes a symbol, 79 782 symbols: LDPC gets better with the length of a block,
+/// so a file is one block where that is possible.
 pub fn ldpc_block_symbols(symbol_size: u16, memory: u64) -> u32 {
     let symbols = memory / 16 * 7 / (u64::from(symbol_size) + LDPC_SYMBOL_BYTES);
     u32::try_from(symbols).unwrap_or(u32::MAX).clamp(1, LDPC_K_MAX)

@@ -27,8 +27,8 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     /// n of a block of `k` source symbols: a sender uses the ESIs below it. 2^24 where the code is rateless.
     fn encoding_symbols(&self, k: u32) -> u32;
 
-    /// Where the ESIs end that a receiver takes for a block of `k` source symbols: at n, unless the code gives those
-    /// beyond it a meaning too.
+    /// Where the ESIs end that a receiver takes for a block of `k` source symbols: at n, unless the code
+    /// gives those beyond it a meaning too.
     fn esi_end(&self, k: u32) -> u32 {
         self.encoding_symbols(k)
     }
@@ -36,8 +36,8 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
     /// True where repair symbols never run out in practice, so that none needs to be sent twice.
     fn is_rateless(&self) -> bool;
 
-    /// An encoder of one block. `source` is the block's k * T bytes, zero padded where the object ends; with zeros up to
-    /// [`BlockCodec::padded_symbols`] behind them, no copy is made.
+    /// An encoder of one block. `source` is the block's k * T bytes, zero padded where the object ends; with
+    /// zeros up to [`BlockCodec::padded_symbols`] behind them, no copy is made.
     ///
     /// # Errors
     /// [`FecError::BlockSymbols`] and [`FecError::BlockLength`].
@@ -48,23 +48,24 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         k
     }
 
-    /// Memory that an encoder of a block of `k` source symbols keeps, in bytes: a bound. The default: as many bytes as the block has.
+    /// Memory that an encoder of a block of `k` source symbols keeps, in bytes: a bound. The default: as many
+    /// bytes as the block has.
     fn encoder_bytes(&self, k: u32) -> u64 {
         u64::from(k) * self.symbol_size() as u64
     }
 
-    /// How many repair symbols of a block of `k` source symbols [`BlockCodec::repair_symbols`] makes at a fraction of what
-    /// an encoder takes; 0 where it has no other way.
+    /// How many repair symbols of a block of `k` source symbols [`BlockCodec::repair_symbols`] makes at a
+    /// fraction of what an encoder takes; 0 where it has no other way.
     fn few_symbols(&self, _k: u32) -> u32 {
         0
     }
 
-    /// Writes the repair symbols of a block from ESI `first` on, as many as `out` has room for, without an encoder where a
-    /// few are made faster so. `source` as for [`BlockCodec::encoder`].
+    /// Writes the repair symbols of a block from ESI `first` on, as many as `out` has room for, without an
+    /// encoder where a few are made faster so. `source` as for [`BlockCodec::encoder`].
     ///
     /// # Errors
-    /// [`FecError::BlockSymbols`], [`FecError::BlockLength`], [`FecError::SymbolId`], and [`FecError::SymbolLength`] when
-    /// `out` does not hold whole symbols.
+    /// [`FecError::BlockSymbols`], [`FecError::BlockLength`], [`FecError::SymbolId`], and
+    /// [`FecError::SymbolLength`] when `out` does not hold whole symbols.
     fn repair_symbols(&self, k: u32, source: &[u8], first: u32, out: &mut [u8]) -> Result<(), FecError> {
         encode_in_full(self, k, source, first, out)
     }
@@ -88,9 +89,10 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         repairs: &[Repair<'_>],
     ) -> Result<(), DecodeError>;
 
-    /// Decodes a block whose missing places hold repair symbols, so that these need no memory of their own: the symbol
-    /// `placed[i]`, a repair ESI, stands in the place of source symbol `missing[i]`. `more` are further ones, as
-    /// `repairs` of [`BlockCodec::decode`]; of several with one ESI the first counts, those in the block before `more`.
+    /// Decodes a block whose missing places hold repair symbols, so that these need no memory of their own:
+    /// the symbol `placed[i]`, a repair ESI, stands in the place of source symbol `missing[i]`. `more` are
+    /// further ones, as `repairs` of [`BlockCodec::decode`]; of several with one ESI the first counts, those
+    /// in the block before `more`.
     ///
     /// After an error the received places are as they were; the missing places may hold anything.
     ///
@@ -112,40 +114,42 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
         self.decode(k, block, missing, &repairs)
     }
 
-    /// Most memory that decoding a block in place takes which misses so many symbols, in bytes, the block included: a bound
-    /// on what is resident. What codecs keep beside is in [`kept_bytes`](crate::kept_bytes).
+    /// Most memory that decoding a block in place takes which misses so many symbols, in bytes, the block
+    /// included: a bound on what is resident. What codecs keep beside is in
+    /// [`kept_bytes`](crate::kept_bytes).
     fn decoding_bytes(&self, k: u32, missing: usize) -> u64 {
         let symbol = self.symbol_size() as u64;
         // The block, its repair symbols, and what is made of them.
         u64::from(k) * symbol + 2 * missing as u64 * symbol
     }
 
-    /// Symbols of a block of `k` source symbols with which decoding mostly succeeds: fewer are not worth an attempt. The
-    /// default: k.
+    /// Symbols of a block of `k` source symbols with which decoding mostly succeeds: fewer are not worth an
+    /// attempt. The default: k.
     fn symbols_to_try(&self, k: u32) -> u32 {
         k
     }
 
-    /// The seed of the order in which a sender should send the symbols of a block ([`crate::sending_order`]); `None`, the
-    /// default, where any order does as well as that of their ESIs.
+    /// The seed of the order in which a sender should send the symbols of a block ([`crate::sending_order`]);
+    /// `None`, the default, where any order does as well as that of their ESIs.
     fn sending_seed(&self) -> Option<u32> {
         None
     }
 
-    /// Memory that decoding a block of `k` symbols in strips of `width` bytes takes, with the strip and that of its repair
-    /// symbols: a bound. Only for a code that decodes in strips; 0 for others.
+    /// Memory that decoding a block of `k` symbols in strips of `width` bytes takes, with the strip and that
+    /// of its repair symbols: a bound. Only for a code that decodes in strips; 0 for others.
     fn strip_bytes(&self, _k: u32, _width: usize) -> u64 {
         0
     }
 
-    /// Whether there are recipes: symbols are sums of one another, so that a block may be decoded in strips, some bytes of each
-    /// of its symbols at a time.
+    /// Whether there are recipes: symbols are sums of one another, so that a block may be decoded in strips,
+    /// some bytes of each of its symbols at a time.
     fn decodes_in_strips(&self) -> bool {
         false
     }
 
-    /// How to decode a block in strips, from the numbers of its symbols: `missing` as for [`BlockCodec::decode`], `repairs`
-    /// the ESIs of repair symbols, all different. Only for a code that decodes in strips.
+    /// How to decode a block in strips, from the numbers of its symbols: `missing` as for
+    /// [`BlockCodec::decode`], `repairs` the ESIs of repair symbols, all different. Only for a code that
+    /// decodes in strips.
     ///
     /// # Errors
     /// As [`BlockCodec::decode`]; [`FecError::Strips`] where the code does not.
@@ -156,8 +160,9 @@ pub trait BlockCodec: fmt::Debug + Send + Sync {
 
 /// How a block is decoded, whatever its symbols hold: which are sums of which.
 pub trait Recipe: fmt::Debug + Send + Sync {
-    /// Fills the missing places of `block`, `width` bytes of each of its k source symbols: those of all symbols have the same
-    /// place in their symbols. `repairs` holds the same bytes of each repair symbol, in the order of the ESIs given.
+    /// Fills the missing places of `block`, `width` bytes of each of its k source symbols: those of all
+    /// symbols have the same place in their symbols. `repairs` holds the same bytes of each repair symbol, in
+    /// the order of the ESIs given.
     ///
     /// # Errors
     /// [`FecError::BlockLength`] and [`FecError::SymbolLength`].
@@ -230,7 +235,8 @@ pub struct LdpcParameters {
     pub n1: u8,
     /// G, symbols in a packet. Must be 1.
     pub group_size: u8,
-    /// Whether a decoder goes on by elimination where substitution ends: fewer symbols, more work. Not on the wire.
+    /// Whether a decoder goes on by elimination where substitution ends: fewer symbols, more work. Not on the
+    /// wire.
     pub eliminates: bool,
 }
 
@@ -255,8 +261,8 @@ impl Parameters {
         }
     }
 
-    /// LDPC-Staircase or -Triangle, by `scheme`: blocks of at most `max_block_symbols` (B) source and `max_symbols` (max_n)
-    /// encoding symbols.
+    /// LDPC-Staircase or -Triangle, by `scheme`: blocks of at most `max_block_symbols` (B) source and
+    /// `max_symbols` (max_n) encoding symbols.
     pub fn ldpc(
         scheme: Scheme,
         symbol_size: u16,
@@ -287,7 +293,8 @@ impl Parameters {
     }
 }
 
-/// The codec of `parameters`. Keep it and share it: RaptorQ's holds plans that cost as much as encoding a block.
+/// The codec of `parameters`. Keep it and share it: RaptorQ's holds plans that cost as much as encoding a
+/// block.
 ///
 /// # Errors
 /// [`FecError`] where the scheme is not coded here or the parameters break its limits.

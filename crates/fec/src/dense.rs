@@ -1,9 +1,10 @@
 //! Coding of RaptorQ blocks symbol by symbol: by the coefficients that repair symbols have in source symbols.
 //!
-//! Whoever follows a plan makes all intermediate symbols of a block before the first repair symbol. Where a few repair
-//! symbols are all that is wanted, or a few source symbols are missing, it takes less to multiply and add: n symbols take
-//! n passes over the block, and a pass takes a sixtieth of what the plan takes (GFNI). The coefficients depend on K' and
-//! the number of the repair symbol only; they are the repair symbols of the block whose symbol i is the unit vector i.
+//! Whoever follows a plan makes all intermediate symbols of a block before the first repair symbol. Where a
+//! few repair symbols are all that is wanted, or a few source symbols are missing, it takes less to multiply
+//! and add: n symbols take n passes over the block, and a pass takes a sixtieth of what the plan takes
+//! (GFNI). The coefficients depend on K' and the number of the repair symbol only; they are the repair
+//! symbols of the block whose symbol i is the unit vector i.
 
 use raptorq::{SourceBlockEncoder, SourceBlockEncodingPlan, extended_source_block_symbols};
 
@@ -12,7 +13,8 @@ use crate::codec::Shape;
 use crate::given::Given;
 use crate::planned::{encoder, fill, solve};
 
-/// Longest block whose coefficients are made, a K': those of the window order, with some room. They take [`bytes`].
+/// Longest block whose coefficients are made, a K': those of the window order, with some room. They take
+/// [`bytes`].
 const K_MAX: u32 = 1_099;
 
 /// Bytes of targets that are summed up at a time: what stays in a processor's first cache.
@@ -28,8 +30,8 @@ pub(crate) fn symbols_max(k: u32, kernel: Kernel) -> u32 {
     if k <= K_MAX { kernel.dense_max() } else { 0 }
 }
 
-/// Memory of the coefficients that are kept for blocks of K' symbols, in bytes: 2.2 MB at 1002; 0 where none are made. While
-/// they are made it is half as much again.
+/// Memory of the coefficients that are kept for blocks of K' symbols, in bytes: 2.2 MB at 1002; 0 where none
+/// are made. While they are made it is half as much again.
 pub(crate) fn bytes(k: u32, kernel: Kernel) -> usize {
     if symbols_max(k, kernel) == 0 {
         return 0;
@@ -38,8 +40,9 @@ pub(crate) fn bytes(k: u32, kernel: Kernel) -> usize {
     22 * k * k / 10 + 64 * k + (1 << 10)
 }
 
-/// What decoding takes beside the block, in bytes: the rows of coefficients, the missing symbols, and their equations; before
-/// that, of the first block of its length, what making the coefficients takes. These and the plan are kept beside.
+/// What decoding takes beside the block, in bytes: the rows of coefficients, the missing symbols, and their
+/// equations; before that, of the first block of its length, what making the coefficients takes. These and
+/// the plan are kept beside.
 pub(crate) fn decoding_bytes(shape: &Shape, missing: usize) -> usize {
     let k = extended_source_block_symbols(shape.k()) as usize;
     let decoding = missing * (k + shape.symbol_size() + 4 * missing);
@@ -72,8 +75,9 @@ impl Coefficients {
 
     /// Fills the missing places of `block`, or returns false where the equations are dependent, all of them.
     ///
-    /// `missing` is not empty and the symbols given are distinct. Of those in the missing places a copy is made first; a block
-    /// that cannot be decoded stays as it was. Memory: [`decoding_bytes`], and what is shared.
+    /// `missing` is not empty and the symbols given are distinct. Of those in the missing places a copy is
+    /// made first; a block that cannot be decoded stays as it was. Memory: [`decoding_bytes`], and what is
+    /// shared.
     pub(crate) fn decode(
         &self,
         shape: &Shape,
@@ -105,7 +109,8 @@ impl Coefficients {
     }
 }
 
-/// Adds to each of `targets`, symbols of `size` bytes, the symbols of `block` times the coefficients of its row.
+/// Adds to each of `targets`, symbols of `size` bytes, the symbols of `block` times the coefficients of its
+/// row.
 fn add_products(size: usize, rows: &[Vec<u8>], block: &[u8], targets: &mut [u8]) {
     let kernel = Kernel::chosen();
     let at_once = (TARGET_BYTES / size).max(1);
@@ -133,8 +138,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
-        /// Blocks of all lengths that have coefficients: byte for byte the repair symbols of the plan, and the same blocks from
-        /// them, also where the processor of the test would take another way.
+        /// Blocks of all lengths that have coefficients: byte for byte the repair symbols of the plan, and
+        /// the same blocks from them, also where the processor of the test would take another way.
         #[test]
         fn coefficients_code_as_the_plan_does(
             k in prop_oneof![1..=20u32, 1..=K_MAX, Just(K_MAX)],

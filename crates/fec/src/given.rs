@@ -50,8 +50,9 @@ pub(crate) fn enough<'a>(
     }
 }
 
-/// Parts of a symbol's bytes such that a block of them has at most `bytes_max` bytes: what holds of symbols holds of any
-/// part of them, since codes work on each byte alone. Multiples of 64 bytes, but for the last one.
+/// Parts of a symbol's bytes such that a block of them has at most `bytes_max` bytes: what holds of symbols
+/// holds of any part of them, since codes work on each byte alone. Multiples of 64 bytes, but for the last
+/// one.
 pub(crate) fn strips(shape: &Shape, bytes_max: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let size = shape.symbol_size();
     let count = (shape.k() as usize * size).div_ceil(bytes_max).max(1);

@@ -8,12 +8,13 @@
 //! | RaptorQ | 6 | RFC 6330 | [`Scheme::RaptorQ`], by the crate `raptorq` 2 |
 //!
 //! An object of L bytes is cut into symbols of T bytes, and the symbols into blocks by a [`Partition`]; a
-//! [`BlockCodec`] made by [`codec`] then encodes and decodes one block of k symbols at a time. A block's bytes
-//! are always k * T: the last symbol of an object is padded with zeros, and the padding is never sent to disk.
+//! [`BlockCodec`] made by [`codec`] then encodes and decodes one block of k symbols at a time. A block's
+//! bytes are always k * T: the last symbol of an object is padded with zeros, and the padding is never sent
+//! to disk.
 //!
 //! The crate is pure: no clock, thread, socket or entropy. Nothing that comes from the network may make it
-//! panic: a wrong length, count or number is a [`FecError`]. What it cannot see is a *corrupted* symbol of the
-//! right length, which spoils the block silently; check a digest of the decoded bytes.
+//! panic: a wrong length, count or number is a [`FecError`]. What it cannot see is a *corrupted* symbol of
+//! the right length, which spoils the block silently; check a digest of the decoded bytes.
 //!
 //! Departures from the RFCs are listed in `docs/errata/fec.md`.
 

@@ -26,8 +26,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Bytes of the object in source symbol `esi` of this block, whose symbols have `symbol_size` bytes: fewer where the
-    /// object ends inside it, none past the last one.
+    /// Bytes of the object in source symbol `esi` of this block, whose symbols have `symbol_size` bytes:
+    /// fewer where the object ends inside it, none past the last one.
     pub fn symbol_bytes(&self, esi: u32, symbol_size: u16) -> u16 {
         let size = u64::from(symbol_size);
         let rest = self.bytes.saturating_sub(u64::from(esi).saturating_mul(size));
@@ -50,7 +50,8 @@ pub enum PartitionError {
         /// N.
         blocks: u64,
     },
-    /// No blocks for an object of one byte or more, more blocks than symbols, or a block of 2^32 symbols or more.
+    /// No blocks for an object of one byte or more, more blocks than symbols, or a block of 2^32 symbols or
+    /// more.
     #[error("{symbols} symbols cannot be cut into {blocks} source blocks")]
     BlockCount {
         /// T, symbols of the object.
@@ -61,8 +62,8 @@ pub enum PartitionError {
 }
 
 impl Partition {
-    /// The partition of RFC 5052 section 9.1: an object of `transfer_length` (L) bytes, symbols of `symbol_size`
-    /// (E) bytes, and as few blocks of at most `max_block_symbols` (B) symbols as will do.
+    /// The partition of RFC 5052 section 9.1: an object of `transfer_length` (L) bytes, symbols of
+    /// `symbol_size` (E) bytes, and as few blocks of at most `max_block_symbols` (B) symbols as will do.
     ///
     /// An object of no bytes has no blocks.
     ///
@@ -82,8 +83,8 @@ impl Partition {
         Ok(Self { transfer_length, symbol_size, symbols, blocks })
     }
 
-    /// The partition into a given number of blocks: `Partition[Kt, Z]` of RFC 6330 section 4.4.1.2, which is that
-    /// of RFC 5052 with N = Z.
+    /// The partition into a given number of blocks: `Partition[Kt, Z]` of RFC 6330 section 4.4.1.2, which is
+    /// that of RFC 5052 with N = Z.
     ///
     /// An object of no bytes has no blocks, whatever `blocks` says.
     ///

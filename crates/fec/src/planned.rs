@@ -1,9 +1,10 @@
 //! Decoding of a RaptorQ block that misses few source symbols, by the plan of its encoder.
 //!
-//! Encoding is linear: a repair symbol is what it would be were the m missing symbols zero, plus m coefficients times
-//! the missing symbols. Both come from encoders, which follow a plan made once and so are about twice as fast as
-//! a decoder that solves the equations of this very block. What is left is a system of m equations over GF(2^8), the
-//! field of RaptorQ's HDPC symbols (RFC 6330 section 5.7). It has a solution exactly when the decoder has one.
+//! Encoding is linear: a repair symbol is what it would be were the m missing symbols zero, plus m
+//! coefficients times the missing symbols. Both come from encoders, which follow a plan made once and so are
+//! about twice as fast as a decoder that solves the equations of this very block. What is left is a system of
+//! m equations over GF(2^8), the field of RaptorQ's HDPC symbols (RFC 6330 section 5.7). It has a solution
+//! exactly when the decoder has one.
 
 use std::ops::Range;
 
@@ -20,9 +21,9 @@ const COEFFICIENTS_MULTIPLE: usize = 64;
 
 /// Fills the missing places of `block`, or returns false where the equations are dependent, all of them.
 ///
-/// `missing` is not empty and the symbols given are distinct. The coefficients come first, so that a block which cannot
-/// be decoded yet costs little. Longer blocks than `strip_bytes_max` are decoded in strips of their symbols, which the plan
-/// serves all. Memory: [`bytes`], and the plan.
+/// `missing` is not empty and the symbols given are distinct. The coefficients come first, so that a block
+/// which cannot be decoded yet costs little. Longer blocks than `strip_bytes_max` are decoded in strips of
+/// their symbols, which the plan serves all. Memory: [`bytes`], and the plan.
 pub(crate) fn decode(
     shape: &Shape,
     plan: &SourceBlockEncodingPlan,
@@ -50,7 +51,8 @@ pub(crate) fn decode(
     true
 }
 
-/// Writes these bytes of the missing symbols: their rows of `inverse` times the `differences`, which are as long.
+/// Writes these bytes of the missing symbols: their rows of `inverse` times the `differences`, which are as
+/// long.
 pub(crate) fn fill(
     shape: &Shape,
     block: &mut [u8],
@@ -69,8 +71,9 @@ pub(crate) fn fill(
     }
 }
 
-/// What decoding takes beside the block, in bytes, with strips of so many bytes: at first the encoder of the coefficients
-/// and its unit vectors; then one of a strip, a copy of the strip, and the missing symbols' equations. The plan is beside.
+/// What decoding takes beside the block, in bytes, with strips of so many bytes: at first the encoder of the
+/// coefficients and its unit vectors; then one of a strip, a copy of the strip, and the missing symbols'
+/// equations. The plan is beside.
 pub(crate) fn bytes(shape: &Shape, missing: usize, strip_bytes: usize) -> usize {
     let units = extended(shape) * missing.next_multiple_of(COEFFICIENTS_MULTIPLE);
     let equations = 4 * missing * missing;
@@ -96,7 +99,8 @@ fn encoder_of_strip(
     encoder(plan, columns.len(), &strip)
 }
 
-/// What the missing symbols add to each of the `chosen` repair symbols, whose bytes are `repairs`, one after another.
+/// What the missing symbols add to each of the `chosen` repair symbols, whose bytes are `repairs`, one after
+/// another.
 fn differences(
     shape: &Shape,
     without: &SourceBlockEncoder,
@@ -111,8 +115,8 @@ fn differences(
     repairs
 }
 
-/// As many independent ones of those given as are `missing`, by their coefficients (`row`) of the missing symbols, and the
-/// inverse of these, row by row: the factors of the differences in each missing symbol.
+/// As many independent ones of those given as are `missing`, by their coefficients (`row`) of the missing
+/// symbols, and the inverse of these, row by row: the factors of the differences in each missing symbol.
 pub(crate) fn solve<'a>(
     missing: usize,
     given: &[Given<'a>],
@@ -131,8 +135,8 @@ pub(crate) fn solve<'a>(
     None
 }
 
-/// An encoder whose repair symbols are their coefficients of the missing symbols: byte j of a symbol is the block
-/// in which all is zero but a 1 in the place of missing symbol j.
+/// An encoder whose repair symbols are their coefficients of the missing symbols: byte j of a symbol is the
+/// block in which all is zero but a 1 in the place of missing symbol j.
 fn unit_encoder(shape: &Shape, plan: &SourceBlockEncodingPlan, missing: &[u32]) -> SourceBlockEncoder {
     let size = missing.len().next_multiple_of(COEFFICIENTS_MULTIPLE);
     let mut units = vec![0; extended(shape) * size];
@@ -162,8 +166,8 @@ pub(crate) fn encoder(
 struct Elimination {
     size: usize,
     kernel: Kernel,
-    /// Rows of 2 * `size` bytes: what became of a row added, then its combination of the rows added. Each row has a 1
-    /// in its own pivot column, and 0 in those of the others.
+    /// Rows of 2 * `size` bytes: what became of a row added, then its combination of the rows added. Each row
+    /// has a 1 in its own pivot column, and 0 in those of the others.
     rows: Vec<u8>,
     /// Pivot column of each row.
     pivots: Vec<usize>,
@@ -264,8 +268,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-        /// From one loss to all, with just enough repair symbols or a few more: also where the rule would take the
-        /// crate's decoder.
+        /// From one loss to all, with just enough repair symbols or a few more: also where the rule would
+        /// take the crate's decoder.
         #[test]
         fn dense_planned_and_full_decoding_agree(
             (k, missing) in (1u32..400).prop_flat_map(|k| {

@@ -1,5 +1,6 @@
-//! RaptorQ's encoding plans and the coefficients of short blocks, which depend on K' alone: a block of K symbols is coded as one of K' whose last symbols are
-//! zero (RFC 6330, section 5.3.1). One cache serves all codecs of a process, so that neither a session of many symbol sizes nor many sessions have more of them.
+//! RaptorQ's encoding plans and the coefficients of short blocks, which depend on K' alone: a block of K
+//! symbols is coded as one of K' whose last symbols are zero (RFC 6330, section 5.3.1). One cache serves all
+//! codecs of a process, so that neither a session of many symbol sizes nor many sessions have more of them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,8 +20,8 @@ pub(crate) struct Plan {
 
 /// Memory of a plan, in bytes per symbol of K': 1012 at 5008, 1230 at 56 403.
 pub(crate) const PLAN_BYTES: usize = 1_264;
-/// Bytes of what is kept, all together: the plan of the longest blocks that are decoded with plans, two of those of half their length, or any one
-/// plan; coefficients of seven lengths at K = 1002.
+/// Bytes of what is kept, all together: the plan of the longest blocks that are decoded with plans, two of
+/// those of half their length, or any one plan; coefficients of seven lengths at K = 1002.
 const BYTES_MAX: u64 = PLANNED_K_MAX as u64 * PLAN_BYTES as u64;
 /// Longest block decoded with a plan, a K': those of our senders, whatever the rate.
 pub(crate) const PLANNED_K_MAX: u32 = 20_240;
@@ -43,7 +44,8 @@ pub(crate) struct Plans(Mutex<Vec<Arc<Plan>>>);
 pub(crate) static PLANS: Plans = Plans(Mutex::new(Vec::new()));
 
 impl Plans {
-    /// The place of the plan for blocks of `k` symbols. It is filled outside the lock, by whoever comes first.
+    /// The place of the plan for blocks of `k` symbols. It is filled outside the lock, by whoever comes
+    /// first.
     pub(crate) fn plan(&self, k: u32) -> Arc<Plan> {
         let symbols = extended_source_block_symbols(k);
         // A panic of another thread cannot leave the list half changed.
@@ -70,8 +72,8 @@ fn bytes(plans: &[Arc<Plan>]) -> u64 {
     plans.iter().map(|plan| plan.bytes()).sum()
 }
 
-/// What codecs keep at the moment to be faster with the next block, in bytes, all of the process together: at most 25 MiB
-/// where blocks are only decoded.
+/// What codecs keep at the moment to be faster with the next block, in bytes, all of the process together: at
+/// most 25 MiB where blocks are only decoded.
 pub fn kept_bytes() -> u64 {
     PLANS.bytes()
 }
@@ -176,7 +178,8 @@ mod tests {
         }
     }
 
-    /// Coefficients count too: of the longest blocks that have them, fewer are kept than there is room for plans.
+    /// Coefficients count too: of the longest blocks that have them, fewer are kept than there is room for
+    /// plans.
     #[test]
     fn short_blocks_keep_within_the_same_bound() {
         let plans = Plans::default();

@@ -1,9 +1,10 @@
 //! Reed-Solomon over GF(2^8), FEC Encoding ID 5 (RFC 5510 section 8).
 //!
-//! A block is a polynomial of degree below k for every byte position: encoding symbol j is its value at the point
-//! x_j, and the source symbols are its values at x_0..x_{k-1}. That is the generator matrix V_{k,k}^-1 * V_{k,n} of
-//! the RFC without making it: each further symbol, and each missing one, is a Lagrange interpolation through
-//! any k symbols. With Rizzo's points (see `docs/errata/fec.md`), x_0 = 0 and x_j = alpha^(j-1).
+//! A block is a polynomial of degree below k for every byte position: encoding symbol j is its value at the
+//! point x_j, and the source symbols are its values at x_0..x_{k-1}. That is the generator matrix V_{k,k}^-1
+//! * V_{k,n} of the RFC without making it: each further symbol, and each missing one, is a Lagrange
+//! interpolation through any k symbols. With Rizzo's points (see `docs/errata/fec.md`), x_0 = 0 and x_j =
+//! alpha^(j-1).
 
 use std::fmt;
 
@@ -51,8 +52,8 @@ impl BlockCodec for ReedSolomon {
         k.min(self.max_block_symbols) * self.max_symbols / self.max_block_symbols
     }
 
-    /// max_n for every block: some senders give short blocks as many repair symbols as long ones, and what a symbol
-    /// means does not depend on n.
+    /// max_n for every block: some senders give short blocks as many repair symbols as long ones, and what a
+    /// symbol means does not depend on n.
     fn esi_end(&self, _k: u32) -> u32 {
         self.max_symbols
     }
@@ -114,7 +115,8 @@ impl fmt::Debug for Encoder {
     }
 }
 
-/// Writes the missing symbol `esi` to its place, from the received source symbols and the chosen repair symbols.
+/// Writes the missing symbol `esi` to its place, from the received source symbols and the chosen repair
+/// symbols.
 fn interpolate_missing(
     shape: &Shape,
     block: &mut [u8],

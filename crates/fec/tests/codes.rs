@@ -62,8 +62,8 @@ fn reed_solomon_decodes_from_symbols_above_n() {
     assert!(codec_n.decode(99, &mut block, &[3], &[Repair { esi: 255, data: &[0; 16] }]).is_err());
 }
 
-/// RFC 6330 section 5.3.1: a block is encoded as if padded with zero symbols to K', and repair symbols keep their
-/// distance from the end of the block. Tables of K' have 1002 after 989.
+/// RFC 6330 section 5.3.1: a block is encoded as if padded with zero symbols to K', and repair symbols keep
+/// their distance from the end of the block. Tables of K' have 1002 after 989.
 #[test]
 fn raptorq_repair_symbols_are_those_of_the_padded_block() {
     let codec = codec(Parameters::raptorq(8)).unwrap();
@@ -98,8 +98,8 @@ impl Trials {
         Self { codec, k, source, symbols, random }
     }
 
-    /// Loses a random number of source symbols, and decodes with `extra` repair symbols more than are missing, and
-    /// one more each time that they do not do. Returns how many more it took.
+    /// Loses a random number of source symbols, and decodes with `extra` repair symbols more than are
+    /// missing, and one more each time that they do not do. Returns how many more it took.
     fn run(&mut self, extra: usize) -> usize {
         let lost = 1 + self.random.below(self.k) as usize;
         let missing = self.random.sample(0, self.k, lost);
@@ -131,7 +131,8 @@ impl Trials {
 #[test]
 fn raptorq_seldom_needs_more_than_k_symbols() {
     for k in [10, 26, 101] {
-        // Of other repair symbols each time: some few are equal, and of 800 fixed ones there may be several such pairs.
+        // Of other repair symbols each time: some few are equal, and of 800 fixed ones there may be several
+        // such pairs.
         let failures: usize = (0..40).map(|seed| Trials::new(k, 2, seed).failures(0, 100)).sum();
         println!("K = {k}: {failures}");
         assert!(failures <= 40, "K = {k}: {failures} of 4000 failed");

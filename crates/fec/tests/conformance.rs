@@ -67,8 +67,8 @@ fn decode_in_place(
     decoded
 }
 
-/// Decodes with `missing` lost, from as many repair symbols as it takes, in the order of `esis`. Returns how many
-/// it took, or `None` where they were too few.
+/// Decodes with `missing` lost, from as many repair symbols as it takes, in the order of `esis`. Returns how
+/// many it took, or `None` where they were too few.
 fn decode_growing(codec: &dyn BlockCodec, k: u32, missing: &[u32], esis: &[u32]) -> Option<usize> {
     let source = source(codec, k, k.into());
     let symbols = symbols(codec, k, &source, esis);

@@ -72,7 +72,8 @@ fn shuffled(n: u32, mut seed: u64) -> Vec<u32> {
     esis
 }
 
-/// Symbols that are needed beyond k, as a part of k, when they come in this order: so many as the decoder asks for.
+/// Symbols that are needed beyond k, as a part of k, when they come in this order: so many as the decoder
+/// asks for.
 fn overhead(codec: &dyn BlockCodec, reception: &Reception, order: &[u32]) -> f64 {
     let mut enough = reception.k as usize;
     loop {
@@ -87,8 +88,8 @@ fn overhead(codec: &dyn BlockCodec, reception: &Reception, order: &[u32]) -> f64
     }
 }
 
-/// The paper's three files at 1448 bytes a symbol: n = 2k, below 11 % by substitution, and by elimination below the 5.7 %
-/// of its best run.
+/// The paper's three files at 1448 bytes a symbol: n = 2k, below 11 % by substitution, and by elimination
+/// below the 5.7 % of its best run.
 #[test]
 fn few_symbols_are_needed_beyond_k() {
     for (k, rounds) in [(3_005, 4), (34_034, 1), (71_644, 1)] {
@@ -115,8 +116,9 @@ fn source_symbols_alone_are_enough() {
     }
 }
 
-/// Blocks of one to three symbols with n = k + 3: of the repair symbols that exist, only the first says anything that the others
-/// do not. A sender sends that one, and it replaces any source symbol; a receiver takes the others from senders that send them.
+/// Blocks of one to three symbols with n = k + 3: of the repair symbols that exist, only the first says
+/// anything that the others do not. A sender sends that one, and it replaces any source symbol; a receiver
+/// takes the others from senders that send them.
 #[test]
 fn the_shortest_blocks_have_one_repair_symbol_worth_sending() {
     for scheme in SCHEMES {
@@ -194,9 +196,9 @@ proptest! {
     }
 }
 
-/// What a receiver of some levels of the paper's hierarchy gets, in which each level is another part of the carousel, every 20th
-/// symbol lost: with the order of sending as it is in the random order it needs few more than k whatever it holds, in the order
-/// of the ESIs up to a third more.
+/// What a receiver of some levels of the paper's hierarchy gets, in which each level is another part of the
+/// carousel, every 20th symbol lost: with the order of sending as it is in the random order it needs few more
+/// than k whatever it holds, in the order of the ESIs up to a third more.
 #[test]
 fn the_order_of_sending_serves_any_number_of_levels() {
     let k = 2_897;
@@ -272,7 +274,8 @@ fn no_more_is_asked_for_than_it_takes() {
     }
 }
 
-/// Codes without end of repair symbols per source symbol, and none to speak of: what is asked of memory is told.
+/// Codes without end of repair symbols per source symbol, and none to speak of: what is asked of memory is
+/// told.
 #[test]
 fn memory_is_told_and_bounded() {
     for (k, n, width, most) in [

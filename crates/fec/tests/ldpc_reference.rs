@@ -1,5 +1,6 @@
-//! LDPC beside a plain reference: the matrix made entry by entry as RFC 5170 tells it, and rank by Gaussian elimination over all
-//! of it. What the reference's rank says can be decoded is decoded, nothing else is, and to the same bytes.
+//! LDPC beside a plain reference: the matrix made entry by entry as RFC 5170 tells it, and rank by Gaussian
+//! elimination over all of it. What the reference's rank says can be decoded is decoded, nothing else is, and
+//! to the same bytes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
@@ -39,8 +40,8 @@ struct Reference {
     rows: Vec<Bits>,
 }
 
-/// RFC 5170, 5.7, by whole numbers: m x / (2^31 - 1) is no whole number but for x = 0, which does not come, and far enough
-/// from one for doubles to tell.
+/// RFC 5170, 5.7, by whole numbers: m x / (2^31 - 1) is no whole number but for x = 0, which does not come,
+/// and far enough from one for doubles to tell.
 struct Chance(u64);
 
 impl Chance {

@@ -57,8 +57,8 @@ fn peak(work: impl FnOnce()) -> usize {
     PEAK.load(Relaxed) - before
 }
 
-/// What decoding takes with the block, whose missing places hold the repair symbols, in bytes. The plan is there before, as
-/// all threads share it.
+/// What decoding takes with the block, whose missing places hold the repair symbols, in bytes. The plan is
+/// there before, as all threads share it.
 fn pipeline_bytes(k: u32, size: u16, lost: usize, extra: usize) -> usize {
     let codec = codec(Parameters::raptorq(size)).unwrap();
     let mut random = Random(u64::from(k) + lost as u64);
@@ -86,8 +86,8 @@ fn pipeline_bytes(k: u32, size: u16, lost: usize, extra: usize) -> usize {
     bytes
 }
 
-/// What decoding an LDPC block takes in strips of `width` bytes, as a part of the bound that it tells: half of what is received
-/// are source symbols, and there are few more than it takes.
+/// What decoding an LDPC block takes in strips of `width` bytes, as a part of the bound that it tells: half
+/// of what is received are source symbols, and there are few more than it takes.
 fn strips_of_bound(k: u32, width: usize) -> f64 {
     let parameters = Parameters::ldpc(Scheme::LdpcTriangle, 1408, k, 2 * k, LdpcParameters::new(1));
     let codec = codec(parameters).unwrap();
@@ -135,8 +135,8 @@ fn the_pipeline_of_a_block_has_a_bound() {
     }
 }
 
-/// The first block of its length, whose coefficients are made and kept (2.2 k^2 bytes): where symbols are short, they are what
-/// counts.
+/// The first block of its length, whose coefficients are made and kept (2.2 k^2 bytes): where symbols are
+/// short, they are what counts.
 #[test]
 fn coefficients_are_made_and_kept_within_their_bound() {
     let _alone = ALONE.lock().unwrap();
@@ -158,7 +158,8 @@ fn coefficients_are_made_and_kept_within_their_bound() {
     }
 }
 
-/// The longest blocks that our senders make, and any that is longer: the crate reserves memory that it does not use.
+/// The longest blocks that our senders make, and any that is longer: the crate reserves memory that it does
+/// not use.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_longest_blocks_have_a_bound_too() {
@@ -197,7 +198,8 @@ fn strips_of_a_block_have_a_bound() {
     }
 }
 
-/// What a sender counts an encoder as, and that making it takes no more beside the block, once the plan is there.
+/// What a sender counts an encoder as, and that making it takes no more beside the block, once the plan is
+/// there.
 #[test]
 fn encoders_keep_what_they_say() {
     let _alone = ALONE.lock().unwrap();

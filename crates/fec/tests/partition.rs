@@ -82,7 +82,8 @@ proptest! {
         prop_assert_eq!((symbols, bytes), (t, length));
     }
 
-    /// RFC 5052's N = Z gives the blocks of RFC 6330, whose Partition[I, J] is here that of the crate `raptorq`.
+    /// RFC 5052's N = Z gives the blocks of RFC 6330, whose Partition[I, J] is here that of the crate
+    /// `raptorq`.
     #[test]
     fn rfc_6330_cuts_the_same_blocks((length, size) in object(), z in 1u32..=255) {
         let symbols = length.div_ceil(size.into());

@@ -5,8 +5,9 @@
 //! cargo run --release -p headwater --example layers -- send 239.255.72.90:7290 [INTERFACE] [MAX-RATE]
 //! ```
 //!
-//! The sender makes a second of "video" each second, 30 s long: twice as many bytes as it can send, the base layer first. Give two
-//! receivers two maximum rates, `1M` and `4M`: each has as much of every buffer as its rate brings.
+//! The sender makes a second of "video" each second, 30 s long: twice as many bytes as it can send, the base
+//! layer first. Give two receivers two maximum rates, `1M` and `4M`: each has as much of every buffer as its
+//! rate brings.
 
 use std::error::Error;
 use std::time::Duration;

@@ -15,7 +15,8 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], OpenError> {
     Ok(bytes)
 }
 
-/// A number that nobody guesses, or 0 should the system have none: where whoever holds it is known by more than it.
+/// A number that nobody guesses, or 0 should the system have none: where whoever holds it is known by more
+/// than it.
 pub(crate) fn number() -> u64 {
     u64::from_ne_bytes(random().unwrap_or_default())
 }

@@ -15,17 +15,18 @@ use crate::chance;
 use crate::pgm::LeSbccOptions;
 use crate::send::SendOrder;
 
-/// What [`LayerOptions`] sends on the base channel unless told otherwise: some ten full packets a second. A receiver knows
-/// a session after a second at most, and is at 10 Mbit/s fifteen joins later.
+/// What [`LayerOptions`] sends on the base channel unless told otherwise: some ten full packets a second. A
+/// receiver knows a session after a second at most, and is at 10 Mbit/s fifteen joins later.
 pub const BASE_RATE_DEFAULT: Rate = Rate::from_kilobits(120);
-/// What [`LayerOptions`] sends on all channels together unless told otherwise: 100 Mbit/s, which every wired network of
-/// today carries. What no receiver of a link has joined stays off it where switches and routers know memberships.
+/// What [`LayerOptions`] sends on all channels together unless told otherwise: 100 Mbit/s, which every wired
+/// network of today carries. What no receiver of a link has joined stays off it where switches and routers
+/// know memberships.
 pub const MAX_RATE_DEFAULT: Rate = Rate::from_kilobits(100_000);
 
 /// PGM's port, as other makes have it unless told otherwise.
 const PGM_PORT: u16 = 7_500;
-/// NAKs count for what was sent in the longest time that a round trip counts for (2 s) and as long again, but for at least so
-/// many packets.
+/// NAKs count for what was sent in the longest time that a round trip counts for (2 s) and as long again, but
+/// for at least so many packets.
 const NAK_SECONDS: u64 = 4;
 const NAK_PACKETS_MIN: u64 = 4_096;
 
@@ -45,15 +46,17 @@ pub enum CongestionControl {
     M2c(LayerOptions),
     /// WEBRC (RFC 3738): the same aim, by another rule.
     Webrc(LayerOptions),
-    /// FLID-DL: steps up and down that all receivers take together, fair to TCP over round trips of some 0.4 s.
+    /// FLID-DL: steps up and down that all receivers take together, fair to TCP over round trips of some 0.4
+    /// s.
     FlidDl(LayerOptions),
-    /// LE-SBCC: one rate for all, which the sender finds from what receivers say they miss: that of a TCP to the worst of them. PGM
-    /// carries the packets.
+    /// LE-SBCC: one rate for all, which the sender finds from what receivers say they miss: that of a TCP to
+    /// the worst of them. PGM carries the packets.
     LeSbcc(LeSbccOptions),
-    /// Rainbow: each receiver asks for packets by a TCP-like window of its own, by unicast; relays on the way make one of equal requests. Needs no
-    /// multicast.
+    /// Rainbow: each receiver asks for packets by a TCP-like window of its own, by unicast; relays on the way
+    /// make one of equal requests. Needs no multicast.
     Rainbow(RainbowOptions),
-    /// SIM: the sender moves groups to rates that receivers' reports allow, each receiver holds those that fit its path; relays or routers help both.
+    /// SIM: the sender moves groups to rates that receivers' reports allow, each receiver holds those that
+    /// fit its path; relays or routers help both.
     Sim(SimOptions),
 }
 
@@ -69,7 +72,8 @@ impl RainbowOptions {
         Self { max_rate: None }
     }
 
-    /// Most that it sends to all who ask it, relays and receivers, in bit/s of UDP payload. Default: what they ask for.
+    /// Most that it sends to all who ask it, relays and receivers, in bit/s of UDP payload. Default: what
+    /// they ask for.
     #[must_use]
     pub const fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
@@ -84,8 +88,9 @@ impl RainbowOptions {
 
 /// Groups of a session of [`SimOptions`] unless told otherwise: what 3 bits of its addresses tell apart.
 pub const SIM_GROUPS_DEFAULT: u16 = 8;
-/// The least that SIM's maximum round-trip time counts for: relays' queues average over three of these. Where the way is shorter, as in any local network, a
-/// queue that fills would make it many times longer from one request to the next, and requests would overtake the reports that tell of that.
+/// The least that SIM's maximum round-trip time counts for: relays' queues average over three of these. Where
+/// the way is shorter, as in any local network, a queue that fills would make it many times longer from one
+/// request to the next, and requests would overtake the reports that tell of that.
 const SIM_RTT_LEAST: headwater_proto::Duration = headwater_proto::Duration::from_millis(40);
 /// Relays whose reports speak for many, at the most.
 pub const SIM_RELAYS_MAX: usize = 8;
@@ -111,12 +116,14 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// [`SIM_GROUPS_DEFAULT`] groups, from [`BASE_RATE_DEFAULT`] up to [`MAX_RATE_DEFAULT`]; each report counts as one receiver.
+    /// [`SIM_GROUPS_DEFAULT`] groups, from [`BASE_RATE_DEFAULT`] up to [`MAX_RATE_DEFAULT`]; each report
+    /// counts as one receiver.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Groups, 1 to [`sim::GROUPS_MAX`]; the nearest otherwise. As many as there are kinds of paths, and one more, is enough.
+    /// Groups, 1 to [`sim::GROUPS_MAX`]; the nearest otherwise. As many as there are kinds of paths, and one
+    /// more, is enough.
     #[must_use]
     pub fn with_groups(mut self, groups: u16) -> Self {
         self.groups = groups.clamp(1, sim::GROUPS_MAX);
@@ -137,8 +144,8 @@ impl SimOptions {
         self
     }
 
-    /// Hosts next to the sender whose reports speak for all receivers below them, as those of relays do: the first [`SIM_RELAYS_MAX`]. Default: none, each
-    /// report counts as one receiver.
+    /// Hosts next to the sender whose reports speak for all receivers below them, as those of relays do: the
+    /// first [`SIM_RELAYS_MAX`]. Default: none, each report counts as one receiver.
     #[must_use]
     pub fn with_relays(mut self, relays: &[IpAddr]) -> Self {
         self.relays = std::array::from_fn(|place| relays.get(place).copied());
@@ -193,8 +200,8 @@ impl LayerOptions {
         self
     }
 
-    /// The rate of all channels together: what the sender sends all the time, and the most that a receiver can take, in
-    /// bit/s of UDP payload.
+    /// The rate of all channels together: what the sender sends all the time, and the most that a receiver
+    /// can take, in bit/s of UDP payload.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = rate;
@@ -240,7 +247,8 @@ impl CongestionControl {
         matches!(self, Self::Rainbow(_))
     }
 
-    /// Bytes by which it makes each packet longer, at the most: in front of it, or of congestion control information beyond the usual four.
+    /// Bytes by which it makes each packet longer, at the most: in front of it, or of congestion control
+    /// information beyond the usual four.
     pub fn added_bytes(&self) -> u16 {
         match self {
             Self::LeSbcc(_) => u16::try_from(carrier::Sender::envelope_bytes()).unwrap_or(u16::MAX),
@@ -255,7 +263,8 @@ impl CongestionControl {
     /// # Errors
     /// When the rates make no channels.
     pub fn channels(&self) -> Result<u16, DescriptionError> {
-        // Rates are in bits, so how long packets are changes nothing but whether the base channel's can be counted.
+        // Rates are in bits, so how long packets are changes nothing but whether the base channel's can be
+        // counted.
         self.channels_of(PACKET_BYTES_USUAL)
     }
 
@@ -271,7 +280,8 @@ impl CongestionControl {
         }
     }
 
-    /// The highest rate at which it sends to one receiver; [`MAX_RATE_DEFAULT`] counts as such where that is what receivers ask for.
+    /// The highest rate at which it sends to one receiver; [`MAX_RATE_DEFAULT`] counts as such where that is
+    /// what receivers ask for.
     pub const fn rate_max(&self) -> Rate {
         match self {
             Self::Fixed { rate } => *rate,
@@ -344,8 +354,8 @@ impl CongestionControl {
         })
     }
 
-    /// The order to send in: the one wanted, or the one that its rate asks for. Windows are for receivers that get all
-    /// of the one channel.
+    /// The order to send in: the one wanted, or the one that its rate asks for. Windows are for receivers
+    /// that get all of the one channel.
     pub(crate) fn order(&self, wanted: Option<SendOrder>) -> Order {
         let rate = self.rate_max().as_bits();
         match wanted {

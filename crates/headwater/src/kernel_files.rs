@@ -35,7 +35,8 @@ pub(crate) struct InputLosses {
 }
 
 impl InputLosses {
-    /// Reads the counters of an interface, and those of the IP version; what the kernel does not tell counts as 0.
+    /// Reads the counters of an interface, and those of the IP version; what the kernel does not tell counts
+    /// as 0.
     pub(crate) fn read(interface: &str, is_ipv4: bool) -> Self {
         let frames = text("/proc/net/dev").and_then(|text| frames_dropped(&text, interface));
         let fragments = if is_ipv4 {
@@ -55,8 +56,8 @@ impl InputLosses {
     }
 }
 
-/// The columns `drop` and `frame` of what an interface received, in `/proc/net/dev`: those that it had no use for, and those
-/// of a wrong length. Drivers count frames that are too long as the one or the other.
+/// The columns `drop` and `frame` of what an interface received, in `/proc/net/dev`: those that it had no use
+/// for, and those of a wrong length. Drivers count frames that are too long as the one or the other.
 fn frames_dropped(text: &str, interface: &str) -> Option<u64> {
     let row = text.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
     let columns: Vec<u64> = row.split_whitespace().filter_map(|column| column.parse().ok()).collect();

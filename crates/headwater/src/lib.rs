@@ -1,8 +1,9 @@
 //! Headwater over real UDP multicast: the runtime of the protocol machines in `headwater-proto`.
 //!
-//! The easy API sends files with a [`SendSession`] and receives them with a [`ReceiveSession`]. Each runs on the thread
-//! that calls its `run`, tells an observer what happens, and ends on its own or by its [`StopHandle`]. Live content goes by a
-//! [`StreamSender`] and a [`StreamReceiver`]: see [`stream`]; messages by the ends in [`pgm`].
+//! The easy API sends files with a [`SendSession`] and receives them with a [`ReceiveSession`]. Each runs on
+//! the thread that calls its `run`, tells an observer what happens, and ends on its own or by its
+//! [`StopHandle`]. Live content goes by a [`StreamSender`] and a [`StreamReceiver`]: see [`stream`]; messages
+//! by the ends in [`pgm`].
 //!
 //! ```no_run
 //! use std::time::Duration;

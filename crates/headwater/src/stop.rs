@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::net::{OpenError, Poller, Waker};
 
-/// Stops a session from any thread. A stopped sender closes its session with its last packets; a stopped receiver
-/// cleans up. Then `run` returns.
+/// Stops a session from any thread. A stopped sender closes its session with its last packets; a stopped
+/// receiver cleans up. Then `run` returns.
 ///
 /// [`StopHandle::stop`] only stores a flag and writes to a file descriptor, so a signal handler may call it.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ const WORKERS_MAX: usize = 4;
 /// How much less of a busy processor a thread gets than the session's own: about a third of its share.
 const NICE: i32 = 5;
 
-/// Lets the session's own thread go first where there are fewer processors than threads. Only the thread that calls it is
-/// changed.
+/// Lets the session's own thread go first where there are fewer processors than threads. Only the thread that
+/// calls it is changed.
 pub(crate) fn yield_to_session() {
     // Linux keeps it by thread. Where it is refused, the threads share evenly, which is slower and no worse.
     if let Ok(nice) = rustix::process::getpriority_process(None) {

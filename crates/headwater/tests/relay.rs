@@ -100,7 +100,8 @@ impl Answering {
     }
 }
 
-/// Asks for one reply on each label, at most so many at a time, again with a higher level after 200 ms; the replies that came, all within a minute.
+/// Asks for one reply on each label, at most so many at a time, again with a higher level after 200 ms; the
+/// replies that came, all within a minute.
 fn ask(source: SocketAddr, relay: SocketAddr, labels: std::ops::Range<u32>, at_a_time: usize) -> u64 {
     let (socket, mut client) = (socket(), Client::new(source, relay));
     client.bind(Label(0), 0).expect("one");

@@ -48,8 +48,8 @@ fn check(received: &Received, bytes: usize) {
     assert!(received.prefix.is_empty() || received.length == Some(bytes));
 }
 
-/// Two receivers of one M2C session, one of which wants little: both have the beginnings of the buffers, and the other one has
-/// more of them.
+/// Two receivers of one M2C session, one of which wants little: both have the beginnings of the buffers, and
+/// the other one has more of them.
 #[test]
 fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
     let group = group();
@@ -81,7 +81,8 @@ fn receivers_of_two_rates_have_the_beginning_as_far_as_their_rate_goes() {
     };
     let (fast, slow) = (receive(fast), receive(slow));
     assert!(fast.len() >= 17 && slow.len() >= 17, "{fast:?} {slow:?}");
-    // Datagrams may be lost on a busy machine, and a receiver may then slow down: the best of the later buffers counts.
+    // Datagrams may be lost on a busy machine, and a receiver may then slow down: the best of the later
+    // buffers counts.
     let best = |prefixes: &[usize]| prefixes[6..].iter().copied().max().unwrap();
     assert!(best(&slow) > 8_000, "{slow:?}");
     assert!(best(&slow) < 60_000, "more than 500 kbit/s bring: {slow:?}");

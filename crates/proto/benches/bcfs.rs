@@ -1,4 +1,5 @@
-//! How many replies a second follow breadcrumbs, by how many of those there are: in the router alone, and in a whole relay but its sockets.
+//! How many replies a second follow breadcrumbs, by how many of those there are: in the router alone, and in
+//! a whole relay but its sockets.
 
 mod breadcrumbs;
 
@@ -27,7 +28,8 @@ fn forwards<F: Forwards>(criterion: &mut Criterion, name: &str, labels: fn(u32) 
     group.throughput(Throughput::Elements(BATCH as u64));
     for entries in SIZES {
         let (mut bed, mut labels) = (Bed::<F>::new(entries, expects), labels(entries));
-        // All that a table sets aside is in use once it has been gone round as often as its log of uses has room for.
+        // All that a table sets aside is in use once it has been gone round as often as its log of uses has
+        // room for.
         for _ in (0..5 * entries as usize).step_by(BATCH) {
             bed.replies(&mut labels);
         }
@@ -41,15 +43,16 @@ fn forwards<F: Forwards>(criterion: &mut Criterion, name: &str, labels: fn(u32) 
     group.finish();
 }
 
-/// What the memory takes for a word of an index and the line that it leads to, in as much memory as the router's table: as many at once as it can wait for, and one
-/// after the other.
+/// What the memory takes for a word of an index and the line that it leads to, in as much memory as the
+/// router's table: as many at once as it can wait for, and one after the other.
 fn memory(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("memory");
     group.throughput(Throughput::Elements(BATCH as u64));
     for entries in SIZES {
         let lines = vec![[1_usize; 8]; entries as usize];
         let slots = (entries + entries / 3 + 1).next_power_of_two();
-        // By a generator of full period (Knuth's), of which the high bits are wanted, so that no pattern can be foreseen.
+        // By a generator of full period (Knuth's), of which the high bits are wanted, so that no pattern can
+        // be foreseen.
         let mut state = 1_u64;
         let mut draw = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,5 @@
-//! What a packet costs both ends of a session beside disk and network: a sender whose content is all zeros, and a receiver whose
-//! store keeps nothing.
+//! What a packet costs both ends of a session beside disk and network: a sender whose content is all zeros,
+//! and a receiver whose store keeps nothing.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use headwater_fec::{Order, Scheme};

@@ -1,4 +1,5 @@
-//! Loss indications of very many receivers through the whole chain: must do far more than 100 000 a second on one core.
+//! Loss indications of very many receivers through the whole chain: must do far more than 100 000 a second on
+//! one core.
 
 use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr};

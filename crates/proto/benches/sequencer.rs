@@ -1,4 +1,5 @@
-//! How many packets a second the sequencer gives their parts: laying a buffer out and asking for each packet of it.
+//! How many packets a second the sequencer gives their parts: laying a buffer out and asking for each packet
+//! of it.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use headwater_proto::layering::sequencer::{Arrangement, Order};

@@ -1,5 +1,6 @@
-//! Replies that take a breadcrumb and requests that leave it anew, in a router whose table is full, for a tool that counts what `measured` takes. With `replies` replies alone, which leave it; with
-//! `relay` a whole relay; with `sequence` labels one after the other.
+//! Replies that take a breadcrumb and requests that leave it anew, in a router whose table is full, for a
+//! tool that counts what `measured` takes. With `replies` replies alone, which leave it; with `relay` a whole
+//! relay; with `sequence` labels one after the other.
 //!
 //! ```text
 //! cargo build --release -p headwater-proto --example breadcrumbs
@@ -9,7 +10,8 @@
 //! done
 //! ```
 //!
-//! `Collected` are the instructions of as many of them as it prints. With `--cache-sim=yes` it has lines that a cache does not hold, too.
+//! `Collected` are the instructions of as many of them as it prints. With `--cache-sim=yes` it has lines that
+//! a cache does not hold, too.
 
 #[path = "../benches/breadcrumbs/mod.rs"]
 mod breadcrumbs;

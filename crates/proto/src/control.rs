@@ -1,5 +1,5 @@
-//! What every congestion control is to the rest: a schedule of departures at the sender, a set of memberships at
-//! the receiver. It knows rates, losses and channels, never files.
+//! What every congestion control is to the rest: a schedule of departures at the sender, a set of memberships
+//! at the receiver. It knows rates, losses and channels, never files.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -20,13 +20,15 @@ pub struct Departure {
     pub channel: ChannelId,
     /// The level of that channel now: 0 for the base, higher ones are held by fewer receivers.
     pub level: u16,
-    /// When the schedule has it leave: by this a sequencer chooses what it carries, however late the driver is.
+    /// When the schedule has it leave: by this a sequencer chooses what it carries, however late the driver
+    /// is.
     pub at: Instant,
     /// Congestion control information for the LCT header.
     pub cci: Cci,
     /// The ECN field to send it with.
     pub ecn: Ecn,
-    /// Highest level that the sender sends now, while that is not the session's highest: packets of the base channel tell receivers.
+    /// Highest level that the sender sends now, while that is not the session's highest: packets of the base
+    /// channel tell receivers.
     pub ceiling: Option<u16>,
 }
 
@@ -37,7 +39,8 @@ pub struct Request {
     pub destination: Destination,
     /// Number of the requested symbol of the FDT. `None`, or a number past the last symbol, requests content.
     pub description: Option<u64>,
-    /// Whether the receiver has heard an earlier session of this sender, and may hold symbols of that session.
+    /// Whether the receiver has heard an earlier session of this sender, and may hold symbols of that
+    /// session.
     pub follows_another: bool,
 }
 
@@ -46,8 +49,8 @@ pub trait SenderEnvelope {
     /// Bytes of the header in front of the packet that is due next.
     fn bytes(&self) -> usize;
 
-    /// Writes the header at the start of `datagram`, in front of the packet. The datagram leaves at `now`, and
-    /// [`SenderControl::departed`] follows.
+    /// Writes the header at the start of `datagram`, in front of the packet. The datagram leaves at `now`,
+    /// and [`SenderControl::departed`] follows.
     fn seal(&mut self, now: Instant, datagram: &mut [u8]);
 }
 
@@ -131,8 +134,8 @@ impl Serialize for Counters {
 
 /// The layers of a session over time, as a sequencer sees them.
 ///
-/// Level 0 is the base; a receiver of level n holds 0..=n. Between two boundaries each level is one channel, and its
-/// cumulative rate never rises.
+/// Level 0 is the base; a receiver of level n holds 0..=n. Between two boundaries each level is one channel,
+/// and its cumulative rate never rises.
 pub trait Layering {
     /// Number of levels, the base included.
     fn levels(&self) -> u16;
@@ -146,20 +149,21 @@ pub trait Layering {
     /// How many packets a level sends in `from..to`, exact to the packet. No boundary lies inside.
     fn packets(&self, level: u16, from: Instant, to: Instant) -> u64;
 
-    /// When a level sends its `n`th packet, from 0, at or after `from`; the next boundary or later when it does not send
-    /// so many before that.
+    /// When a level sends its `n`th packet, from 0, at or after `from`; the next boundary or later when it
+    /// does not send so many before that.
     fn departure(&self, level: u16, from: Instant, n: u64) -> Instant;
 
     /// Packets per second of levels 0..=`level` from an instant on.
     fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
 
-    /// The number of the epoch that an instant is in, where receivers join by the first packet of the base in each.
+    /// The number of the epoch that an instant is in, where receivers join by the first packet of the base in
+    /// each.
     fn epoch(&self, _at: Instant) -> Option<u64> {
         None
     }
 
-    /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and [`Layering::cumulative_rate`] then. No
-    /// boundary lies inside.
+    /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and
+    /// [`Layering::cumulative_rate`] then. No boundary lies inside.
     fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
         for n in 0..self.packets(level, from, to) {
             let at = self.departure(level, from, n);
@@ -179,13 +183,14 @@ pub trait SenderControl {
     /// Number of levels; a departure's level is below it.
     fn levels(&self) -> u16;
 
-    /// What receivers must know of it, for the FDT: [`crate::described`]. Nothing where one channel is all there is.
+    /// What receivers must know of it, for the FDT: [`crate::described`]. Nothing where one channel is all
+    /// there is.
     fn description(&self) -> Option<fdt::Control> {
         None
     }
 
-    /// What its levels will send, for a sequencer to lay content on. A control of several levels has one; where there is
-    /// none, every receiver is taken to hold every channel.
+    /// What its levels will send, for a sequencer to lay content on. A control of several levels has one;
+    /// where there is none, every receiver is taken to hold every channel.
     fn layering(&self) -> Option<&dyn Layering> {
         None
     }
@@ -206,8 +211,8 @@ pub trait SenderControl {
         None
     }
 
-    /// The departure that is due was used for a datagram of `bytes` of UDP payload. They are 0 when nothing was sent: the
-    /// schedule of a control of several channels goes on as if a packet had left.
+    /// The departure that is due was used for a datagram of `bytes` of UDP payload. They are 0 when nothing
+    /// was sent: the schedule of a control of several channels goes on as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
 
     /// A datagram from a receiver. Controls that take no feedback ignore it.
@@ -221,8 +226,9 @@ pub trait SenderControl {
     /// Shows each counter and measurement by its name.
     fn visit_counters(&self, _visit: &mut dyn FnMut(&'static str, Value)) {}
 
-    /// The next datagram to a receiver that is due at `now`, written at the start of `buffer`, which has room for
-    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above. It is no departure.
+    /// The next datagram to a receiver that is due at `now`, written at the start of `buffer`, which has room
+    /// for [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above. It
+    /// is no departure.
     fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {
         None
     }
@@ -298,8 +304,8 @@ pub enum Membership {
     Leave(ChannelId),
 }
 
-/// Memberships that a receiving control wants changed, in the order of wishing. A wish that was not taken yet and its
-/// opposite cancel out, so there are never more than the session has channels.
+/// Memberships that a receiving control wants changed, in the order of wishing. A wish that was not taken yet
+/// and its opposite cancel out, so there are never more than the session has channels.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes(VecDeque<Membership>);
 
@@ -384,13 +390,13 @@ pub enum EnvelopeContent<'a> {
 
 /// Envelope of a receiver: takes packets out of another protocol's datagrams.
 pub trait ReceiverEnvelope {
-    /// Opens a datagram. If the datagram holds a packet of the session, [`ReceiverControl::arrived`] follows before the
-    /// next datagram is opened.
+    /// Opens a datagram. If the datagram holds a packet of the session, [`ReceiverControl::arrived`] follows
+    /// before the next datagram is opened.
     fn open<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a>;
 }
 
-/// Receiving on request alone: the control asks for each packet, those of the FDT included, and nobody sends the FDT
-/// to receivers that do not ask.
+/// Receiving on request alone: the control asks for each packet, those of the FDT included, and nobody sends
+/// the FDT to receivers that do not ask.
 pub trait Requester {
     /// The sender closed the session: packets on the way still count, and requests end.
     fn on_close(&mut self, now: Instant);
@@ -413,8 +419,9 @@ pub trait ReceiverControl {
     /// Gives up every channel. What was measured stays.
     fn stop(&mut self, now: Instant);
 
-    /// The packet of the base channel of which [`ReceiverControl::arrived`] tells next names the highest level that the sender sends now
-    /// ([`Departure::ceiling`]); `None` where it sends all. Nothing comes of the levels above, and none of them was lost.
+    /// The packet of the base channel of which [`ReceiverControl::arrived`] tells next names the highest
+    /// level that the sender sends now ([`Departure::ceiling`]); `None` where it sends all. Nothing comes of
+    /// the levels above, and none of them was lost.
     fn limited(&mut self, _now: Instant, _ceiling: Option<u16>) {}
 
     /// A packet of the session arrived on a channel.
@@ -435,7 +442,8 @@ pub trait ReceiverControl {
         None
     }
 
-    /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its sender is.
+    /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its
+    /// sender is.
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {
         false
     }
@@ -443,8 +451,8 @@ pub trait ReceiverControl {
     /// This end's machine dropped packets that it had received, because they were not read in time.
     fn overrun(&mut self, _now: Instant) {}
 
-    /// The next datagram to the sender that is due at `now`, written at the start of `buffer`, which has room for
-    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above.
+    /// The next datagram to the sender that is due at `now`, written at the start of `buffer`, which has room
+    /// for [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above.
     fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {
         None
     }

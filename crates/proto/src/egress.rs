@@ -1,4 +1,5 @@
-//! What waits to leave a relay: packets that are there once, however many links they leave by, and the queues of links that have a rate.
+//! What waits to leave a relay: packets that are there once, however many links they leave by, and the queues
+//! of links that have a rate.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,7 +12,8 @@ use crate::rate::Rate;
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
-/// Packets that wait in a relay at the most, at all links together; at one link, at most as many as there is room for still.
+/// Packets that wait in a relay at the most, at all links together; at one link, at most as many as there is
+/// room for still.
 pub const WAITING_MAX: usize = 8_192;
 /// Headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 28;
@@ -135,7 +137,8 @@ impl Egress {
         &self.counters
     }
 
-    /// Takes a packet in, to be sent by links with [`Egress::send`] and let go with [`Egress::release`]; `None` where so many are held already.
+    /// Takes a packet in, to be sent by links with [`Egress::send`] and let go with [`Egress::release`];
+    /// `None` where so many are held already.
     pub(crate) fn hold(&mut self, payload: &[u8], packets_max: usize) -> Option<usize> {
         if self.held() >= packets_max {
             self.counters.no_room += 1;

@@ -1,13 +1,16 @@
-//! The event log: what happened in a session, by one vocabulary for the real driver and for the simulator, so that one
-//! plot serves both.
+//! The event log: what happened in a session, by one vocabulary for the real driver and for the simulator, so
+//! that one plot serves both.
 //!
 //! Two forms of the same events, both written into a buffer of the caller:
 //!
-//! * a log file in qlog's main schema (draft-ietf-quic-qlog-main-schema), as JSON text sequences (RFC 7464): each record
-//!   is 0x1E, an object, a newline. [`write_header`] comes first, then [`write_record`] for each event;
-//! * lines of JSON for other programs, [`write_line`]: `{"time":12.5,"event":"object:completed","file":"a.iso",...}`.
+//! * a log file in qlog's main schema (draft-ietf-quic-qlog-main-schema), as JSON text sequences (RFC 7464):
+//!   each record is 0x1E, an object, a newline. [`write_header`] comes first, then [`write_record`] for each
+//!   event;
+//! * lines of JSON for other programs, [`write_line`]:
+//!   `{"time":12.5,"event":"object:completed","file":"a.iso",...}`.
 //!
-//! Time is in milliseconds since the driver's zero, with microseconds behind the point. Rates are bit/s, lengths bytes.
+//! Time is in milliseconds since the driver's zero, with microseconds behind the point. Rates are bit/s,
+//! lengths bytes.
 
 use serde::{Serialize, Serializer};
 
@@ -181,7 +184,8 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         mtu: Option<u32>,
     },
-    /// `session:replaced`: the session has been silent, and another one on the group is received in its place.
+    /// `session:replaced`: the session has been silent, and another one on the group is received in its
+    /// place.
     SessionReplaced {
         /// Transport session identifier of the other one.
         tsi: u64,
@@ -362,7 +366,8 @@ pub struct Progress {
     pub bytes: u64,
     /// bit/s of UDP payload over the last second.
     pub rate: u64,
-    /// Packets that never came: holes in the sequence numbers; requests held to be lost; of messages, those given up. Always 0 at a sender.
+    /// Packets that never came: holes in the sequence numbers; requests held to be lost; of messages, those
+    /// given up. Always 0 at a sender.
     pub lost: u64,
     /// Symbols of content sent, or held by a receiver.
     pub symbols: u64,
@@ -492,8 +497,8 @@ impl Event<'_> {
     }
 }
 
-/// Writes the first record of a log. `wall_clock` is the time at the driver's zero by RFC 3339, if there is one: a
-/// simulation has none, so that its logs are the same each time.
+/// Writes the first record of a log. `wall_clock` is the time at the driver's zero by RFC 3339, if there is
+/// one: a simulation has none, so that its logs are the same each time.
 pub fn write_header(out: &mut Vec<u8>, title: &str, wall_clock: Option<&str>) {
     #[derive(Serialize)]
     struct Header<'a> {

@@ -1,25 +1,28 @@
 //! Every sender, receiver and router of Headwater as a state machine.
 //!
-//! There is no socket, clock, thread or entropy in this crate: time, chance, files and datagrams are arguments. The
-//! same machines run in the simulator (virtual time), on real sockets, and in this crate's own tests.
+//! There is no socket, clock, thread or entropy in this crate: time, chance, files and datagrams are
+//! arguments. The same machines run in the simulator (virtual time), on real sockets, and in this crate's own
+//! tests.
 //!
 //! # The contract
 //!
 //! A [`Machine`] is driven by three calls:
 //!
 //! * [`Machine::handle`] gives it a datagram or tells it that time has passed;
-//! * [`Machine::poll_output`] takes what it wants done: datagrams, joins, leaves, events, in one ordered queue;
+//! * [`Machine::poll_output`] takes what it wants done: datagrams, joins, leaves, events, in one ordered
+//!   queue;
 //! * [`Machine::poll_timeout`] says when to come back.
 //!
 //! Rules for the driver:
 //!
 //! 1. `now` never goes back, over all calls.
-//! 2. After every input or batch of inputs of one instant, and after every call that changes a machine, drain it with
-//!    [`drain`]: only then are its state and its timeout up to date.
-//! 3. Come back at `poll_timeout` or soon after. Coming late is harmless (it costs smoothness); coming early or
-//!    for no reason is too.
-//! 4. `poll_output` writes a datagram at the start of the buffer handed in, at least [`DATAGRAM_BYTES_MAX`] long. A
-//!    driver that moves the buffer on after each one ends with a batch, back to back, ready for one system call.
+//! 2. After every input or batch of inputs of one instant, and after every call that changes a machine, drain
+//!    it with [`drain`]: only then are its state and its timeout up to date.
+//! 3. Come back at `poll_timeout` or soon after. Coming late is harmless (it costs smoothness); coming early
+//!    or for no reason is too.
+//! 4. `poll_output` writes a datagram at the start of the buffer handed in, at least [`DATAGRAM_BYTES_MAX`]
+//!    long. A driver that moves the buffer on after each one ends with a batch, back to back, ready for one
+//!    system call.
 //!
 //! Rules for the machine:
 //!

@@ -4,13 +4,16 @@ use core::net::SocketAddr;
 
 use crate::time::Instant;
 
-/// Largest datagram that a machine writes, in bytes of UDP payload: jumbo frames, and nothing IP must fragment on them.
+/// Largest datagram that a machine writes, in bytes of UDP payload: jumbo frames, and nothing IP must
+/// fragment on them.
 pub const DATAGRAM_BYTES_MAX: usize = 9_000 - 28;
 
-/// Payloads that a machine is told of at once by [`Machine::expect`]; it may leave others out. As many as a processor can have on their way from memory at a time, and some more.
+/// Payloads that a machine is told of at once by [`Machine::expect`]; it may leave others out. As many as a
+/// processor can have on their way from memory at a time, and some more.
 pub const EXPECTED_MAX: usize = 32;
 
-/// A channel of a session: one multicast group, numbered from 0 (the base channel). The driver knows its address.
+/// A channel of a session: one multicast group, numbered from 0 (the base channel). The driver knows its
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u16);
 
@@ -62,8 +65,8 @@ pub struct Datagram<'a> {
 /// What a driver tells a machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// The instant of [`Machine::poll_timeout`] has come, or something the machine was handed (a store, a source) has
-    /// news. Harmless when neither is true.
+    /// The instant of [`Machine::poll_timeout`] has come, or something the machine was handed (a store, a
+    /// source) has news. Harmless when neither is true.
     Timeout,
     /// A datagram arrived.
     Datagram(Datagram<'a>),
@@ -107,15 +110,16 @@ pub trait Machine {
     /// What it tells the application.
     type Event;
 
-    /// What is about to be handed in, as far as a driver knows that: payloads of datagrams, at most [`EXPECTED_MAX`]. A machine with much in memory may read what they will need, all at once. It changes
+    /// What is about to be handed in, as far as a driver knows that: payloads of datagrams, at most
+    /// [`EXPECTED_MAX`]. A machine with much in memory may read what they will need, all at once. It changes
     /// no output, and nobody has to call it.
     fn expect(&mut self, _payloads: &mut dyn Iterator<Item = &[u8]>) {}
 
     /// Takes an input at `now`, which never goes back.
     fn handle(&mut self, now: Instant, input: Input<'_>);
 
-    /// The next output due at `now`, or `None` when all are out. A datagram is written at the start of `buffer`, which
-    /// has room for [`DATAGRAM_BYTES_MAX`].
+    /// The next output due at `now`, or `None` when all are out. A datagram is written at the start of
+    /// `buffer`, which has room for [`DATAGRAM_BYTES_MAX`].
     #[must_use]
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Self::Event>>;
 
@@ -126,8 +130,8 @@ pub trait Machine {
 
 /// Where a driver puts a machine's outputs. It gathers datagrams and hands them on in batches when it likes.
 pub trait Outlet<E> {
-    /// Room for the next datagram, at least [`DATAGRAM_BYTES_MAX`]. Called again without an output in between, it
-    /// gives the same room.
+    /// Room for the next datagram, at least [`DATAGRAM_BYTES_MAX`]. Called again without an output in
+    /// between, it gives the same room.
     fn room(&mut self) -> &mut [u8];
 
     /// Takes an output; a `Transmit` speaks of the bytes last written into [`Outlet::room`].
@@ -150,15 +154,16 @@ pub struct InterfaceId(pub u32);
 /// What a router wants done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouterOutput<E> {
-    /// Send the datagram last handed in, unchanged and never copied, with this ECN field; once for each interface that
-    /// it leaves by.
+    /// Send the datagram last handed in, unchanged and never copied, with this ECN field; once for each
+    /// interface that it leaves by.
     Forward {
         /// Out of this interface.
         egress: InterfaceId,
         /// The ECN field to send it with.
         ecn: Ecn,
     },
-    /// Let the datagram last handed in go where routes and group memberships lead, unchanged but for this ECN field.
+    /// Let the datagram last handed in go where routes and group memberships lead, unchanged but for this ECN
+    /// field.
     Pass {
         /// The ECN field to send it with.
         ecn: Ecn,
@@ -180,8 +185,8 @@ pub enum RouterOutput<E> {
 
 /// A router: datagrams come in by one interface and leave by a set of others.
 ///
-/// The same rules as for [`Machine`], and one more: it is drained after every datagram, so that `Forward` and `Pass` can speak of
-/// the one just handed in.
+/// The same rules as for [`Machine`], and one more: it is drained after every datagram, so that `Forward` and
+/// `Pass` can speak of the one just handed in.
 pub trait Router {
     /// What it tells the operator.
     type Event;

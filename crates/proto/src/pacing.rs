@@ -21,8 +21,8 @@ const BIT_NANOS_PER_SEC: u128 = 8_000_000_000;
 
 /// A schedule of departures at a rate.
 ///
-/// Packet k leaves when the bytes of packets 0..k have had their time. A driver that comes late catches up, but by at
-/// most `burst`: time lost beyond it is given up, so that a pause is never followed by a flood.
+/// Packet k leaves when the bytes of packets 0..k have had their time. A driver that comes late catches up,
+/// but by at most `burst`: time lost beyond it is given up, so that a pause is never followed by a flood.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     rate: Rate,
@@ -48,8 +48,8 @@ impl Pacer {
         self.rate
     }
 
-    /// Changes the rate at `now`: what is left of the wait for the next packet passes at the new rate, too, so that a
-    /// sender that was slow is not held by its past.
+    /// Changes the rate at `now`: what is left of the wait for the next packet passes at the new rate, too,
+    /// so that a sender that was slow is not held by its past.
     pub fn set_rate(&mut self, now: Instant, rate: Rate) {
         if now < self.next {
             let left = u128::from(self.next.since(now).as_nanos());
@@ -65,7 +65,8 @@ impl Pacer {
         self.next <= now
     }
 
-    /// Records that a packet of `bytes` leaves at `now` in the place that was due. Returns the time that is given up.
+    /// Records that a packet of `bytes` leaves at `now` in the place that was due. Returns the time that is
+    /// given up.
     pub fn sent(&mut self, now: Instant, bytes: usize) -> Duration {
         let earliest = now - self.burst;
         let given_up = earliest.since(self.next);
@@ -81,7 +82,8 @@ impl Pacer {
     }
 }
 
-/// Time over which a driver's load is judged: some ten turns of a driver that sends for [`BURST`] and longer in each.
+/// Time over which a driver's load is judged: some ten turns of a driver that sends for [`BURST`] and longer
+/// in each.
 const LOAD_WINDOW: Duration = Duration::from_millis(500);
 
 /// Time without overload until an end tries more than it settled at, at first and at most.
@@ -90,10 +92,12 @@ const HOLD_MAX: Duration = Duration::from_secs(64);
 /// An overload so soon after such a try comes of it.
 const TRIED: Duration = Duration::from_secs(10);
 
-/// After so many tries in a row that were not too much, the machine is another one: each next one halves the time again.
+/// After so many tries in a row that were not too much, the machine is another one: each next one halves the
+/// time again.
 const PROVEN: u8 = 4;
 
-/// When an end that its machine could not keep up with tries more again. A try that was too much doubles the time until the next one.
+/// When an end that its machine could not keep up with tries more again. A try that was too much doubles the
+/// time until the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     /// Since when there is no overload and the rate is what it is.
@@ -140,8 +144,8 @@ impl Retry {
 
 /// Measures whether a driver comes too late to send what is due, window by window.
 ///
-/// A driver that keeps up gives up no time, except when its machine pauses. So the longest stretch given up in a window does not count: a single pause,
-/// however long, is no overload.
+/// A driver that keeps up gives up no time, except when its machine pauses. So the longest stretch given up
+/// in a window does not count: a single pause, however long, is no overload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DriverLoad {
     /// When the window began, once a packet has left.
@@ -162,7 +166,8 @@ pub(crate) struct LoadSample {
 }
 
 impl DriverLoad {
-    /// Records a packet that left at `now`, for which `given_up` was given up. Returns the sample of a window that has ended.
+    /// Records a packet that left at `now`, for which `given_up` was given up. Returns the sample of a window
+    /// that has ended.
     pub(crate) fn record(&mut self, now: Instant, given_up: Duration) -> Option<LoadSample> {
         let Some(since) = self.since else {
             // Time before the first packet is nobody's.
@@ -187,9 +192,11 @@ impl DriverLoad {
     }
 }
 
-/// A driver is overloaded that sends less than this part of what was asked for. A rate that was asked for and is nearly sent stays.
+/// A driver is overloaded that sends less than this part of what was asked for. A rate that was asked for and
+/// is nearly sent stays.
 const OVERLOADED: f64 = 0.75;
-/// A driver that sends less than this part of the rate that the sender settled at, or tries, has no room for it.
+/// A driver that sends less than this part of the rate that the sender settled at, or tries, has no room for
+/// it.
 const ROOMY: f64 = 0.95;
 /// Part of what the driver sent at which the sender settles.
 const SETTLED: f64 = 0.9;
@@ -198,7 +205,8 @@ const STEP: f64 = 1.1;
 
 /// Highest rate that a sender's driver keeps up with, of a fixed or highest rate that was asked for.
 ///
-/// If the driver cannot send so much in two windows in a row, the cap settles at somewhat less than the driver sends, and rises again from time to time.
+/// If the driver cannot send so much in two windows in a row, the cap settles at somewhat less than the
+/// driver sends, and rises again from time to time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateCap {
     asked: Rate,
@@ -218,7 +226,8 @@ impl RateCap {
         Self { asked, rate: asked, headroom: 1.0, load, share: None, retry }
     }
 
-    /// Sets the rate at which a late driver catches up, as a multiple of the sender's rate. Default: 1, as a [`Pacer`] has it.
+    /// Sets the rate at which a late driver catches up, as a multiple of the sender's rate. Default: 1, as a
+    /// [`Pacer`] has it.
     pub(crate) fn with_headroom(mut self, headroom: f64) -> Self {
         self.headroom = headroom;
         self
@@ -229,7 +238,8 @@ impl RateCap {
         self.rate
     }
 
-    /// Records a packet that left at `now` while the sender's rate was `rate`, and the time given up for it. Returns whether the cap moved.
+    /// Records a packet that left at `now` while the sender's rate was `rate`, and the time given up for it.
+    /// Returns whether the cap moved.
     pub(crate) fn departed(&mut self, now: Instant, rate: Rate, given_up: Duration) -> bool {
         let Some(sample) = self.load.record(now, given_up) else { return false };
         let (share, before) = ((sample.share * self.headroom).min(1.0), self.rate);
@@ -312,7 +322,8 @@ mod tests {
         assert!(pacer.is_due(late), "what was due stays due");
     }
 
-    /// Load samples of a driver that sends `per_turn` packets of 1 ms in turns that take `turn_ms`, but pauses once for `pause_ms`.
+    /// Load samples of a driver that sends `per_turn` packets of 1 ms in turns that take `turn_ms`, but
+    /// pauses once for `pause_ms`.
     fn samples(per_turn: u32, turn_ms: u64, pause_ms: u64) -> Vec<LoadSample> {
         let (mut pacer, mut load) = (pacer(8_000_000), DriverLoad::default());
         let (mut now, mut samples) = (Instant::ZERO, Vec::new());

@@ -44,8 +44,8 @@ impl Rate {
         self.as_bits() as f64 / (8.0 * bytes)
     }
 
-    /// Time that `bytes` take at this rate, rounded down to a nanosecond; see [`crate::pacing::Pacer`] for pacing
-    /// that loses no fraction.
+    /// Time that `bytes` take at this rate, rounded down to a nanosecond; see [`crate::pacing::Pacer`] for
+    /// pacing that loses no fraction.
     pub fn time_of(self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.as_bits());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

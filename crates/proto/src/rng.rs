@@ -1,7 +1,8 @@
 //! Named random streams: one seed for a run, one independent stream for each element of it.
 //!
-//! A stream depends on the seed and on its own name only, so that adding an element (a receiver, a link) never
-//! shifts another's numbers. The generator is xoshiro256++; the same seed gives the same numbers on every machine.
+//! A stream depends on the seed and on its own name only, so that adding an element (a receiver, a link)
+//! never shifts another's numbers. The generator is xoshiro256++; the same seed gives the same numbers on
+//! every machine.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,7 +1,7 @@
 //! Instants and durations in integer nanoseconds.
 //!
-//! Own types, because `std::time::Instant` cannot be made without reading a clock. A driver fixes where zero is
-//! (its own start, or the start of the simulation) and hands in instants that never go back.
+//! Own types, because `std::time::Instant` cannot be made without reading a clock. A driver fixes where zero
+//! is (its own start, or the start of the simulation) and hands in instants that never go back.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

@@ -1,4 +1,5 @@
-//! Counters of a receiver: each datagram handed to it is in exactly one of them, whatever comes in whatever order.
+//! Counters of a receiver: each datagram handed to it is in exactly one of them, whatever comes in whatever
+//! order.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[expect(dead_code, reason = "other tests ask for more")]
@@ -35,7 +36,8 @@ enum Step {
     Coded {
         toi: u128,
     },
-    /// An instance of the FDT that describes the first `files` objects, by one of several versions of the content.
+    /// An instance of the FDT that describes the first `files` objects, by one of several versions of the
+    /// content.
     Fdt {
         id: u32,
         files: usize,

@@ -1,5 +1,5 @@
-//! The hot paths allocate nothing per packet, by an allocator that counts: source symbols, from a sender to a receiver
-//! whose content takes no memory.
+//! The hot paths allocate nothing per packet, by an allocator that counts: source symbols, from a sender to a
+//! receiver whose content takes no memory.
 
 #![expect(unsafe_code, reason = "an allocator that counts calls that of the system")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
@@ -56,7 +56,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// A file of so many symbols in several blocks, sent at a rate at which it takes 2 s: the FDT comes again on the way.
+    /// A file of so many symbols in several blocks, sent at a rate at which it takes 2 s: the FDT comes again
+    /// on the way.
     fn new(scheme: Scheme, symbols: u64) -> Self {
         Self {
             sender: sender(scheme, Order::Spread { rate: 10_000_000_000 }, symbols),
@@ -112,8 +113,8 @@ fn source_symbols_pass_without_an_allocation() {
     }
 }
 
-/// Three passes, most of them repair symbols, in either order: once the first window has begun, nothing is allocated but
-/// the queue of events, by the first one.
+/// Three passes, most of them repair symbols, in either order: once the first window has begun, nothing is
+/// allocated but the queue of events, by the first one.
 #[test]
 fn repair_symbols_are_sent_without_an_allocation() {
     for order in [Order::Spread { rate: 10_000_000_000 }, Order::Window] {

@@ -176,7 +176,8 @@ fn a_symbol_longer_than_a_datagram_is_refused_when_planned() {
     }
 }
 
-/// A long FDT is nearly always in the middle of a round when the session ends; the last round is whole all the same.
+/// A long FDT is nearly always in the middle of a round when the session ends; the last round is whole all
+/// the same.
 #[test]
 fn the_last_round_of_the_fdt_is_whole() {
     let file = |index| FileToSend {

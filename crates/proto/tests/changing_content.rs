@@ -126,7 +126,8 @@ fn a_withdrawn_file_is_told_and_the_others_arrive() {
     }
 }
 
-/// Each source symbol of the files that are left once, and no repair symbol, which nobody encodes for a single pass.
+/// Each source symbol of the files that are left once, and no repair symbol, which nobody encodes for a
+/// single pass.
 #[test]
 fn a_single_pass_without_a_withdrawn_file_is_still_a_pass() {
     let contents = [content(1, 100_000), content(2, 300_000), content(3, 77_000), content(4, 100_000)];
@@ -162,7 +163,8 @@ fn a_session_without_files_left_ends() {
     ));
 }
 
-/// A pass that is over before its content is hashed goes on with the description alone, until receivers can verify it.
+/// A pass that is over before its content is hashed goes on with the description alone, until receivers can
+/// verify it.
 #[test]
 fn passes_end_once_their_digests_are_told() {
     let contents = [content(1, 500_000), content(2, 20_000)];

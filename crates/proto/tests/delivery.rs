@@ -68,7 +68,7 @@ fn rateless_order_has_no_duplicates_and_next_to_no_overhead_at_any_late_join() {
     assert!(useful - minimum <= minimum / 1_000, "{useful} symbols where {minimum} would do");
 }
 
-/// Excess reception, beyond the symbols needed, stays near fec.md's sqrt(2 p ln B / K).
+/// Excess reception, beyond the symbols needed, stays near the birthday bound sqrt(2 p ln B / K).
 #[test]
 fn what_arrives_beyond_need_is_a_few_percent() {
     let contents = [content(4, 20_000_000)];
@@ -107,8 +107,8 @@ fn windows(scheme: Scheme, symbol_size: u16) -> PlanConfig {
     PlanConfig { scheme, symbol_size, order: Order::Window }
 }
 
-/// `fec.md`, "Window": below the inline share blocks are whole one window after another, and what is left after the first
-/// pass comes with small passes: time over ideal is a few percent.
+/// Window order: below the inline share blocks are whole one window after another, and what is left after the
+/// first pass comes with small passes: time over ideal is a few percent.
 #[test]
 fn a_push_in_windows_ends_soon_after_the_first_pass() {
     let contents = [content(4, 36_000 * 64)];
@@ -205,7 +205,8 @@ fn corruption_is_found_and_repaired() {
     assert!(discarded > 0, "some seed must spoil a block");
 }
 
-/// A receiver that comes after the first FDT of a session shorter than the FDT's interval still learns its files.
+/// A receiver that comes after the first FDT of a session shorter than the FDT's interval still learns its
+/// files.
 #[test]
 fn a_short_session_describes_itself_again_before_it_ends() {
     let contents = [content(13, 300_000)];

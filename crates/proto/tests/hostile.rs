@@ -118,7 +118,8 @@ fn a_sender_that_comes_back_with_the_same_content_is_the_same_session() {
     assert_eq!(bench.received(), [("a", b"0123456789abcdefghij".as_slice())]);
 }
 
-/// Other bytes under the TOI of a file under way: the FDT contradicts itself, and no mixture is ever called whole.
+/// Other bytes under the TOI of a file under way: the FDT contradicts itself, and no mixture is ever called
+/// whole.
 #[test]
 fn a_toi_with_new_content_is_a_contradiction_and_never_a_mixture() {
     let mut bench = Bench::new();
@@ -331,7 +332,8 @@ fn long_names_in_many_instances_are_bounded() {
     assert!(kept < 20 * MIB, "{kept} bytes");
 }
 
-/// 100 000 datagrams of every kind: what is kept is packets of objects not described yet, in vectors that double.
+/// 100 000 datagrams of every kind: what is kept is packets of objects not described yet, in vectors that
+/// double.
 #[test]
 fn a_flood_of_hostile_datagrams_stays_within_the_bound() {
     let mut bench = Bench::new();

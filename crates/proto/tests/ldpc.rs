@@ -42,7 +42,8 @@ fn sent(mut sender: FixedSender) -> Vec<(u128, PayloadId)> {
     sent
 }
 
-/// n = 2k symbols, each once, in the random order; then the same again, also by a sender that was started again.
+/// n = 2k symbols, each once, in the random order; then the same again, also by a sender that was started
+/// again.
 #[test]
 fn nothing_comes_twice_before_all_symbols_came() {
     for scheme in SCHEMES {
@@ -71,8 +72,8 @@ fn a_single_pass_is_the_content_itself() {
     pair.receivers[0].assert_received(&contents);
 }
 
-/// Late joiners and lossy ones need few more symbols than the content has: Triangle about 1 %, Staircase with N1 = 3 some 7 %.
-/// Up to 158 more are kept that come while an attempt is under way, in case it fails.
+/// Late joiners and lossy ones need few more symbols than the content has: Triangle about 1 %, Staircase with
+/// N1 = 3 some 7 %. Up to 158 more are kept that come while an attempt is under way, in case it fails.
 #[test]
 fn few_symbols_beyond_the_content_are_needed() {
     let contents = [content(5, 5_000 * 64)];

@@ -95,8 +95,8 @@ fn only_the_first_others_are_told_of() {
     assert_eq!((others(&bench), bench.dropped().foreign), (OTHERS_MAX, 256));
 }
 
-/// Our own sender numbers instances by the time of day; others begin with 0 each time. The new description is not even
-/// read, so that only the digest stands between two contents.
+/// Our own sender numbers instances by the time of day; others begin with 0 each time. The new description is
+/// not even read, so that only the digest stands between two contents.
 #[test]
 fn a_restart_that_uses_an_instance_again_for_other_content_never_makes_a_wrong_file() {
     let mut bench = Bench::new();

@@ -231,7 +231,8 @@ fn what_a_sender_sends_after_it_was_started_again_is_new() {
     assert!(beyond <= 93, "{beyond} symbols came twice or for nothing");
 }
 
-/// Sessions that are killed at random instants, whatever they hold then: nothing that a block held is received twice.
+/// Sessions that are killed at random instants, whatever they hold then: nothing that a block held is
+/// received twice.
 #[test]
 fn any_instant_is_a_good_one_to_be_killed_at() {
     for (seed, scheme) in
@@ -263,12 +264,13 @@ fn any_instant_is_a_good_one_to_be_killed_at() {
     }
 }
 
-/// Issue 23: a receiver that is killed misses packets while there is none. Of a code with a finite number of symbols those cost it
-/// others that it has. A receiver that loses the same packets on the way is the measure: the kill itself costs nothing.
+/// Issue 23: a receiver that is killed misses packets while there is none. Of a code with a finite number of
+/// symbols those cost it others that it has. A receiver that loses the same packets on the way is the
+/// measure: the kill itself costs nothing.
 #[test]
 fn a_kill_costs_no_more_than_the_packets_missed() {
-    // Most of the content that comes twice or for nothing: LDPC in one block needs any symbols, a block of Reed-Solomon symbols of
-    // its own, and without a code the last symbol missing may be the last of a cycle.
+    // Most of the content that comes twice or for nothing: LDPC in one block needs any symbols, a block of
+    // Reed-Solomon symbols of its own, and without a code the last symbol missing may be the last of a cycle.
     let schemes = [
         (Scheme::RaptorQ, 0.002),
         (Scheme::LdpcTriangle, 0.002),

@@ -1,5 +1,5 @@
-//! What a sender of files says on several channels: the session's description, its end, and nothing when there is nothing
-//! to say.
+//! What a sender of files says on several channels: the session's description, its end, and nothing when
+//! there is nothing to say.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,7 +189,8 @@ fn a_long_description_takes_a_share_of_every_level() {
     let (_, packets) = run(&mut sender, Instant::ZERO, at(90));
     let whole = described(packets.iter());
     assert!(whole.len() > 50, "{} symbols", whole.len());
-    // All levels together take a twentieth once each has sent it whole; the base alone takes what the base can.
+    // All levels together take a twentieth once each has sent it whole; the base alone takes what the base
+    // can.
     let late: Vec<&Packet> = packets.iter().filter(|packet| packet.at >= at(60)).collect();
     let told = late.iter().filter(|packet| matches!(packet.kind, Kind::Fdt(..))).count();
     assert!(told * 15 < late.len(), "{told} of {} packets", late.len());

@@ -1,4 +1,5 @@
-//! Senders whose driver cannot send what is due in time: levels are left out from the highest one down, one rate is sent evenly, and receivers follow.
+//! Senders whose driver cannot send what is due in time: levels are left out from the highest one down, one
+//! rate is sent evenly, and receivers follow.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,8 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-/// A driver like that of sockets: it sends what is due at the beginning of a turn, which takes a time for each packet.
+/// A driver like that of sockets: it sends what is due at the beginning of a turn, which takes a time for
+/// each packet.
 struct Driver<C> {
     sender: C,
     now: Instant,
@@ -135,7 +137,8 @@ fn flid_dl_sheds_the_highest_levels() {
     sheds_the_highest_levels(flid_dl());
 }
 
-/// A driver that sends each packet when it may leave keeps the order of the schedule: from 35 packets per second on, which are 23 ms apart.
+/// A driver that sends each packet when it may leave keeps the order of the schedule: from 35 packets per
+/// second on, which are 23 ms apart.
 fn keeps_the_order<C: SenderControl>(sender: impl Fn(Rate) -> C) {
     for kilobits in [400, 1_000, 8_000, 100_000] {
         let mut sender = sender(Rate::from_kilobits(kilobits));
@@ -259,7 +262,8 @@ fn a_flid_dl_receiver_takes_what_is_sent() {
     is_served(flid_dl(), receiver, 300);
 }
 
-/// One rate, or several that are a fixed or highest rate together, settles somewhat below what the driver sends.
+/// One rate, or several that are a fixed or highest rate together, settles somewhat below what the driver
+/// sends.
 fn settles<C: SenderControl>(sender: C) -> Driver<C> {
     let mut driver = Driver::new(sender);
     driver.run(at(10), 10.0, |_, _| ());

@@ -83,8 +83,8 @@ fn described(plan: &SessionPlan) -> Instance {
     complete((0..).zip(plan.objects()).map(entry).collect())
 }
 
-/// Begins all blocks, and receives so much that the repair symbols of all are known that a loss of so many percent makes necessary: one of
-/// each 256, which takes as much as all of them.
+/// Begins all blocks, and receives so much that the repair symbols of all are known that a loss of so many
+/// percent makes necessary: one of each 256, which takes as much as all of them.
 fn receive_with_loss(receiver: &mut Counted, plan: &SessionPlan, lost: u32) -> u64 {
     let mut given = 0;
     for (toi, object) in (1..).zip(plan.objects()) {
@@ -161,8 +161,8 @@ fn a_terabyte_is_sent_within_the_bound() {
     }
 }
 
-/// All that a hostile session can make a receiver keep, at the same time: packets of unknown objects, blocks, names, and
-/// FDTs that never become whole.
+/// All that a hostile session can make a receiver keep, at the same time: packets of unknown objects, blocks,
+/// names, and FDTs that never become whole.
 #[test]
 fn the_worst_that_a_session_can_do_is_bounded() {
     let mut machine = receiver();

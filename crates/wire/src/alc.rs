@@ -16,7 +16,8 @@ use crate::payload_id::{PAYLOAD_ID_LEN, PayloadId, PayloadIdError};
 pub struct Repr {
     /// Transport session identifier, at most [`TSI_MAX`].
     pub tsi: u64,
-    /// Transport object identifier, at most [`TOI_MAX`]; 0 is the FDT. Packets that only close a session have none.
+    /// Transport object identifier, at most [`TOI_MAX`]; 0 is the FDT. Packets that only close a session have
+    /// none.
     pub toi: Option<u128>,
     /// A: the session is about to end.
     pub close_session: bool,
@@ -113,8 +114,8 @@ impl Repr {
         self.layout().fields_len() + self.extensions.buffer_len()
     }
 
-    /// Writes the header to the front of `buffer` and returns its length; the caller puts the symbols right behind.
-    /// Session and object identifiers take the smallest form that holds both.
+    /// Writes the header to the front of `buffer` and returns its length; the caller puts the symbols right
+    /// behind. Session and object identifiers take the smallest form that holds both.
     ///
     /// # Errors
     /// A value that its field cannot hold, or a short buffer, whose content is then unspecified.
@@ -138,7 +139,8 @@ impl Repr {
     }
 
     fn check_ranges(&self) -> Result<(), Error> {
-        // Without a TOI only the 32-bit form of the TSI is left: 16 and 48 bits bring half a word of TOI along.
+        // Without a TOI only the 32-bit form of the TSI is left: 16 and 48 bits bring half a word of TOI
+        // along.
         let tsi_max = if self.toi.is_none() { u32::MAX.into() } else { TSI_MAX };
         if self.tsi > tsi_max {
             return Err(Error::Unrepresentable { field: "session identifier", value: self.tsi.into() });
@@ -185,7 +187,8 @@ impl Repr {
 }
 
 impl Layout {
-    /// Smallest fields whose lengths are whole words plus `half_len` bytes (0 or 2); `None` if none is wide enough.
+    /// Smallest fields whose lengths are whole words plus `half_len` bytes (0 or 2); `None` if none is wide
+    /// enough.
     fn holding(cci_len: usize, tsi: u64, toi: u128, half_len: usize) -> Option<Layout> {
         let field_len = |bits: u32| {
             // At least one byte: a field of none would be absent.

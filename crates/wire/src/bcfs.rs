@@ -1,7 +1,8 @@
-//! Messages of the Breadcrumb Forwarding Service (Yano, McCanne 1999) over UDP: requests towards a source, and its replies. The form is ours;
-//! `docs/wire/bcfs.md` describes it.
+//! Messages of the Breadcrumb Forwarding Service (Yano, McCanne 1999) over UDP: requests towards a source,
+//! and its replies. The form is ours; `docs/wire/bcfs.md` describes it.
 //!
-//! A header of 20 bytes with an IPv4 source, of 32 with IPv6, then the body. Reading and writing allocate nothing.
+//! A header of 20 bytes with an IPv4 source, of 32 with IPv6, then the body. Reading and writing allocate
+//! nothing.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -33,8 +34,8 @@ const FAMILY_IPV6: u8 = 6;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub u32);
 
-/// Of a request: how many replies it asks for, sent with the levels 1 to this one. Of a reply: which breadcrumbs it takes away, those of this level and
-/// below.
+/// Of a request: how many replies it asks for, sent with the levels 1 to this one. Of a reply: which
+/// breadcrumbs it takes away, those of this level and below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(pub u16);
 
@@ -79,8 +80,8 @@ pub enum Kind {
 pub struct Header {
     /// What it is.
     pub kind: Kind,
-    /// The source's address and UDP port, in all messages: what labels are scoped by. IPv6 scopes and flow labels are not carried; an IPv4 address
-    /// in IPv6's form is read as itself.
+    /// The source's address and UDP port, in all messages: what labels are scoped by. IPv6 scopes and flow
+    /// labels are not carried; an IPv4 address in IPv6's form is read as itself.
     pub source: SocketAddr,
     /// What is asked for.
     pub label: Label,
@@ -88,9 +89,11 @@ pub struct Header {
     pub level: Level,
     /// Relays that it may still pass, at the most.
     pub hops: u8,
-    /// Of a request: any reply of the source that is so marked answers it, whatever its label, if the asker has not had it. Of a reply: it is such a one.
+    /// Of a request: any reply of the source that is so marked answers it, whatever its label, if the asker
+    /// has not had it. Of a reply: it is such a one.
     pub is_any: bool,
-    /// Of a reply that a relay gives out once more: it had come there in place of one that was lost on the way.
+    /// Of a reply that a relay gives out once more: it had come there in place of one that was lost on the
+    /// way.
     pub follows_loss: bool,
 }
 
@@ -142,7 +145,8 @@ impl Header {
         }
     }
 
-    /// Writes the header at the start of `buffer`; its length, [`Header::buffer_len`]. The body, which is behind, is not touched.
+    /// Writes the header at the start of `buffer`; its length, [`Header::buffer_len`]. The body, which is
+    /// behind, is not touched.
     ///
     /// # Errors
     /// [`Error::Length`] where the buffer is too short.

@@ -39,7 +39,8 @@ pub struct WebrcCci {
     pub sequence: u32,
 }
 
-/// RLC's shape, as in the MCL library: synchronisation point (1), marker 1010101 (7), layer (8), sequence (16).
+/// RLC's shape, as in the MCL library: synchronisation point (1), marker 1010101 (7), layer (8), sequence
+/// (16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RlcCci {
     /// Whether receivers may join the next layer here.
@@ -50,8 +51,8 @@ pub struct RlcCci {
     pub sequence: u16,
 }
 
-/// FLID-SL's shape, as in the MCL library: increase trigger (1), time slot index (7), group (8), sequence (16). FLID-DL uses it
-/// too.
+/// FLID-SL's shape, as in the MCL library: increase trigger (1), time slot index (7), group (8), sequence
+/// (16). FLID-DL uses it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlidSlCci {
     /// Whether receivers of this group may join the next one.

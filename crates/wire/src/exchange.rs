@@ -1,8 +1,10 @@
-//! What our own datagrams have in common. They begin with three bytes that tell the format, 4 bits of version and 4 of kind. The
-//! first byte reads as LCT version 4, which no LCT receiver takes for a packet of its session.
+//! What our own datagrams have in common. They begin with three bytes that tell the format, 4 bits of version
+//! and 4 of kind. The first byte reads as LCT version 4, which no LCT receiver takes for a packet of its
+//! session.
 //!
-//! In probes and round-trip questions the question's nonce follows, and both have the same length, so an answer never amplifies what
-//! a forged source asks for. BCFS has neither: whoever drives its ends and routers limits what one peer may ask.
+//! In probes and round-trip questions the question's nonce follows, and both have the same length, so an
+//! answer never amplifies what a forged source asks for. BCFS has neither: whoever drives its ends and
+//! routers limits what one peer may ask.
 
 use crate::bytes::{Writer, be};
 

@@ -1,5 +1,5 @@
-//! The LCT header extensions that Headwater understands (RFC 5651 section 5.2, RFC 6726 section 3.4, and our EXT_SEQ and
-//! EXT_LEVELS).
+//! The LCT header extensions that Headwater understands (RFC 5651 section 5.2, RFC 6726 section 3.4, and our
+//! EXT_SEQ and EXT_LEVELS).
 use crate::bytes::{Writer, be16, be32};
 use crate::fti::{EncodingId, Fti, FtiError};
 use crate::lct::ExtensionIter;
@@ -27,10 +27,12 @@ const USE_SCT_LOW: u8 = 0x40;
 const USE_ERT: u8 = 0x20;
 const USE_SLC: u8 = 0x10;
 
-/// What the header extensions of a packet say. EXT_NOP and unknown types are skipped; of duplicates the first counts.
+/// What the header extensions of a packet say. EXT_NOP and unknown types are skipped; of duplicates the first
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Extensions {
-    /// EXT_AUTH is present. Its content is read from [`crate::lct::Packet::extensions`]; [`crate::alc::Repr::emit`] refuses it.
+    /// EXT_AUTH is present. Its content is read from [`crate::lct::Packet::extensions`];
+    /// [`crate::alc::Repr::emit`] refuses it.
     pub auth: bool,
     /// EXT_TIME.
     pub time: Option<Time>,

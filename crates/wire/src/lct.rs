@@ -20,7 +20,8 @@ pub const TSI_MAX: u64 = (1 << 48) - 1;
 /// Largest transport object identifier, 112 bits.
 pub const TOI_MAX: u128 = (1 << 112) - 1;
 
-/// Header extension types below this one have a length byte; the others are one 32-bit word (RFC 5651 section 5.2).
+/// Header extension types below this one have a length byte; the others are one 32-bit word (RFC 5651 section
+/// 5.2).
 const HET_FIXED: u8 = 128;
 /// Bytes before the CCI.
 const FIXED_LEN: usize = 4;
@@ -116,7 +117,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.buffer.as_ref()
     }
 
-    /// Protocol-Specific Indication, 2 bits. In ALC the high bit is the source packet indicator (RFC 5775 section 2.1).
+    /// Protocol-Specific Indication, 2 bits. In ALC the high bit is the source packet indicator (RFC 5775
+    /// section 2.1).
     pub fn psi(&self) -> u8 {
         self.bytes()[0] & 3
     }

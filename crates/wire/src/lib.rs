@@ -16,8 +16,9 @@
 //! | [`sim`] | SIM's requests for feedback, and feedback | ours, `docs/wire/sim.md` |
 //! | [`bcfs`] | requests and replies of the Breadcrumb Forwarding Service | ours, `docs/wire/bcfs.md` |
 //!
-//! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of them, and
-//! can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry for the hot path.
+//! [`lct::Packet`] looks at bytes and keeps unknown codes; [`alc::Repr`] is what Headwater understands of
+//! them, and can be written again. Reading or writing a packet allocates nothing. [`alc::parse`] is the entry
+//! for the hot path.
 //!
 //! Bytes come from the network: no input panics, and every bound is stated where the thing is declared.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
-//! Probes of `headwater doctor`: a small datagram to a session's group, and the answer of a peer that tells how it
-//! arrived. The format is ours; `docs/wire/doctor.md` describes it.
-//! See [`exchange`] for what they have in common with [`crate::rtt`].
+//! Probes of `headwater doctor`: a small datagram to a session's group, and the answer of a peer that tells
+//! how it arrived. The format is ours; `docs/wire/doctor.md` describes it. See [`exchange`] for what they
+//! have in common with [`crate::rtt`].
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;

@@ -1,5 +1,5 @@
-//! Round-trip questions of receivers to their sender, and its answers. The format is ours; `docs/wire/rtt.md` describes it.
-//! See [`exchange`] for what they have in common with [`crate::probe`].
+//! Round-trip questions of receivers to their sender, and its answers. The format is ours; `docs/wire/rtt.md`
+//! describes it. See [`exchange`] for what they have in common with [`crate::probe`].
 
 use crate::bytes::{Writer, be16};
 use crate::exchange;

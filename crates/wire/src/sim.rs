@@ -1,7 +1,9 @@
-//! SIM's congestion control information and feedback packets (Gorinsky, Ramakrishnan, Vin 2008, table I), and what receivers tell relays of the
-//! groups that they hold. The paper gives them no form; `docs/wire/sim.md` describes ours.
+//! SIM's congestion control information and feedback packets (Gorinsky, Ramakrishnan, Vin 2008, table I), and
+//! what receivers tell relays of the groups that they hold. The paper gives them no form; `docs/wire/sim.md`
+//! describes ours.
 //!
-//! Times are tenths of a millisecond of the sender's clock, modulo 2^32. Rates are hundreds of bit/s of UDP payload, of all groups up to one.
+//! Times are tenths of a millisecond of the sender's clock, modulo 2^32. Rates are hundreds of bit/s of UDP
+//! payload, of all groups up to one.
 
 use crate::Cci;
 use crate::bytes::{Writer, be16, be32};
@@ -182,7 +184,8 @@ impl Report {
     }
 }
 
-/// How many groups of a session somebody holds: what a relay goes by, where a router goes by joins and leaves.
+/// How many groups of a session somebody holds: what a relay goes by, where a router goes by joins and
+/// leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
     /// The session; only 24 bits travel.

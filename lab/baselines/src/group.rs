@@ -1,4 +1,5 @@
-//! A sender and receivers in virtual time, with delays and losses but no queues, for tests. Each receiver has a clock of its own.
+//! A sender and receivers in virtual time, with delays and losses but no queues, for tests. Each receiver has
+//! a clock of its own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

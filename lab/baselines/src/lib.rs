@@ -1,4 +1,5 @@
-//! Congestion controls that Headwater's are compared with, and analyses of the papers. No product code imports them.
+//! Congestion controls that Headwater's are compared with, and analyses of the papers. No product code
+//! imports them.
 //!
 //! | module | subject |
 //! |---|---|

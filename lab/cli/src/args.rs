@@ -46,7 +46,8 @@ pub enum Command {
     /// Make the network of a plan real on this machine, in namespaces; needs Linux and root
     #[command(after_help = testbed::EXAMPLES, after_long_help = long(testbed::EXAMPLES))]
     Testbed(TestbedArgs),
-    /// All our controls, the kernel's TCP, UFTP, udpcast, NORM and OpenPGM on the same bottlenecks; needs Linux and root
+    /// All our controls, the kernel's TCP, UFTP, udpcast, NORM and OpenPGM on the same bottlenecks; needs
+    /// Linux and root
     #[command(after_help = arena::EXAMPLES, after_long_help = long(arena::EXAMPLES))]
     Arena(Box<ArenaArgs>),
     /// Compute a table of the papers that needs no simulation, as CSV
@@ -79,7 +80,8 @@ pub struct AnalyseArgs {
 pub enum Analysis {
     /// The application scheduler alone: symbols until the first duplicate, buffers until a receiver is done
     Scheduler,
-    /// The part of a buffer that a receiver of any rate holds, and the part of it that is the buffer's beginning
+    /// The part of a buffer that a receiver of any rate holds, and the part of it that is the buffer's
+    /// beginning
     Prefix,
     /// LE-SBCC's Markov chain: lost packets for each loss event, by the probability of loss
     Markov,

@@ -1,5 +1,6 @@
-//! Studies of M2C beside TCP and itself, as lines of CSV: `multirate STUDY SEEDS SECONDS [KBPS [RTT_MS [JOIN_MS [QUEUE]]]]`.
-//! Of `start`, `start-pages` and `start-tcp`, SECONDS is what the file would take if it had the link for itself.
+//! Studies of M2C beside TCP and itself, as lines of CSV:
+//! `multirate STUDY SEEDS SECONDS [KBPS [RTT_MS [JOIN_MS [QUEUE]]]]`. Of `start`, `start-pages` and
+//! `start-tcp`, SECONDS is what the file would take if it had the link for itself.
 #[path = "../tests/multirate/bed.rs"]
 #[expect(dead_code, reason = "shared with the tests")]
 mod bed;
@@ -47,7 +48,8 @@ fn main() {
     println!("{study} {place:?}: {}", summary.join(", "));
 }
 
-/// Rates of flows over the last four fifths of the run, as parts of the link, and the part lost by a receiver.
+/// Rates of flows over the last four fifths of the run, as parts of the link, and the part lost by a
+/// receiver.
 fn shares(run: &mut Run, flows: &[FlowId], agent: AgentId, place: Place, seconds: u64) -> (Vec<f64>, f64) {
     run.run_until(at(seconds / 5));
     let before = reception(run, agent);
@@ -89,8 +91,8 @@ fn pair(seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     vec![jain(&shares).expect("sound"), shares[0] / total, total, loss]
 }
 
-/// 1, 2, 5 and 20 receivers that come within 100 ms, or within what `scale-MS` says, take what the link would carry in SECONDS: one's time over that,
-/// then mean and slowest time over one's.
+/// 1, 2, 5 and 20 receivers that come within 100 ms, or within what `scale-MS` says, take what the link would
+/// carry in SECONDS: one's time over that, then mean and slowest time over one's.
 fn scale(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     let spread = study.strip_prefix("scale-").and_then(|ms| ms.parse().ok()).unwrap_or(100_u64);
     let times = |receivers: u64| -> (f64, f64) {
@@ -138,8 +140,8 @@ fn scale(study: &str, seed: u64, place: Place, seconds: u64) -> Vec<f64> {
     values
 }
 
-/// Time of a download over what the link alone would take, loss by then; part of the link used and loss in the first two seconds.
-/// Receivers of different seeds come at phases of a slot that are spread evenly.
+/// Time of a download over what the link alone would take, loss by then; part of the link used and loss in
+/// the first two seconds. Receivers of different seeds come at phases of a slot that are spread evenly.
 fn start(study: &str, seed: u64, seeds: u64, place: Place, seconds: u64) -> Vec<f64> {
     let mut bed = Bed::new(seed, place);
     let start = ms(20_000 + 10_000 * seed / seeds);

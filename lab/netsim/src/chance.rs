@@ -1,7 +1,8 @@
-//! Random draws made of plain `u64`s, the same on every machine: libraries change their algorithms between releases.
+//! Random draws made of plain `u64`s, the same on every machine: libraries change their algorithms between
+//! releases.
 //!
-//! Every stream comes from [`Seed::stream`](headwater_proto::Seed::stream) by the name of its element and its purpose
-//! (`link/a-b/loss`) and the number of the run, so that adding an element shifts no other's numbers.
+//! Every stream comes from [`Seed::stream`](headwater_proto::Seed::stream) by the name of its element and its
+//! purpose (`link/a-b/loss`) and the number of the run, so that adding an element shifts no other's numbers.
 
 use headwater_proto::Duration;
 use headwater_proto::rng::unit_above_zero;

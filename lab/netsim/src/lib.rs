@@ -1,5 +1,5 @@
-//! A deterministic packet simulator: links, queues, multicast trees, TCP and other cross traffic around Headwater's
-//! protocol machines, which run in it unchanged.
+//! A deterministic packet simulator: links, queues, multicast trees, TCP and other cross traffic around
+//! Headwater's protocol machines, which run in it unchanged.
 //!
 //! The simulator is called `netsim` in every name, because SIM is one of the protocols.
 //!

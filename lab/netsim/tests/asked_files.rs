@@ -1,4 +1,5 @@
-//! Files by request over relays: each receiver has what its own link carries, whatever is lost, and links carry packets once for all below.
+//! Files by request over relays: each receiver has what its own link carries, whatever is lost, and links
+//! carry packets once for all below.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::net::SocketAddr;

@@ -182,7 +182,8 @@ fn what_is_missed_is_repaired_by_a_reply_to_those_who_miss_it() {
     let (mut missed, mut naks, mut superfluous) = (0, 0, 0);
     for (agent, heard) in agents.iter().zip(&heard) {
         let counters = of(agent);
-        // From the first that came, after a null got through, to about the last; the very last may be lost with nothing behind to show it.
+        // From the first that came, after a null got through, to about the last; the very last may be lost
+        // with nothing behind to show it.
         let heard = heard.borrow();
         let (first, last) = (*heard.first().unwrap(), *heard.last().unwrap());
         assert!(first < 1_000 && last >= 3_990, "{first} to {last}");

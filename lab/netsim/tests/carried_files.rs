@@ -1,4 +1,5 @@
-//! Files carried by PGM at LE-SBCC's rate: whoever comes when, whatever is lost and whoever lies, all of it arrives, and nothing is sent twice.
+//! Files carried by PGM at LE-SBCC's rate: whoever comes when, whatever is lost and whoever lies, all of it
+//! arrives, and nothing is sent twice.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -157,8 +158,8 @@ impl Built {
     }
 }
 
-/// Three receivers, one behind a quarter of what the others have: all end together, at the slow one's pace, and the sender knows
-/// whose. Losses are repaired by other symbols.
+/// Three receivers, one behind a quarter of what the others have: all end together, at the slow one's pace,
+/// and the sender knows whose. Losses are repaired by other symbols.
 #[test]
 fn the_slowest_receiver_sets_the_pace_and_all_end() {
     for (scheme, module) in
@@ -257,7 +258,8 @@ impl Agent for Liar {
     }
 }
 
-/// A receiver that lies about everything, in floods, costs the others no more than the rate above the operator's least.
+/// A receiver that lies about everything, in floods, costs the others no more than the rate above the
+/// operator's least.
 #[test]
 fn a_liar_takes_no_more_than_what_is_above_the_least_rate() {
     let least = Rate::from_kilobits(100);

@@ -1,4 +1,5 @@
-//! The start of LE-SBCC where a receiver's host must find the way to the source first, so that its first words are seconds late.
+//! The start of LE-SBCC where a receiver's host must find the way to the source first, so that its first
+//! words are seconds late.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::VecDeque;
@@ -17,11 +18,13 @@ use headwater_wire::pgm::Gsi;
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 72, 87));
 const PAYLOAD: u16 = 1_400;
 
-/// A machine whose host knows no way until so long after its first datagram: what it sends meanwhile goes out then.
+/// A machine whose host knows no way until so long after its first datagram: what it sends meanwhile goes out
+/// then.
 struct Finding<M> {
     machine: M,
     takes: Duration,
-    /// It knows the way at once where less than this came in the 0.2 s before: what it asked is answered through the same queue.
+    /// It knows the way at once where less than this came in the 0.2 s before: what it asked is answered
+    /// through the same queue.
     unless_below: Option<Rate>,
     arrived: VecDeque<(Instant, usize)>,
     opens: Option<Instant>,
@@ -93,7 +96,8 @@ struct Bed {
 }
 
 impl Bed {
-    /// A source and receivers behind links of so many kbit/s and 25 packets; the last one's host knows no way yet.
+    /// A source and receivers behind links of so many kbit/s and 25 packets; the last one's host knows no way
+    /// yet.
     fn new(seed: u64, module: Module, way: Way, delay: Duration, links: &[u64]) -> Self {
         let mut network = Builder::new();
         let (home, router) = (network.node("source"), network.node("router"));
@@ -178,8 +182,8 @@ fn a_receiver_whose_first_naks_are_late_loses_little() {
                 let way =
                     Way { takes: Duration::from_millis(takes), greets, through_queue: false, calls: false };
                 let (share, rate) = loss(takes + 1, module, way, &LINKS);
-                // Who greets and is 3 s late finds the others' greetings believed. Who does not greet is outrun by what a rate that doubles
-                // in 2 s comes to meanwhile: that is not little any more.
+                // Who greets and is 3 s late finds the others' greetings believed. Who does not greet is
+                // outrun by what a rate that doubles in 2 s comes to meanwhile: that is not little any more.
                 let most = match (takes, greets) {
                     (0 | 1_000, _) | (2_000, true) => 0.1,
                     (2_000, false) | (_, true) => 0.2,
@@ -194,7 +198,8 @@ fn a_receiver_whose_first_naks_are_late_loses_little() {
     }
 }
 
-/// OpenPGM's receivers do not greet: a host asks for the way through the full queue, in vain for seconds, unless a roll call had it ask before.
+/// OpenPGM's receivers do not greet: a host asks for the way through the full queue, in vain for seconds,
+/// unless a roll call had it ask before.
 #[test]
 fn a_roll_call_spares_receivers_that_do_not_greet() {
     for module in [Module::Aimd, Module::Tfrc] {

@@ -25,7 +25,8 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every call goes to the system's allocator as it came. What grows is counted by the default `realloc`.
+// SAFETY: every call goes to the system's allocator as it came. What grows is counted by the default
+// `realloc`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending has no counters any more.

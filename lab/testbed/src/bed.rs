@@ -54,7 +54,8 @@ impl Bed {
     /// Builds the topology of a scenario.
     ///
     /// # Errors
-    /// When the plan asks for what a testbed does not do, or the machine lacks something. Nothing is left then.
+    /// When the plan asks for what a testbed does not do, or the machine lacks something. Nothing is left
+    /// then.
     pub fn up(scenario: &Scenario, routing: Option<Routing>) -> Result<Self, Error> {
         let mut bed = Self::prepared(scenario, routing)?;
         bed.build(scenario)?;
@@ -130,7 +131,8 @@ impl Bed {
         self.wire.take().map(Wire::end).transpose()
     }
 
-    /// Whether a scenario has links that go through the wire: a bed of such a scenario lives as long as the process that built it.
+    /// Whether a scenario has links that go through the wire: a bed of such a scenario lives as long as the
+    /// process that built it.
     ///
     /// # Errors
     /// When the plan asks for what a testbed does not do.
@@ -139,8 +141,8 @@ impl Bed {
         Ok(shape.cables.iter().any(|cable| cable.is_wired))
     }
 
-    /// Lets it stand until [`Standing::remove`], with a mark of whose it is. One with a wire stands as long as this process goes on with
-    /// [`Self::hold`].
+    /// Lets it stand until [`Standing::remove`], with a mark of whose it is. One with a wire stands as long
+    /// as this process goes on with [`Self::hold`].
     ///
     /// # Errors
     /// When that cannot be noted down.
@@ -155,7 +157,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Goes on with the wire until `is_over`, and leaves for [`Standing::remove`] what `report` makes of how late the wire was.
+    /// Goes on with the wire until `is_over`, and leaves for [`Standing::remove`] what `report` makes of how
+    /// late the wire was.
     ///
     /// # Errors
     /// When the wire failed, or the report cannot be written.
@@ -182,7 +185,8 @@ impl Drop for Bed {
             self.wire.take().map(Wire::end);
             // Its daemons end by themselves, in whatever state they are.
             drop(self.router.take());
-            // What is still there is an abandoned bed, which the next one removes. Its lock keeps others off until then.
+            // What is still there is an abandoned bed, which the next one removes. Its lock keeps others off
+            // until then.
             let cleared = clear(&self.network.id);
             cleared.and_then(|()| turn()).and_then(|_turn| remove_folder(&self.folder)).ok();
         }
@@ -287,7 +291,8 @@ pub fn standing() -> Result<Vec<Standing>, Error> {
     Ok(beds)
 }
 
-/// Removes what runs that were killed have left: beds that nobody holds and that were not left standing. How many there were.
+/// Removes what runs that were killed have left: beds that nobody holds and that were not left standing. How
+/// many there were.
 ///
 /// # Errors
 /// When something of them stays.

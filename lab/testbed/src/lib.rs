@@ -1,12 +1,13 @@
 //! Plans on one Linux machine: the experiments of `headwater-lab simulate`, run by this machine's kernel.
 //!
-//! A [`Bed`] is the topology of a plan as network namespaces joined by veth pairs: token buckets in front of queues counted in packets,
-//! multicast by bridges that snoop IGMPv3 or by FRR's PIM-SSM routers, and, where a link delays, loses or marks, a wire in user space
-//! that runs the simulator's own link. [`run`] does one run of a plan on a bed of its own: Headwater's sessions as processes, the
-//! kernel's TCP, other file tools. Results have the form of the simulator's, so that one program judges both.
+//! A [`Bed`] is the topology of a plan as network namespaces joined by veth pairs: token buckets in front of
+//! queues counted in packets, multicast by bridges that snoop IGMPv3 or by FRR's PIM-SSM routers, and, where
+//! a link delays, loses or marks, a wire in user space that runs the simulator's own link. [`run`] does one
+//! run of a plan on a bed of its own: Headwater's sessions as processes, the kernel's TCP, other file tools.
+//! Results have the form of the simulator's, so that one program judges both.
 //!
-//! All that is made is named by the bed and stands in a folder of its own below [`ROOT`]; what a killed run left is told by its lock and
-//! removed by the next one ([`remove_abandoned`]).
+//! All that is made is named by the bed and stands in a folder of its own below [`ROOT`]; what a killed run
+//! left is told by its lock and removed by the next one ([`remove_abandoned`]).
 //!
 //! | module | what |
 //! |---|---|

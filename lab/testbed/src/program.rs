@@ -67,7 +67,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it; its output goes to files of `folder`. `input` is whether something is going to be written to it.
+    /// Starts it; its output goes to files of `folder`. `input` is whether something is going to be written
+    /// to it.
     pub fn start(
         namespace: &str,
         name: &str,

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::wire::LatenessReport;
 
-/// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; of the window after the warm-up, as far as nothing
-/// else is said.
+/// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; of the window after the
+/// warm-up, as far as nothing else is said.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Which run it was.
@@ -18,7 +18,8 @@ pub struct Outcome {
     pub window: Window,
     /// As in the plan.
     pub flows: Vec<FlowOutcome>,
-    /// Directions of the links that are reported and whose queues the bed keeps: forward, and with `/back` the other one.
+    /// Directions of the links that are reported and whose queues the bed keeps: forward, and with `/back`
+    /// the other one.
     pub links: Vec<LinkOutcome>,
     /// Jain's index of the goodputs in each group of two or more flows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -1,5 +1,5 @@
-//! A plan's topology as a network of machines: which nodes are hosts and which forward, what each link is made of, addresses, and
-//! ways. No system calls.
+//! A plan's topology as a network of machines: which nodes are hosts and which forward, what each link is
+//! made of, addresses, and ways. No system calls.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

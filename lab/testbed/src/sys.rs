@@ -1,4 +1,5 @@
-//! System calls that no safe crate here offers: namespaces, packet sockets, what a child used, what TCP knows.
+//! System calls that no safe crate here offers: namespaces, packet sockets, what a child used, what TCP
+//! knows.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::ffi::CString;
@@ -39,7 +40,8 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Puts the calling thread before all ordinary ones, and lets its timers be exact. Where that is refused nothing changes.
+/// Puts the calling thread before all ordinary ones, and lets its timers be exact. Where that is refused
+/// nothing changes.
 pub(crate) fn hurry() {
     let priority = libc::sched_param { sched_priority: 20 };
     // SAFETY: a whole parameter; 0 is the calling thread.
@@ -121,8 +123,9 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     }
 }
 
-/// All frames that come in by a port of the calling thread's namespace, whoever they are for; none that leave by it. In front of each
-/// stands a `struct virtio_net_hdr` of 10 bytes, so that frames keep what offloads left undone.
+/// All frames that come in by a port of the calling thread's namespace, whoever they are for; none that leave
+/// by it. In front of each stands a `struct virtio_net_hdr` of 10 bytes, so that frames keep what offloads
+/// left undone.
 pub(crate) fn packet_socket(port: &str) -> io::Result<OwnedFd> {
     let name = CString::new(port)?;
     // SAFETY: the name ends with a zero.
@@ -189,7 +192,8 @@ pub(crate) fn send(socket: &OwnedFd, frame: &[u8]) -> bool {
     unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) >= 0 }
 }
 
-/// When the frame read last had come, by the wall's clock, in nanoseconds; `None` where the kernel does not say.
+/// When the frame read last had come, by the wall's clock, in nanoseconds; `None` where the kernel does not
+/// say.
 pub(crate) fn stamp(socket: &OwnedFd) -> Option<i128> {
     // SAFETY: all-zero is a valid `timespec`, which the call fills.
     let mut stamp: libc::timespec = unsafe { zeroed() };

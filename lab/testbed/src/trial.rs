@@ -21,7 +21,8 @@ use crate::wire::{Lateness, Lines};
 /// How far apart flows are looked at, and programs' memory.
 const TICK: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(250);
-/// Before anything else on the machine, which would otherwise measure its own scheduler. Their other threads take their turns as usual.
+/// Before anything else on the machine, which would otherwise measure its own scheduler. Their other threads
+/// take their turns as usual.
 const URGENT: [&str; 4] = ["chrt", "--reset-on-fork", "--rr", "10"];
 
 /// What is the same for all runs.
@@ -35,8 +36,8 @@ pub struct Setting {
     pub norm: Option<PathBuf>,
 }
 
-/// Whether this machine can make a bed at all, and the topology of a scenario in particular: it is made and removed, which takes a second, so
-/// that what the kernel lacks is said once, and not by each run.
+/// Whether this machine can make a bed at all, and the topology of a scenario in particular: it is made and
+/// removed, which takes a second, so that what the kernel lacks is said once, and not by each run.
 ///
 /// # Errors
 /// When it cannot, with what is missing.
@@ -44,10 +45,12 @@ pub fn check(scenario: &Scenario, setting: &Setting) -> Result<(), Error> {
     Bed::probe(scenario, setting.routing)
 }
 
-/// Does one run, on a bed that is made for it and removed after it. `is_given_up` is asked each few milliseconds.
+/// Does one run, on a bed that is made for it and removed after it. `is_given_up` is asked each few
+/// milliseconds.
 ///
 /// # Errors
-/// When the plan asks for what a testbed does not do, the machine lacks something, a flow failed, or it was given up.
+/// When the plan asks for what a testbed does not do, the machine lacks something, a flow failed, or it was
+/// given up.
 pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> bool) -> Result<Outcome, Error> {
     let mut bed = Bed::up(scenario, setting.routing)?;
     let Measurement { flows, window, counted, programs } = {

@@ -67,7 +67,8 @@ pub struct PgmSendArgs {
     /// Messages of so many bytes: --form bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub size: Option<u32>,
-    /// Bytes of messages in a packet; receivers take up to 1500 unless told [default: what fits the MTU, and 1500 bytes with all headers]
+    /// Bytes of messages in a packet; receivers take up to 1500 unless told
+    /// [default: what fits the MTU, and 1500 bytes with all headers]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(16..=8192))]
     pub payload: Option<u16>,
     /// Once all is sent, go on with repairs until nobody has asked for so long; 350ms at least
@@ -86,7 +87,8 @@ pub struct PgmReceiveArgs {
     pub listen: ListenArgs,
     #[command(flatten)]
     pub wire: WireArgs,
-    /// UDP port of the sender that hears NAKs [default: that of the group, as ZeroMQ has it; OpenPGM's is 3055]
+    /// UDP port of the sender that hears NAKs
+    /// [default: that of the group, as ZeroMQ has it; OpenPGM's is 3055]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub nak_port: Option<u16>,
     /// How messages are written [default: lines; with --framing bytes, bytes]
@@ -101,7 +103,8 @@ pub struct PgmReceiveArgs {
     /// Longest message that is taken: 64kB, 16MiB
     #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = values::size)]
     pub message_max: Size,
-    /// Give up when nothing came for this time: 60s, 5m; a source with nothing to send says so every 30 s; default: never
+    /// Give up when nothing came for this time: 60s, 5m; a source with nothing to send says so every 30 s;
+    /// default: never
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub timeout: Option<Duration>,
     #[command(flatten)]
@@ -114,7 +117,8 @@ pub struct WireArgs {
     /// What PGM messages hold
     #[arg(long, value_name = "NAME", value_enum, default_value_t = FramingName::Messages)]
     pub framing: FramingName,
-    /// PGM port of the data, inside the packets [default: that of the group, as ZeroMQ has it; OpenPGM's is 7500]
+    /// PGM port of the data, inside the packets
+    /// [default: that of the group, as ZeroMQ has it; OpenPGM's is 7500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub pgm_port: Option<u16>,
     /// Packets kept for repair, or out of order

@@ -26,7 +26,8 @@ pub struct RelayArgs {
     /// Address to listen at, with or without a port; at most one of each IP version [default: all, port 7289]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = values::own_relay)]
     pub listen: Vec<SocketAddr>,
-    /// Relay to send requests to, for all sources or for one; may be given more than once [default: the sources themselves]
+    /// Relay to send requests to, for all sources or for one; may be given more than once
+    /// [default: the sources themselves]
     #[arg(long, value_name = "[SOURCE:PORT=]HOST[:PORT]", value_parser = upstream)]
     pub upstream: Vec<Upstream>,
     /// Source that may be asked; may be given more than once [default: all]
@@ -56,7 +57,8 @@ pub struct RelayArgs {
     /// Requests a second taken from one address
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub request_rate: u32,
-    /// Replies of a source that are kept for a second, for those below that have not had them, where any reply would do (files by request); 0 for none
+    /// Replies of a source that are kept for a second, for those below that have not had them, where any
+    /// reply would do (files by request); 0 for none
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(..=16_384))]
     pub keep: u32,
     /// Most that is sent to each address below, in bit/s with headers; default: no limit
@@ -68,7 +70,8 @@ pub struct RelayArgs {
     /// Packets that may wait for each address
     #[arg(long, value_name = "N", default_value_t = 50, requires = "rates", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub queue_packets: u32,
-    /// With --queue red: mark packets rather than drop them, where their sender said that it understands (ECN)
+    /// With --queue red: mark packets rather than drop them, where their sender said that it understands
+    /// (ECN)
     #[arg(long, requires = "egress_rate")]
     pub ecn: bool,
     #[command(flatten)]

@@ -19,7 +19,8 @@ pub struct SimRelayArgs {
         conflicts_with_all = ["listen", "upstream", "source", "multicast", "interface", "network", "entries", "neighbours", "request_rate", "keep", "queue", "ecn"],
     )]
     pub sim: Vec<SocketAddr>,
-    /// With --sim: interface to forward to, and what its link carries, in bit/s with headers; may be given more than once [default rate: --egress-rate]
+    /// With --sim: interface to forward to, and what its link carries, in bit/s with headers; may be given
+    /// more than once [default rate: --egress-rate]
     #[arg(long, value_name = "IF[=RATE]", requires = "sim", value_parser = link)]
     pub sim_to: Vec<(String, Option<Rate>)>,
     /// With --sim: interface that the sessions come by [default: where the route to the groups leads]
@@ -34,7 +35,8 @@ pub struct SimRelayArgs {
     /// With --sim: what is marked, of packets that come faster than a link carries
     #[arg(long, value_name = "NAME", value_enum, default_value_t = SimMarking::Red, requires = "sim")]
     pub sim_marking: SimMarking,
-    /// With --sim: most groups of a session, at least as many as its sender's --groups: receivers that want more get no more
+    /// With --sim: most groups of a session, at least as many as its sender's --groups: receivers that want
+    /// more get no more
     #[arg(long, value_name = "N", default_value_t = SIM_GROUPS_DEFAULT, requires = "sim", value_parser = clap::value_parser!(u16).range(1..=i64::from(GROUPS_MAX)))]
     pub sim_groups: u16,
     /// With --sim: UDP port for reports
@@ -45,9 +47,11 @@ pub struct SimRelayArgs {
 /// What is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SimMarking {
-    /// Of a session's top group below the link, drawn at random while five packets or more wait, as the same queue drops what has no ECN
+    /// Of a session's top group below the link, drawn at random while five packets or more wait, as the same
+    /// queue drops what has no ECN
     Red,
-    /// Of that group all, while more than five packets wait: for links that sessions of SIM have to themselves
+    /// Of that group all, while more than five packets wait: for links that sessions of SIM have to
+    /// themselves
     Threshold,
     /// Of all groups alike, drawn at random, as by any router with ECN
     Plain,

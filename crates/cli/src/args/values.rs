@@ -11,8 +11,8 @@ use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 use super::PORT_DEFAULT;
 use crate::exit::{Exit, Failure};
 
-/// Room for the LCT header and the FEC payload ID beside a symbol, as the runtime keeps it: those of content take 16
-/// bytes, those of the FDT 40.
+/// Room for the LCT header and the FEC payload ID beside a symbol, as the runtime keeps it: those of content
+/// take 16 bytes, those of the FDT 40.
 const HEADER_BYTES: usize = 92;
 const SYMBOL_SIZE_MIN: u16 = 64;
 
@@ -80,7 +80,8 @@ pub fn relay(text: &str) -> Result<SocketAddr, String> {
     address(text, RELAY_PORT)
 }
 
-/// Another host, by address or name, with or without a port. Of several addresses of a name the system's first choice counts.
+/// Another host, by address or name, with or without a port. Of several addresses of a name the system's
+/// first choice counts.
 fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     if let Some(address) = literal(text, port) {
         return Ok(address);

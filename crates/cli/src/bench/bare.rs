@@ -51,7 +51,8 @@ struct Count {
     cpu: Duration,
 }
 
-/// Sends datagrams of `packet_bytes` for `time` on an interface; with `received`, to a receiver in another thread.
+/// Sends datagrams of `packet_bytes` for `time` on an interface; with `received`, to a receiver in another
+/// thread.
 ///
 /// # Errors
 /// What the kernel refused.

@@ -13,8 +13,8 @@ use super::{take_turns, timed};
 use crate::args::MeasureArgs;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// The codes and lengths of blocks: a small file, window order, spread order; of LDPC a file that is one block.
-/// Reed-Solomon's blocks end at 255.
+/// The codes and lengths of blocks: a small file, window order, spread order; of LDPC a file that is one
+/// block. Reed-Solomon's blocks end at 255.
 const BLOCKS: [(&str, u32); 7] = [
     ("RaptorQ", 64),
     ("RaptorQ", 1_002),
@@ -26,8 +26,9 @@ const BLOCKS: [(&str, u32); 7] = [
 ];
 /// Losses in percent. A block without any is not decoded.
 const LOSSES: [u32; 2] = [1, 10];
-/// LDPC is sent in random order: of n = 2k symbols a receiver has about half of the source and half of the repair symbols.
-/// What it has beyond k, in thousandths, to decode by substitution alone, and with elimination.
+/// LDPC is sent in random order: of n = 2k symbols a receiver has about half of the source and half of the
+/// repair symbols. What it has beyond k, in thousandths, to decode by substitution alone, and with
+/// elimination.
 const LDPC_EXTRA_PERMILLE: [u32; 2] = [120, 100];
 /// Most symbols of a Reed-Solomon block.
 const RS_SYMBOLS_MAX: u32 = 255;

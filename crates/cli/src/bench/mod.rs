@@ -1,6 +1,7 @@
 //! `headwater bench`: ours, the bare limit measured in the same run, and the ratio.
 //!
-//! What is compared takes turns, so that a machine that others use slows both alike; the median of the rounds counts.
+//! What is compared takes turns, so that a machine that others use slows both alike; the median of the rounds
+//! counts.
 
 mod bare;
 mod disk;
@@ -46,8 +47,8 @@ fn median_by<T>(mut rounds: Vec<T>, key: impl Fn(&T) -> f64) -> T {
     rounds.swap_remove(rounds.len() / 2)
 }
 
-/// Median times in seconds of things that take turns for `time` in all, and for three rounds at least. Each says
-/// how long it took, so that it may prepare.
+/// Median times in seconds of things that take turns for `time` in all, and for three rounds at least. Each
+/// says how long it took, so that it may prepare.
 pub fn take_turns<const N: usize>(time: Duration, mut things: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
     let began = Instant::now();
     let mut times = [const { Vec::new() }; N];

@@ -14,8 +14,8 @@ use crate::args::MeasureArgs;
 use crate::demo::content;
 use crate::exit::{Exit, Failure, OrExit};
 
-/// Rates tried, in percent of what the bare pair carries. A sender here has a fixed rate: the bench looks for the one
-/// at which a receiver is done soonest, and stops when more does not help.
+/// Rates tried, in percent of what the bare pair carries. A sender here has a fixed rate: the bench looks for
+/// the one at which a receiver is done soonest, and stops when more does not help.
 const RATES: [u64; 8] = [25, 40, 60, 80, 100, 130, 170, 250];
 /// A rate that brings less than this share of the best one so far is the last one tried.
 const FALLING: f64 = 0.8;

@@ -107,7 +107,8 @@ fn next_of_pcapng<R: Read>(reader: &mut PcapNgReader<R>) -> Option<Result<Frame,
     }
 }
 
-/// The reader takes the clock's ticks for nanoseconds; the interface says what they are, and microseconds if it does not.
+/// The reader takes the clock's ticks for nanoseconds; the interface says what they are, and microseconds if
+/// it does not.
 fn time_of(ticks: u128, interface: &InterfaceDescriptionBlock<'_>) -> Duration {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),

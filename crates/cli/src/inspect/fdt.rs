@@ -70,7 +70,8 @@ impl Instance {
         Some(Self { fti, partition: partition.ok()?, body: vec![0; length], held: BTreeSet::new() })
     }
 
-    /// Puts a symbol in its place; whether it was missing. `None` for repair symbols and for those that have no place.
+    /// Puts a symbol in its place; whether it was missing. `None` for repair symbols and for those that have
+    /// no place.
     fn place(&mut self, packet: &alc::Repr, symbol: &[u8]) -> Option<bool> {
         let id = packet.payload_id?;
         let block = self.partition.block(id.sbn).filter(|block| id.esi < block.symbols)?;

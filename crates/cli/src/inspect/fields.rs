@@ -1,7 +1,8 @@
-//! Columns by the names of Wireshark 4.0's dissectors `alc`, `rmt-lct` and `rmt-fec`, written as `tshark -T fields` does.
+//! Columns by the names of Wireshark 4.0's dissectors `alc`, `rmt-lct` and `rmt-fec`, written as
+//! `tshark -T fields` does.
 //!
-//! They say all that Headwater can read, which is more than stock tshark: FEC payload ID and EXT_FTI of every scheme.
-//! `tests/interop/tshark.sh` compares the rest.
+//! They say all that Headwater can read, which is more than stock tshark: FEC payload ID and EXT_FTI of every
+//! scheme. `tests/interop/tshark.sh` compares the rest.
 
 use headwater_wire::extensions::{HET_CENC, HET_FDT, HET_FTI};
 use headwater_wire::{Extensions, Fti};

@@ -21,8 +21,8 @@ pub struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Looks at a datagram between two ports. What is `is_expected` to be one of both is taken at less than what tells it from
-    /// anything else.
+    /// Looks at a datagram between two ports. What is `is_expected` to be one of both is taken at less than
+    /// what tells it from anything else.
     ///
     /// # Errors
     /// Why it is neither.
@@ -99,7 +99,8 @@ impl<'a> Packet<'a> {
         Ok(Self { datagram, lct, alc, symbols })
     }
 
-    /// The flags of the header's second byte without the field sizes: H (0x10), two reserved bits, A (2), B (1).
+    /// The flags of the header's second byte without the field sizes: H (0x10), two reserved bits, A (2), B
+    /// (1).
     pub fn flags(&self) -> u8 {
         self.datagram[1] & 0x1F
     }

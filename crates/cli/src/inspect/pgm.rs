@@ -21,7 +21,8 @@ pub struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Looks at a datagram. One without a checksum may be anything: it is taken where `is_expected`, and at PGM's own ports.
+    /// Looks at a datagram. One without a checksum may be anything: it is taken where `is_expected`, and at
+    /// PGM's own ports.
     ///
     /// # Errors
     /// When it is no PGM packet.
@@ -35,7 +36,8 @@ impl<'a> Envelope<'a> {
         Ok(Self { pgm, carried })
     }
 
-    /// Its fields in order, those of its body and then those of its options, by their names in both forms of output.
+    /// Its fields in order, those of its body and then those of its options, by their names in both forms of
+    /// output.
     pub fn fields(&self) -> Fields {
         let Packet { source_port, destination_port, gsi, body, options, parity, variable_length } = &self.pgm;
         let mut fields = vec![
@@ -81,7 +83,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A session of files gives its packets' numbers to PGM, too, and its ports are such that a datagram cannot be taken for one that is not carried.
+/// A session of files gives its packets' numbers to PGM, too, and its ports are such that a datagram cannot
+/// be taken for one that is not carried.
 fn is_carried(pgm: &Packet<'_>, alc: &packet::Packet<'_>) -> bool {
     let (Body::Odata { sequence, .. } | Body::Rdata { sequence, .. }) = pgm.body else { return false };
     let [high, low] = (sequence & 0xFFFF).to_be_bytes()[2..] else { return false };
@@ -145,7 +148,8 @@ const fn name(kind: Kind) -> &'static str {
 pub struct Fields(Vec<(&'static str, Value)>);
 
 impl Fields {
-    /// `pgm type=ODATA gsi=010203040506 source_port=40961 ... data_bytes=1432`; what is true stands as its name.
+    /// `pgm type=ODATA gsi=010203040506 source_port=40961 ... data_bytes=1432`; what is true stands as its
+    /// name.
     pub fn line(&self) -> String {
         let field = |(name, value): &(&str, Value)| match value {
             Value::Bool(true) => format!(" {name}"),

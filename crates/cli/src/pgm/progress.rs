@@ -61,7 +61,8 @@ fn reasons(malformed: &Malformed) -> Reasons {
     reasons
 }
 
-/// `3.4 Mbit/s`, `10000 messages`, `3.9 Mbit/s allowed`, `12 sent again` and why the rate is what it is, by their importance.
+/// `3.4 Mbit/s`, `10000 messages`, `3.9 Mbit/s allowed`, `12 sent again` and why the rate is what it is, by
+/// their importance.
 pub fn parts_of_sender(sent: &PgmSendProgress) -> Vec<String> {
     let mut parts = vec![
         rate(sent.rate_bits),
@@ -83,7 +84,8 @@ pub fn parts_of_receiver(received: &PgmReceiveProgress) -> Vec<String> {
     ]
 }
 
-/// A whole session at its sender: `sent 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 31 packets sent again`.
+/// A whole session at its sender:
+/// `sent 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 31 packets sent again`.
 pub fn summary_of_sender(sent: &PgmSendProgress) -> String {
     let PgmSendProgress { messages, message_bytes, elapsed, counters, .. } = sent;
     let whole = whole("sent", *messages, *message_bytes, *elapsed);
@@ -91,7 +93,8 @@ pub fn summary_of_sender(sent: &PgmSendProgress) -> String {
     format!("{whole}; {} packets sent again{why}", counters.repairs)
 }
 
-/// A whole session at a receiver: `received 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 2.1 % of the packets missed at first, 0 lost for good`.
+/// A whole session at a receiver:
+/// `received 10000 messages, 14 MB in 12.3 s, 9.1 Mbit/s on average; 2.1 % of the packets missed at first, 0 lost for good`.
 pub fn summary_of_receiver(received: &PgmReceiveProgress) -> String {
     let PgmReceiveProgress { messages, message_bytes, elapsed, counters, .. } = received;
     let whole = whole("received", *messages, *message_bytes, *elapsed);

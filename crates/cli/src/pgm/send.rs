@@ -35,7 +35,8 @@ pub fn run(args: &PgmSendArgs) -> Result<Exit, Failure> {
     settle(outcome, events, capture)
 }
 
-/// How messages stand on standard input, and how long they are where that says nothing of it; 0 is as long as they come.
+/// How messages stand on standard input, and how long they are where that says nothing of it; 0 is as long as
+/// they come.
 fn form(args: &PgmSendArgs) -> Result<(Form, usize), Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     let framing = args.wire.framing;

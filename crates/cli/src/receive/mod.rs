@@ -38,7 +38,8 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     settle(outcome, events, capture)
 }
 
-/// Ends the event log and the capture. What the transfer came to counts more than a log that could not be written.
+/// Ends the event log and the capture. What the transfer came to counts more than a log that could not be
+/// written.
 pub fn settle(
     outcome: Result<Exit, Failure>,
     events: Events,

@@ -194,7 +194,8 @@ pub fn wanted(args: &ReceiveArgs) -> String {
     }
 }
 
-/// `9.9 Mbit/s`, `12 s left`, `3.1 % lost`, `10.2 Mbit/s fair`, `16 channels`, `812 symbols missing`, `joins 12 ms`: by their importance.
+/// `9.9 Mbit/s`, `12 s left`, `3.1 % lost`, `10.2 Mbit/s fair`, `16 channels`, `812 symbols missing`,
+/// `joins 12 ms`: by their importance.
 pub fn parts(progress: &ReceiveProgress) -> Vec<String> {
     let control = &progress.control;
     let is_found = progress.stats.packets > 0;

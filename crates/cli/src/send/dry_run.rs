@@ -114,7 +114,8 @@ pub fn addresses(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-/// `10 Mbit/s, fixed`; `le-sbcc, up to 100 Mbit/s: ...`; `m2c, 120 kbit/s to 100 Mbit/s for each receiver, on 108 groups`.
+/// `10 Mbit/s, fixed`; `le-sbcc, up to 100 Mbit/s: ...`;
+/// `m2c, 120 kbit/s to 100 Mbit/s for each receiver, on 108 groups`.
 pub fn rates(started: &SendStarted) -> String {
     let control = started.congestion_control;
     let (name, max, channels) = (control.name(), control.rate_max(), started.channels);

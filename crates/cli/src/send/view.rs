@@ -15,7 +15,8 @@ use crate::send::dry_run::{addresses, rates};
 /// Steps of a bar.
 const STEPS: u64 = 10_000;
 
-/// What a sender shows: a bar while it hashes, then one for the passes or the time asked for, else for each pass.
+/// What a sender shows: a bar while it hashes, then one for the passes or the time asked for, else for each
+/// pass.
 pub struct View<'a> {
     screen: &'a Screen,
     bar: Option<Bar>,

@@ -1,5 +1,5 @@
-//! `headwater doctor`. What needs interfaces of its own runs in network namespaces; such a test is skipped, saying so,
-//! where the system forbids them.
+//! `headwater doctor`. What needs interfaces of its own runs in network namespaces; such a test is skipped,
+//! saying so, where the system forbids them.
 
 use std::fs;
 use std::process::Stdio;

@@ -20,7 +20,8 @@ use crate::command::{headwater, run};
 
 const PORT: u16 = 7287;
 
-/// An ALC packet of RaptorQ: TSI 0x4857, TOI 1, slot 1, channel 2, sequence 772, EXT_SEQ, SBN 3, ESI 70000, 4 bytes.
+/// An ALC packet of RaptorQ: TSI 0x4857, TOI 1, slot 1, channel 2, sequence 772, EXT_SEQ, SBN 3, ESI 70000, 4
+/// bytes.
 const ALC: [u8; 28] = [
     0x10, 0x10, 5, 6, 1, 2, 3, 4, 0x48, 0x57, 0, 1, 96, 2, 0, 7, 0, 15, 0x42, 0x40, 3, 1, 0x11, 0x70, 0xDE,
     0xAD, 0xBE, 0xEF,
@@ -155,7 +156,8 @@ fn pcapng_is_read_too() {
     for micros in [0, 1_500] {
         let block = EnhancedPacketBlock {
             interface_id: 0,
-            // The writer stores nanoseconds as ticks, which an interface without a resolution counts in microseconds.
+            // The writer stores nanoseconds as ticks, which an interface without a resolution counts in
+            // microseconds.
             timestamp: Duration::from_nanos(micros),
             original_len: u32::try_from(frame.len()).unwrap(),
             data: Cow::Borrowed(&frame),

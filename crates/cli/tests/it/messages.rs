@@ -1,4 +1,5 @@
-//! Messages to whoever waits for a session: what else is heard, that a sender is silent, what a session came to.
+//! Messages to whoever waits for a session: what else is heard, that a sender is silent, what a session came
+//! to.
 
 use std::fs;
 use std::io::Write;
@@ -52,7 +53,8 @@ fn other_sessions_are_told_apart_from_silence() {
     assert!(silence.stderr.contains("firewall") && !silence.stderr.contains("37158"), "{}", silence.stderr);
 }
 
-/// The kernel keeps the packets of other sources away from a membership of one, most of all in a source-specific group.
+/// The kernel keeps the packets of other sources away from a membership of one, most of all in a
+/// source-specific group.
 #[test]
 fn another_source_of_a_source_specific_group_is_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -298,7 +298,8 @@ fn a_receiver_killed_twenty_times_ends_whole_and_receives_next_to_nothing_twice(
     assert!(twice <= 20 * 250, "{twice} symbols were received twice");
 }
 
-/// A receiver that is told nothing finds out by the packets that PGM carries them, and the sender tells why its rate is what it is.
+/// A receiver that is told nothing finds out by the packets that PGM carries them, and the sender tells why
+/// its rate is what it is.
 #[test]
 fn files_at_a_rate_by_naks_tell_why() {
     let folder = tempfile::tempdir().unwrap();
@@ -325,7 +326,8 @@ fn files_at_a_rate_by_naks_tell_why() {
     assert!(sent["worst"].as_str().is_some() && sent["rtt"].as_f64() > Some(0.0), "{sent}");
 }
 
-/// A file that somebody writes to while it is sent does not end the session for the others, under any control.
+/// A file that somebody writes to while it is sent does not end the session for the others, under any
+/// control.
 #[test]
 fn a_growing_log_is_left_out_and_the_others_arrive() {
     let controls: [&[&str]; 7] = [

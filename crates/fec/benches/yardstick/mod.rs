@@ -30,7 +30,8 @@ pub struct Received {
 }
 
 impl Received {
-    /// A block of `k` symbols that lost `thousandths` of them, at least one, and has one repair symbol more than that.
+    /// A block of `k` symbols that lost `thousandths` of them, at least one, and has one repair symbol more
+    /// than that.
     pub fn new(k: u32, thousandths: u32) -> Self {
         let codec = codec(Parameters::raptorq(SYMBOL_SIZE_DEFAULT)).expect("T is not 0");
         let lost = (k * thousandths / 1000).max(1);

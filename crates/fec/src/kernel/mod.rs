@@ -75,8 +75,8 @@ impl Kernel {
         }
     }
 
-    /// `target` += `factors[i]` * source i for up to four symbols, which `sources` holds one after the other: `target` is
-    /// read and written once for all of them.
+    /// `target` += `factors[i]` * source i for up to four symbols, which `sources` holds one after the other:
+    /// `target` is read and written once for all of them.
     ///
     /// # Panics
     /// Where `sources` has another length than as many symbols as there are factors.
@@ -92,8 +92,8 @@ impl Kernel {
         }
     }
 
-    /// Passes over a block (`mul_add` of each of its symbols) that take less than following a RaptorQ plan once, at k =
-    /// 1002.
+    /// Passes over a block (`mul_add` of each of its symbols) that take less than following a RaptorQ plan
+    /// once, at k = 1002.
     pub(crate) fn dense_max(self) -> u32 {
         match self.0 {
             Instructions::Scalar => 0,

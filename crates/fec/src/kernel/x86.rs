@@ -1,4 +1,5 @@
-//! The kernels of x86-64. A value of [`Avx2`] or [`Gfni`] is the proof that the processor has the instructions.
+//! The kernels of x86-64. A value of [`Avx2`] or [`Gfni`] is the proof that the processor has the
+//! instructions.
 
 #![expect(
     unsafe_code,
@@ -20,8 +21,8 @@ use crate::gf256::{SPLIT, Split, slow_mul};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Avx2(());
 
-/// Products of 64 bytes at a time. The instruction that multiplies in GF(2^8) has another polynomial (0x11B), so
-/// it is the one that applies a matrix over GF(2) to every byte.
+/// Products of 64 bytes at a time. The instruction that multiplies in GF(2^8) has another polynomial (0x11B),
+/// so it is the one that applies a matrix over GF(2) to every byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gfni(());
 

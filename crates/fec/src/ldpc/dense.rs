@@ -1,12 +1,14 @@
-//! The columns set aside, solved for by the rows that are left over: Gaussian elimination over GF(2), on bits alone.
+//! The columns set aside, solved for by the rows that are left over: Gaussian elimination over GF(2), on bits
+//! alone.
 
 use super::matrix::Matrix;
 use super::peeling::{Peeling, State};
 
-/// Words of 64 columns that are worked out at a time, so that memory is a few bytes for each symbol yielded, not a bit for each
-/// of them and each column set aside.
+/// Words of 64 columns that are worked out at a time, so that memory is a few bytes for each symbol yielded,
+/// not a bit for each of them and each column set aside.
 const STRIP_WORDS: usize = 4;
-/// Rows tried beyond as many as there are columns set aside, before those tried that say nothing new are dropped.
+/// Rows tried beyond as many as there are columns set aside, before those tried that say nothing new are
+/// dropped.
 const SPARE_ROWS: usize = 64;
 
 /// How the columns set aside follow from rows.
@@ -55,8 +57,8 @@ impl Bits {
 
 /// Solves for the columns set aside. When the rows do not determine them: by how many they are too few.
 ///
-/// Memory: for m columns set aside m^2 / 2 bytes, and 32 bytes for each symbol yielded. Time: up to m^3 / 32 operations on
-/// words, when few rows are dependent.
+/// Memory: for m columns set aside m^2 / 2 bytes, and 32 bytes for each symbol yielded. Time: up to m^3 / 32
+/// operations on words, when few rows are dependent.
 pub(super) fn solve(matrix: &Matrix, peeling: &Peeling<'_>) -> Result<Dense, u32> {
     let wanted = peeling.inactive().len();
     let mut echelon = Echelon::new(wanted);

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::matrix::{Columns, Generator, Matrix, Variant};
 
-/// Matrices kept, in bytes, by all codecs of a process together: blocks of an object have two lengths, and objects take turns.
-/// Those of long blocks are made again each time, which is little beside coding them. A session may have any number of codecs,
-/// so what each kept for itself would have no bound.
+/// Matrices kept, in bytes, by all codecs of a process together: blocks of an object have two lengths, and
+/// objects take turns. Those of long blocks are made again each time, which is little beside coding them. A
+/// session may have any number of codecs, so what each kept for itself would have no bound.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// The matrices used last, the latest at the end.

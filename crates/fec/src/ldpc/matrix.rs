@@ -38,8 +38,9 @@ pub(super) enum Variant {
 
 /// n - k rows over n columns: each row's entries, whose symbols XOR to zero.
 ///
-/// Memory: 4 bytes an entry and a row; while it is made 12 bytes more for each entry of a source column. A row has N1 k / (n - k)
-/// entries in source columns and two of the staircase, in the triangle about log2(n - k) / 2 more.
+/// Memory: 4 bytes an entry and a row; while it is made 12 bytes more for each entry of a source column. A
+/// row has N1 k / (n - k) entries in source columns and two of the staircase, in the triangle about log2(n -
+/// k) / 2 more.
 #[derive(Debug)]
 pub(super) struct Matrix {
     k: u32,
@@ -49,8 +50,8 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix of a block of k source and n encoding symbols, with `n1` entries in each source column. Both ends of a
-    /// session make the same one from the same seed.
+    /// The matrix of a block of k source and n encoding symbols, with `n1` entries in each source column.
+    /// Both ends of a session make the same one from the same seed.
     ///
     /// n - k is at least `n1`: the caller has checked it.
     pub(super) fn new(variant: Variant, k: u32, n: u32, n1: u32, mut generator: Generator) -> Self {
@@ -285,7 +286,7 @@ mod tests {
         (0..matrix.rows()).map(|row| matrix.row(row).to_vec()).collect()
     }
 
-    /// wire-formats.md 2.1.
+    /// RFC 5170, worked by hand.
     #[test]
     fn the_published_matrices() {
         let staircase: [&[u32]; 5] =

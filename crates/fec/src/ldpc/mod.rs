@@ -1,7 +1,8 @@
 //! LDPC-Staircase and LDPC-Triangle, FEC Encoding IDs 3 and 4 (RFC 5170).
 //!
-//! Sparse rows of symbols that XOR to zero. Decoding substitutes what is known: cheap, for blocks of any size, at the price
-//! of a few percent more symbols than k. Where that ends it goes on by elimination, which brings them down to about one percent.
+//! Sparse rows of symbols that XOR to zero. Decoding substitutes what is known: cheap, for blocks of any
+//! size, at the price of a few percent more symbols than k. Where that ends it goes on by elimination, which
+//! brings them down to about one percent.
 
 mod dense;
 mod graph;
@@ -24,12 +25,14 @@ use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Parameters, Repair,
 const N_MAX: u32 = 1 << 20;
 /// N1 on the wire is N1 - 3 in 3 bits.
 const N1: std::ops::RangeInclusive<u8> = 3..=10;
-/// The part of k beyond k with which decoding mostly succeeds: with elimination 0.5 to 0.8 %, by substitution alone 9 to 10.5 %.
+/// The part of k beyond k with which decoding mostly succeeds: with elimination 0.5 to 0.8 %, by substitution
+/// alone 9 to 10.5 %.
 const FIRST_TRY: u32 = 128;
 const FIRST_TRY_SUBSTITUTING: u32 = 11;
 /// After a failure of which nothing else is known, ask for this part of k more.
 const MORE: u32 = 200;
-/// After one of which it is known how many symbols are missing, for this part of k beside them: some will tell nothing new.
+/// After one of which it is known how many symbols are missing, for this part of k beside them: some will
+/// tell nothing new.
 const MORE_BESIDE: u32 = 1_000;
 
 pub(crate) struct Ldpc {
@@ -122,9 +125,10 @@ impl BlockCodec for Ldpc {
         self.max_block_symbols
     }
 
-    /// k where a block is so short, or the code's rate so high, that repair symbols cannot be made: RFC 5170 gives them no
-    /// meaning, and none is taken. k + 1 where there are no more rows than a source column has entries: all rows then hold all
-    /// source symbols, the first repair symbol is their sum, and the others are that again or zero.
+    /// k where a block is so short, or the code's rate so high, that repair symbols cannot be made: RFC 5170
+    /// gives them no meaning, and none is taken. k + 1 where there are no more rows than a source column has
+    /// entries: all rows then hold all source symbols, the first repair symbol is their sum, and the others
+    /// are that again or zero.
     fn encoding_symbols(&self, k: u32) -> u32 {
         let n = self.esi_end(k);
         if n - k == self.n1 { k + 1 } else { n }
@@ -225,7 +229,8 @@ impl BlockCodec for Ldpc {
         };
         let entries = u64::from(k) * u64::from(self.n1) + rows * (3 + triangle);
         let inactive = inactive_max(self.n(k)) as u64;
-        // Both forms of the matrix and the rows by their number of unknowns; states, steps and places; what elimination takes.
+        // Both forms of the matrix and the rows by their number of unknowns; states, steps and places; what
+        // elimination takes.
         let structure = 12 * entries + 76 * n + inactive * inactive / 2;
         structure + (n + inactive + 256) * width as u64
     }

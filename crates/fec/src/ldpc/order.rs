@@ -1,5 +1,6 @@
-//! The order of sending: neighbouring repair symbols say much the same, so that a receiver of few levels, which gets runs of
-//! them, needs up to a third more than k symbols; in a random order each symbol says something new.
+//! The order of sending: neighbouring repair symbols say much the same, so that a receiver of few levels,
+//! which gets runs of them, needs up to a third more than k symbols; in a random order each symbol says
+//! something new.
 
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use super::matrix::Generator;
 /// What a seed of a matrix is turned into one of an order by.
 const TURN: u32 = 0x5EED;
 
-/// The ESIs 0..n in the order in which a sender sends them: symbol ESI stands at pi(ESI), where pi is a Fisher-Yates shuffle
-/// drawn from the code's own generator, seeded with the seed of the matrix XOR 0x5EED, modulo 2^31 - 1 and not 0 (our choice:
-/// receivers need nothing of it).
+/// The ESIs 0..n in the order in which a sender sends them: symbol ESI stands at pi(ESI), where pi is a
+/// Fisher-Yates shuffle drawn from the code's own generator, seeded with the seed of the matrix XOR 0x5EED,
+/// modulo 2^31 - 1 and not 0 (our choice: receivers need nothing of it).
 ///
 /// Memory: 4 bytes a symbol.
 pub fn sending_order(seed: u32, n: u32) -> Arc<[u32]> {

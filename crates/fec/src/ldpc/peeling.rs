@@ -1,4 +1,5 @@
-//! Which unknown symbol each row yields, and in which order: on column numbers alone, before any byte is touched.
+//! Which unknown symbol each row yields, and in which order: on column numbers alone, before any byte is
+//! touched.
 
 use super::matrix::{Columns, Matrix};
 
@@ -87,8 +88,9 @@ impl<'m> Peeling<'m> {
         self.sources_left == 0
     }
 
-    /// Goes on to the end by setting columns aside wherever no row is ripe. Rows with fewest unknowns first, so that few
-    /// columns are set aside (inactivation, as in RFC 6330, section 5.4.2). `false` if more than `inactive_max` would be.
+    /// Goes on to the end by setting columns aside wherever no row is ripe. Rows with fewest unknowns first,
+    /// so that few columns are set aside (inactivation, as in RFC 6330, section 5.4.2). `false` if more than
+    /// `inactive_max` would be.
     pub(super) fn run_with_inactivation(&mut self, inactive_max: usize) -> bool {
         self.sort_rows();
         // What rows say of the columns set aside is needed in full: no symbol is left out.

@@ -1,5 +1,5 @@
-//! A block's decoding as steps, each the sum of some symbols: followed for whole symbols or, as bits do not mix, for strips of
-//! them.
+//! A block's decoding as steps, each the sum of some symbols: followed for whole symbols or, as bits do not
+//! mix, for strips of them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::peeling::{Peeling, Step};
 use crate::FecError;
 use crate::codec::Recipe;
 
-/// Columns set aside at most, whatever the block: a few seconds on one core (m^3 / 32 operations on words), 34 MB of bits.
+/// Columns set aside at most, whatever the block: a few seconds on one core (m^3 / 32 operations on words),
+/// 34 MB of bits.
 const INACTIVE_MAX: usize = 8_192;
 /// What shorter blocks may set aside in any case.
 const INACTIVE_ANY: usize = 1_024;
@@ -17,8 +18,8 @@ const INACTIVE_ANY: usize = 1_024;
 const TABLE_BITS: usize = 8;
 const NOWHERE: u32 = u32::MAX;
 
-/// Columns that may be set aside in a block of n symbols. Where more would have to be, more symbols are waited for: of k symbols
-/// they are 6 % where n = 2k, with 5 % more symbols 2 %.
+/// Columns that may be set aside in a block of n symbols. Where more would have to be, more symbols are
+/// waited for: of k symbols they are 6 % where n = 2k, with 5 % more symbols 2 %.
 pub(super) fn inactive_max(n: u32) -> usize {
     INACTIVE_MAX.min(n as usize / 32 + INACTIVE_ANY)
 }
@@ -39,8 +40,9 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The steps by which a block's `missing` source symbols follow from the others and the repair symbols `repairs`, distinct
-    /// ESIs. When they do not follow: how many more symbols it takes at least, if that is known.
+    /// The steps by which a block's `missing` source symbols follow from the others and the repair symbols
+    /// `repairs`, distinct ESIs. When they do not follow: how many more symbols it takes at least, if that is
+    /// known.
     pub(super) fn new(
         graph: Arc<Graph>,
         missing: &[u32],

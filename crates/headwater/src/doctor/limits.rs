@@ -28,7 +28,8 @@ pub(super) struct Facts {
     pub forced_version: u64,
     /// What is joined on the interface now.
     pub joined: Memberships,
-    /// Channels for which there are groups from this one up, and those of a session of many rates with the usual options.
+    /// Channels for which there are groups from this one up, and those of a session of many rates with the
+    /// usual options.
     pub channels: (u16, u16),
 }
 

@@ -1,5 +1,5 @@
-//! Whether a datagram to the group comes back within this machine: the join, the route and the packet filter in one.
-//! The datagrams have TTL 0, so that nobody else hears them.
+//! Whether a datagram to the group comes back within this machine: the join, the route and the packet filter
+//! in one. The datagrams have TTL 0, so that nobody else hears them.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! Why multicast does not start: looks at this machine, its network, the group and whoever answers on it, and says of
-//! each thing how it is, what was seen and what to do.
+//! Why multicast does not start: looks at this machine, its network, the group and whoever answers on it, and
+//! says of each thing how it is, what was seen and what to do.
 //!
-//! What decides is pure, a function from facts to a [`Check`]; around it stands what collects the facts. Nothing here
-//! needs root: where it would show more, the check says so.
+//! What decides is pure, a function from facts to a [`Check`]; around it stands what collects the facts.
+//! Nothing here needs root: where it would show more, the check says so.
 //!
 //! | file | what |
 //! |---|---|
@@ -72,7 +72,8 @@ impl DoctorOptions {
         }
     }
 
-    /// The interface, by name or address. Default: where the kernel's route to the group leads, but never loopback.
+    /// The interface, by name or address. Default: where the kernel's route to the group leads, but never
+    /// loopback.
     #[must_use]
     pub fn with_interface(mut self, interface: Option<String>) -> Self {
         self.interface = interface;
@@ -123,7 +124,8 @@ impl DoctorOptions {
     }
 }
 
-/// Looks at everything, and tells `observe` of each check as it is done. Takes as long as it is to listen, and a second.
+/// Looks at everything, and tells `observe` of each check as it is done. Takes as long as it is to listen,
+/// and a second.
 ///
 /// # Errors
 /// [`ChannelsError`] when the group is no multicast address.
@@ -265,7 +267,8 @@ impl Examination<'_> {
     }
 }
 
-/// Sessions of anyone on the base channel of `channels`, until `deadline`; none if they cannot be listened for.
+/// Sessions of anyone on the base channel of `channels`, until `deadline`; none if they cannot be listened
+/// for.
 pub(crate) fn listen_to_all(channels: &Channels, interface: &Interface, deadline: Instant) -> Vec<Session> {
     let options = ReceiverOptions { interface: Some(interface.clone()), ..ReceiverOptions::default() };
     let Ok(mut socket) = ReceiverSocket::open(channels, &options) else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! Who asks for members: without a querier, switches that snoop forget groups after some minutes, and routers never
-//! learn of them.
+//! Who asks for members: without a querier, switches that snoop forget groups after some minutes, and routers
+//! never learn of them.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Listens for IGMP and MLD queries on a raw socket, and provokes one: whoever keeps track of members asks whether there
-//! are others when a group is left (RFC 3376 section 6.4.2, RFC 3810 section 7.4.2).
+//! Listens for IGMP and MLD queries on a raw socket, and provokes one: whoever keeps track of members asks
+//! whether there are others when a group is left (RFC 3376 section 6.4.2, RFC 3810 section 7.4.2).
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,10 +12,12 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use super::querier::{Listening, Query, igmp_query, mld_query};
 use crate::net::{Interface, Poller};
 
-/// Groups of nobody: what is left to be asked about. Beside the default group of sessions, organization-local.
+/// Groups of nobody: what is left to be asked about. Beside the default group of sessions,
+/// organization-local.
 const SCRATCH_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 86);
 const SCRATCH_V6: Ipv6Addr = Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0x4857, 0x6472);
-/// How long the group is held, so that its join is reported, and how long it stays left, so that its leave is.
+/// How long the group is held, so that its join is reported, and how long it stays left, so that its leave
+/// is.
 const HELD: Duration = Duration::from_millis(300);
 const IGMP: i32 = 2;
 const MESSAGE_BYTES_MAX: usize = 2_048;

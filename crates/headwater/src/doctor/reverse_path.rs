@@ -1,4 +1,5 @@
-//! Reverse path filtering: the kernel drops, without a word, packets whose source it would not reach by the same way.
+//! Reverse path filtering: the kernel drops, without a word, packets whose source it would not reach by the
+//! same way.
 
 use std::net::IpAddr;
 

@@ -154,7 +154,8 @@ pub(super) fn judge(place: &Place, heard: Heard) -> Check {
     check
 }
 
-/// Packets that are lost because they are too long for the interface, or because not all of their fragments come.
+/// Packets that are lost because they are too long for the interface, or because not all of their fragments
+/// come.
 fn too_long(place: &Place, heard: &Heard, seconds: &str) -> Option<Check> {
     let Place { interface, mtu, .. } = place;
     let InputLosses { frames, fragments } = heard.losses;

@@ -7,7 +7,8 @@ pub(super) use crate::kernel_files::{netstat, number, text};
 /// What `/proc/net/igmp` or `/proc/net/igmp6` says of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memberships {
-    /// IGMP version that the kernel speaks there, 1 to 3: the lowest heard from a querier lately. `None` for MLD.
+    /// IGMP version that the kernel speaks there, 1 to 3: the lowest heard from a querier lately. `None` for
+    /// MLD.
     pub igmp_version: Option<u8>,
     /// Groups joined.
     pub groups: Vec<IpAddr>,

@@ -42,7 +42,8 @@ impl Gather {
         &self.buffer[self.filled..self.filled + bytes]
     }
 
-    /// Takes the first `bytes` in the room as a datagram. False when there is no room for another one: time to send.
+    /// Takes the first `bytes` in the room as a datagram. False when there is no room for another one: time
+    /// to send.
     #[must_use]
     pub(crate) fn put(&mut self, destination: SocketAddr, ecn: Ecn, bytes: usize) -> bool {
         let start = self.filled;

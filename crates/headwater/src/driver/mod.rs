@@ -1,17 +1,19 @@
 //! Runs a machine on a socket: one thread, one loop.
 //!
-//! A turn of the loop: read what waits, hand it to the machine, drain the machine, send what it wrote; then sleep until
-//! its next deadline, a datagram, or a wake-up. A turn that comes late is made up for by the machine's pacing.
+//! A turn of the loop: read what waits, hand it to the machine, drain the machine, send what it wrote; then
+//! sleep until its next deadline, a datagram, or a wake-up. A turn that comes late is made up for by the
+//! machine's pacing.
 //!
-//! The machine is told when each datagram came to this machine, not when the turn came round to it: what a busy processor makes
-//! a receiver late by is no queue of the network.
+//! The machine is told when each datagram came to this machine, not when the turn came round to it: what a
+//! busy processor makes a receiver late by is no queue of the network.
 //!
-//! While datagrams come closer together than [`PAUSE`], turns that read are so far apart too: a thread that sleeps until
-//! the next datagram would wake for each of them, which costs more than to read it.
+//! While datagrams come closer together than [`PAUSE`], turns that read are so far apart too: a thread that
+//! sleeps until the next datagram would wake for each of them, which costs more than to read it.
 //!
-//! Turns that send are at least [`QUANTUM`] apart, so that at high rates each sends a run of datagrams in one call. The
-//! burst that this makes is bounded: what the rate brings in a quantum and one datagram more, which is 18 full
-//! datagrams at 1 Gbit/s. Below 57 Mbit/s full datagrams are further apart than that, and leave one by one.
+//! Turns that send are at least [`QUANTUM`] apart, so that at high rates each sends a run of datagrams in one
+//! call. The burst that this makes is bounded: what the rate brings in a quantum and one datagram more, which
+//! is 18 full datagrams at 1 Gbit/s. Below 57 Mbit/s full datagrams are further apart than that, and leave
+//! one by one.
 
 mod gather;
 mod port;
@@ -44,8 +46,8 @@ const IDLE: headwater_proto::Duration = headwater_proto::Duration::from_millis(1
 /// Least time between the beginnings of two turns that send.
 const QUANTUM: headwater_proto::Duration = headwater_proto::Duration::from_micros(200);
 
-/// Time between turns that read, while datagrams come closer together than twice that: what a busy receiver may come late
-/// by. At 10 Gbit/s 900 datagrams wait meanwhile, 2 MB of the receive buffer.
+/// Time between turns that read, while datagrams come closer together than twice that: what a busy receiver
+/// may come late by. At 10 Gbit/s 900 datagrams wait meanwhile, 2 MB of the receive buffer.
 const PAUSE: headwater_proto::Duration = headwater_proto::Duration::from_micros(500);
 
 /// How often the interface is looked at: while all is well, and while it is not or datagrams were refused.

@@ -122,7 +122,8 @@ impl Application<Diary, ReceiverSocket> for Burst {
     }
 }
 
-/// Sends single datagrams until the kernel notes when they came, then more at once than one turn reads, and is late for them.
+/// Sends single datagrams until the kernel notes when they came, then more at once than one turn reads, and
+/// is late for them.
 struct Crowd {
     from: UdpSocket,
     to: SocketAddr,
@@ -186,7 +187,8 @@ fn loopback(to: SocketAddr) -> (ReceiverSocket, UdpSocket) {
 
 const HOOKS: Hooks<'static> = Hooks { trace: None, loss: None, dscp: 0, ttl: 0 };
 
-/// What a machine noted of a burst of datagrams that it was told of before they came, in the order in which they came.
+/// What a machine noted of a burst of datagrams that it was told of before they came, in the order in which
+/// they came.
 fn told_of_a_burst(to: &str, mut diary: Diary) -> Diary {
     let to: SocketAddr = to.parse().unwrap();
     let (mut port, from) = loopback(to);
@@ -233,7 +235,8 @@ fn a_machine_is_told_when_a_datagram_came_not_when_it_was_read() {
     assert!(diary.times.is_sorted(), "time never goes back");
     let heard: Vec<_> = diary.heard.iter().map(|(_, number)| usize::from(*number)).collect();
     assert!(heard.is_sorted() && heard.len() + 1 >= Slow::TURNS, "{heard:?}");
-    // A busy machine may hold the sending up; the kernel takes the time only some moments after it was first asked to.
+    // A busy machine may hold the sending up; the kernel takes the time only some moments after it was first
+    // asked to.
     let soon = diary.heard.iter().filter(|(at, number)| {
         let sent = slow.sent[usize::from(*number)];
         (sent..sent + SLACK.into()).contains(at)

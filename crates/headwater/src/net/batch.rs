@@ -13,8 +13,8 @@ use super::wall::Wall;
 /// Largest message: a UDP payload, or a run of them that the kernel coalesced (GRO).
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// From one buffer to the next. At a multiple of a page all of them would compete for the same lines of a cache, of which
-/// single datagrams fill the first few only.
+/// From one buffer to the next. At a multiple of a page all of them would compete for the same lines of a
+/// cache, of which single datagrams fill the first few only.
 const BUFFER_STRIDE: usize = MESSAGE_BYTES_MAX + 1 + 33 * 64;
 
 /// Messages that are longer are runs, of which so many are read at a time: half a megabyte.
@@ -23,8 +23,8 @@ const RUNS_MAX: usize = 8;
 
 /// A reusable buffer that a socket fills with the datagrams that are waiting.
 ///
-/// It holds at most 32 messages of 65 535 bytes (2 MB, of which only what is written to is backed by memory), each of
-/// up to 64 datagrams.
+/// It holds at most 32 messages of 65 535 bytes (2 MB, of which only what is written to is backed by memory),
+/// each of up to 64 datagrams.
 #[derive(Debug)]
 pub struct RecvBatch {
     buffer: Vec<u8>,
@@ -32,7 +32,8 @@ pub struct RecvBatch {
     messages: Vec<Message>,
     /// Leading buffers in use; dropped messages hold theirs until the next read.
     filled: usize,
-    /// Buffers that a read may use: few where each is filled by a run, so that all stay in a processor's cache.
+    /// Buffers that a read may use: few where each is filled by a run, so that all stay in a processor's
+    /// cache.
     usable: usize,
     datagrams: usize,
 }
@@ -85,14 +86,14 @@ impl RecvBatch {
         self.datagrams == 0
     }
 
-    /// The datagrams, in the order in which each socket got them. `channel` is `None` for those sent to the socket's
-    /// own address.
+    /// The datagrams, in the order in which each socket got them. `channel` is `None` for those sent to the
+    /// socket's own address.
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.arrivals().map(|(_, datagram)| datagram)
     }
 
-    /// The datagrams and when each came to this machine, by the kernel's clock: that they were read later makes no difference.
-    /// Those of a run that the kernel coalesced came with its first.
+    /// The datagrams and when each came to this machine, by the kernel's clock: that they were read later
+    /// makes no difference. Those of a run that the kernel coalesced came with its first.
     pub fn arrivals(&self) -> impl Iterator<Item = (Instant, Datagram<'_>)> {
         self.messages.iter().flat_map(|message| {
             (0..message.datagrams()).map(|i| {
@@ -123,8 +124,8 @@ impl RecvBatch {
         self.filled >= self.usable
     }
 
-    /// Reads what waits at `endpoint` into the free buffers. `accept` says of each message which channel it belongs to
-    /// (`None` within: this end's own address), or drops it.
+    /// Reads what waits at `endpoint` into the free buffers. `accept` says of each message which channel it
+    /// belongs to (`None` within: this end's own address), or drops it.
     ///
     /// # Errors
     /// What the kernel says.

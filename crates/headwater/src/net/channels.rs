@@ -42,8 +42,9 @@ impl Channels {
     /// `count` channels from `base`, the group and port of channel 0.
     ///
     /// # Errors
-    /// When `base` is not multicast or has no port, or the channels do not fit above it. An IPv6 set may not change
-    /// flags or scope (the first 16 bits, RFC 4291 section 2.7), nor an IPv4 set enter or leave 232.0.0.0/8 (RFC 4607).
+    /// When `base` is not multicast or has no port, or the channels do not fit above it. An IPv6 set may not
+    /// change flags or scope (the first 16 bits, RFC 4291 section 2.7), nor an IPv4 set enter or leave
+    /// 232.0.0.0/8 (RFC 4607).
     pub fn new(base: SocketAddr, count: u16) -> Result<Self, ChannelsError> {
         if !base.ip().is_multicast() {
             return Err(ChannelsError::NotMulticast(base.ip()));
@@ -58,8 +59,8 @@ impl Channels {
         }
     }
 
-    /// As many channels as a session can have, `CHANNELS_MAX`, or as there is room for above `base`: for whoever is yet
-    /// to learn how many there are.
+    /// As many channels as a session can have, `CHANNELS_MAX`, or as there is room for above `base`: for
+    /// whoever is yet to learn how many there are.
     ///
     /// # Errors
     /// When `base` is not multicast or has no port.

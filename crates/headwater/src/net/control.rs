@@ -1,7 +1,8 @@
-//! Control messages of a datagram to send: the traffic class octet and the segment size, as the kernel reads them
-//! (cmsg(3)).
+//! Control messages of a datagram to send: the traffic class octet and the segment size, as the kernel reads
+//! them (cmsg(3)).
 //!
-//! `quinn-udp` writes the ECN field as the whole octet, which clears the code point of differentiated services; hence this.
+//! `quinn-udp` writes the ECN field as the whole octet, which clears the code point of differentiated
+//! services; hence this.
 
 use std::mem::size_of;
 

@@ -56,13 +56,14 @@ fn why_not_bound(error: &io::Error) -> &'static str {
     }
 }
 
-/// A socket buffer: what was asked for and what the kernel granted, in bytes. Linux counts its own overhead against
-/// it: a datagram of 1.4 kB takes about 2.3 kB.
+/// A socket buffer: what was asked for and what the kernel granted, in bytes. Linux counts its own overhead
+/// against it: a datagram of 1.4 kB takes about 2.3 kB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSize {
     /// Asked for.
     pub asked_bytes: usize,
-    /// Granted. Less than asked for when `net.core.rmem_max` or `wmem_max` is lower and the process may not exceed it.
+    /// Granted. Less than asked for when `net.core.rmem_max` or `wmem_max` is lower and the process may not
+    /// exceed it.
     pub granted_bytes: usize,
 }
 

@@ -19,7 +19,8 @@ pub struct Interface {
     pub index: u32,
     /// The IPv4 address to send from: the one it was looked up by, else its first.
     pub ipv4: Option<Ipv4Addr>,
-    /// The IPv6 address to send from: the one it was looked up by, else its first that is not link-local, else its first.
+    /// The IPv6 address to send from: the one it was looked up by, else its first that is not link-local,
+    /// else its first.
     pub ipv6: Option<Ipv6Addr>,
     /// All its addresses, in the kernel's order.
     pub addresses: Vec<IpAddr>,
@@ -142,7 +143,8 @@ impl Interface {
         Ok(interfaces)
     }
 
-    /// The interface with this name or address, such as `eth0` or `192.0.2.1`. An address chooses what to send from.
+    /// The interface with this name or address, such as `eth0` or `192.0.2.1`. An address chooses what to
+    /// send from.
     ///
     /// # Errors
     /// [`InterfaceError::Unknown`] with all that exist, [`InterfaceError::Down`], [`InterfaceError::List`].
@@ -165,7 +167,8 @@ impl Interface {
         Ok(interface)
     }
 
-    /// The interface that the kernel's route to `group` leads to. Never a loopback interface: those must be named.
+    /// The interface that the kernel's route to `group` leads to. Never a loopback interface: those must be
+    /// named.
     ///
     /// # Errors
     /// [`InterfaceError::NoRoute`], [`InterfaceError::OnlyLoopback`], [`InterfaceError::List`].

@@ -49,7 +49,8 @@ impl LinkState {
         }
     }
 
-    /// What is wrong with the interface, and what to do; nothing when it is up. `address` is the one that the session sends from, if it sends.
+    /// What is wrong with the interface, and what to do; nothing when it is up. `address` is the one that the
+    /// session sends from, if it sends.
     pub(super) fn complaint(self, interface: &str, address: Option<IpAddr>) -> Option<String> {
         Some(match self {
             Self::Up => return None,
@@ -96,8 +97,9 @@ pub(super) struct LinkWatch {
 pub(super) struct Look {
     /// Its state now.
     pub(super) state: LinkState,
-    /// It as it is now, where what was bound to it must be bound again: another interface of the same name, or one that
-    /// was gone in between. The kernel has forgotten the memberships and options that named the old one.
+    /// It as it is now, where what was bound to it must be bound again: another interface of the same name,
+    /// or one that was gone in between. The kernel has forgotten the memberships and options that named the
+    /// old one.
     pub(super) renewed: Option<Interface>,
 }
 

@@ -1,7 +1,9 @@
-//! UDP sockets: one that sends to groups, one that receives many channels, one of a relay, and the wait between them. Linux.
+//! UDP sockets: one that sends to groups, one that receives many channels, one of a relay, and the wait
+//! between them. Linux.
 //!
-//! Reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival; sending hands many runs of
-//! datagrams to the kernel at once (`sendmmsg`, GSO). Nothing here blocks but [`Poller::wait`], and [`SenderSocket::send`] while the send buffer is full.
+//! Reading is batched (`recvmmsg`, GRO), with destination address, ECN and time of arrival; sending hands
+//! many runs of datagrams to the kernel at once (`sendmmsg`, GSO). Nothing here blocks but [`Poller::wait`],
+//! and [`SenderSocket::send`] while the send buffer is full.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! A socket that tells with which TTL and traffic class each datagram of a group arrived. For looking at paths, not for
-//! speed: one datagram per call.
+//! A socket that tells with which TTL and traffic class each datagram of a group arrived. For looking at
+//! paths, not for speed: one datagram per call.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};

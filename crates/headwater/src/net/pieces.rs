@@ -6,9 +6,9 @@ use headwater_proto::Ecn;
 
 use super::sender::Run;
 
-/// Most bytes of a run in one message. With its headers (Ethernet 14 and two tags of 4, IPv6 40, UDP 8) a run is then
-/// shorter than 64 KiB, the longest that an interface takes whole (`gso_max_size`): a byte more, and the kernel cuts every
-/// run itself, at five times the cost.
+/// Most bytes of a run in one message. With its headers (Ethernet 14 and two tags of 4, IPv6 40, UDP 8) a run
+/// is then shorter than 64 KiB, the longest that an interface takes whole (`gso_max_size`): a byte more, and
+/// the kernel cuts every run itself, at five times the cost.
 pub(crate) const RUN_BYTES_MAX: usize = 65_535 - (14 + 8 + 40 + 8);
 
 /// What one message carries: datagrams of a run, all of `segment_bytes` but the last, which may be shorter.

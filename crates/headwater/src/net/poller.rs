@@ -30,8 +30,8 @@ pub struct Readiness {
 }
 
 impl Poller {
-    /// A poller for the calling thread, whose timer slack becomes 1 ns: with Linux's 50 us each deadline would be met
-    /// that much late.
+    /// A poller for the calling thread, whose timer slack becomes 1 ns: with Linux's 50 us each deadline
+    /// would be met that much late.
     ///
     /// # Errors
     /// When the process has no file descriptor left.

@@ -24,8 +24,9 @@ pub struct ReceiverOptions {
     pub interface: Option<Interface>,
     /// Receive from this address only (source-specific multicast, RFC 4607). Default: from anyone.
     pub source: Option<IpAddr>,
-    /// Receive buffer in bytes. Default: 32 MiB, about a second of 150 Mbit/s in full datagrams, or 60 ms of 2.5 Gbit/s:
-    /// as long as a busy machine may keep a receiver from running. It takes memory only while datagrams wait.
+    /// Receive buffer in bytes. Default: 32 MiB, about a second of 150 Mbit/s in full datagrams, or 60 ms of
+    /// 2.5 Gbit/s: as long as a busy machine may keep a receiver from running. It takes memory only while
+    /// datagrams wait.
     pub receive_buffer_bytes: usize,
 }
 
@@ -84,13 +85,13 @@ pub struct ReceiverCounters {
     pub foreign_group: u64,
     /// Datagrams dropped because they came from another source than the one wanted.
     pub foreign_source: u64,
-    /// Messages that the kernel dropped, mostly because the receive buffer was full: datagrams, but a run that it had
-    /// coalesced (GRO, up to 64 datagrams) counts as one.
+    /// Messages that the kernel dropped, mostly because the receive buffer was full: datagrams, but a run
+    /// that it had coalesced (GRO, up to 64 datagrams) counts as one.
     pub kernel_drops: u64,
 }
 
-/// Receives the channels that are joined. Under the name of one it may be several sockets: the kernel limits the
-/// memberships of each, and a group is joined on exactly one, so that each datagram arrives once.
+/// Receives the channels that are joined. Under the name of one it may be several sockets: the kernel limits
+/// the memberships of each, and a group is joined on exactly one, so that each datagram arrives once.
 #[derive(Debug)]
 pub struct ReceiverSocket {
     channels: Channels,
@@ -120,8 +121,8 @@ struct Membership {
     source: Option<IpAddr>,
 }
 
-/// A socket of its own, on a port that no one else shares: the groups' port would give an answer to any receiver of this
-/// machine.
+/// A socket of its own, on a port that no one else shares: the groups' port would give an answer to any
+/// receiver of this machine.
 #[derive(Debug)]
 struct Asking {
     endpoint: Endpoint,
@@ -137,11 +138,12 @@ struct MemberSocket {
 }
 
 impl ReceiverSocket {
-    /// Opens the socket on the groups' port, which other receivers of this machine may share. Nothing is joined yet.
+    /// Opens the socket on the groups' port, which other receivers of this machine may share. Nothing is
+    /// joined yet.
     ///
     /// # Errors
-    /// When there is no such interface, the port is held by someone who does not share it, or the source's IP version
-    /// is not the groups'.
+    /// When there is no such interface, the port is held by someone who does not share it, or the source's IP
+    /// version is not the groups'.
     pub fn open(channels: &Channels, options: &ReceiverOptions) -> Result<Self, OpenError> {
         let group = channels.base().ip();
         if let Some(from) = options.source.filter(|from| from.is_ipv4() != group.is_ipv4()) {
@@ -171,7 +173,8 @@ impl ReceiverSocket {
         })
     }
 
-    /// Sends datagrams by unicast, and says how many the kernel did not take: a question that is lost is asked again.
+    /// Sends datagrams by unicast, and says how many the kernel did not take: a question that is lost is
+    /// asked again.
     ///
     /// # Errors
     /// When the socket that this needs cannot be opened.
@@ -194,7 +197,8 @@ impl ReceiverSocket {
         Ok(unsent)
     }
 
-    /// Joins a channel; joining it twice changes nothing. Opens another socket when those there are can join no more.
+    /// Joins a channel; joining it twice changes nothing. Opens another socket when those there are can join
+    /// no more.
     ///
     /// # Errors
     /// [`MembershipError`]. The channel is then not joined.
@@ -220,7 +224,8 @@ impl ReceiverSocket {
         self.join_on_another(channel, group, source)
     }
 
-    /// Leaves a channel; leaving one that is not joined changes nothing. What had arrived before may still be read.
+    /// Leaves a channel; leaving one that is not joined changes nothing. What had arrived before may still be
+    /// read.
     ///
     /// # Errors
     /// [`MembershipError`]. The channel then counts as left: its interface is gone.
@@ -249,15 +254,15 @@ impl ReceiverSocket {
         }
     }
 
-    /// From here on channels other than the base are joined by this source (source-specific multicast), so that routers
-    /// build and prune the way from there alone; `None` for any. What is joined stays as it is. No effect where a source
-    /// was named.
+    /// From here on channels other than the base are joined by this source (source-specific multicast), so
+    /// that routers build and prune the way from there alone; `None` for any. What is joined stays as it is.
+    /// No effect where a source was named.
     pub fn expect_source(&mut self, source: Option<IpAddr>) {
         self.expected = source;
     }
 
-    /// Looks whether the interface is still there, and joins again what was joined on one that came back. Tells of a
-    /// change. A list of the interfaces from the kernel: for once a second, not for each packet.
+    /// Looks whether the interface is still there, and joins again what was joined on one that came back.
+    /// Tells of a change. A list of the interfaces from the kernel: for once a second, not for each packet.
     pub fn look(&mut self) -> Option<LinkChange> {
         let look = self.link.look(&self.interface)?;
         let mut state = look.state;
@@ -275,8 +280,8 @@ impl ReceiverSocket {
         self.memberships.get(usize::from(channel.0)).is_some_and(Option::is_some)
     }
 
-    /// Replaces what is in `batch` by the datagrams that are waiting, and says how many. Never blocks. On 0 wait for
-    /// readability; more may be waiting after any other result.
+    /// Replaces what is in `batch` by the datagrams that are waiting, and says how many. Never blocks. On 0
+    /// wait for readability; more may be waiting after any other result.
     ///
     /// # Errors
     /// What the kernel says.
@@ -304,7 +309,8 @@ impl ReceiverSocket {
         Ok(batch.len())
     }
 
-    /// What to wait on until there is something to read. Changes when channels are joined and when something is sent.
+    /// What to wait on until there is something to read. Changes when channels are joined and when something
+    /// is sent.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let asking = self.asking.iter().map(|asking| asking.endpoint.as_fd());
         self.sockets.iter().map(|socket| socket.endpoint.as_fd()).chain(asking)
@@ -349,8 +355,8 @@ impl ReceiverSocket {
             .ok_or(MembershipError::NoSuchChannel { channel: channel.0, count: self.channels.count() })
     }
 
-    /// The only source to join a channel by. On the base channel another session may come in the place of this one, so
-    /// what was heard there binds the other channels only.
+    /// The only source to join a channel by. On the base channel another session may come in the place of
+    /// this one, so what was heard there binds the other channels only.
     fn source_of(&self, channel: ChannelId) -> Option<IpAddr> {
         let expected = self.expected.filter(|_| channel != ChannelId::BASE);
         self.options.source.or(expected)
@@ -457,7 +463,8 @@ impl ReceiverCounters {
     }
 }
 
-/// Whether a socket can join no more: IPv4 says `ENOBUFS`, both say `ENOMEM` when `net.core.optmem_max` is reached.
+/// Whether a socket can join no more: IPv4 says `ENOBUFS`, both say `ENOMEM` when `net.core.optmem_max` is
+/// reached.
 fn is_exhausted(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }

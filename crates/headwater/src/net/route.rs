@@ -1,7 +1,7 @@
 //! Asks the kernel's routing table (rtnetlink(7)) which interface a destination is reached through.
 //!
-//! Connecting a socket and looking at its address is shorter but wrong where a route names the address of another
-//! interface, as hosts that run a routing protocol do.
+//! Connecting a socket and looking at its address is shorter but wrong where a route names the address of
+//! another interface, as hosts that run a routing protocol do.
 
 use std::io;
 use std::net::IpAddr;

@@ -104,7 +104,8 @@ pub(super) fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }
 
-/// What ICMP, or a neighbour that does not answer, makes of a datagram sent before: the next call fails with it, whatever that is for.
+/// What ICMP, or a neighbour that does not answer, makes of a datagram sent before: the next call fails with
+/// it, whatever that is for.
 pub(super) fn is_report(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -133,7 +134,8 @@ fn route_advice(destination: SocketAddr, interface: &Interface) -> String {
     let name = &interface.name;
     match destination.ip() {
         IpAddr::V4(address) if address.is_multicast() => format!("ip route add 224.0.0.0/4 dev {name}"),
-        // Linux turns other routes through loopback into "unreachable", and gives it no multicast route of its own.
+        // Linux turns other routes through loopback into "unreachable", and gives it no multicast route of
+        // its own.
         IpAddr::V6(address) if address.is_multicast() && interface.loopback => {
             format!("ip -6 route add local ff00::/8 dev {name} table local")
         }

@@ -31,8 +31,8 @@ const STALL_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How often a call that failed is made again, in case that it told of something else.
 const REPORTS_MAX: u32 = 3;
 
-/// Datagrams for one destination, written one after the other: all of `segment_bytes` but the last, which may be
-/// shorter.
+/// Datagrams for one destination, written one after the other: all of `segment_bytes` but the last, which may
+/// be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Where they go.
@@ -52,11 +52,11 @@ pub struct SenderCounters {
     pub datagrams: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Calls to the kernel that sent them (`sendmmsg`): each takes up to 32 messages of a datagram, or of a run of them
-    /// where segmentation offload is used.
+    /// Calls to the kernel that sent them (`sendmmsg`): each takes up to 32 messages of a datagram, or of a
+    /// run of them where segmentation offload is used.
     pub calls: u64,
-    /// Datagrams that the kernel dropped before they left, for want of memory or of room in the interface's queue
-    /// (`ENOBUFS`, `ENOMEM`), or while the interface could not send: lost to all receivers.
+    /// Datagrams that the kernel dropped before they left, for want of memory or of room in the interface's
+    /// queue (`ENOBUFS`, `ENOMEM`), or while the interface could not send: lost to all receivers.
     pub unsent: u64,
     /// Times that sending waited for room in the send buffer.
     pub waits: u64,
@@ -88,8 +88,8 @@ impl SenderSocket {
     /// Opens a socket to send to these groups.
     ///
     /// # Errors
-    /// When there is no such interface, it has no address of the groups' IP version, the port is taken, or the code point
-    /// is none.
+    /// When there is no such interface, it has no address of the groups' IP version, the port is taken, or
+    /// the code point is none.
     pub fn open(channels: &Channels, options: &SenderOptions) -> Result<Self, OpenError> {
         if options.dscp > DSCP_MAX {
             return Err(OpenError::CodePoint(options.dscp));
@@ -127,9 +127,9 @@ impl SenderSocket {
         })
     }
 
-    /// Sends runs in order. When the send buffer is full, waits for room, for a second at most. What finds no room in the
-    /// interface's queue is counted as unsent, and the rest is sent; so is what comes while the interface cannot send, for
-    /// [`SenderOptions::outage_max`].
+    /// Sends runs in order. When the send buffer is full, waits for room, for a second at most. What finds no
+    /// room in the interface's queue is counted as unsent, and the rest is sent; so is what comes while the
+    /// interface cannot send, for [`SenderOptions::outage_max`].
     ///
     /// # Errors
     /// The first refusal; the counters tell what was sent before. An empty run sends nothing.
@@ -152,8 +152,8 @@ impl SenderSocket {
         Ok(())
     }
 
-    /// Looks whether the interface is still there, and sends on one that came back. Tells of a change. A list of the
-    /// interfaces from the kernel: for once a second, not for each packet.
+    /// Looks whether the interface is still there, and sends on one that came back. Tells of a change. A list
+    /// of the interfaces from the kernel: for once a second, not for each packet.
     pub fn look(&mut self) -> Option<LinkChange> {
         let look = self.link.look(&self.interface)?;
         let mut state = look.state;
@@ -170,8 +170,8 @@ impl SenderSocket {
         self.link.settle(&self.interface, state)
     }
 
-    /// Replaces what is in `batch` by what receivers have sent to this socket, and says how many datagrams. Never
-    /// blocks; 0 when nothing is waiting.
+    /// Replaces what is in `batch` by what receivers have sent to this socket, and says how many datagrams.
+    /// Never blocks; 0 when nothing is waiting.
     ///
     /// # Errors
     /// What the kernel says.
@@ -194,14 +194,14 @@ impl SenderSocket {
         Ok(batch.len())
     }
 
-    /// Allows or forbids segmentation offload (GSO): the kernel then cuts a run of up to 64 datagrams, which saves most
-    /// of the cost but lets the run out as one burst. Allowed at first.
+    /// Allows or forbids segmentation offload (GSO): the kernel then cuts a run of up to 64 datagrams, which
+    /// saves most of the cost but lets the run out as one burst. Allowed at first.
     pub fn set_segmentation(&mut self, wanted: bool) {
         self.segmentation_wanted = wanted;
     }
 
-    /// Once `stop` is set, a send buffer that has no room for a second is not waited for any more: what does not fit counts
-    /// as unsent. Without it a slow link holds up sending for as long as it takes to empty.
+    /// Once `stop` is set, a send buffer that has no room for a second is not waited for any more: what does
+    /// not fit counts as unsent. Without it a slow link holds up sending for as long as it takes to empty.
     pub fn set_stop(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
     }
@@ -240,8 +240,8 @@ impl SenderSocket {
         if self.segmentation() { self.segments_max } else { 1 }
     }
 
-    /// Sends the datagrams of a piece one by one, as the kernel would not segment it. If that works, it was the
-    /// segmentation that it refused, and it is not asked again.
+    /// Sends the datagrams of a piece one by one, as the kernel would not segment it. If that works, it was
+    /// the segmentation that it refused, and it is not asked again.
     fn send_singly(&mut self, piece: &Piece<'_>, refusal: &io::Error) -> Result<(), SendError> {
         for run in piece.singly() {
             for datagram in Pieces::new(&[run], 1) {
@@ -256,7 +256,8 @@ impl SenderSocket {
         Ok(())
     }
 
-    /// One `sendmmsg` of the first pieces, repeated while the send buffer is full. Says how many were sent, one at least.
+    /// One `sendmmsg` of the first pieces, repeated while the send buffer is full. Says how many were sent,
+    /// one at least.
     fn transmit(&mut self, mut pieces: Pieces<'_>) -> io::Result<usize> {
         let messages = std::array::from_fn(|_| {
             let piece = pieces.next()?;
@@ -283,8 +284,8 @@ impl SenderSocket {
         self.counters.bytes += piece.contents.len() as u64;
     }
 
-    /// A full queue is congestion on this machine: packets are lost, sending goes on. So it does while an interface that
-    /// has sent before may come back. Anything else ends it.
+    /// A full queue is congestion on this machine: packets are lost, sending goes on. So it does while an
+    /// interface that has sent before may come back. Anything else ends it.
     fn give_up(&mut self, piece: &Piece<'_>, error: io::Error) -> Result<(), SendError> {
         if !self.given_up && !is_shortage(&error) {
             let bytes = piece.segment_bytes.min(piece.contents.len());

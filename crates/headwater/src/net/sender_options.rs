@@ -25,11 +25,12 @@ pub struct SenderOptions {
     pub loopback: bool,
     /// Send buffer in bytes. Default: 256 KiB. A larger one only makes packets wait in this machine.
     pub send_buffer_bytes: usize,
-    /// Whether datagrams carry the ECN field asked for. Default: yes. If not, all are sent as not ECN-capable, for
-    /// networks that drop the others.
+    /// Whether datagrams carry the ECN field asked for. Default: yes. If not, all are sent as not
+    /// ECN-capable, for networks that drop the others.
     pub ecn: bool,
-    /// How long the interface may be gone, down or without its address before that is an error. Default: 60 s, in which
-    /// a switch or a driver starts again. Only once something was sent: a wrong start is an error at once.
+    /// How long the interface may be gone, down or without its address before that is an error. Default: 60
+    /// s, in which a switch or a driver starts again. Only once something was sent: a wrong start is an error
+    /// at once.
     pub outage_max: Duration,
 }
 

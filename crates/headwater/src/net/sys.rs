@@ -67,14 +67,16 @@ pub(super) fn send_messages(
         *header = message.header();
         count += 1;
     }
-    // SAFETY: the first `count` headers point to addresses, buffers and control messages of `messages`, which outlive the
-    // call and are only read; an `IoSlice` has the layout of an `iovec`; `fd` is open for as long as it is borrowed.
+    // SAFETY: the first `count` headers point to addresses, buffers and control messages of `messages`, which
+    // outlive the call and are only read; an `IoSlice` has the layout of an `iovec`; `fd` is open for as long
+    // as it is borrowed.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Words of control messages with one received: with words of 8 bytes destination (5 words for IPv6), traffic class (3), segment
-/// size (3), time of arrival (4), and one more; with words of 4 bytes they take 84 bytes. Nothing is ever cut off.
+/// Words of control messages with one received: with words of 8 bytes destination (5 words for IPv6), traffic
+/// class (3), segment size (3), time of arrival (4), and one more; with words of 4 bytes they take 84 bytes.
+/// Nothing is ever cut off.
 const CONTROL_WORDS: usize = 128 / size_of::<usize>();
 
 /// A message received, but for its contents.
@@ -132,8 +134,8 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// Receives the messages that wait, one for each buffer at most, in one call (`recvmmsg`), and says how many; 0 when none
-/// does. Never blocks.
+/// Receives the messages that wait, one for each buffer at most, in one call (`recvmmsg`), and says how many;
+/// 0 when none does. Never blocks.
 ///
 /// # Errors
 /// What the kernel says of the first message.
@@ -149,9 +151,9 @@ pub(super) fn receive_messages(
         *header = message.header(buffer);
         count += 1;
     }
-    // SAFETY: the first `count` headers point to as many addresses, buffers and control buffers with their lengths, which
-    // outlive the call, are borrowed mutably, and may hold any bytes; an `IoSliceMut` has the layout of an `iovec`; `fd` is
-    // open for as long as it is borrowed.
+    // SAFETY: the first `count` headers point to as many addresses, buffers and control buffers with their
+    // lengths, which outlive the call, are borrowed mutably, and may hold any bytes; an `IoSliceMut` has the
+    // layout of an `iovec`; `fd` is open for as long as it is borrowed.
     let received = unsafe {
         libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
     };
@@ -168,14 +170,15 @@ pub(super) fn receive_messages(
     Ok(received)
 }
 
-/// Takes what the kernel has told of datagrams sent before (`IP_RECVERR`), and forgets it: ICMP may be forged, and what
-/// one receiver's machine answers says nothing of the others. Never blocks.
+/// Takes what the kernel has told of datagrams sent before (`IP_RECVERR`), and forgets it: ICMP may be
+/// forged, and what one receiver's machine answers says nothing of the others. Never blocks.
 pub(super) fn discard_reports(fd: BorrowedFd<'_>) {
     /// More are left for the next time, so that a flood of them stops nothing.
     const AT_ONCE: usize = 16;
     for _ in 0..AT_ONCE {
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: nothing is written, as the buffer has no length; `fd` is open for as long as it is borrowed.
+        // SAFETY: nothing is written, as the buffer has no length; `fd` is open for as long as it is
+        // borrowed.
         let taken = unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, flags) };
         if taken < 0 {
             return;
@@ -183,8 +186,8 @@ pub(super) fn discard_reports(fd: BorrowedFd<'_>) {
     }
 }
 
-/// Joins a source-specific channel (RFC 3678, section 5.1.2): packets of `source` to `group` arriving on the interface
-/// with that index. IPv4 and IPv6 alike.
+/// Joins a source-specific channel (RFC 3678, section 5.1.2): packets of `source` to `group` arriving on the
+/// interface with that index. IPv4 and IPv6 alike.
 ///
 /// # Errors
 /// What `setsockopt` says; `ENOBUFS` or `ENOMEM` when the socket has all the memberships that it may have.
@@ -228,8 +231,8 @@ fn set_source(
     };
     let bytes = libc::socklen_t::try_from(size_of::<libc::group_source_req>())
         .expect("a structure of some 260 bytes");
-    // SAFETY: the pointer and the length are those of `request`, a plain C structure that lives through the call and
-    // that the kernel only reads; `fd` is open for as long as it is borrowed.
+    // SAFETY: the pointer and the length are those of `request`, a plain C structure that lives through the
+    // call and that the kernel only reads; `fd` is open for as long as it is borrowed.
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const request).cast(), bytes) };
     checked(result)
@@ -241,16 +244,16 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
     unsafe { *storage.view_as::<libc::sockaddr_storage>() }
 }
 
-/// How many messages the kernel dropped at this socket since it was opened, mostly for want of receive buffer. A run of
-/// datagrams that it had coalesced counts once. Wraps.
+/// How many messages the kernel dropped at this socket since it was opened, mostly for want of receive
+/// buffer. A run of datagrams that it had coalesced counts once. Wraps.
 ///
 /// # Errors
 /// What `getsockopt` says: kernels before 4.12 do not know the option.
 pub(super) fn messages_dropped(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut counters = [0_u32; SK_MEMINFO_DROPS + 1];
     let mut bytes = libc::socklen_t::try_from(size_of_val(&counters)).expect("36 bytes");
-    // SAFETY: the kernel writes at most `bytes` bytes, which is the size of `counters`; any bytes are valid `u32`s;
-    // `fd` is open for as long as it is borrowed.
+    // SAFETY: the kernel writes at most `bytes` bytes, which is the size of `counters`; any bytes are valid
+    // `u32`s; `fd` is open for as long as it is borrowed.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),

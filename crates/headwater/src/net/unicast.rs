@@ -1,4 +1,5 @@
-//! A socket of an end that is one among many: it hears by unicast, and sends to addresses, and to groups on one interface.
+//! A socket of an end that is one among many: it hears by unicast, and sends to addresses, and to groups on
+//! one interface.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,8 +28,8 @@ pub struct UnicastOptions {
     pub multicast: Option<(Interface, u8)>,
     /// Whether what is sent to groups is heard on this machine. Default: yes.
     pub loopback: bool,
-    /// Whether only what comes by the interface of `multicast` is heard: Linux gives a socket what is sent to its address by whatever interface. No
-    /// privilege is needed from Linux 5.7 on. Default: no.
+    /// Whether only what comes by the interface of `multicast` is heard: Linux gives a socket what is sent to
+    /// its address by whatever interface. No privilege is needed from Linux 5.7 on. Default: no.
     pub is_bound: bool,
     /// Send and receive buffer in bytes. Default: 4 MiB.
     pub buffer_bytes: usize,
@@ -68,7 +69,8 @@ impl UnicastSocket {
             }
             let sender = SenderOptions { ttl: *ttl, dscp, loopback, ..SenderOptions::default() };
             set_options(&endpoint, address.is_ipv4(), interface, &sender)?;
-            // What ICMP tells of one peer must not fail what is read from all. A full queue of the interface is not told of then, as it is not without groups.
+            // What ICMP tells of one peer must not fail what is read from all. A full queue of the interface
+            // is not told of then, as it is not without groups.
             let untold = match address {
                 SocketAddr::V4(_) => setsockopt(&endpoint.socket, sockopt::Ipv4RecvErr, &false),
                 SocketAddr::V6(_) => setsockopt(&endpoint.socket, sockopt::Ipv6RecvErr, &false),
@@ -113,7 +115,8 @@ impl UnicastSocket {
         messages_dropped(self.endpoint.as_fd()).map_or(0, u64::from)
     }
 
-    /// Replaces what is in `batch` by what is waiting, and says how many datagrams. Never blocks; 0 when nothing is waiting.
+    /// Replaces what is in `batch` by what is waiting, and says how many datagrams. Never blocks; 0 when
+    /// nothing is waiting.
     ///
     /// # Errors
     /// What the kernel says.

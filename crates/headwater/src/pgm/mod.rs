@@ -1,8 +1,9 @@
-//! Messages over PGM (RFC 3208) in UDP: whole, in order, and sent again where a receiver asks, to receivers of any make.
+//! Messages over PGM (RFC 3208) in UDP: whole, in order, and sent again where a receiver asks, to receivers
+//! of any make.
 //!
-//! One sender has one rate. Under LE-SBCC it finds that rate from the NAKs that every PGM receiver sends, so that it is fair to TCP on
-//! the way to its worst receiver, whatever their number. OpenPGM's and ZeroMQ's `epgm://` sockets receive it, and are received, as they are
-//! (`docs/pgm.md`).
+//! One sender has one rate. Under LE-SBCC it finds that rate from the NAKs that every PGM receiver sends, so
+//! that it is fair to TCP on the way to its worst receiver, whatever their number. OpenPGM's and ZeroMQ's
+//! `epgm://` sockets receive it, and are received, as they are (`docs/pgm.md`).
 //!
 //! ```no_run
 //! use headwater::pgm::{
@@ -38,7 +39,8 @@
 //! | [`PgmSendSession`], [`PgmReceiveSession`] | the same on the thread that calls `run`, which tells an observer |
 //! | [`PgmFeed`] | hands messages to a session from any thread |
 //!
-//! UDP: a sender sends from, and hears NAKs at, the port of the group. So only one sender of a machine's address can have a port.
+//! UDP: a sender sends from, and hears NAKs at, the port of the group. So only one sender of a machine's
+//! address can have a port.
 
 mod feed;
 mod mailbox;

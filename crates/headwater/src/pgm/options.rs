@@ -20,10 +20,12 @@ pub enum Framing {
     /// One message of the application; a long one goes in several packets (OPT_FRAGMENT).
     #[default]
     Messages,
-    /// What ZeroMQ's `epgm://` sockets write and read: frames of ZMTP 1.0 behind the offset of the first. Short messages share packets.
+    /// What ZeroMQ's `epgm://` sockets write and read: frames of ZMTP 1.0 behind the offset of the first.
+    /// Short messages share packets.
     Zmq,
-    /// Bytes of a stream: those of several messages stand in one packet, and receivers get them in order, in other pieces than they
-    /// were handed over in. What is lost for good ends the session of a receiver: nothing that follows has a place.
+    /// Bytes of a stream: those of several messages stand in one packet, and receivers get them in order, in
+    /// other pieces than they were handed over in. What is lost for good ends the session of a receiver:
+    /// nothing that follows has a place.
     Bytes,
 }
 
@@ -75,24 +77,25 @@ impl LeSbccOptions {
         Self::default()
     }
 
-    /// What makes a rate of loss events: [`Module::Aimd`] as a TCP's, or [`Module::Tfrc`], smoother. Default: AIMD.
+    /// What makes a rate of loss events: [`Module::Aimd`] as a TCP's, or [`Module::Tfrc`], smoother. Default:
+    /// AIMD.
     #[must_use]
     pub fn with_module(mut self, module: Module) -> Self {
         self.module = module;
         self
     }
 
-    /// The rate to begin with, in bit/s of UDP payload. It doubles until a first loss: each 0.4 to 1.2 s once a receiver was heard, by twice
-    /// what its answer took. Before that, messages double it in 2 s, as receivers of other makes need not answer, and files not at all.
-    /// Default: a packet each 200 ms.
+    /// The rate to begin with, in bit/s of UDP payload. It doubles until a first loss: each 0.4 to 1.2 s once
+    /// a receiver was heard, by twice what its answer took. Before that, messages double it in 2 s, as
+    /// receivers of other makes need not answer, and files not at all. Default: a packet each 200 ms.
     #[must_use]
     pub fn with_start_rate(mut self, rate: Option<Rate>) -> Self {
         self.start_rate = rate;
         self
     }
 
-    /// Least that is ever sent, in bit/s of UDP payload: what no receiver can take the rate below, whatever it says that it misses.
-    /// Default: some packets in ten seconds.
+    /// Least that is ever sent, in bit/s of UDP payload: what no receiver can take the rate below, whatever
+    /// it says that it misses. Default: some packets in ten seconds.
     #[must_use]
     pub fn with_min_rate(mut self, rate: Option<Rate>) -> Self {
         self.min_rate = rate;
@@ -124,8 +127,8 @@ impl LeSbccOptions {
         self.min_rate
     }
 
-    /// The chain, for packets of so many bytes of UDP payload. At the start the rate doubles each `blind` at most while no receiver
-    /// was heard; `None`: not before.
+    /// The chain, for packets of so many bytes of UDP payload. At the start the rate doubles each `blind` at
+    /// most while no receiver was heard; `None`: not before.
     pub(crate) fn chain(&self, packet_bytes: u16, blind: Option<proto::Duration>, now: Instant) -> Chain {
         let config = Config::new(packet_bytes)
             .with_module(self.module)
@@ -156,7 +159,8 @@ impl WireOptions {
 /// The options of either end, for a type with [`WireOptions`] in its field `wire`.
 macro_rules! wire_setters {
     () => {
-        /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own is 7500.
+        /// PGM port of the data, inside the packets. Default: the UDP port, as ZeroMQ has it; OpenPGM's own
+        /// is 7500.
         #[must_use]
         pub fn with_destination_port(mut self, port: Option<u16>) -> Self {
             self.wire.destination_port = port;
@@ -199,23 +203,25 @@ impl PgmSendOptions {
     link_setters!(link);
     wire_setters!();
 
-    /// Bytes of a message in a packet, 16 to 8192. Default: what fits the interface's MTU, of which at most 1500 bytes are used, because receivers
-    /// take no more unless told: ours by [`PgmReceiveOptions::with_payload_bytes`].
+    /// Bytes of a message in a packet, 16 to 8192. Default: what fits the interface's MTU, of which at most
+    /// 1500 bytes are used, because receivers take no more unless told: ours by
+    /// [`PgmReceiveOptions::with_payload_bytes`].
     #[must_use]
     pub fn with_payload_bytes(mut self, bytes: Option<u16>) -> Self {
         self.payload_bytes = bytes;
         self
     }
 
-    /// Packets kept for repair, 16 to 2^20. They and those that wait take `payload_bytes` and 64 bytes each. Default: 16 384.
+    /// Packets kept for repair, 16 to 2^20. They and those that wait take `payload_bytes` and 64 bytes each.
+    /// Default: 16 384.
     #[must_use]
     pub fn with_window_packets(mut self, packets: u32) -> Self {
         self.window_packets = packets;
         self
     }
 
-    /// How long to go on with repairs once all was sent and nobody asks any more: 0.35 s at least, in which the end is told, a minute in all at
-    /// most. Default: 2 s.
+    /// How long to go on with repairs once all was sent and nobody asks any more: 0.35 s at least, in which
+    /// the end is told, a minute in all at most. Default: 2 s.
     #[must_use]
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
@@ -257,8 +263,9 @@ impl PgmReceiveOptions {
         self
     }
 
-    /// Most bytes of a message in a packet, 16 to 8192: what the sender's [`PgmSendOptions::with_payload_bytes`] says, or more. Packets of more
-    /// are dropped, and counted as malformed. Default: 1500.
+    /// Most bytes of a message in a packet, 16 to 8192: what the sender's
+    /// [`PgmSendOptions::with_payload_bytes`] says, or more. Packets of more are dropped, and counted as
+    /// malformed. Default: 1500.
     #[must_use]
     pub fn with_payload_bytes(mut self, bytes: u16) -> Self {
         self.payload_bytes = bytes.clamp(16, 8_192);

@@ -20,8 +20,8 @@ use crate::progress::Progress;
 use crate::receive::{Listener, ReceiveError};
 use crate::stop::StopHandle;
 
-/// How long to wait for a confirmation, and for the repair after it, before asking again: what libzmq waits. OpenPGM's own 2 s are longer
-/// than a window lasts on a fast network.
+/// How long to wait for a confirmation, and for the repair after it, before asking again: what libzmq waits.
+/// OpenPGM's own 2 s are longer than a window lasts on a fast network.
 const WAIT: headwater_proto::Duration = headwater_proto::Duration::from_millis(200);
 
 /// Receives the messages of the first source that it hears, on the thread that calls [`Self::run`].
@@ -95,7 +95,8 @@ struct Watch<'a> {
     stop: StopHandle,
     timeout: Option<headwater_proto::Duration>,
     session: Option<(SocketAddr, Gsi)>,
-    /// When the last packet came, and when it was read: an application may hold that up for longer than the timeout.
+    /// When the last packet came, and when it was read: an application may hold that up for longer than the
+    /// timeout.
     heard: (Option<Instant>, Instant),
     is_finished: bool,
     outcome: PgmReceiveOutcome,

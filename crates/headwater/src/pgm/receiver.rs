@@ -16,8 +16,9 @@ use crate::workers;
 
 /// Receives messages until the source ends, or it is stopped or dropped.
 ///
-/// As an iterator it gives messages in order, and in between what was lost. 16 MiB wait for the application; one that is slower is a slow
-/// receiver: datagrams wait in the socket's buffer, then they are lost, and asked for.
+/// As an iterator it gives messages in order, and in between what was lost. 16 MiB wait for the application;
+/// one that is slower is a slow receiver: datagrams wait in the socket's buffer, then they are lost, and
+/// asked for.
 #[derive(Debug)]
 pub struct PgmReceiver {
     mailbox: Mailbox,
@@ -54,7 +55,8 @@ impl PgmReceiver {
         Ok(Self { mailbox, stop, thread: Some(thread) })
     }
 
-    /// Waits for a message, or for word of a loss, for so long at most; `None` when none came, or the session has ended.
+    /// Waits for a message, or for word of a loss, for so long at most; `None` when none came, or the session
+    /// has ended.
     pub fn next_within(&mut self, timeout: Option<Duration>) -> Option<PgmReceived> {
         self.mailbox.take(timeout)
     }

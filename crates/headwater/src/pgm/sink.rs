@@ -7,8 +7,8 @@ use headwater_proto::pgm::{ByteStream, Deliver};
 use super::options::Framing;
 use super::update::PgmReceiveUpdate;
 
-/// Holds what came since it was last emptied: at most the window and what was read in one turn, and 8 bytes for each message. Of ZeroMQ's empty
-/// messages, 2 bytes each, that is four times as much again.
+/// Holds what came since it was last emptied: at most the window and what was read in one turn, and 8 bytes
+/// for each message. Of ZeroMQ's empty messages, 2 bytes each, that is four times as much again.
 #[derive(Debug)]
 pub(super) struct Sink {
     unpacking: Unpacking,

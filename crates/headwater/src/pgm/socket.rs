@@ -14,8 +14,8 @@ const HEADER_BYTES: u16 = 24;
 const FRAGMENT_BYTES: u16 = 4 + 16;
 /// Longest IP packet that OpenPGM takes unless it is told otherwise.
 const IP_BYTES_MAX: u32 = 1_500;
-/// Receivers of other makes say nothing until they miss something, and then their hosts may be seconds in finding the way: less is sent
-/// meanwhile than twice what was sent before.
+/// Receivers of other makes say nothing until they miss something, and then their hosts may be seconds in
+/// finding the way: less is sent meanwhile than twice what was sent before.
 const BLIND_DOUBLING: Duration = Duration::from_secs(2);
 const PAYLOAD_MAX: u16 = 8_192;
 const PAYLOAD_MIN: u16 = 16;
@@ -32,7 +32,8 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) fn new(options: &PgmSendOptions) -> Result<Self, SendError> {
-        // To the group's own port receivers send their NAKs, whatever they make of the port that data comes from.
+        // To the group's own port receivers send their NAKs, whatever they make of the port that data comes
+        // from.
         let link = Link::open(&options.link, 1, options.link.group.port())?;
         let headers =
             HEADER_BYTES + if options.wire.framing == Framing::Messages { FRAGMENT_BYTES } else { 0 };

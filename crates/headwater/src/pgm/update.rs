@@ -42,7 +42,8 @@ pub struct PgmSendProgress {
     pub rate_bits: u64,
     /// What may be sent.
     pub allowed: Rate,
-    /// Counters of the source by their names ([`Source::visit_counters`]); with `rtt` among them where LE-SBCC finds the rate.
+    /// Counters of the source by their names ([`Source::visit_counters`]); with `rtt` among them where
+    /// LE-SBCC finds the rate.
     pub feedback: Counters,
     /// Messages handed to the network, or waiting for their departure.
     pub messages: u64,
@@ -81,7 +82,8 @@ pub enum PgmSendUpdate {
     Progress(PgmSendProgress),
     /// The interface went down, away, or came back.
     LinkChanged(LinkChange),
-    /// This machine cannot send the fixed or highest rate that was asked for, or sends another part of it than before, or all again.
+    /// This machine cannot send the fixed or highest rate that was asked for, or sends another part of it
+    /// than before, or all again.
     RateLimited(RateLimit),
 }
 
@@ -149,7 +151,8 @@ pub enum PgmReceiveUpdate<'a> {
         /// Its name.
         gsi: Gsi,
     },
-    /// The next message. What the application does with it holds the session up: datagrams wait in the socket's buffer meanwhile.
+    /// The next message. What the application does with it holds the session up: datagrams wait in the
+    /// socket's buffer meanwhile.
     Message(&'a [u8]),
     /// Packets between the last message and the next one are lost for good.
     Lost {

@@ -56,7 +56,8 @@ pub(super) fn open(options: ListenOptions, ask: &Ask) -> Result<Listener<AskingP
     };
     let asked = UnicastOptions { buffer_bytes: BUFFER_BYTES, ..UnicastOptions::default() };
     let unicast = UnicastSocket::open(any, &asked)?;
-    // It sends nothing: the kernel says whether there is a way. One may come later, as the relay or source may.
+    // It sends nothing: the kernel says whether there is a way. One may come later, as the relay or source
+    // may.
     let way = UdpSocket::bind(any).and_then(|socket| socket.connect(upstream));
     if let Err(error) = way {
         warn!("requests cannot be sent to {upstream}: {error}; they are tried again and again");

@@ -78,15 +78,16 @@ impl ListenOptions {
 /// The options of everything that listens, for a type with [`ListenOptions`] in its field `listen`.
 macro_rules! listen_setters {
     () => {
-        /// Receive from this address only (source-specific multicast, RFC 4607). Default: from whoever sends first.
+        /// Receive from this address only (source-specific multicast, RFC 4607). Default: from whoever sends
+        /// first.
         #[must_use]
         pub fn with_source(mut self, source: Option<std::net::IpAddr>) -> Self {
             self.listen.source = source;
             self
         }
 
-        /// The interface to receive on, by name or address. Default: where the kernel's route to the group leads, but never
-        /// a loopback interface.
+        /// The interface to receive on, by name or address. Default: where the kernel's route to the group
+        /// leads, but never a loopback interface.
         #[must_use]
         pub fn with_interface(mut self, interface: Option<String>) -> Self {
             self.listen.interface = interface;
@@ -126,17 +127,18 @@ macro_rules! session_setters {
             self
         }
 
-        /// Most to take of a session in which each receiver has a rate of its own, in bit/s of UDP payload. Default: what the
-        /// path fairly carries.
+        /// Most to take of a session in which each receiver has a rate of its own, in bit/s of UDP payload.
+        /// Default: what the path fairly carries.
         #[must_use]
         pub fn with_max_rate(mut self, rate: Option<headwater_proto::Rate>) -> Self {
             self.listen.max_rate = rate;
             self
         }
 
-        /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast as a TCP would be
-        /// although its routers take long to join a group. Default: the sender is asked now and then, by unicast (`docs/wire/rtt.md`); until it
-        /// answers, and where it does not, the least that a join took.
+        /// The round-trip time to the sender on an idle path, where it is known: by it a receiver is as fast
+        /// as a TCP would be although its routers take long to join a group. Default: the sender is asked now
+        /// and then, by unicast (`docs/wire/rtt.md`); until it answers, and where it does not, the least that
+        /// a join took.
         #[must_use]
         pub fn with_rtt(mut self, rtt: Option<std::time::Duration>) -> Self {
             self.listen.rtt = rtt;
@@ -249,7 +251,8 @@ impl Ears for ReceiverSocket {
     }
 
     fn others(&self) -> Vec<HeardSession> {
-        // Of a source-specific group routers forward the source named alone, but senders on the same link and switch are heard.
+        // Of a source-specific group routers forward the source named alone, but senders on the same link and
+        // switch are heard.
         let deadline = Instant::now() + OTHERS_TIME;
         let heard = listen_to_all(self.channels(), ReceiverSocket::interface(self), deadline).into_iter();
         let session = |session: Session| Some(HeardSession { tsi: session.tsi?, source: session.source });

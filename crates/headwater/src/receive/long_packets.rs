@@ -18,7 +18,8 @@ pub struct LongPacketsMissing {
     pub packet_bytes: u32,
     /// UDP payload of the longest packet of the session that arrived, in bytes.
     pub longest: u64,
-    /// The interface that it is received on, and its MTU if the system tells; nothing where packets are asked for by unicast.
+    /// The interface that it is received on, and its MTU if the system tells; nothing where packets are asked
+    /// for by unicast.
     pub interface: Option<(String, Option<u32>)>,
     /// Whether packets came in fragments, of which some are missing.
     pub is_fragmented: bool,
@@ -40,8 +41,8 @@ pub(super) struct Facts {
     pub is_ipv4: bool,
 }
 
-/// Judges whether long packets are missing: either none of them came, or the interface is too narrow for them and most are lost (runs that the
-/// kernel did not cut pass some drivers all the same).
+/// Judges whether long packets are missing: either none of them came, or the interface is too narrow for them
+/// and most are lost (runs that the kernel did not cut pass some drivers all the same).
 pub(super) fn judge(
     facts: Facts,
     interface: Option<&Interface>,

@@ -32,20 +32,23 @@ pub struct Loss {
 }
 
 impl ReceiveOptions {
-    /// Receives the first session heard on `group` (its base channel) into the folder `out`, which is made if need be.
+    /// Receives the first session heard on `group` (its base channel) into the folder `out`, which is made if
+    /// need be.
     pub fn new(group: SocketAddr, out: impl Into<PathBuf>) -> Self {
         Self { listen: ListenOptions::new(group), out: out.into(), ask: None }
     }
 
-    /// Asks a source for its session, packet by packet, by way of a relay or directly, and receives it into the folder `out`. Of the options of what
-    /// listens TSI, timeout, loss and trace alone count; a source to receive from must be the one that is asked.
+    /// Asks a source for its session, packet by packet, by way of a relay or directly, and receives it into
+    /// the folder `out`. Of the options of what listens TSI, timeout, loss and trace alone count; a source to
+    /// receive from must be the one that is asked.
     pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
         let ask = Ask { upstream: via.unwrap_or(source), group: None };
         Self { ask: Some(ask), ..Self::new(source, out) }
     }
 
-    /// A group by which the relay replies to all on this network, where it does ([`RelayGroup`](crate::relay::RelayGroup)), and the interface to join it on: by default
-    /// where the kernel's route to it leads. Nothing comes of it where no source is asked.
+    /// A group by which the relay replies to all on this network, where it does
+    /// ([`RelayGroup`](crate::relay::RelayGroup)), and the interface to join it on: by default where the
+    /// kernel's route to it leads. Nothing comes of it where no source is asked.
     #[must_use]
     pub fn with_replies_to(mut self, group: SocketAddr, interface: Option<String>) -> Self {
         if let Some(ask) = &mut self.ask {

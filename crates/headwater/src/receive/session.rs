@@ -78,7 +78,8 @@ impl ReceiveSession {
     /// Opens the sockets and the folder. Nothing is joined or asked for yet.
     ///
     /// # Errors
-    /// When an option is out of range, the folder cannot be written to, or there is no way to receive from the group.
+    /// When an option is out of range, the folder cannot be written to, or there is no way to receive from
+    /// the group.
     pub fn open(options: ReceiveOptions) -> Result<Self, ReceiveError> {
         let ReceiveOptions { listen, out, ask } = options;
         let way = match ask {
@@ -105,11 +106,13 @@ impl ReceiveSession {
         }
     }
 
-    /// Receives until every file is in place, the sender closes the session, the timeout is over, or it is stopped. A
-    /// session that falls silent makes way for another one on the group, if that is one that would have been taken.
+    /// Receives until every file is in place, the sender closes the session, the timeout is over, or it is
+    /// stopped. A session that falls silent makes way for another one on the group, if that is one that would
+    /// have been taken.
     ///
-    /// Whatever the end, nothing partial has its final name. What came of files that are not whole stays in a working
-    /// folder, and the next session that receives the same files into the same folder goes on from there.
+    /// Whatever the end, nothing partial has its final name. What came of files that are not whole stays in a
+    /// working folder, and the next session that receives the same files into the same folder goes on from
+    /// there.
     ///
     /// # Errors
     /// When the network fails.

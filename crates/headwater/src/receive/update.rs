@@ -51,9 +51,10 @@ pub enum ReceiveUpdate {
         /// Who sends it.
         source: SocketAddr,
     },
-    /// The session has been silent for [`SILENCE`](headwater_proto::delivery::SILENCE) while another one that would have
-    /// been taken is being sent, mostly by the same sender, started again: it is received from here on. Files are
-    /// numbered, and everything is counted, from 0 again; what has come of files that both carry is kept.
+    /// The session has been silent for [`SILENCE`](headwater_proto::delivery::SILENCE) while another one that
+    /// would have been taken is being sent, mostly by the same sender, started again: it is received from
+    /// here on. Files are numbered, and everything is counted, from 0 again; what has come of files that both
+    /// carry is kept.
     SessionReplaced {
         /// Transport session identifier of the one that replaces it.
         tsi: u64,
@@ -136,7 +137,8 @@ pub struct ReceiveProgress {
     pub elapsed: Duration,
     /// bit/s of UDP payload over the last second.
     pub rate_bits: u64,
-    /// Time without a packet of the session (of any, as long as none is found), once that is [`SILENCE_SHOWN`].
+    /// Time without a packet of the session (of any, as long as none is found), once that is
+    /// [`SILENCE_SHOWN`].
     pub silent: Option<Duration>,
     /// What was received, and what was dropped and why.
     pub stats: ReceiverStats,
@@ -232,7 +234,7 @@ pub struct ReceiveSummary {
     pub others: Vec<HeardSession>,
     /// Datagrams to the group, whatever was in them.
     pub datagrams: u64,
-    /// The working folder with what came of the files that are missing, if there is one: a session that receives them
-    /// into the same folder goes on from there.
+    /// The working folder with what came of the files that are missing, if there is one: a session that
+    /// receives them into the same folder goes on from there.
     pub kept: Option<PathBuf>,
 }

@@ -46,7 +46,8 @@ pub(super) struct Watch<'a> {
     began: Instant,
     /// When the last packet came before a silence that was told of.
     silent_since: Option<Instant>,
-    /// Packets lost on their way in before it began; `None` once the suspicion was told that they were too long.
+    /// Packets lost on their way in before it began; `None` once the suspicion was told that they were too
+    /// long.
     losses_before: Option<InputLosses>,
     /// Names and lengths of the files announced, by number; those refused are not among them.
     announced: BTreeMap<usize, (RelativePath, u64)>,
@@ -217,7 +218,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells of sessions of other sources than the one named, whose membership keeps all others out. The receiver does nothing else meanwhile: nothing comes.
+    /// Tells of sessions of other sources than the one named, whose membership keeps all others out. The
+    /// receiver does nothing else meanwhile: nothing comes.
     fn listen_to_others(&mut self, socket: &impl Ears) {
         for other in socket.others() {
             if self.add_other(other) {

@@ -1,5 +1,6 @@
-//! A relay: requests of receivers go up, towards their source, and replies come down to all who asked, by unicast UDP alone. Any number of relays form
-//! trees, and need nothing of the network between them. See [`headwater_proto::bcfs::relay`] for what it does, and what strangers can do to it.
+//! A relay: requests of receivers go up, towards their source, and replies come down to all who asked, by
+//! unicast UDP alone. Any number of relays form trees, and need nothing of the network between them. See
+//! [`headwater_proto::bcfs::relay`] for what it does, and what strangers can do to it.
 
 mod options;
 mod sim;

@@ -39,7 +39,8 @@ pub struct RelayGroup {
     pub group: SocketAddr,
     /// Name or address of the interface that it is sent on.
     pub interface: String,
-    /// An address of the link's network, of the group's IP version, and how many of its bits all addresses share.
+    /// An address of the link's network, of the group's IP version, and how many of its bits all addresses
+    /// share.
     pub network: (IpAddr, u8),
     /// Time to live.
     pub ttl: u8,
@@ -61,7 +62,8 @@ impl Default for RelayOptions {
 }
 
 impl RelayOptions {
-    /// A relay with this configuration, but for its chance, which is the system's, and its links with many receivers: see [`RelayOptions::with_group`].
+    /// A relay with this configuration, but for its chance, which is the system's, and its links with many
+    /// receivers: see [`RelayOptions::with_group`].
     pub fn new(relay: RelayConfig) -> Self {
         Self {
             relay,
@@ -75,8 +77,9 @@ impl RelayOptions {
         }
     }
 
-    /// Addresses to listen at, at least one, and at most one of each IP version. A host of several addresses on one link should
-    /// name the one that receivers use: they take replies from no other. Default: port [`RELAY_PORT`] of all addresses.
+    /// Addresses to listen at, at least one, and at most one of each IP version. A host of several addresses
+    /// on one link should name the one that receivers use: they take replies from no other. Default: port
+    /// [`RELAY_PORT`] of all addresses.
     #[must_use]
     pub fn with_listen(mut self, listen: Vec<SocketAddr>) -> Self {
         self.listen = listen;

@@ -9,8 +9,8 @@ use headwater_proto::delivery::SourceError;
 
 use crate::workers::yield_to_session;
 
-/// Jobs numbered from 0, kept with their results until they are dropped. Those that are prompt are begun at once, the later
-/// ones when any of them is waited for.
+/// Jobs numbered from 0, kept with their results until they are dropped. Those that are prompt are begun at
+/// once, the later ones when any of them is waited for.
 pub(super) struct Background<T> {
     shared: Arc<Shared<T>>,
     workers: Vec<JoinHandle<()>>,
@@ -43,7 +43,8 @@ enum Job<T> {
 }
 
 impl<T: Clone + Send + 'static> Background<T> {
-    /// Begins the `prompt` first of `jobs` jobs on `threads` threads, each of which does them by a `worker` of its own.
+    /// Begins the `prompt` first of `jobs` jobs on `threads` threads, each of which does them by a `worker`
+    /// of its own.
     ///
     /// # Errors
     /// When a thread cannot be started.

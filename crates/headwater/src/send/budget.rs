@@ -14,13 +14,13 @@ use super::repair_store::check_space;
 
 /// Memory for coding unless said otherwise.
 pub(super) const MEMORY_LIMIT_DEFAULT: u64 = 256 << 20;
-/// Up to this rate, in bit/s, all blocks are encoded at once: sending leaves most of a processor to it. Above it, encoders
-/// would take the processor from sending, for receivers that mostly do with the first passes.
+/// Up to this rate, in bit/s, all blocks are encoded at once: sending leaves most of a processor to it. Above
+/// it, encoders would take the processor from sending, for receivers that mostly do with the first passes.
 const EAGER_RATE_MAX: u64 = 2_000_000_000;
 /// Blocks whose repair symbols are written together: enough for runs of 11 kB, few enough to be done soon.
 const GATHER_MAX: u64 = 8;
-/// Bytes of LDPC's matrix for each encoding symbol of the block that a thread is encoding, while it is made, and of the order of
-/// sending for each encoding symbol of a length of block.
+/// Bytes of LDPC's matrix for each encoding symbol of the block that a thread is encoding, while it is made,
+/// and of the order of sending for each encoding symbol of a length of block.
 const MATRIX_BYTES: u64 = 64;
 const ORDER_BYTES: u64 = 4;
 
@@ -34,7 +34,8 @@ pub enum RepairPlace {
         /// What the encoders take.
         bytes: u64,
     },
-    /// In a file without a name: as many as source symbols, in window order 47 % of that, sent in turns with them.
+    /// In a file without a name: as many as source symbols, in window order 47 % of that, sent in turns with
+    /// them.
     Disk {
         /// Length of the file.
         bytes: u64,
@@ -81,8 +82,8 @@ impl Budget {
     }
 }
 
-/// The store of a session's repair symbols: as many as source symbols where the code has them (n = 2k), in window order
-/// those of the passes that differ (n = 1.31 k).
+/// The store of a session's repair symbols: as many as source symbols where the code has them (n = 2k), in
+/// window order those of the passes that differ (n = 1.31 k).
 pub(super) fn store_layout(plan: &SessionPlan, gather: usize) -> Layout {
     let objects = plan.objects();
     let blocks = |object: &PlannedObject| {
@@ -224,7 +225,8 @@ mod tests {
         assert_eq!(tight.in_memory(least - 1, 2), None);
     }
 
-    /// The longest file of the M2C paper's tables, at the rate of their links: as few blocks as the simulator has.
+    /// The longest file of the M2C paper's tables, at the rate of their links: as few blocks as the simulator
+    /// has.
     #[test]
     fn the_papers_largest_file_is_coded_in_long_blocks() {
         let file = FileToSend {
@@ -260,7 +262,8 @@ mod tests {
         assert!(needs.making > 0 && needs.in_memory(MEMORY_LIMIT_DEFAULT, 2).is_some(), "{needs:?}");
     }
 
-    /// Short blocks are padded to ten symbols, and have seventeen more: they take as much memory as much longer ones.
+    /// Short blocks are padded to ten symbols, and have seventeen more: they take as much memory as much
+    /// longer ones.
     #[test]
     fn many_short_files_take_more_than_their_length() {
         let files = (0..10_000).map(|name| FileToSend {
@@ -291,8 +294,8 @@ mod tests {
         assert_eq!(needs(4_000_000_000).on_disk(MEMORY_LIMIT_DEFAULT, 2).unwrap(), (2, 8));
     }
 
-    /// The paper's largest file is one block, encoded in memory; longer content has its repair symbols on disk, and blocks that
-    /// fit the limit.
+    /// The paper's largest file is one block, encoded in memory; longer content has its repair symbols on
+    /// disk, and blocks that fit the limit.
     #[test]
     fn ldpc_is_encoded_within_the_limit() {
         let limit = MEMORY_LIMIT_DEFAULT;

@@ -13,7 +13,8 @@ use crate::open_files::{OPEN_FILES_MAX, OpenFiles, read_at};
 /// Bytes of a file read and hashed at once: what stays in a processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Where the bytes of a session's objects are, and what is known of them. Shared by all threads of the session.
+/// Where the bytes of a session's objects are, and what is known of them. Shared by all threads of the
+/// session.
 ///
 /// A file that once changed or could not be read stays lost: each later use fails with the same error.
 #[derive(Debug)]
@@ -148,8 +149,8 @@ impl Content {
         self.check(place.file, &file)
     }
 
-    /// Reads source symbols of a block from `esi` on, as many as `room` holds, and makes sure that the file is still what
-    /// was prepared. Past the end of the object they are zeros.
+    /// Reads source symbols of a block from `esi` on, as many as `room` holds, and makes sure that the file
+    /// is still what was prepared. Past the end of the object they are zeros.
     pub(super) fn read_symbols(
         &self,
         object: usize,

@@ -1,4 +1,5 @@
-//! Where a session is asked for, packet by packet: sockets at addresses of this machine, and what drives a machine on them.
+//! Where a session is asked for, packet by packet: sockets at addresses of this machine, and what drives a
+//! machine on them.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,8 +33,8 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Opens a socket at each address; without any, at all of this machine: of both IP versions, where it has both. In a rehearsal no port is taken: sockets have
-    /// any free one.
+    /// Opens a socket at each address; without any, at all of this machine: of both IP versions, where it has
+    /// both. In a rehearsal no port is taken: sockets have any free one.
     ///
     /// # Errors
     /// When an address is not ours, or its port is taken.
@@ -74,7 +75,8 @@ impl Desk {
         if self.port.local_addrs().iter().any(SocketAddr::is_ipv6) { 48 } else { 28 }
     }
 
-    /// The least MTU of the interfaces whose addresses it listens at, and whose it is. What is sent is not cut on the way.
+    /// The least MTU of the interfaces whose addresses it listens at, and whose it is. What is sent is not
+    /// cut on the way.
     pub(super) fn mtu(&self) -> (u32, String) {
         let of = |at: SocketAddr| {
             let interface = Interface::find(&at.ip().to_string()).ok();

@@ -1,4 +1,5 @@
-//! Blocks encoded in the background, in the order in which the carousel needs them, and no sooner than it does.
+//! Blocks encoded in the background, in the order in which the carousel needs them, and no sooner than it
+//! does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use super::content::Content;
 use super::layout;
 
 impl Content {
-    /// Reads a block with its padding into `bytes`. Its file is what was announced by its stamp, as for source symbols.
+    /// Reads a block with its padding into `bytes`. Its file is what was announced by its stamp, as for
+    /// source symbols.
     pub(super) fn padded_block(
         &self,
         object: usize,
@@ -40,7 +42,8 @@ impl Content {
         encoder.map_err(|error| SourceError::Session(error.to_string()))
     }
 
-    /// Makes room for a block, and says how long it is in whole symbols, and with those that its code pads it with.
+    /// Makes room for a block, and says how long it is in whole symbols, and with those that its code pads it
+    /// with.
     fn reserve(&self, object: usize, sbn: u32, bytes: &mut Vec<u8>) -> [usize; 2] {
         let place = self.object(object);
         let symbols = place.block(sbn).symbols;
@@ -51,10 +54,11 @@ impl Content {
     }
 }
 
-/// The repair symbols of every block of a session, made by threads and kept in memory: without end where the code has
-/// them.
+/// The repair symbols of every block of a session, made by threads and kept in memory: without end where the
+/// code has them.
 ///
-/// Those of the first passes, where a code makes a few of them fast, are made for all blocks before any encoder is.
+/// Those of the first passes, where a code makes a few of them fast, are made for all blocks before any
+/// encoder is.
 #[derive(Debug)]
 pub(super) struct Encoders {
     content: Arc<Content>,
@@ -91,7 +95,8 @@ impl Encoders {
             let (content, blocks) = (Arc::clone(content), Arc::clone(&blocks));
             move |job: usize| {
                 let (object, sbn) = blocks[job % count];
-                // Not kept between blocks: room for a block would stay with each thread for the whole session.
+                // Not kept between blocks: room for a block would stay with each thread for the whole
+                // session.
                 let room = &mut Vec::new();
                 if job < count {
                     early(&content, order, object, sbn, room).map(Coded::Early)
@@ -106,8 +111,8 @@ impl Encoders {
         Ok(Self { content, order, coded, blocks: count, first })
     }
 
-    /// Whether a block's repair symbols can be had at once. In window order they are waited for: their passes are short, and
-    /// a source symbol in place of one helps nobody.
+    /// Whether a block's repair symbols can be had at once. In window order they are waited for: their passes
+    /// are short, and a source symbol in place of one helps nobody.
     ///
     /// # Errors
     /// When a block could not be encoded: the session ends.

@@ -38,7 +38,8 @@ pub(super) struct Stamp {
 /// Treatment of symbolic links inside the folders to send. A link among the paths given is always followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// A link to a regular file is sent as that file, under the link's own name. Links to folders, to devices and to nothing are left out.
+    /// A link to a regular file is sent as that file, under the link's own name. Links to folders, to devices
+    /// and to nothing are left out.
     #[default]
     Follow,
     /// Every link is left out.
@@ -128,15 +129,16 @@ pub fn prepare<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Fil
     prepare_with(paths, Links::default())
 }
 
-/// Finds the regular files that paths name. A file is sent under its own name (`a/b.txt` as `b.txt`), a folder with all
-/// that is in it under the folder's name (`a/d` as `d/..`); the content of `.`, `..` and `/` without one. Folders without a
-/// file are kept, too.
+/// Finds the regular files that paths name. A file is sent under its own name (`a/b.txt` as `b.txt`), a
+/// folder with all that is in it under the folder's name (`a/d` as `d/..`); the content of `.`, `..` and `/`
+/// without one. Folders without a file are kept, too.
 ///
 /// A path given that is a symbolic link is followed; `links` says what becomes of one inside a folder.
 ///
 /// # Errors
-/// [`PrepareError`] when something cannot be read, receivers would refuse a name, two files would have the same one, or
-/// there is no file at all. The same file under the same name is sent once, however its path is spelled.
+/// [`PrepareError`] when something cannot be read, receivers would refuse a name, two files would have the
+/// same one, or there is no file at all. The same file under the same name is sent once, however its path is
+/// spelled.
 pub fn prepare_with<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
     links: Links,
@@ -229,7 +231,8 @@ impl Walk {
         Ok(is_kept)
     }
 
-    /// Follows a link to a regular file, and to nothing else: a link to a folder may lead in a circle, or to all there is.
+    /// Follows a link to a regular file, and to nothing else: a link to a folder may lead in a circle, or to
+    /// all there is.
     fn link(&mut self, path: &Path, name: &str) -> Result<bool, PrepareError> {
         if self.links == Links::Skip {
             return Ok(self.skip(path, "a symbolic link"));

@@ -1,4 +1,5 @@
-//! The digests of all blocks, on worker threads: before the session starts as far as half a second allows, then beside it.
+//! The digests of all blocks, on worker threads: before the session starts as far as half a second allows,
+//! then beside it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,8 +81,8 @@ impl Hashing {
         Ok(hashing)
     }
 
-    /// Takes results for at most `patience`, until all are there or `is_stopped` says so; each goes to `take` with its object.
-    /// `progress` gets the bytes done, about ten times a second.
+    /// Takes results for at most `patience`, until all are there or `is_stopped` says so; each goes to `take`
+    /// with its object. `progress` gets the bytes done, about ten times a second.
     pub(super) fn wait(
         &mut self,
         patience: Duration,

@@ -1,5 +1,5 @@
-//! Where repair symbols are in a store: in the order in which a carousel sends them, so that writing goes in runs and
-//! reading goes forward.
+//! Where repair symbols are in a store: in the order in which a carousel sends them, so that writing goes in
+//! runs and reading goes forward.
 
 mod spread;
 mod window;
@@ -31,8 +31,8 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// The places of the repair symbols of `blocks`, which are written by jobs of at most `gather` blocks at once, so that
-    /// each write has symbols of as many.
+    /// The places of the repair symbols of `blocks`, which are written by jobs of at most `gather` blocks at
+    /// once, so that each write has symbols of as many.
     pub(super) fn new(blocks: &[StoredBlock], symbol_size: u16, gather: usize, order: Order) -> Self {
         match order {
             Order::Spread { .. } => Self::Spread(SpreadLayout::new(blocks, symbol_size, gather)),
@@ -151,7 +151,8 @@ mod tests {
         sizes.iter().map(|k| StoredBlock { symbols: *k, repairs_max: 3 * k, few: k / 50 }).collect()
     }
 
-    /// What a store is for: what its jobs write in runs is found again, symbol by symbol, and fills it exactly.
+    /// What a store is for: what its jobs write in runs is found again, symbol by symbol, and fills it
+    /// exactly.
     #[test]
     fn every_symbol_is_where_its_job_wrote_it() {
         let sizes = [7, 900, 900, 7, 901, 900, 901, 1, 33];

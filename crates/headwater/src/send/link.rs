@@ -43,8 +43,8 @@ impl LinkOptions {
 /// The options of everything that sends, for a type with [`LinkOptions`] at this path of fields.
 macro_rules! link_setters {
     ($($path:ident).+) => {
-        /// The interface to send on, by name or address. Default: where the kernel's route to the group leads, but never a
-        /// loopback interface.
+        /// The interface to send on, by name or address. Default: where the kernel's route to the group
+        /// leads, but never a loopback interface.
         #[must_use]
         pub fn with_interface(mut self, interface: Option<String>) -> Self {
             self.$($path).+.interface = interface;
@@ -72,16 +72,16 @@ macro_rules! link_setters {
             self
         }
 
-        /// Whether the kernel may cut runs of datagrams (segmentation offload), where it can: that saves most of the cost, but
-        /// lets each run out as one burst. Default: yes.
+        /// Whether the kernel may cut runs of datagrams (segmentation offload), where it can: that saves most
+        /// of the cost, but lets each run out as one burst. Default: yes.
         #[must_use]
         pub fn with_offload(mut self, offload: bool) -> Self {
             self.$($path).+.offload = offload;
             self
         }
 
-        /// How long the interface may be gone, down or unable to send before the session fails, once it has sent something.
-        /// What is not sent meanwhile is lost to all receivers. Default: 60 s.
+        /// How long the interface may be gone, down or unable to send before the session fails, once it has
+        /// sent something. What is not sent meanwhile is lost to all receivers. Default: 60 s.
         #[must_use]
         pub fn with_outage_max(mut self, outage_max: std::time::Duration) -> Self {
             self.$($path).+.outage_max = outage_max;
@@ -122,7 +122,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Opens a socket for so many channels, counting up from the group, that sends from `port`; 0 is any free one.
+    /// Opens a socket for so many channels, counting up from the group, that sends from `port`; 0 is any free
+    /// one.
     ///
     /// # Errors
     /// When an option is out of range, or there is no way to send to the group.

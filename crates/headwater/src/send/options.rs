@@ -26,8 +26,8 @@ pub enum SendEnd {
 pub enum SendOrder {
     /// All blocks take turns: receivers may join at any time, and loss is unknown.
     Spread,
-    /// A few blocks at a time, each with a little repair, then passes of repair: receivers that start together and have
-    /// decoded one window while the next ones arrive.
+    /// A few blocks at a time, each with a little repair, then passes of repair: receivers that start
+    /// together and have decoded one window while the next ones arrive.
     Window,
 }
 
@@ -65,20 +65,23 @@ impl SendOptions {
         }
     }
 
-    /// A session whose packets are sent to those who ask for them, by unicast. Of the options of links DSCP and trace alone count.
+    /// A session whose packets are sent to those who ask for them, by unicast. Of the options of links DSCP
+    /// and trace alone count.
     pub fn on_request(options: RainbowOptions) -> Self {
         Self::new((Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into(), CongestionControl::Rainbow(options))
     }
 
-    /// Addresses at which it is asked, where it is: at most one of each IP version. A host of several addresses should name the one
-    /// that receivers and relays use, as they take replies from no other. Default: port [`SOURCE_PORT`] of all.
+    /// Addresses at which it is asked, where it is: at most one of each IP version. A host of several
+    /// addresses should name the one that receivers and relays use, as they take replies from no other.
+    /// Default: port [`SOURCE_PORT`] of all.
     #[must_use]
     pub fn with_listen(mut self, listen: Vec<SocketAddr>) -> Self {
         self.listen = listen;
         self
     }
 
-    /// A session that is planned and looked at, and never runs: it takes no port at which others are asked. Default: no.
+    /// A session that is planned and looked at, and never runs: it takes no port at which others are asked.
+    /// Default: no.
     #[must_use]
     pub fn with_rehearsal(mut self, is_rehearsal: bool) -> Self {
         self.is_rehearsal = is_rehearsal;
@@ -94,23 +97,24 @@ impl SendOptions {
         self
     }
 
-    /// The order of sending. Default: by the rate, [`SendOrder::Window`] on one channel of 1 Gbit/s or more, where the
-    /// decoder limits a receiver, else [`SendOrder::Spread`]; with LDPC always that.
+    /// The order of sending. Default: by the rate, [`SendOrder::Window`] on one channel of 1 Gbit/s or more,
+    /// where the decoder limits a receiver, else [`SendOrder::Spread`]; with LDPC always that.
     #[must_use]
     pub fn with_order(mut self, order: Option<SendOrder>) -> Self {
         self.order = order;
         self
     }
 
-    /// Bytes of a symbol: each packet carries one, beside at most 92 bytes of headers. Default: 1408, which fits an MTU
-    /// of 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
+    /// Bytes of a symbol: each packet carries one, beside at most 92 bytes of headers. Default: 1408, which
+    /// fits an MTU of 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     #[must_use]
     pub fn with_symbol_size(mut self, bytes: Option<u16>) -> Self {
         self.symbol_size = bytes;
         self
     }
 
-    /// Transport session identifier, which tells the session from others on the group. Default: 16 random bits, not 0.
+    /// Transport session identifier, which tells the session from others on the group. Default: 16 random
+    /// bits, not 0.
     #[must_use]
     pub fn with_tsi(mut self, tsi: Option<u32>) -> Self {
         self.tsi = tsi;
@@ -124,16 +128,17 @@ impl SendOptions {
         self
     }
 
-    /// Most bytes of memory for coding. Content whose coded form does not fit has its repair symbols on disk, as many as
-    /// source symbols (47 % of them in window order), made while it is being sent. Default: 256 MiB.
+    /// Most bytes of memory for coding. Content whose coded form does not fit has its repair symbols on disk,
+    /// as many as source symbols (47 % of them in window order), made while it is being sent. Default: 256
+    /// MiB.
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: Option<u64>) -> Self {
         self.memory_limit = bytes;
         self
     }
 
-    /// Folder for repair symbols that do not fit in memory: as many bytes as the content, in a file without a name.
-    /// Default: that of the system for temporary files, which `TMPDIR` sets.
+    /// Folder for repair symbols that do not fit in memory: as many bytes as the content, in a file without a
+    /// name. Default: that of the system for temporary files, which `TMPDIR` sets.
     #[must_use]
     pub fn with_temporary_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.temporary_folder = folder;

@@ -1,9 +1,10 @@
-//! Symbols on disk, read in runs: each block's next symbols are read together, whatever the order in which blocks take turns.
+//! Symbols on disk, read in runs: each block's next symbols are read together, whatever the order in which
+//! blocks take turns.
 
 use headwater_proto::delivery::SourceError;
 
-/// Bytes of a run: as many as make a call to the kernel cheap beside what it copies, and few enough that those of a window stay
-/// in the processor's cache until they are sent.
+/// Bytes of a run: as many as make a call to the kernel cheap beside what it copies, and few enough that
+/// those of a window stay in the processor's cache until they are sent.
 const RUN_BYTES: usize = 28 << 10;
 
 /// Keeps a run of symbols of each block that takes turns.
@@ -28,8 +29,8 @@ struct Run {
 }
 
 impl ReadAhead {
-    /// For symbols of `symbol_bytes` bytes, of `turns` blocks that take turns: they share `bytes_max`, and where they are many,
-    /// runs get shorter.
+    /// For symbols of `symbol_bytes` bytes, of `turns` blocks that take turns: they share `bytes_max`, and
+    /// where they are many, runs get shorter.
     pub(super) fn new(symbol_bytes: usize, turns: usize, bytes_max: usize) -> Self {
         let run_bytes = (bytes_max / turns.max(1)).min(RUN_BYTES);
         let run_symbols = (run_bytes / symbol_bytes.max(1)).max(1);
@@ -42,8 +43,8 @@ impl ReadAhead {
         }
     }
 
-    /// Copies a symbol of a block, which has an index among all. `read` fills its room with this symbol and those that follow
-    /// it, of which none is asked for from `end` on.
+    /// Copies a symbol of a block, which has an index among all. `read` fills its room with this symbol and
+    /// those that follow it, of which none is asked for from `end` on.
     ///
     /// # Errors
     /// Those of `read`.

@@ -93,8 +93,8 @@ enum Known {
 }
 
 impl RepairStore {
-    /// Begins to write `layout`, which is that of the content, to `file`; so many blocks take `turns` when it is read. If `is_lazy`, what takes encoders waits until
-    /// some of it is wanted.
+    /// Begins to write `layout`, which is that of the content, to `file`; so many blocks take `turns` when it
+    /// is read. If `is_lazy`, what takes encoders waits until some of it is wanted.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -175,8 +175,8 @@ impl RepairStore {
 
 /// What a thread writes a store with.
 ///
-/// Memory: a block for each that a job has, one encoder, and a run: a symbol of each, in window order up to 4 %. Early
-/// symbols take a block, and 2 % of each that a job has.
+/// Memory: a block for each that a job has, one encoder, and a run: a symbol of each, in window order up to 4
+/// %. Early symbols take a block, and 2 % of each that a job has.
 struct Writer {
     content: Arc<Content>,
     blocks: Arc<[(usize, u32)]>,

@@ -39,8 +39,8 @@ const HEADER_BYTES_MAX: usize = 92;
 const HASHING_BEFORE: Duration = Duration::from_millis(500);
 /// Blocks whose digests are told in one turn of the driver, at the most.
 const DIGESTS_PER_TURN: usize = 256;
-/// From this fixed rate on, in bit/s, a session begins with the source symbols: decoding 100 MB takes 0.4 s of a processor,
-/// which is 5 % of the time that they take at this rate.
+/// From this fixed rate on, in bit/s, a session begins with the source symbols: decoding 100 MB takes 0.4 s
+/// of a processor, which is 5 % of the time that they take at this rate.
 const SOURCE_FIRST_RATE: u64 = 100_000_000;
 /// Below this there are not two waves above the base, which both shapes of channels need.
 const MAX_OVER_BASE_MIN: u64 = 5;
@@ -68,10 +68,12 @@ enum Way {
 }
 
 impl SendSession {
-    /// Plans the session and opens its socket. Nothing is sent yet, and of the files only names and lengths are known.
+    /// Plans the session and opens its socket. Nothing is sent yet, and of the files only names and lengths
+    /// are known.
     ///
     /// # Errors
-    /// When an option is out of range, there is too little memory or disk for the content, or no way to send to the group.
+    /// When an option is out of range, there is too little memory or disk for the content, or no way to send
+    /// to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
         let (Planned { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
         let order = order(&options);
@@ -83,7 +85,8 @@ impl SendSession {
             let budget = Budget::new(&plan, &options, worker_count())?;
             Ok((plan, budget))
         };
-        // Long blocks take memory for their decoding plans, in which the encoders of shorter ones may all have room.
+        // Long blocks take memory for their decoding plans, in which the encoders of shorter ones may all
+        // have room.
         let (plan, budget) = match (planned(order), order) {
             (Ok(found), _) if !matches!(found.1.place, RepairPlace::Disk { .. }) => found,
             (_, Order::Spread { rate }) if rate < SLOWEST_RATE => {
@@ -140,8 +143,8 @@ impl SendSession {
         }
     }
 
-    /// Sends the content until its end or until it is stopped. It is hashed before, for at most half a second, and on beside it.
-    /// Files that change or cannot be read are left out.
+    /// Sends the content until its end or until it is stopped. It is hashed before, for at most half a
+    /// second, and on beside it. Files that change or cannot be read are left out.
     ///
     /// # Errors
     /// When nothing is left to send, the network fails, or it was a rehearsal.
@@ -191,8 +194,9 @@ impl SendSession {
         }
     }
 
-    /// Where content begins: drawn, so that receivers of an earlier session of the same content get other symbols; but at high
-    /// fixed rates with the source symbols, as receivers that lose little would have all blocks to decode at the end.
+    /// Where content begins: drawn, so that receivers of an earlier session of the same content get other
+    /// symbols; but at high fixed rates with the source symbols, as receivers that lose little would have all
+    /// blocks to decode at the end.
     fn start(&self) -> Result<Start, SendError> {
         match self.options.congestion_control {
             CongestionControl::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE => Ok(Start::First),
@@ -409,7 +413,8 @@ pub(crate) struct Headers {
 impl Headers {
     /// LCT, FEC payload id; room for EXT_SEQ.
     const FILES: Self = Self { usual: 16, longest: 24 };
-    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer; EXT_LEVELS and a TSI of 32 bits take 4 more each.
+    /// The same with EXT_SEQ, and with EXT_FTI in the first part of a buffer; EXT_LEVELS and a TSI of 32 bits
+    /// take 4 more each.
     pub(crate) const BUFFERS: Self = Self { usual: 24, longest: 48 };
 }
 
@@ -519,8 +524,8 @@ pub(crate) fn symbol_size_within(mtu: Option<u32>, is_ipv4: bool) -> u16 {
     symbol_size_for(mtu, ip_and_udp + u32::from(Headers::FILES.longest))
 }
 
-/// The symbol size that a path of this MTU takes, unknown counting as 1500: never above the default, a multiple of 64
-/// (the width of vector instructions) down to 64.
+/// The symbol size that a path of this MTU takes, unknown counting as 1500: never above the default, a
+/// multiple of 64 (the width of vector instructions) down to 64.
 fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
     let room = mtu.unwrap_or(1_500).saturating_sub(header_bytes) / 64 * 64;
     u16::try_from(room).unwrap_or(u16::MAX).clamp(64, SYMBOL_SIZE_DEFAULT)

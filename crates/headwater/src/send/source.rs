@@ -38,9 +38,9 @@ enum Repair {
 }
 
 impl FileSource {
-    /// The symbols of `content`, which is that of the `plan`.
-    /// With a `store`, an empty file, repair symbols go there; else blocks are encoded as the budget says. A `layered` session
-    /// sends from several places of each block at a time.
+    /// The symbols of `content`, which is that of the `plan`. With a `store`, an empty file, repair symbols
+    /// go there; else blocks are encoded as the budget says. A `layered` session sends from several places of
+    /// each block at a time.
     ///
     /// # Errors
     /// When no thread can be started.

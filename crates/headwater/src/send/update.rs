@@ -14,7 +14,8 @@ use crate::net::{BufferSize, LinkChange};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SendUpdate {
-    /// Content is being read and hashed before anything is sent, for at most half a second; about ten times a second.
+    /// Content is being read and hashed before anything is sent, for at most half a second; about ten times a
+    /// second.
     Hashing {
         /// Bytes read.
         bytes_done: u64,
@@ -23,7 +24,8 @@ pub enum SendUpdate {
     },
     /// The first packet is about to leave.
     Started(Box<SendStarted>),
-    /// A file changed or could not be read: it is sent no more, and receivers are told so. The others are sent on.
+    /// A file changed or could not be read: it is sent no more, and receivers are told so. The others are
+    /// sent on.
     FileLeftOut {
         /// Its name at the receivers.
         path: RelativePath,
@@ -34,7 +36,8 @@ pub enum SendUpdate {
     PassCompleted(u64),
     /// The interface went down or away, or came back: what it could not send meanwhile is counted as unsent.
     LinkChanged(LinkChange),
-    /// This machine cannot send what was asked for, or sends another part of it than before, or all again. At most ten times a second.
+    /// This machine cannot send what was asked for, or sends another part of it than before, or all again. At
+    /// most ten times a second.
     RateLimited(RateLimit),
     /// How far it is; about ten times a second.
     Progress(Box<SendProgress>),
@@ -131,7 +134,8 @@ pub struct SendProgress {
     pub passes: f64,
     /// Packets that the kernel had no room for, or no interface: lost to all receivers.
     pub unsent: u64,
-    /// Counters of the congestion control by their names: for LE-SBCC the reasons for the rate, for Rainbow what receivers asked for.
+    /// Counters of the congestion control by their names: for LE-SBCC the reasons for the rate, for Rainbow
+    /// what receivers asked for.
     pub counters: Counters,
 }
 

@@ -14,7 +14,8 @@ use crate::workers::yield_to_session;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Files looked at in a row.
 const BATCH: usize = 32;
-/// Time between two batches, at least: a session of thousands of files takes longer than [`INTERVAL`] to look at all.
+/// Time between two batches, at least: a session of thousands of files takes longer than [`INTERVAL`] to look
+/// at all.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A thread that looks at each file about once a second.

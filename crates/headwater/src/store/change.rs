@@ -28,11 +28,13 @@ pub(super) enum Change {
     Dropped { file: u32 },
     /// A file has its final name.
     Placed { file: u32, stamp: Stamp },
-    /// Of the 64 source symbols from 64 * `index` on those are in place whose bits are set, the lowest bit for the first.
+    /// Of the 64 source symbols from 64 * `index` on those are in place whose bits are set, the lowest bit
+    /// for the first.
     Word { object: u32, sbn: u32, index: u32, bits: u64 },
 }
 
-/// What tells that a file in place has not been touched since: device, inode, bytes, and the time of its last change.
+/// What tells that a file in place has not been touched since: device, inode, bytes, and the time of its last
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) device: u64,

@@ -1,7 +1,7 @@
 //! Comparing a file that stands in the place of one that is announced, whoever put it there.
 //!
-//! The file is read block by block, a part at a time, so that blocks of other files are finished in between. The first block
-//! that is not what was promised ends the comparison.
+//! The file is read block by block, a part at a time, so that blocks of other files are finished in between.
+//! The first block that is not what was promised ends the comparison.
 
 use std::fs::File;
 use std::io;

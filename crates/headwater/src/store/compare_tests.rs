@@ -138,7 +138,8 @@ fn a_file_that_was_found_to_be_there_counts_in_the_next_session() {
     assert_eq!(held, HeldFile { is_whole: true, is_present: false });
 }
 
-/// Symbols that came before the comparison wait to be written when it ends. Noted after the file they would end the journal.
+/// Symbols that came before the comparison wait to be written when it ends. Noted after the file they would
+/// end the journal.
 #[test]
 fn symbols_gathered_of_a_file_that_is_there_spoil_no_other_file() {
     let folder = tempfile::tempdir().unwrap();

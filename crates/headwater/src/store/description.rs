@@ -1,6 +1,8 @@
-//! The FDT in the working folder, so that a receiver that is started again knows the session from its first packet on.
+//! The FDT in the working folder, so that a receiver that is started again knows the session from its first
+//! packet on.
 //!
-//! It is not made safe on disk: what a loss of power leaves of it does not match its checksum, and the FDT comes again.
+//! It is not made safe on disk: what a loss of power leaves of it does not match its checksum, and the FDT
+//! comes again.
 //!
 //! ```text
 //! "HWFDT\0" version:u16 source:16 tsi:u64 instance:u32 length:u32 FDT checksum:32

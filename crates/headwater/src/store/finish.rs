@@ -142,8 +142,8 @@ fn finish_block(places: &Places, object: &ObjectPlace, job: &BlockJob) -> Result
     Ok(report(block_digest(&content[..bytes])))
 }
 
-/// Fills in what is missing, or says how many more symbols that takes. The repair symbols are read into the missing places,
-/// where they take no room of their own.
+/// Fills in what is missing, or says how many more symbols that takes. The repair symbols are read into the
+/// missing places, where they take no room of their own.
 fn decode(
     places: &Places,
     object: &ObjectPlace,

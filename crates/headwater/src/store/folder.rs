@@ -1,7 +1,7 @@
 //! The folder that files are received into, and the working folder in it.
 //!
-//! All names are opened one component at a time below the folder's descriptor, and no symbolic link is followed: what
-//! stands in the folder, or is put there meanwhile, cannot lead a file out of it.
+//! All names are opened one component at a time below the folder's descriptor, and no symbolic link is
+//! followed: what stands in the folder, or is put there meanwhile, cannot lead a file out of it.
 
 use std::fs::File;
 use std::io;
@@ -52,8 +52,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder, made if need be, and the first working folder in it that no other receiver uses: what an
-    /// earlier one left there is found again.
+    /// Opens the folder, made if need be, and the first working folder in it that no other receiver uses:
+    /// what an earlier one left there is found again.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| {
             StoreError(format!(
@@ -91,8 +91,8 @@ impl Folder {
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
     }
 
-    /// Opens a working file, made if need be with the permission bits that it will have in the end and those that the
-    /// receiver needs meanwhile.
+    /// Opens a working file, made if need be with the permission bits that it will have in the end and those
+    /// that the receiver needs meanwhile.
     pub(super) fn open_work(&self, name: &str, mode: Option<u32>) -> Result<File, StoreError> {
         let bits = mode.unwrap_or(MODE_DEFAULT) & MODE_MASK | MODE_WORKING;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -169,7 +169,8 @@ impl Folder {
         Some((folder, name))
     }
 
-    /// Gives a file that stands in its place the permission bits and the time that it would have been published with.
+    /// Gives a file that stands in its place the permission bits and the time that it would have been
+    /// published with.
     pub(super) fn adopt(&self, file: &File, spec: &FileSpec) -> Result<(), StoreError> {
         let failed = |attempt: &str, error: Errno| self.failed(&format!("{attempt} '{}'", spec.path), error);
         let stat = rustix::fs::fstat(file).map_err(|errno| failed("inspect", errno))?;
@@ -212,7 +213,8 @@ impl Folder {
         self.path.join(&self.work_name)
     }
 
-    /// Whether a file may get this name: nothing but folders on the way, and nothing but an older file in its place.
+    /// Whether a file may get this name: nothing but folders on the way, and nothing but an older file in its
+    /// place.
     pub(super) fn check_place(&self, path: &RelativePath) -> Result<(), StoreError> {
         let (parents, name) = split(path);
         let mut folder = None::<OwnedFd>;
@@ -268,7 +270,8 @@ impl Folder {
         StoreError(format!("cannot {attempt} in '{folder}': {error}; {advice}"))
     }
 
-    /// Opens the folder that a file goes to, and makes it as far as need be; `None` for the out folder itself.
+    /// Opens the folder that a file goes to, and makes it as far as need be; `None` for the out folder
+    /// itself.
     fn make_parents<'p>(
         &self,
         path: &RelativePath,

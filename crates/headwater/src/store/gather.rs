@@ -9,8 +9,9 @@ use headwater_proto::delivery::StoredRepair;
 const BLOCK_BYTES: usize = 64 << 10;
 /// Bytes gathered in all: at least, at most, and a share of the content between.
 ///
-/// What is gathered is lost with a process that is killed, so it is little beside the content: twenty times this is less
-/// than 40 MiB and a hundredth of the content. Blocks that take turns in great number are written in shorter runs.
+/// What is gathered is lost with a process that is killed, so it is little beside the content: twenty times
+/// this is less than 40 MiB and a hundredth of the content. Blocks that take turns in great number are
+/// written in shorter runs.
 const BYTES_MIN: u64 = 3 << 19;
 const BYTES_MAX: u64 = 8 << 20;
 const SHARE: u64 = 2_048;
@@ -20,8 +21,8 @@ const SPARE_MAX: usize = 64;
 /// A block, by the numbers of its object and itself.
 pub(super) type Key = (usize, u32);
 
-/// Symbols that are not written yet. Memory: what [`Gather::set_content`] allows, and as much again of spare room, as
-/// vectors grow by doubling; and [`SPARE_MAX`] buffers.
+/// Symbols that are not written yet. Memory: what [`Gather::set_content`] allows, and as much again of spare
+/// room, as vectors grow by doubling; and [`SPARE_MAX`] buffers.
 #[derive(Debug)]
 pub(super) struct Gather {
     blocks: BTreeMap<Key, Gathered>,
@@ -55,8 +56,8 @@ impl Gather {
         self.bytes_max = usize::try_from(share).expect("at most 8 MiB");
     }
 
-    /// Memory that gathered symbols may take while they wait to be written, in bytes: as much as those being gathered, which
-    /// take twice their own bytes at most.
+    /// Memory that gathered symbols may take while they wait to be written, in bytes: as much as those being
+    /// gathered, which take twice their own bytes at most.
     pub(super) fn queue_bytes_max(&self) -> usize {
         2 * self.bytes_max
     }

@@ -1,7 +1,9 @@
-//! Digests of blocks, made of the bytes that are about to be written while these are in the processor's cache.
+//! Digests of blocks, made of the bytes that are about to be written while these are in the processor's
+//! cache.
 //!
-//! Where nothing is lost, a block's source symbols are written in order, and its digest is there with its last symbol: no
-//! thread has to be woken to read the block back. A block that comes otherwise is read back by one.
+//! Where nothing is lost, a block's source symbols are written in order, and its digest is there with its
+//! last symbol: no thread has to be woken to read the block back. A block that comes otherwise is read back
+//! by one.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,8 @@ use headwater_proto::delivery::{BlockHasher, Digest, FileIndex};
 
 use super::gather::Key;
 
-/// Blocks whose digest is under way, at most: those of a window of 256 and of the one before. Each takes 2 KiB.
+/// Blocks whose digest is under way, at most: those of a window of 256 and of the one before. Each takes 2
+/// KiB.
 const BLOCKS_MAX: usize = 512;
 
 /// Digests under way.

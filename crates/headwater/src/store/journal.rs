@@ -1,13 +1,15 @@
 //! The journal of a working folder: what has come, so that another receiver goes on where this one stopped.
 //!
-//! A header, then batches of changes, each under a checksum. A batch is written after the content that it tells of, so
-//! a process that is killed leaves nothing claimed that was not written. What the machine itself loses when its power
-//! fails is another matter: the header names the boot that the journal belongs to, and how much of the journal was safe
-//! on disk with its content; after another boot no more than that counts. Whatever is damaged ends the journal there.
-//! Nothing of it is trusted beyond that: blocks are verified as if they had just come.
+//! A header, then batches of changes, each under a checksum. A batch is written after the content that it
+//! tells of, so a process that is killed leaves nothing claimed that was not written. What the machine itself
+//! loses when its power fails is another matter: the header names the boot that the journal belongs to, and
+//! how much of the journal was safe on disk with its content; after another boot no more than that counts.
+//! Whatever is damaged ends the journal there. Nothing of it is trusted beyond that: blocks are verified as
+//! if they had just come.
 //!
-//! A journal that has grown long is made anew beside, while the old one goes on; what came meanwhile is copied, and then the
-//! new one takes the name of the old one. Whoever is killed on the way leaves the old one, whole.
+//! A journal that has grown long is made anew beside, while the old one goes on; what came meanwhile is
+//! copied, and then the new one takes the name of the old one. Whoever is killed on the way leaves the old
+//! one, whole.
 //!
 //! ```text
 //! "HWJRNL" version:u16 boot:16 checksum:8 | synced:u64 checksum:8 | (length:u32 checksum:8 changes)*
@@ -74,8 +76,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Goes on in a journal made anew of what this one told up to `from`: copies what came since. Nothing may be noted that
-    /// is not written.
+    /// Goes on in a journal made anew of what this one told up to `from`: copies what came since. Nothing may
+    /// be noted that is not written.
     pub(super) fn go_on_in(&mut self, new: Journal, from: u64) -> io::Result<()> {
         let mut at = from;
         let mut end = new.end;
@@ -103,8 +105,8 @@ pub(super) fn sync(file: &File, end: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Reads a journal up to `end` as far as it is undamaged: its files and objects, and blocks from `from` on that take
-/// `bytes_max`.
+/// Reads a journal up to `end` as far as it is undamaged: its files and objects, and blocks from `from` on
+/// that take `bytes_max`.
 pub(super) fn read(file: &File, end: u64, from: Id, bytes_max: usize) -> Kept {
     let mut kept = Kept::new(from, bytes_max);
     let mut position = HEADER_BYTES as u64;
@@ -133,8 +135,9 @@ impl Read for At<'_> {
     }
 }
 
-/// Makes a journal anew in an empty file, which tells what the old one does up to `end`, and no more than is needed for
-/// that; `forgets` says which files are left out. Reads the old one once for each 8 MiB of what blocks take.
+/// Makes a journal anew in an empty file, which tells what the old one does up to `end`, and no more than is
+/// needed for that; `forgets` says which files are left out. Reads the old one once for each 8 MiB of what
+/// blocks take.
 pub(super) fn compact(
     old: &File,
     end: u64,

@@ -9,7 +9,8 @@ use super::change::{Change, Key, Stamp};
 /// Symbols of a block are numbered with 24 bits at most.
 const ESI_END: u32 = 1 << 24;
 
-/// Memory of the state of blocks that is read at a time, in bytes: those of a terabyte take 12 of it, one after another.
+/// Memory of the state of blocks that is read at a time, in bytes: those of a terabyte take 12 of it, one
+/// after another.
 pub(super) const BLOCKS_BYTES_MAX: usize = 8 << 20;
 /// What a block takes beside its bits.
 const BLOCK_BYTES: usize = 160;

@@ -1,4 +1,5 @@
-//! What of a working folder may be resumed: what earlier sessions left, and the files of this one, as the journal numbers them.
+//! What of a working folder may be resumed: what earlier sessions left, and the files of this one, as the
+//! journal numbers them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -98,8 +99,8 @@ impl Ledger {
         Ok((ledger, WriteLog::new(places, journal)))
     }
 
-    /// The number of a file, if it may be resumed, and what is there of it. What is there of another content under the
-    /// same name is removed.
+    /// The number of a file, if it may be resumed, and what is there of it. What is there of another content
+    /// under the same name is removed.
     pub(super) fn take_file(&mut self, writer: &Writer, spec: &FileSpec) -> (Option<u32>, HeldFile) {
         let key = key_of(&spec.path);
         if let Some((number, file)) = self.files.remove(&key) {
@@ -207,8 +208,8 @@ impl Ledger {
         place.number.and_then(|file| self.states.remove(&file));
     }
 
-    /// Whether something is worth keeping: content of a file that is not in place, or files in place while others of
-    /// the session (`is_open`) are not.
+    /// Whether something is worth keeping: content of a file that is not in place, or files in place while
+    /// others of the session (`is_open`) are not.
     pub(super) fn is_resumable(&self, is_open: bool) -> bool {
         self.states.values().any(|state| state.is_begun && (is_open || !state.is_placed))
     }
@@ -240,8 +241,8 @@ impl Ledger {
     }
 }
 
-/// Forgets the source symbols of blocks whose content is not there: without that, what is written to new content later
-/// would count beside symbols that are lost.
+/// Forgets the source symbols of blocks whose content is not there: without that, what is written to new
+/// content later would count beside symbols that are lost.
 fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, KeptBlock>) {
     for (&sbn, block) in blocks.iter_mut().filter(|(_, block)| block.has_source()) {
         let slots = block.slots;
@@ -255,8 +256,8 @@ fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, KeptBlo
     writer.flush();
 }
 
-/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too many. A file
-/// may consist of repair symbols alone, or of source symbols alone.
+/// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too
+/// many. A file may consist of repair symbols alone, or of source symbols alone.
 fn lost_files(places: &Places, files: &BTreeMap<u32, KeptFile>) -> BTreeSet<u32> {
     let is_kept = |file: &KeptFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),

@@ -1,5 +1,5 @@
-//! The journal as the writer keeps it: when it is written, when it is made safe on disk with the content that it tells of, when it is
-//! made anew.
+//! The journal as the writer keeps it: when it is written, when it is made safe on disk with the content that
+//! it tells of, when it is made anew.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,14 +14,14 @@ use super::journal::{self, Journal};
 use super::ledger::{JOURNAL, JOURNAL_NEW};
 use super::place::{FilePlace, ObjectPlace, Places};
 
-/// A journal may grow to twice its length when it was made, and so many bytes, before it is made anew while the session
-/// goes on: one that is new has at most 21 bytes for each 64 symbols.
+/// A journal may grow to twice its length when it was made, and so many bytes, before it is made anew while
+/// the session goes on: one that is new has at most 21 bytes for each 64 symbols.
 const GROWTH_BYTES: u64 = 4 << 20;
-/// Most content whose changes are not in the journal, in bytes: what a process that is killed loses beside what waits to be
-/// written.
+/// Most content whose changes are not in the journal, in bytes: what a process that is killed loses beside
+/// what waits to be written.
 const UNWRITTEN_BYTES_MAX: u64 = 256 << 10;
-/// Content after which all is made safe on disk, in bytes: what a machine that loses power loses, and as much again while
-/// that goes on.
+/// Content after which all is made safe on disk, in bytes: what a machine that loses power loses, and as much
+/// again while that goes on.
 pub(super) const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 
 /// The journal of a session, and what of the session is not in it or not safe on disk.
@@ -85,7 +85,8 @@ impl WriteLog {
         self.is_syncing = false;
     }
 
-    /// Goes on in the journal made anew of the old one up to `from`; with the old one where that is not possible.
+    /// Goes on in the journal made anew of the old one up to `from`; with the old one where that is not
+    /// possible.
     pub(super) fn compacted(&mut self, new: io::Result<Journal>, from: u64) -> Result<(), StoreError> {
         self.is_syncing = false;
         self.write()?;

@@ -1,14 +1,15 @@
-//! Content on disk, as a receiver's machine sees it: symbols straight to their places by a thread of their own, blocks finished on
-//! worker threads, whole files under their final names.
+//! Content on disk, as a receiver's machine sees it: symbols straight to their places by a thread of their
+//! own, blocks finished on worker threads, whole files under their final names.
 //!
-//! While a file is under way it is in a working folder inside the folder that it will end in: one file for its content,
-//! at full length but sparse, and one for its repair symbols. A journal tells what has come, so that a session that was
-//! cut short goes on: whatever ends it, its working folder stays until all files are in place. Disk space: the content,
-//! the repair symbols of the blocks under way, at most as much again, and a journal of 4 MiB and twice what it takes to tell
-//! which symbols are there, at most 21 bytes for each 64: 0.05 % of the content; another one while it is made anew.
+//! While a file is under way it is in a working folder inside the folder that it will end in: one file for
+//! its content, at full length but sparse, and one for its repair symbols. A journal tells what has come, so
+//! that a session that was cut short goes on: whatever ends it, its working folder stays until all files are
+//! in place. Disk space: the content, the repair symbols of the blocks under way, at most as much again, and
+//! a journal of 4 MiB and twice what it takes to tell which symbols are there, at most 21 bytes for each 64:
+//! 0.05 % of the content; another one while it is made anew.
 //!
-//! What is left of a session that nobody goes on with is removed 14 days after it was written to last, by the next receiver
-//! of the folder, unless another receiver uses it.
+//! What is left of a session that nobody goes on with is removed 14 days after it was written to last, by the
+//! next receiver of the folder, unless another receiver uses it.
 
 mod change;
 #[cfg(test)]
@@ -136,7 +137,8 @@ impl DiskStore {
         let needed = announced.saturating_add(announced.min(DECODING_ROOM_BYTES));
         let free = self.places.folder.free_bytes()?;
         if needed > free {
-            // What is there already needs no room; asked for only where it matters, as there may be thousands of files.
+            // What is there already needs no room; asked for only where it matters, as there may be thousands
+            // of files.
             let taken = self.files.iter().flatten().map(|file| &file.spec);
             let held = taken.chain([spec]).map(|spec| self.places.held_bytes(spec)).sum();
             let needed = needed.saturating_sub(held);
@@ -188,7 +190,8 @@ impl DiskStore {
         self.writer.flush();
     }
 
-    /// Hands over all that was gathered once that is a while ago, so that little is lost with a process that is killed.
+    /// Hands over all that was gathered once that is a while ago, so that little is lost with a process that
+    /// is killed.
     fn write_when_due(&mut self) {
         let now = Instant::now();
         if now >= self.write_at {
@@ -393,12 +396,13 @@ impl Drop for DiskStore {
     }
 }
 
-/// Room on disk for blocks that are decoded, in bytes: the longest ones of two threads. All that came of a block may be repair
-/// symbols, which are given back once its content is written beside them.
+/// Room on disk for blocks that are decoded, in bytes: the longest ones of two threads. All that came of a
+/// block may be repair symbols, which are given back once its content is written beside them.
 const DECODING_ROOM_BYTES: u64 = 64 << 20;
 
-/// What a file takes on disk, in bytes, with what is there while it is received: twentieth more than itself, for the
-/// journal and the repair symbols of a loss of 3 %. Where more is lost the disk may prove full, which does no harm.
+/// What a file takes on disk, in bytes, with what is there while it is received: twentieth more than itself,
+/// for the journal and the repair symbols of a loss of 3 %. Where more is lost the disk may prove full, which
+/// does no harm.
 fn room_for(spec: &FileSpec) -> u64 {
     spec.bytes.saturating_add(spec.bytes / 20)
 }

@@ -134,7 +134,8 @@ impl Places {
         })
     }
 
-    /// Bytes on disk of a file that an earlier session left, or that stands in its place already and may be the same.
+    /// Bytes on disk of a file that an earlier session left, or that stands in its place already and may be
+    /// the same.
     pub(super) fn held_bytes(&self, spec: &FileSpec) -> u64 {
         let key = key_of(&spec.path);
         let blocks = |name: &str| {
@@ -249,9 +250,9 @@ impl Places {
     }
 }
 
-/// Where the repair symbols of a block are in the file of them, which is sparse: first the numbers of all slots, then
-/// the symbols. No block's room depends on another's: a block of k symbols begins where its place among the symbols of
-/// its file says, at 3 times that, and takes no more than 3k.
+/// Where the repair symbols of a block are in the file of them, which is sparse: first the numbers of all
+/// slots, then the symbols. No block's room depends on another's: a block of k symbols begins where its place
+/// among the symbols of its file says, at 3 times that, and takes no more than 3k.
 struct Region {
     start: u64,
     slots: u64,

@@ -246,7 +246,8 @@ fn what_is_lost_is_not_claimed_and_the_rest_counts() {
     }
 }
 
-/// Issue 23: a receiver stopped before its first block was decoded, which had nothing but repair symbols, lost them all.
+/// Issue 23: a receiver stopped before its first block was decoded, which had nothing but repair symbols,
+/// lost them all.
 #[test]
 fn repair_symbols_alone_are_resumed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Decoding in strips: blocks of codes whose symbols are sums of one another may be longer than there is memory for. They stay
-//! on disk, and some bytes of each of their symbols are decoded at a time.
+//! Decoding in strips: blocks of codes whose symbols are sums of one another may be longer than there is
+//! memory for. They stay on disk, and some bytes of each of their symbols are decoded at a time.
 
 use headwater_fec::{Block, BlockCodec, DecodeError};
 use headwater_proto::delivery::{BlockJob, DECODING_BYTES, STRIP_WIDTH_MIN, StoreError};
@@ -9,7 +9,8 @@ use super::place::{ObjectPlace, Places};
 /// Bytes read at once, of which a strip is taken.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Bytes of each symbol of a block of `k` that are decoded at a time: as many as memory allows, and all if it does.
+/// Bytes of each symbol of a block of `k` that are decoded at a time: as many as memory allows, and all if it
+/// does.
 pub(super) fn strip_width(codec: &dyn BlockCodec, k: u32) -> usize {
     let whole = codec.symbol_size();
     if !codec.decodes_in_strips() || codec.strip_bytes(k, whole) <= DECODING_BYTES {
@@ -51,7 +52,8 @@ pub(super) fn decode(
     Ok(Ok(()))
 }
 
-/// The slots whose symbols exist, each symbol once, with their ESIs: what came from an earlier session is not trusted.
+/// The slots whose symbols exist, each symbol once, with their ESIs: what came from an earlier session is not
+/// trusted.
 fn usable_slots(
     places: &Places,
     object: &ObjectPlace,

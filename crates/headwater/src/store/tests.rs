@@ -233,7 +233,8 @@ fn blocks_keep_their_repair_symbols_apart() {
     }
 }
 
-/// In whatever order symbols come, each is in its place: runs are written together, and the last symbol is short.
+/// In whatever order symbols come, each is in its place: runs are written together, and the last symbol is
+/// short.
 #[test]
 fn symbols_are_gathered_and_land_in_their_places() {
     let mut fixture = Fixture::announced(&spec("file", BYTES as u64));
@@ -287,8 +288,8 @@ fn a_file_that_differs_from_its_md5_is_discarded() {
     }
 }
 
-/// A sender withdraws a file while threads are at work on it: neither its blocks nor its name fail the session, and no file of
-/// zeros takes its place.
+/// A sender withdraws a file while threads are at work on it: neither its blocks nor its name fail the
+/// session, and no file of zeros takes its place.
 #[test]
 fn a_file_given_up_while_it_is_finished_leaves_nothing_and_fails_nothing() {
     for round in 0..20 {

@@ -17,9 +17,9 @@ use crate::workers::worker_count;
 
 /// Jobs and the threads that do them.
 ///
-/// The queue holds a few blocks, as many as the receiver's machine hands over at a time, and the files that are whole. It
-/// never blocks, since symbols that arrive meanwhile would be lost. Memory: [`DECODING_BYTES`], or one block's where that takes
-/// more, which the receiver has made room for.
+/// The queue holds a few blocks, as many as the receiver's machine hands over at a time, and the files that
+/// are whole. It never blocks, since symbols that arrive meanwhile would be lost. Memory: [`DECODING_BYTES`],
+/// or one block's where that takes more, which the receiver has made room for.
 #[derive(Debug)]
 pub(super) struct Workers {
     jobs: JobQueue,

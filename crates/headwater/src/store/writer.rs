@@ -1,9 +1,11 @@
-//! The thread that writes: content first, then the journal that tells of it, in the order in which the store hands them over.
+//! The thread that writes: content first, then the journal that tells of it, in the order in which the store
+//! hands them over.
 //!
-//! A disk that is slower than the session stalls whoever writes to it, for tenths of a second at a time. The thread that reads the
-//! socket must not stall, since the socket's buffer overflows meanwhile: each stall would be a burst of loss. So that thread
-//! hands over what is to be written and goes on. The queue has a bound: a disk that is slower for longer makes the store wait, one
-//! write at a time, so that symbols are lost evenly rather than in bursts.
+//! A disk that is slower than the session stalls whoever writes to it, for tenths of a second at a time. The
+//! thread that reads the socket must not stall, since the socket's buffer overflows meanwhile: each stall
+//! would be a burst of loss. So that thread hands over what is to be written and goes on. The queue has a
+//! bound: a disk that is slower for longer makes the store wait, one write at a time, so that symbols are
+//! lost evenly rather than in bursts.
 //!
 //! A job on a block or a file waits behind the writes that it needs, then goes to the worker threads.
 
@@ -108,7 +110,8 @@ pub(super) struct Disk {
     jobs: JobQueue,
     log: WriteLog,
     hashing: Hashing,
-    /// Whether a write failed: nothing is written any more, since the journal would tell of what is not there.
+    /// Whether a write failed: nothing is written any more, since the journal would tell of what is not
+    /// there.
     has_failed: bool,
 }
 
@@ -414,7 +417,8 @@ mod tests {
 
     /// Symbol size, in bytes.
     const T: usize = 1_000;
-    /// Symbols of the one block of the file: 8 MB, more than the gathered and the queued symbols of such a file take.
+    /// Symbols of the one block of the file: 8 MB, more than the gathered and the queued symbols of such a
+    /// file take.
     const K: u32 = 8_000;
 
     /// A store that a file was announced to, and the number of source symbols that are held of it.

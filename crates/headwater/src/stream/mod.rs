@@ -1,8 +1,10 @@
-//! Streams of buffers: what an application hands over piece by piece, each receiver has as far as its path carries it.
+//! Streams of buffers: what an application hands over piece by piece, each receiver has as far as its path
+//! carries it.
 //!
-//! A buffer has its most important byte first, as layered video has, or a progressive image; and a time to be sent in, which
-//! follows that of the buffer before. Whoever receives x % of the session's rate meanwhile has the first x % of the buffer.
-//! The application is told nothing of channels. Each session runs on a thread of its own.
+//! A buffer has its most important byte first, as layered video has, or a progressive image; and a time to be
+//! sent in, which follows that of the buffer before. Whoever receives x % of the session's rate meanwhile has
+//! the first x % of the buffer. The application is told nothing of channels. Each session runs on a thread of
+//! its own.
 //!
 //! ```no_run
 //! use std::time::Duration;

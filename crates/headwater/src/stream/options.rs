@@ -31,16 +31,16 @@ impl StreamSendOptions {
         self
     }
 
-    /// Bytes of a buffer in a packet, beside at most 92 bytes of headers. Default: 1408, which fits an MTU of 1500, or
-    /// the largest multiple of 64 that fits a smaller MTU of the interface.
+    /// Bytes of a buffer in a packet, beside at most 92 bytes of headers. Default: 1408, which fits an MTU of
+    /// 1500, or the largest multiple of 64 that fits a smaller MTU of the interface.
     #[must_use]
     pub fn with_part_bytes(mut self, bytes: Option<u16>) -> Self {
         self.session = self.session.with_symbol_size(bytes);
         self
     }
 
-    /// In which order packets take parts of a buffer. Default: [`Order::Tiles`]; [`Order::Exact`] brings up to a level's
-    /// share more to receivers whose rate lies within a level, for some ten times the work of
+    /// In which order packets take parts of a buffer. Default: [`Order::Tiles`]; [`Order::Exact`] brings up
+    /// to a level's share more to receivers whose rate lies within a level, for some ten times the work of
     /// laying it out.
     #[must_use]
     pub fn with_order(mut self, order: Order) -> Self {
@@ -68,8 +68,8 @@ impl StreamReceiveOptions {
     listen_setters!();
     session_setters!();
 
-    /// Longest buffer in bytes; parts beyond are dropped. Buffers that wait for the application take up to twice that, then
-    /// the oldest is lost. Default: [`BUFFER_BYTES_MAX`], 64 MiB.
+    /// Longest buffer in bytes; parts beyond are dropped. Buffers that wait for the application take up to
+    /// twice that, then the oldest is lost. Default: [`BUFFER_BYTES_MAX`], 64 MiB.
     #[must_use]
     pub fn with_buffer_bytes_max(mut self, bytes: usize) -> Self {
         self.buffer_bytes_max = bytes;

@@ -1,4 +1,5 @@
-//! The receiving end of a stream: a thread that receives, and the handle that gives an application its buffers.
+//! The receiving end of a stream: a thread that receives, and the handle that gives an application its
+//! buffers.
 
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
@@ -20,7 +21,8 @@ use crate::receive::{Listener, ReceiveError};
 use crate::stop::StopHandle;
 use crate::workers;
 
-/// Receives a stream of buffers, on a thread of its own, until its sender closes it, or it is stopped or dropped.
+/// Receives a stream of buffers, on a thread of its own, until its sender closes it, or it is stopped or
+/// dropped.
 ///
 /// As an iterator it gives one buffer after the other, and ends with the stream.
 #[derive(Debug)]
@@ -60,7 +62,8 @@ impl StreamReceiver {
         self.outbox.progress()
     }
 
-    /// Waits for a buffer, or a piece that came late, for so long at most; `None` when none came, or the stream has ended.
+    /// Waits for a buffer, or a piece that came late, for so long at most; `None` when none came, or the
+    /// stream has ended.
     pub fn next_delivery(&mut self, timeout: Option<Duration>) -> Option<StreamDelivery> {
         self.outbox.take(timeout)
     }

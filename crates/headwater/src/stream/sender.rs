@@ -68,10 +68,12 @@ impl StreamSender {
         self.inbox.progress()
     }
 
-    /// Hands over the next buffer, most important byte first, to be sent in `time` once that of the one before is over.
-    /// Returns when it is next in line: the one before has begun, and the application has its time to make another.
+    /// Hands over the next buffer, most important byte first, to be sent in `time` once that of the one
+    /// before is over. Returns when it is next in line: the one before has begun, and the application has its
+    /// time to make another.
     ///
-    /// When a buffer's time is over and no other one is there it is sent again until one is: whoever comes meanwhile collects it.
+    /// When a buffer's time is over and no other one is there it is sent again until one is: whoever comes
+    /// meanwhile collects it.
     ///
     /// # Errors
     /// When the buffer makes no sense, or the stream has ended.

@@ -1,5 +1,5 @@
-//! Headwater against the `flute` crate, an independent implementation of FLUTE: files cross in both directions, over a
-//! link that loses and reorders packets, in virtual time and without sockets.
+//! Headwater against the `flute` crate, an independent implementation of FLUTE: files cross in both
+//! directions, over a link that loses and reorders packets, in virtual time and without sockets.
 //!
 //! What either side does differently from the RFCs is in `docs/errata/flute.md`.
 

@@ -203,8 +203,8 @@ fn flute_reads_a_compressed_fdt() {
     assert!(sorted(receiver.objects()) == sorted(expected), "names or bytes differ");
 }
 
-/// A file of more blocks than RaptorQ's 8 bits can number: flute skips our attributes and takes each segment as a file
-/// of its own.
+/// A file of more blocks than RaptorQ's 8 bits can number: flute skips our attributes and takes each segment
+/// as a file of its own.
 #[test]
 fn flute_receives_the_segments_of_a_large_file() {
     const SYMBOL_SIZE: u16 = 8;

@@ -105,7 +105,8 @@ pub fn payloads(received: &[Received]) -> Vec<&[u8]> {
     received.iter().map(|datagram| datagram.payload.as_slice()).collect()
 }
 
-/// Starts the named test again in a network namespace with loopback up and IPv6 groups routed over it. True within.
+/// Starts the named test again in a network namespace with loopback up and IPv6 groups routed over it. True
+/// within.
 pub fn in_namespace(test: &str) -> bool {
     const MARK: &str = "HEADWATER_TEST_IN_NAMESPACE";
     // The route must be "local": Linux turns others over loopback into "unreachable".

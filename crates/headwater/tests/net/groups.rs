@@ -221,7 +221,8 @@ fn datagrams_to_no_group_of_ours_are_counted_not_delivered() {
     assert_eq!(receiver.counters().datagrams, 0);
 }
 
-/// Linux hands a socket what is sent to its address by whatever interface: here by `near`, from a host of another network.
+/// Linux hands a socket what is sent to its address by whatever interface: here by `near`, from a host of
+/// another network.
 #[test]
 fn a_socket_that_is_bound_to_its_interface_hears_nothing_by_others() {
     if !in_namespace("groups::a_socket_that_is_bound_to_its_interface_hears_nothing_by_others") {

@@ -65,7 +65,8 @@ fn runs_beyond_one_call_are_split_between_datagrams() {
     assert_eq!(payloads(&receive(&mut receiver, 150)), contents.chunks(1000).collect::<Vec<_>>());
 }
 
-/// One call carries messages to several groups, with several ECN fields and lengths, and more than it takes go in two.
+/// One call carries messages to several groups, with several ECN fields and lengths, and more than it takes
+/// go in two.
 #[test]
 fn runs_that_differ_go_together_and_in_order() {
     let channels = channels(Family::V4, 2);

@@ -75,7 +75,8 @@ fn each_receiver_has_its_own_rate_by_flid_dl() {
     let _whole = multi_rate(CongestionControl::FlidDl);
 }
 
-/// Receivers report by unicast, and learn from the description that they are to. Without reports the sender stays at its initial rate, at which this takes minutes.
+/// Receivers report by unicast, and learn from the description that they are to. Without reports the sender
+/// stays at its initial rate, at which this takes minutes.
 #[test]
 fn a_session_of_sim_goes_as_fast_as_reports_allow() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Files by request on loopback sockets: from the source itself and by way of a relay, and what ends a session.
+//! Files by request on loopback sockets: from the source itself and by way of a relay, and what ends a
+//! session.
 
 use std::net::SocketAddr;
 use std::time::Duration;

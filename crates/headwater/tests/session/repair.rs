@@ -68,7 +68,8 @@ fn content_that_needs_more_memory_than_allowed_is_refused() {
     assert!(open(Scheme::NoCode).is_ok());
 }
 
-/// At low rates blocks are long, and so are the plans of their code: where those leave no room, blocks are short.
+/// At low rates blocks are long, and so are the plans of their code: where those leave no room, blocks are
+/// short.
 #[test]
 fn long_blocks_are_cut_where_memory_is_short() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,8 +154,8 @@ fn a_disk_without_room_for_repair_symbols_is_told_before_anything_is_read() {
     assert!(matches!(open(&folder.path().join("none")), Err(SendError::Store { .. })));
 }
 
-/// LDPC over a lossy link: several files, those of no byte and of one among them, with repair symbols in memory and, within
-/// little memory, in blocks of their own on disk.
+/// LDPC over a lossy link: several files, those of no byte and of one among them, with repair symbols in
+/// memory and, within little memory, in blocks of their own on disk.
 #[test]
 fn ldpc_carries_files_of_every_size() {
     for (scheme, memory) in

@@ -42,7 +42,8 @@ fn at_high_rates_a_call_sends_many_datagrams() {
     assert!(sent.progress.packets >= least * sent.calls, "{sent:?}");
 }
 
-/// One rate that the sender finds: receivers tell what they lose by NAKs, other symbols repair, and who comes late gets all of it.
+/// One rate that the sender finds: receivers tell what they lose by NAKs, other symbols repair, and who comes
+/// late gets all of it.
 #[test]
 fn files_over_pgm_at_a_rate_by_le_sbcc_reach_all_receivers() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A full table of breadcrumbs and batches of messages about them, for the bench and the example that are named after it.
+//! A full table of breadcrumbs and batches of messages about them, for the bench and the example that are
+//! named after it.
 
 use std::net::SocketAddr;
 
@@ -70,7 +71,8 @@ impl Forwards for BreadcrumbRouter<InterfaceId> {
     }
 }
 
-/// All that `headwater relay` does with a message but what its sockets do: who sends it and how fast, the router, the queue, the packet that is written.
+/// All that `headwater relay` does with a message but what its sockets do: who sends it and how fast, the
+/// router, the queue, the packet that is written.
 impl Forwards for Relay {
     fn new(entries: u32) -> Self {
         let config = RelayConfig::new(config(entries), Seed(1))
@@ -170,7 +172,8 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// In an order that neither the memory nor a processor can foresee, another one each round: the worst case.
+    /// In an order that neither the memory nor a processor can foresee, another one each round: the worst
+    /// case.
     pub fn scattered(entries: u32) -> Self {
         Self { entries, label: 0, step: 1, left: 0, state: 1, are_scattered: true }
     }

@@ -16,7 +16,8 @@ pub struct Client {
     ignored: u64,
 }
 
-/// A reply to somebody's request for a label that is bound; not always to one's own, as a router may serve many with one.
+/// A reply to somebody's request for a label that is bound; not always to one's own, as a router may serve
+/// many with one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply<'a> {
     /// What was asked for.
@@ -30,8 +31,9 @@ pub struct Reply<'a> {
 }
 
 impl Client {
-    /// An end without bindings. Requests for `source` go to `upstream`: a relay, or the source itself. It hears replies from there by unicast, and
-    /// from anyone by multicast, where the last router replies to a group.
+    /// An end without bindings. Requests for `source` go to `upstream`: a relay, or the source itself. It
+    /// hears replies from there by unicast, and from anyone by multicast, where the last router replies to a
+    /// group.
     pub fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
         Self { source: canonical(source), upstream, bindings: Bindings::default(), ignored: 0 }
     }
@@ -45,8 +47,8 @@ impl Client {
     }
 
     /// Writes a request with a body, or a null without one, at the start of `buffer`. A buffer of
-    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX) has room for any body that a router sends on, at most
-    /// [`REQUEST_BODY_BYTES_MAX`](super::REQUEST_BODY_BYTES_MAX); of longer ones the rest is left out.
+    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX) has room for any body that a router sends on, at
+    /// most [`REQUEST_BODY_BYTES_MAX`](super::REQUEST_BODY_BYTES_MAX); of longer ones the rest is left out.
     pub fn request(&self, label: Label, level: Level, body: Option<&[u8]>, buffer: &mut [u8]) -> Transmit {
         let kind = if body.is_some() { Kind::Request } else { Kind::Null };
         let bytes = write(&Header::new(kind, self.source, label, level), body.unwrap_or(&[]), buffer);

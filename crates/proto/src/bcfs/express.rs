@@ -1,5 +1,6 @@
-//! EXPRESS channels over breadcrumbs (section 2.4): members leave breadcrumbs by nulls of level 1 and refresh them, the source sends replies of level
-//! 0, which take none away. So a label is a group of one source, without a join to wait for and without state that outlives its members.
+//! EXPRESS channels over breadcrumbs (section 2.4): members leave breadcrumbs by nulls of level 1 and refresh
+//! them, the source sends replies of level 0, which take none away. So a label is a group of one source,
+//! without a join to wait for and without state that outlives its members.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -110,8 +111,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// The source `identity` of the channel `label`. With [`ReplyTo::Channel`] one copy of each message goes out, with [`ReplyTo::Peer`] one to
-    /// each of at most [`NEIGHBOURS_MAX`] neighbours.
+    /// The source `identity` of the channel `label`. With [`ReplyTo::Channel`] one copy of each message goes
+    /// out, with [`ReplyTo::Peer`] one to each of at most [`NEIGHBOURS_MAX`] neighbours.
     pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo, label: Label) -> Self {
         let mut source = Source::new(identity, reply_to);
         let _first = source.bind(label, u32::MAX);

@@ -1,8 +1,10 @@
-//! Repair as PGM does it, over breadcrumbs (section 2.4): data goes to an EXPRESS channel, a NAK is a request on a label made of the missing number, and
-//! the repair is the reply. Routers hold equal NAKs back and bring the repair to those alone who miss it, without knowing what either is.
+//! Repair as PGM does it, over breadcrumbs (section 2.4): data goes to an EXPRESS channel, a NAK is a request
+//! on a label made of the missing number, and the repair is the reply. Routers hold equal NAKs back and bring
+//! the repair to those alone who miss it, without knowing what either is.
 //!
-//! A message's body is its number, 8 bytes, big-endian, and the content. Where a repair is lost, the next NAK has the next higher level, and so has its repair.
-//! A receiver misses a message when a later one comes: whoever loses the last asks for it only if something follows.
+//! A message's body is its number, 8 bytes, big-endian, and the content. Where a repair is lost, the next NAK
+//! has the next higher level, and so has its repair. A receiver misses a message when a later one comes:
+//! whoever loses the last asks for it only if something follows.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,7 +23,8 @@ const NUMBER_BYTES: usize = 8;
 const REPAIRS_MAX: usize = 256;
 /// Messages that a source keeps at the most, and that a receiver asks for.
 pub const WINDOW_MAX: u32 = 4_096;
-/// Numbers in a row that are out of all order before a receiver begins anew behind them: those before were forged, or the source was started again.
+/// Numbers in a row that are out of all order before a receiver begins anew behind them: those before were
+/// forged, or the source was started again.
 const STRANGERS_MAX: u32 = 16;
 /// After so many NAKs a message is given up.
 const NAKS_MAX: u32 = 10;
@@ -73,7 +76,8 @@ impl RepairSource {
         }
     }
 
-    /// Takes a message. False where too many wait: it is then not sent at first, but as a repair to those who ask, and is not to be given again.
+    /// Takes a message. False where too many wait: it is then not sent at first, but as a repair to those who
+    /// ask, and is not to be given again.
     pub fn send(&mut self, content: &[u8]) -> bool {
         let is_full = self.kept.len() as u64 == self.window.messages;
         let mut message = if is_full { self.kept.pop_front() } else { None }.unwrap_or_default();
@@ -146,7 +150,8 @@ pub struct RepairCounters {
     pub superfluous: u64,
 }
 
-/// Hands each message to `sink`, as it comes, with its number; asks for those that it misses, as many as a window.
+/// Hands each message to `sink`, as it comes, with its number; asks for those that it misses, as many as a
+/// window.
 #[derive(Debug)]
 pub struct RepairReceiver<F> {
     membership: Membership,
@@ -172,8 +177,9 @@ struct Missing {
 }
 
 impl<F: FnMut(u64, &[u8])> RepairReceiver<F> {
-    /// A receiver of `source` by way of `upstream`, from `now` on. `window` is the source's; `repeat` is the time after which a NAK counts as lost, above the round-trip
-    /// time. With `joins` it hears replies on that group.
+    /// A receiver of `source` by way of `upstream`, from `now` on. `window` is the source's; `repeat` is the
+    /// time after which a NAK counts as lost, above the round-trip time. With `joins` it hears replies on
+    /// that group.
     pub fn new(
         (source, upstream): (SocketAddr, SocketAddr),
         joins: Option<ChannelId>,

@@ -10,7 +10,8 @@ use super::client::canonical;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::time::Instant;
 
-/// Labels whose last reply is remembered: those with the same low bits share a place. One that was forgotten costs a superfluous reply to a null.
+/// Labels whose last reply is remembered: those with the same low bits share a place. One that was forgotten
+/// costs a superfluous reply to a null.
 const REMEMBERED: usize = 1_024;
 
 /// Where replies are sent.
@@ -42,14 +43,15 @@ pub struct Asked<'a> {
     pub level: Level,
     /// No request, but a sign that breadcrumbs wait.
     pub is_null: bool,
-    /// Whether to reply: to any request, and to a null unless the last reply on its label, sent less than [`REFRESH`] ago, went where the null came
-    /// from, and had its level or more, or 0.
+    /// Whether to reply: to any request, and to a null unless the last reply on its label, sent less than
+    /// [`REFRESH`] ago, went where the null came from, and had its level or more, or 0.
     pub wants_reply: bool,
     /// The request's.
     pub body: &'a [u8],
 }
 
-/// Hears requests and replies. Nothing proves who asked, and replies are longer than requests: whoever drives it limits what one peer may ask.
+/// Hears requests and replies. Nothing proves who asked, and replies are longer than requests: whoever drives
+/// it limits what one peer may ask.
 #[derive(Debug)]
 pub struct Source {
     identity: Option<SocketAddr>,
@@ -70,7 +72,8 @@ struct Replied {
 }
 
 impl Source {
-    /// An end without bindings. It answers to `identity`, or, with `None`, to whatever address it is asked by; the host may have several.
+    /// An end without bindings. It answers to `identity`, or, with `None`, to whatever address it is asked
+    /// by; the host may have several.
     pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo) -> Self {
         Self {
             identity: identity.map(canonical),
@@ -160,7 +163,8 @@ impl Source {
         })
     }
 
-    /// Whether a reply lately went to the breadcrumbs that a null speaks of, and took them away or, with level 0, left them on purpose.
+    /// Whether a reply lately went to the breadcrumbs that a null speaks of, and took them away or, with
+    /// level 0, left them on purpose.
     fn replied_lately(&self, now: Instant, path: &ReturnPath, label: Label, level: Level) -> bool {
         self.replied[place(label)].is_some_and(|last| {
             let went_there = match self.reply_to {

@@ -1,6 +1,7 @@
 //! The carousel: which symbol comes next, most useful first, for ever.
 //!
-//! Three orders (`headwater_fec::Order` says which of the first two; a control of several levels has the third):
+//! Three orders (`headwater_fec::Order` says which of the first two; a control of several levels has the
+//! third):
 //!
 //! | order | for | file |
 //! |---|---|---|
@@ -59,10 +60,11 @@ enum Sequence {
 
 /// Place in the order of sending at which a session begins.
 ///
-/// A sender that is started again sends the same content in another session. If both sessions began with the same symbols,
-/// a receiver that goes on with what it has would receive those again, up to half of the content. So each session draws a
-/// place of its own. Symbols of a rateless code are never the same in two sessions then, but by a chance of k in 2^24. Of
-/// a code with a finite number of symbols, a session goes on at a place that a receiver may or may not have had.
+/// A sender that is started again sends the same content in another session. If both sessions began with the
+/// same symbols, a receiver that goes on with what it has would receive those again, up to half of the
+/// content. So each session draws a place of its own. Symbols of a rateless code are never the same in two
+/// sessions then, but by a chance of k in 2^24. Of a code with a finite number of symbols, a session goes on
+/// at a place that a receiver may or may not have had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// At the first source symbol of each block: right where all of a session is received by itself.
@@ -72,8 +74,8 @@ pub enum Start {
     Drawn(Seed),
 }
 
-/// Repair symbols of a rateless block that the first one is ahead of, at most: half of RaptorQ's, so that no session gets
-/// round to its first symbol.
+/// Repair symbols of a rateless block that the first one is ahead of, at most: half of RaptorQ's, so that no
+/// session gets round to its first symbol.
 const AHEAD_MAX: u32 = 1 << 23;
 
 impl Start {
@@ -84,10 +86,10 @@ impl Start {
         }
     }
 
-    /// First symbol of each block where blocks are sent from a place of their own on. A rateless block begins with a repair
-    /// symbol, since any source symbol may have come before; a block of one symbol, which cannot be had in part, with that
-    /// symbol. Other blocks begin with a source symbol, all with the same part of theirs: their repair symbols may not be
-    /// made yet.
+    /// First symbol of each block where blocks are sent from a place of their own on. A rateless block begins
+    /// with a repair symbol, since any source symbol may have come before; a block of one symbol, which
+    /// cannot be had in part, with that symbol. Other blocks begin with a source symbol, all with the same
+    /// part of theirs: their repair symbols may not be made yet.
     fn first_symbols(self, blocks: &[CarouselBlock]) -> Vec<u32> {
         let Some(mut draw) = self.draw() else { return vec![0; blocks.len()] };
         let ahead = draw.random_range(0..AHEAD_MAX);
@@ -110,8 +112,8 @@ impl Carousel {
         Self::starting(blocks, order, Start::First)
     }
 
-    /// The same from another start on. Window order begins with the first source symbols from any start: receivers of such a
-    /// rate live by having next to nothing to decode.
+    /// The same from another start on. Window order begins with the first source symbols from any start:
+    /// receivers of such a rate live by having next to nothing to decode.
     ///
     /// # Panics
     /// As [`Carousel::new`].
@@ -139,15 +141,17 @@ impl Carousel {
         Self::of(blocks, order)
     }
 
-    /// Goes on with repair symbols that lie a random number of passes ahead, where the order is mixed; who has had symbols of the same content from another carousel then
-    /// gets few of them again. Blocks of few repair symbols begin with the first of those.
+    /// Goes on with repair symbols that lie a random number of passes ahead, where the order is mixed; who
+    /// has had symbols of the same content from another carousel then gets few of them again. Blocks of few
+    /// repair symbols begin with the first of those.
     pub fn skip(&mut self) {
         if let Sequence::Spread(spread) = &mut self.order {
             spread.skip(&self.blocks);
         }
     }
 
-    /// Visits that make a pass, which sends every source symbol once: in window order with its share of repair symbols.
+    /// Visits that make a pass, which sends every source symbol once: in window order with its share of
+    /// repair symbols.
     pub fn pass_symbols(&self) -> u64 {
         self.pass_symbols
     }
@@ -160,8 +164,8 @@ impl Carousel {
         self.blocks[block as usize]
     }
 
-    /// Stops sending the blocks that `keeps` refuses; the others go on where they are. Returns the number of symbols that
-    /// the refused blocks have had.
+    /// Stops sending the blocks that `keeps` refuses; the others go on where they are. Returns the number of
+    /// symbols that the refused blocks have had.
     pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         self.pass_symbols = (0..)
             .zip(&self.blocks)

@@ -3,7 +3,8 @@
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
 
-/// What the FDT carries of a block's digest: enough to find the block that is wrong. The root vouches for the whole.
+/// What the FDT carries of a block's digest: enough to find the block that is wrong. The root vouches for the
+/// whole.
 pub type ShortDigest = [u8; 16];
 
 /// The digest of a block's bytes, without the padding of its last symbol.

@@ -1,4 +1,5 @@
-//! What receiving files and receiving buffers begin with: the session listened to, its control, and what is to come out.
+//! What receiving files and receiving buffers begin with: the session listened to, its control, and what is
+//! to come out.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -20,17 +21,18 @@ pub enum SessionEvent {
         /// Who sends it.
         source: SocketAddr,
     },
-    /// Somebody else sends on the group: another source, or another session of the same one. It is not received. Told
-    /// once of each of the first [`OTHERS_MAX`](super::OTHERS_MAX).
+    /// Somebody else sends on the group: another source, or another session of the same one. It is not
+    /// received. Told once of each of the first [`OTHERS_MAX`](super::OTHERS_MAX).
     Other {
         /// Its transport session identifier.
         tsi: u64,
         /// Who sends it.
         source: SocketAddr,
     },
-    /// The session has been silent for [`SILENCE`](super::SILENCE) while another one that the receiver would have taken is
-    /// being sent: its sender was started again, mostly. Or the FDT says that the session is another one than what an
-    /// earlier receiver kept of it made believe. This receiver has ended; another one would receive the other session.
+    /// The session has been silent for [`SILENCE`](super::SILENCE) while another one that the receiver would
+    /// have taken is being sent: its sender was started again, mostly. Or the FDT says that the session is
+    /// another one than what an earlier receiver kept of it made believe. This receiver has ended; another
+    /// one would receive the other session.
     Superseded {
         /// The other one's transport session identifier.
         tsi: u64,
@@ -105,7 +107,8 @@ pub(crate) enum Taken<'a> {
     Malformed,
     /// For the control alone: an answer to a request of its own, or a packet of its carrier without content.
     Signalling,
-    /// Of another session: with its identifier and sender if the receiver's own has fallen silent, and it would be taken instead.
+    /// Of another session: with its identifier and sender if the receiver's own has fallen silent, and it
+    /// would be taken instead.
     Foreign(Option<(u64, SocketAddr)>),
 }
 
@@ -170,7 +173,8 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         Taken::Packet(header, payload)
     }
 
-    /// Tells the control of the session's description; returns the reason, for people, if the session cannot be received.
+    /// Tells the control of the session's description; returns the reason, for people, if the session cannot
+    /// be received.
     pub(crate) fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
         self.control.described().map_or(Ok(()), |described| described.on_description(now, control))
     }

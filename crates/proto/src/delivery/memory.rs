@@ -145,7 +145,8 @@ impl MemoryStore {
         &self.folders
     }
 
-    /// What another receiver finds after this one was stopped: all that was written, as a store on disk keeps it.
+    /// What another receiver finds after this one was stopped: all that was written, as a store on disk keeps
+    /// it.
     #[must_use]
     pub fn interrupted(self) -> Self {
         let mut blocks: BTreeMap<FileIndex, BTreeMap<Digest, Vec<KeptBlock>>> = BTreeMap::new();

@@ -6,10 +6,11 @@
 //!              +--- FDT, once a second -+
 //! ```
 //!
-//! Content is an argument: a [`Sender`] asks a [`Source`] for symbols, a [`Receiver`] gives them to a [`Store`].
-//! [`MemoryStore`] and [`MemorySource`] serve tests and simulations.
+//! Content is an argument: a [`Sender`] asks a [`Source`] for symbols, a [`Receiver`] gives them to a
+//! [`Store`]. [`MemoryStore`] and [`MemorySource`] serve tests and simulations.
 //!
-//! Sources: RFC 5775 (ALC), RFC 6726 (FLUTE), RFC 5052 (blocks); the sequencer paper for the order of sending.
+//! Sources: RFC 5775 (ALC), RFC 6726 (FLUTE), RFC 5052 (blocks); the sequencer paper for the order of
+//! sending.
 
 mod carousel;
 mod digest;

@@ -1,4 +1,5 @@
-//! File names on the wire: a Content-Location in, a relative path that stays inside the receiver's folder out.
+//! File names on the wire: a Content-Location in, a relative path that stays inside the receiver's folder
+//! out.
 
 use core::fmt;
 
@@ -16,8 +17,8 @@ const DEVICES: [&str; 28] = [
     "clock$", "config$",
 ];
 
-/// A relative path with `/` between its components, which is safe to create below a folder on any system: no `..`, no
-/// absolute or device name, no control character, no reserved character.
+/// A relative path with `/` between its components, which is safe to create below a folder on any system: no
+/// `..`, no absolute or device name, no control character, no reserved character.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelativePath(String);
 
@@ -69,8 +70,8 @@ impl RelativePath {
         Ok(Self(path.to_owned()))
     }
 
-    /// Reads a Content-Location (RFC 3986 reference): a relative one is the path itself, percent-encoded; of one with a
-    /// scheme (`file:///a/b`, `http://host/a/b`) the path counts, below the receiver's folder.
+    /// Reads a Content-Location (RFC 3986 reference): a relative one is the path itself, percent-encoded; of
+    /// one with a scheme (`file:///a/b`, `http://host/a/b`) the path counts, below the receiver's folder.
     ///
     /// # Errors
     /// [`NameError`] as in [`RelativePath::new`], after decoding.
@@ -85,8 +86,8 @@ impl RelativePath {
         Self::new(&percent_decode(path)?)
     }
 
-    /// The Content-Location that means this path: percent-encoded, so that any receiver reads it as a relative
-    /// reference.
+    /// The Content-Location that means this path: percent-encoded, so that any receiver reads it as a
+    /// relative reference.
     pub fn to_content_location(&self) -> String {
         let mut location = String::with_capacity(self.0.len());
         for byte in self.0.bytes() {

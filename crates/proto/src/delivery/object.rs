@@ -55,7 +55,8 @@ fn parameters(fti: &Fti) -> Parameters {
         Fti::ReedSolomonM { max_block, max_symbols, .. } => {
             Parameters::reed_solomon(symbol_size, max_block.into(), max_symbols.into())
         }
-        // Al changes nothing while N is 1, and N is 1 for all whose codec can be made: one codec serves them all.
+        // Al changes nothing while N is 1, and N is 1 for all whose codec can be made: one codec serves them
+        // all.
         Fti::RaptorQ { sub_blocks, .. } => {
             let mut parameters = Parameters::raptorq(symbol_size);
             parameters.sub_blocks = sub_blocks;

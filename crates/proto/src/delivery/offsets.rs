@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Offsets on a ring of `blocks` blocks: the first is 0, and each next one is the middle of the longest interval between
-/// those already used, `start + floor(length / 2)`; ties take the smallest start. After all places of the ring they come
-/// again in the same order.
+/// Offsets on a ring of `blocks` blocks: the first is 0, and each next one is the middle of the longest
+/// interval between those already used, `start + floor(length / 2)`; ties take the smallest start. After all
+/// places of the ring they come again in the same order.
 ///
-/// A receiver that holds the first L of them meets as many different blocks as it can before the first duplicate.
+/// A receiver that holds the first L of them meets as many different blocks as it can before the first
+/// duplicate.
 ///
 /// Made as they are asked for, O(log n) for the nth. Memory: 32 bytes for each one asked for.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use headwater_fec::{BlockCodec, sending_order};
 
 /// From positions to ESIs, block by block. Most codes send symbol p at position p; LDPC in a random order
-/// (sequencer.md, section 5).
+/// (Lucas et al. 2010, FEC for the transfer).
 ///
-/// Memory: 4 bytes a block, and 4 bytes a symbol for each n that blocks of LDPC have: 576 kB for one of 72 000 symbols, at
-/// most 0.6 % of content in which no two blocks are of one length.
+/// Memory: 4 bytes a block, and 4 bytes a symbol for each n that blocks of LDPC have: 576 kB for one of 72
+/// 000 symbols, at most 0.6 % of content in which no two blocks are of one length.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     known: BTreeMap<(u32, u32), u32>,
@@ -18,7 +18,8 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// The next block, of n = `encoding_symbols`, in the order that its code wants or, where not `is_shuffled`, by ESI.
+    /// The next block, of n = `encoding_symbols`, in the order that its code wants or, where not
+    /// `is_shuffled`, by ESI.
     pub(super) fn push(&mut self, codec: &dyn BlockCodec, encoding_symbols: u32, is_shuffled: bool) {
         let seed = codec.sending_seed().filter(|_| is_shuffled);
         self.by_block.push(seed.map(|seed| {

@@ -14,8 +14,8 @@ use super::name::RelativePath;
 use super::object::Codecs;
 use super::receiver::CODED_BLOCK_BYTES_MAX;
 
-/// Most objects of a session: as many as one FDT describes. Their TOIs fit in 16 bits, with which the header is
-/// shortest.
+/// Most objects of a session: as many as one FDT describes. Their TOIs fit in 16 bits, with which the header
+/// is shortest.
 pub const OBJECTS_MAX: usize = fdt::FILES_MAX;
 
 /// Longest symbols that fit in a datagram beside their headers, in bytes.
@@ -119,19 +119,19 @@ pub struct SessionPlan {
     order: Order,
 }
 
-/// Largest source block of the codes that do not scale: Reed-Solomon over GF(2^8) keeps half of its 255 symbols for
-/// repair.
+/// Largest source block of the codes that do not scale: Reed-Solomon over GF(2^8) keeps half of its 255
+/// symbols for repair.
 const REED_SOLOMON_BLOCK_SYMBOLS: u32 = 127;
 
 /// Memory that a sender is taken to have for coding, in bytes, unless it says otherwise.
 const CODING_BYTES: u64 = 256 << 20;
 
-/// Encoding symbols of all blocks of LDPC-Staircase together, up to which n is more than 2k. A receiver whose rate changes, or that is stopped
-/// and started again, has had parts of the cycle of n symbols and needs others: with 4k of 5682 symbols next to nothing comes twice
-/// under any control. Decoding takes longer: processor time of a receiver at 10 % of loss is 0.14 s for 5682 symbols in place of
-/// 0.05 s, and would be 3 s for 35 512 in place of 0.7 s.
-/// LDPC-Triangle keeps n = 2k: of 4k symbols it took 0.8, 4.6 and 13 % more than k to decode (blocks of 5682, 6000 and 35 512
-/// symbols), in place of 0.8 %.
+/// Encoding symbols of all blocks of LDPC-Staircase together, up to which n is more than 2k. A receiver whose
+/// rate changes, or that is stopped and started again, has had parts of the cycle of n symbols and needs
+/// others: with 4k of 5682 symbols next to nothing comes twice under any control. Decoding takes longer:
+/// processor time of a receiver at 10 % of loss is 0.14 s for 5682 symbols in place of 0.05 s, and would be 3
+/// s for 35 512 in place of 0.7 s. LDPC-Triangle keeps n = 2k: of 4k symbols it took 0.8, 4.6 and 13 % more
+/// than k to decode (blocks of 5682, 6000 and 35 512 symbols), in place of 0.8 %.
 const LDPC_SYMBOLS: u64 = 40_000;
 /// n is at most this times k.
 const LDPC_EXPANSION_MAX: u32 = 4;
@@ -152,8 +152,8 @@ impl SessionPlan {
         Self::within(files, config, CODING_BYTES)
     }
 
-    /// Plans a session whose sender has `memory` bytes for coding, 256 MiB by default: LDPC's blocks are as long as that
-    /// allows.
+    /// Plans a session whose sender has `memory` bytes for coding, 256 MiB by default: LDPC's blocks are as
+    /// long as that allows.
     ///
     /// # Errors
     /// [`PlanError`] when one session cannot carry the files.
@@ -244,9 +244,9 @@ impl SessionPlan {
         (0..self.files.len()).map(range).collect()
     }
 
-    /// The FDT instance that describes all files of the session. `digests` holds, for each object, the digests of its blocks, or
-    /// of the first of them: the instance is complete when all are there. `expires` is in NTP seconds (RFC 6726,
-    /// section 3.4.2).
+    /// The FDT instance that describes all files of the session. `digests` holds, for each object, the
+    /// digests of its blocks, or of the first of them: the instance is complete when all are there. `expires`
+    /// is in NTP seconds (RFC 6726, section 3.4.2).
     ///
     /// # Panics
     /// When `digests` is not of the shape of the objects.
@@ -313,8 +313,8 @@ fn ldpc_symbols(config: PlanConfig, memory: u64) -> u64 {
     LDPC_SYMBOLS.min(2 * u64::from(ldpc_block_symbols(config.symbol_size, memory)))
 }
 
-/// Cuts a file into runs of blocks, each with its offset. A run begins with the large blocks and ends with the small
-/// ones, as the whole does, so RFC 5052 finds the same blocks again from the run's own length.
+/// Cuts a file into runs of blocks, each with its offset. A run begins with the large blocks and ends with
+/// the small ones, as the whole does, so RFC 5052 finds the same blocks again from the run's own length.
 fn runs(whole: Partition, config: PlanConfig) -> Result<Vec<(u64, Partition)>, PartitionError> {
     let per_run = blocks_max(config.scheme);
     let offset = |sbn: u32| whole.block(sbn).map_or(whole.transfer_length(), |block| block.offset);
@@ -377,9 +377,10 @@ impl Coding {
         }
     }
 
-    /// max_n of LDPC: n = 2k, of long blocks of LDPC-Staircase up to 4k while all of the session have no more than so many symbols. No fewer repair
-    /// symbols than a source column has entries, which matters to objects of one symbol and of two. Each of those is one block, so
-    /// that n is right for it; a sender uses k + 1 of them.
+    /// max_n of LDPC: n = 2k, of long blocks of LDPC-Staircase up to 4k while all of the session have no more
+    /// than so many symbols. No fewer repair symbols than a source column has entries, which matters to
+    /// objects of one symbol and of two. Each of those is one block, so that n is right for it; a sender uses
+    /// k + 1 of them.
     fn ldpc_symbols_max(self, max_block: u32) -> u32 {
         let least = (2 * max_block).max(max_block + LDPC_N1);
         if self.scheme != Scheme::LdpcStaircase || max_block < LDPC_LONG_BLOCK {

@@ -30,8 +30,8 @@ use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
-/// How long a session that is sent on request tells those who ask that it is closed: longer than it takes most of them to ask again, and relays in a row
-/// keep what answers them for a second each.
+/// How long a session that is sent on request tells those who ask that it is closed: longer than it takes
+/// most of them to ask again, and relays in a row keep what answers them for a second each.
 const DISMISSAL: Duration = Duration::from_secs(4);
 
 /// When a sender stops by itself.
@@ -39,8 +39,8 @@ const DISMISSAL: Duration = Duration::from_secs(4);
 pub enum End {
     /// Never.
     Never,
-    /// After so many passes over the session: one pass sends as many symbols as the content has, in window order with a
-    /// share of repair symbols.
+    /// After so many passes over the session: one pass sends as many symbols as the content has, in window
+    /// order with a share of repair symbols.
     Passes(u64),
     /// At an instant.
     At(Instant),
@@ -69,9 +69,9 @@ impl SenderConfig {
         self
     }
 
-    /// Where in the order of sending to begin. Default: with the first source symbols. A sender that may have sent the same
-    /// content before draws its start, so that receivers that go on with that receive little twice. A session of one pass
-    /// begins with the first source symbols all the same.
+    /// Where in the order of sending to begin. Default: with the first source symbols. A sender that may have
+    /// sent the same content before draws its start, so that receivers that go on with that receive little
+    /// twice. A session of one pass begins with the first source symbols all the same.
     #[must_use]
     pub fn with_start(mut self, start: Start) -> Self {
         self.start = start;
@@ -120,8 +120,8 @@ pub struct SenderStats {
 
 /// The sending end of a session.
 ///
-/// Memory: 28 bytes a block for the order of sending, 48 over several levels, 32 a block while not all digests of its file are
-/// known, the FDT, and for LDPC 4 bytes a symbol for each length of its blocks.
+/// Memory: 28 bytes a block for the order of sending, 48 over several levels, 32 a block while not all
+/// digests of its file are known, the FDT, and for LDPC 4 bytes a symbol for each length of its blocks.
 #[derive(Debug)]
 pub struct Sender<C, S> {
     config: SenderConfig,
@@ -134,8 +134,8 @@ pub struct Sender<C, S> {
     inventory: Inventory,
     /// Symbols of content that count towards passes: those of files withdrawn do not.
     symbols_of_passes: u64,
-    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard; from the beginning where the
-    /// start was drawn.
+    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard; from the
+    /// beginning where the start was drawn.
     has_skipped: bool,
     fdt: Description,
     phase: Phase,
@@ -168,8 +168,8 @@ enum Next {
 }
 
 impl<C: SenderControl, S: Source> Sender<C, S> {
-    /// A sender of the planned files. `digests` holds, for each object, the digests of its blocks, or of the first of them:
-    /// [`Sender::add_digests`] tells the others.
+    /// A sender of the planned files. `digests` holds, for each object, the digests of its blocks, or of the
+    /// first of them: [`Sender::add_digests`] tells the others.
     ///
     /// # Errors
     /// When the files are too many for one FDT.
@@ -244,7 +244,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         self.fdt.set_complete(self.inventory.is_complete());
     }
 
-    /// Ends the sending of one file, and tells receivers so; the others go on. Without any other the session closes.
+    /// Ends the sending of one file, and tells receivers so; the others go on. Without any other the session
+    /// closes.
     pub fn withdraw(&mut self, file: usize, why: Withdrawal, error: SourceError) {
         if self.phase != Phase::Sending || !self.inventory.withdraw(file) {
             return;
@@ -270,9 +271,9 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         self.close();
     }
 
-    /// Ends the session: on every channel it is described once more, as far as a second allows, and closed with a few last
-    /// packets. It is over when the base channel has sent them, and after 2 s. One that is sent on request is over 4 s later;
-    /// who asks meanwhile is told.
+    /// Ends the session: on every channel it is described once more, as far as a second allows, and closed
+    /// with a few last packets. It is over when the base channel has sent them, and after 2 s. One that is
+    /// sent on request is over 4 s later; who asks meanwhile is told.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
             self.phase = match self.control.responder().is_some() {
@@ -287,7 +288,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         self.stats
     }
 
-    /// Symbols that one pass sends: the source symbols of the session, in window order with a share of repair.
+    /// Symbols that one pass sends: the source symbols of the session, in window order with a share of
+    /// repair.
     pub fn pass_symbols(&self) -> u64 {
         self.content.pass_symbols()
     }
@@ -452,8 +454,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         Some(bytes)
     }
 
-    /// Writes a packet with the symbol of a visit, or a source symbol in its place while that is not made yet, and says
-    /// how long the packet is.
+    /// Writes a packet with the symbol of a visit, or a source symbol in its place while that is not made
+    /// yet, and says how long the packet is.
     fn read_symbol(
         &mut self,
         visit: Visit,
@@ -515,7 +517,8 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 }
                 Next::Fdt | Next::Description(_) | Next::Symbol(_) | Next::Farewell(_) => {}
             }
-            // Content that failed leaves an event behind and its departure to other content, or to the end of the session.
+            // Content that failed leaves an event behind and its departure to other content, or to the end of
+            // the session.
             let envelope = self.control.envelope().map_or(0, |envelope| envelope.bytes());
             let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
             let bytes = envelope + bytes;

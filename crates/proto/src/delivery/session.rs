@@ -4,8 +4,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use crate::time::{Duration, Instant};
 
-/// A session from which nothing was heard for this long makes way for another one on the group: long enough for an
-/// interface or a route that comes back, and for a sender of any rate but LE-SBCC's floor, a packet in up to 10 to 15 s.
+/// A session from which nothing was heard for this long makes way for another one on the group: long enough
+/// for an interface or a route that comes back, and for a sender of any rate but LE-SBCC's floor, a packet in
+/// up to 10 to 15 s.
 pub const SILENCE: Duration = Duration::from_secs(5);
 /// Other sessions on the group that are told of.
 pub const OTHERS_MAX: usize = 16;
@@ -22,8 +23,8 @@ pub(crate) struct Listening {
     sender: Option<SocketAddr>,
     /// Other sessions told of, at most [`OTHERS_MAX`].
     others: Vec<(IpAddr, u64)>,
-    /// Whether the sender was heard to close the session. It counts once nothing more is heard: a packet that is
-    /// corrupt or forged does not end a session that goes on.
+    /// Whether the sender was heard to close the session. It counts once nothing more is heard: a packet that
+    /// is corrupt or forged does not end a session that goes on.
     is_closed: bool,
     last_heard: Instant,
 }
@@ -33,7 +34,8 @@ pub(crate) struct Listening {
 pub(crate) enum Whose {
     /// Of this one; perhaps its first packet.
     Ours { is_first: bool },
-    /// Of another one: perhaps the first time, and perhaps one that takes the place of this one, which is silent.
+    /// Of another one: perhaps the first time, and perhaps one that takes the place of this one, which is
+    /// silent.
     Other { is_news: bool, replaces: bool },
 }
 

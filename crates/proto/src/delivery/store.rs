@@ -1,5 +1,5 @@
-//! Content as arguments: where a sender's symbols come from, where a receiver's go. Drivers implement these traits with
-//! files and threads; tests and simulations with memory.
+//! Content as arguments: where a sender's symbols come from, where a receiver's go. Drivers implement these
+//! traits with files and threads; tests and simulations with memory.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::name::RelativePath;
 
 /// Where a sender's encoding symbols come from.
 pub trait Source {
-    /// Writes encoding symbol `esi` of block `sbn` of object `object` (its index in the session's plan) into `symbol`,
-    /// which is as long as the object's symbols. The last source symbol is padded with zeros.
+    /// Writes encoding symbol `esi` of block `sbn` of object `object` (its index in the session's plan) into
+    /// `symbol`, which is as long as the object's symbols. The last source symbol is padded with zeros.
     ///
     /// # Errors
     /// When the content cannot be read any more: the sender withdraws the file, or ends the session.
@@ -24,16 +24,18 @@ pub trait Source {
         symbol: &mut [u8],
     ) -> Result<(), SourceError>;
 
-    /// n, the encoding symbols of a block that can be read, its k source symbols among them; `None`, the default: all
-    /// that the code gives. A block with an n of its own is sent in cycles of n symbols, also where the code is rateless.
+    /// n, the encoding symbols of a block that can be read, its k source symbols among them; `None`, the
+    /// default: all that the code gives. A block with an n of its own is sent in cycles of n symbols, also
+    /// where the code is rateless.
     ///
     /// Asked once for each block, when a session begins.
     fn encoding_symbols(&self, _object: usize, _sbn: u32) -> Option<u32> {
         None
     }
 
-    /// Whether a symbol can be read by now, which is the default. Where it cannot, the sender takes a source symbol of
-    /// the block instead: those are always there. It may wait for the symbol, but not for long, as sending waits too.
+    /// Whether a symbol can be read by now, which is the default. Where it cannot, the sender takes a source
+    /// symbol of the block instead: those are always there. It may wait for the symbol, but not for long, as
+    /// sending waits too.
     ///
     /// # Errors
     /// When it never will be there: the sender withdraws the file, or ends the session.
@@ -107,9 +109,9 @@ impl FileVersion {
         self.digest.is_some() || self.modified.is_some()
     }
 
-    /// Whether two files of one name and length may be taken for the same content: both digests are known and equal, or one
-    /// is unknown and both times of modification are known and equal. Where times decide, blocks still prove themselves by
-    /// their own digests.
+    /// Whether two files of one name and length may be taken for the same content: both digests are known and
+    /// equal, or one is unknown and both times of modification are known and equal. Where times decide,
+    /// blocks still prove themselves by their own digests.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.digest, other.digest) {
             (Some(one), Some(other)) => one == other,
@@ -123,12 +125,13 @@ impl FileVersion {
 pub struct HeldFile {
     /// It is whole, verified, and carries its final name: no block of it is needed.
     pub is_whole: bool,
-    /// A file of its name and length stands in its place, whoever put it there: once the digest is known it can be compared.
+    /// A file of its name and length stands in its place, whoever put it there: once the digest is known it
+    /// can be compared.
     pub is_present: bool,
 }
 
-/// What a store holds of a block already. It is not trusted: the block is verified like any other, and what is out of
-/// range is left out.
+/// What a store holds of a block already. It is not trusted: the block is verified like any other, and what
+/// is out of range is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldBlock {
     /// The block.
@@ -163,9 +166,9 @@ pub struct ObjectSpec {
     pub partition: Partition,
     /// Its erasure code.
     pub codec: Arc<dyn BlockCodec>,
-    /// Names the object in another session of the same content: a digest of its file's name and length, its place in the
-    /// file, and its coding. `None` if the sender tells neither digest nor time of modification of the file: then nothing of
-    /// it may be resumed.
+    /// Names the object in another session of the same content: a digest of its file's name and length, its
+    /// place in the file, and its coding. `None` if the sender tells neither digest nor time of modification
+    /// of the file: then nothing of it may be resumed.
     pub identity: Option<Digest>,
 }
 
@@ -182,7 +185,8 @@ pub struct BlockJob {
     pub repairs: u32,
 }
 
-/// A repair symbol in the store, which keeps its number with it: a receiver of a terabyte has no memory for them.
+/// A repair symbol in the store, which keeps its number with it: a receiver of a terabyte has no memory for
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRepair {
     /// Encoding symbol id.
@@ -191,8 +195,8 @@ pub struct StoredRepair {
     pub slot: u32,
 }
 
-/// Slots for repair symbols of a block of `k` source symbols, at most 3k: k suffice but for a few blocks in a thousand; of LDPC
-/// they may be some percent more where all source symbols are lost.
+/// Slots for repair symbols of a block of `k` source symbols, at most 3k: k suffice but for a few blocks in a
+/// thousand; of LDPC they may be some percent more where all source symbols are lost.
 pub fn repair_slots(k: u32) -> u32 {
     k.saturating_add(k / 8).saturating_add(2)
 }
@@ -226,8 +230,8 @@ pub enum StoreReport {
     FileCompared {
         /// The file.
         file: FileIndex,
-        /// Whether it is what the sender promised. Its permission bits and its time of modification are the sender's then,
-        /// and nothing else is kept of the file.
+        /// Whether it is what the sender promised. Its permission bits and its time of modification are the
+        /// sender's then, and nothing else is kept of the file.
         is_same: bool,
     },
     /// The store failed; nothing more can be received.
@@ -255,16 +259,18 @@ pub struct Description {
 /// Where a receiver's symbols go.
 ///
 /// Calls return fast; decoding, hashing and finishing a file may go on elsewhere and are reported by
-/// [`Store::poll_report`]. The driver wakes the machine with [`crate::Input::Timeout`] when a report is there.
+/// [`Store::poll_report`]. The driver wakes the machine with [`crate::Input::Timeout`] when a report is
+/// there.
 pub trait Store {
     /// Makes room for a file, or finds what an earlier session left of it. `file` counts up from 0.
     ///
     /// # Errors
-    /// When it cannot be made (the name is taken by a folder, no space): the file is refused, the others go on.
+    /// When it cannot be made (the name is taken by a folder, no space): the file is refused, the others go
+    /// on.
     fn create_file(&mut self, file: FileIndex, spec: &FileSpec) -> Result<HeldFile, StoreError>;
 
-    /// Tells the digest of a file that was created without one, once the sender has told it, and asks what that makes of
-    /// what is held. By default nothing.
+    /// Tells the digest of a file that was created without one, once the sender has told it, and asks what
+    /// that makes of what is held. By default nothing.
     ///
     /// # Errors
     /// When it could not be noted: the session ends.
@@ -282,8 +288,8 @@ pub trait Store {
         Ok(())
     }
 
-    /// Announces an object of a file that was created, and asks for what is held of it already. `object` counts up from
-    /// 0.
+    /// Announces an object of a file that was created, and asks for what is held of it already. `object`
+    /// counts up from 0.
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock>;
 
     /// Writes a source symbol to its place in the file. Its padding is cut off.
@@ -298,9 +304,9 @@ pub trait Store {
         symbol: &[u8],
     ) -> Result<(), StoreError>;
 
-    /// Keeps a repair symbol of a block, and its ESI, in its slot. The slots of a block, [`repair_slots`] of them, are
-    /// taken in order, from 0 again when they are free. All symbols of a file have the same size, and its objects begin
-    /// at multiples of it.
+    /// Keeps a repair symbol of a block, and its ESI, in its slot. The slots of a block, [`repair_slots`] of
+    /// them, are taken in order, from 0 again when they are free. All symbols of a file have the same size,
+    /// and its objects begin at multiples of it.
     ///
     /// # Errors
     /// When it could not be written: the session ends.
@@ -312,8 +318,8 @@ pub trait Store {
         symbol: &[u8],
     ) -> Result<(), StoreError>;
 
-    /// Starts to decode and hash a block; ends in `BlockDone` or `BlockNeedsMore`. The slots of its repair symbols are
-    /// not written again before that.
+    /// Starts to decode and hash a block; ends in `BlockDone` or `BlockNeedsMore`. The slots of its repair
+    /// symbols are not written again before that.
     fn finish_block(&mut self, job: BlockJob);
 
     /// Tells what became of a block reported done, before any of its slots or symbols is written again.
@@ -323,12 +329,14 @@ pub trait Store {
     fn judge_block(&mut self, object: ObjectIndex, sbn: u32, verdict: BlockVerdict)
     -> Result<(), StoreError>;
 
-    /// Starts to finish a file all of whose blocks are done and verified; ends in `FileDone` or `FileMismatch`.
+    /// Starts to finish a file all of whose blocks are done and verified; ends in `FileDone` or
+    /// `FileMismatch`.
     fn finish_file(&mut self, file: FileIndex);
 
-    /// Starts to compare the file that stands in a file's place, all of whose objects were announced, with the digest and, as
-    /// far as they are known, the digests of its blocks in order; ends in `FileCompared`. Asked for files that were
-    /// [present](HeldFile::is_present) only, and nothing of the file is written meanwhile. By default there are none.
+    /// Starts to compare the file that stands in a file's place, all of whose objects were announced, with
+    /// the digest and, as far as they are known, the digests of its blocks in order; ends in `FileCompared`.
+    /// Asked for files that were [present](HeldFile::is_present) only, and nothing of the file is written
+    /// meanwhile. By default there are none.
     fn compare_file(&mut self, file: FileIndex, digest: Digest, promised: Vec<ShortDigest>) {
         let _never_asked = (file, digest, promised);
     }

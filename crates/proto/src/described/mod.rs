@@ -1,7 +1,7 @@
 //! Congestion controls that a session describes in its FDT, so that receivers need no options.
 //!
-//! A sender's control gives a [`fdt::Control`]; a [`Receiver`] holds the base channel until the FDT is there, then runs
-//! the control that it names. In the FDT (`hw:Congestion-Control`) rates are bit/s of UDP payload:
+//! A sender's control gives a [`fdt::Control`]; a [`Receiver`] holds the base channel until the FDT is there,
+//! then runs the control that it names. In the FDT (`hw:Congestion-Control`) rates are bit/s of UDP payload:
 //!
 //! | parameter | what | controls |
 //! |---|---|---|
@@ -14,9 +14,10 @@
 //! | `leave-ns`, `deaf-slots` | leave latency; slots without a decision after a leave | `flid-dl` |
 //! | `groups`, `session`, `decrease-ppm`, `selection` | n_g; what feedback calls it; what is left of a congested rate; requests in a selection interval | `sim` |
 //!
-//! Those of a control are all required. `sim` has no rates: they follow reports. `le-sbcc` has no parameters: its sender alone knows the rate, and that
-//! the session comes in PGM's packets is told by each of them; nor has `rainbow`: its receivers ask for each packet, and have to know that before. Without
-//! the attribute a session has one channel at a rate of its sender's choice.
+//! Those of a control are all required. `sim` has no rates: they follow reports. `le-sbcc` has no parameters:
+//! its sender alone knows the rate, and that the session comes in PGM's packets is told by each of them; nor
+//! has `rainbow`: its receivers ask for each packet, and have to know that before. Without the attribute a
+//! session has one channel at a rate of its sender's choice.
 
 mod receiver;
 #[cfg(test)]

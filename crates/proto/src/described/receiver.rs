@@ -33,23 +33,24 @@ impl ReceiverConfig {
         Self::default()
     }
 
-    /// Most that the receiver takes of a session with more than one rate, in bit/s of UDP payload; the base channel is
-    /// held in any case. Default: what the path carries.
+    /// Most that the receiver takes of a session with more than one rate, in bit/s of UDP payload; the base
+    /// channel is held in any case. Default: what the path carries.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;
         self
     }
 
-    /// The round-trip time to the sender without queueing, where it is known; [`m2c::ReceiverConfig::with_rtt_hint`].
-    /// Default: the least that a join took.
+    /// The round-trip time to the sender without queueing, where it is known;
+    /// [`m2c::ReceiverConfig::with_rtt_hint`]. Default: the least that a join took.
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Option<Duration>) -> Self {
         self.rtt_hint = rtt;
         self
     }
 
-    /// Asks the sender for that time now and then, by unicast, where the control makes use of it. Default: no.
+    /// Asks the sender for that time now and then, by unicast, where the control makes use of it. Default:
+    /// no.
     #[must_use]
     pub fn with_prober(mut self, prober: Option<ProberConfig>) -> Self {
         self.prober = prober;
@@ -71,11 +72,11 @@ impl ReceiverConfig {
     }
 }
 
-/// Holds the base channel until the session is described, then runs the control that it names. What PGM carries is asked for from the first
-/// packet on.
+/// Holds the base channel until the session is described, then runs the control that it names. What PGM
+/// carries is asked for from the first packet on.
 ///
-/// The last packet before that begins the control, so that no time is lost. A session's first description counts, later
-/// ones are passed over. Memory: that of the control.
+/// The last packet before that begins the control, so that no time is lost. A session's first description
+/// counts, later ones are passed over. Memory: that of the control.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,

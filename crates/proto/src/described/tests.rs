@@ -223,7 +223,8 @@ fn a_cap_is_kept() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever an FDT says and whatever then comes, nothing panics, and the channels held are of the session.
+    /// Whatever an FDT says and whatever then comes, nothing panics, and the channels held are of the
+    /// session.
     #[test]
     fn any_description_and_any_packets_are_survived(
         name in 0..3_usize,

@@ -1,4 +1,5 @@
-//! The plainest control: one channel at a rate that the operator chose. Fair to nobody; for networks of one's own.
+//! The plainest control: one channel at a rate that the operator chose. Fair to nobody; for networks of one's
+//! own.
 
 mod receiver;
 mod sender;

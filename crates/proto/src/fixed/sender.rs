@@ -9,10 +9,11 @@ use crate::time::Instant;
 
 /// Sends at a fixed rate on the base channel.
 ///
-/// If its driver cannot send so much, the sender settles at somewhat less than the driver sends, evenly, and tries more from time to time.
+/// If its driver cannot send so much, the sender settles at somewhat less than the driver sends, evenly, and
+/// tries more from time to time.
 ///
-/// CCI: slot 0, channel 0 and a packet sequence number that counts every packet, modulo 2^16, so that receivers see
-/// what was lost.
+/// CCI: slot 0, channel 0 and a packet sequence number that counts every packet, modulo 2^16, so that
+/// receivers see what was lost.
 #[derive(Clone, Debug)]
 pub struct Sender {
     pacer: Pacer,

@@ -89,8 +89,8 @@ impl Config {
         }
     }
 
-    /// Rate of the base channel. Default: 10 packets a second. The paper's 24 kbit/s were 6 of its packets, and are 2 of
-    /// today's: a slot would bring one, and most slots none of the level above.
+    /// Rate of the base channel. Default: 10 packets a second. The paper's 24 kbit/s were 6 of its packets,
+    /// and are 2 of today's: a slot would bring one, and most slots none of the level above.
     #[must_use]
     pub fn with_base_rate(mut self, rate: Rate) -> Self {
         self.base_rate = Some(rate);
@@ -104,24 +104,24 @@ impl Config {
         self
     }
 
-    /// TSD: length of a slot. Defaults: the paper's 0.5 s with dynamic layers, with static ones 1 s as in the public
-    /// implementation.
+    /// TSD: length of a slot. Defaults: the paper's 0.5 s with dynamic layers, with static ones 1 s as in the
+    /// public implementation.
     #[must_use]
     pub fn with_slot(mut self, slot: Duration) -> Self {
         self.slot = slot;
         self
     }
 
-    /// How long routers may take to follow a leave: so long is a dynamic channel silent before it is used again. Default:
-    /// 8 s, more than IGMPv3's 2 s and PIM's 3 s together.
+    /// How long routers may take to follow a leave: so long is a dynamic channel silent before it is used
+    /// again. Default: 8 s, more than IGMPv3's 2 s and PIM's 3 s together.
     #[must_use]
     pub fn with_leave_latency(mut self, leave: Duration) -> Self {
         self.leave = leave;
         self
     }
 
-    /// For how many slots a receiver of static layers is deaf to losses after it gave up a level. Default: 9, as in the
-    /// public implementation.
+    /// For how many slots a receiver of static layers is deaf to losses after it gave up a level. Default: 9,
+    /// as in the public implementation.
     #[must_use]
     pub fn with_deaf_slots(mut self, slots: u16) -> Self {
         self.deaf_slots = slots;
@@ -187,8 +187,8 @@ impl ReceiverConfig {
         Self::default()
     }
 
-    /// Most that the receiver takes, in bit/s of UDP payload; the base channel is held in any case. Default: what the path
-    /// carries.
+    /// Most that the receiver takes, in bit/s of UDP payload; the base channel is held in any case. Default:
+    /// what the path carries.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);

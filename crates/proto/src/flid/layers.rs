@@ -8,14 +8,15 @@ use crate::machine::ChannelId;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Triggers come as often as lets a rate rise by `TRIGGERS * (ratio - 1)` packets a second in a second, which is 6.
+/// Triggers come as often as lets a rate rise by `TRIGGERS * (ratio - 1)` packets a second in a second, which
+/// is 6.
 const TRIGGERS: f64 = 20.0;
 
 /// The layers of a FLID session from its start on.
 ///
-/// A level sends at a constant rate, whichever channel it is on. Dynamic channel i (from 1) is at level l in the slots s with
-/// `s + l = i modulo T`; T is the least power of two that has room for all levels and the leave latency, so that the slot
-/// modulo 128 that packets carry tells the level of a channel.
+/// A level sends at a constant rate, whichever channel it is on. Dynamic channel i (from 1) is at level l in
+/// the slots s with `s + l = i modulo T`; T is the least power of two that has room for all levels and the
+/// leave latency, so that the slot modulo 128 that packets carry tells the level of a channel.
 #[derive(Clone, Debug)]
 pub struct Layers {
     levels: StaticLayers,
@@ -80,13 +81,14 @@ impl Layers {
         at.since(self.start).as_nanos() / self.slot.as_nanos()
     }
 
-    /// Whether a level's packets carry the trigger in a slot: those who hold it as their highest may rise. What is set on a level
-    /// is set on all below it.
+    /// Whether a level's packets carry the trigger in a slot: those who hold it as their highest may rise.
+    /// What is set on a level is set on all below it.
     pub fn is_trigger(&self, level: u16, slot: u64) -> bool {
         if level + 1 >= self.levels.level_count() {
             return false;
         }
-        // The bits of the slot's number in reverse, as a fraction: of any 2^k slots in a row one is below 2^-k.
+        // The bits of the slot's number in reverse, as a fraction: of any 2^k slots in a row one is below
+        // 2^-k.
         #[expect(clippy::cast_precision_loss, reason = "the first 53 bits of a fraction")]
         let fraction = slot.reverse_bits() as f64 / 18_446_744_073_709_551_616.0;
         fraction <= TRIGGERS * self.slot.as_secs_f64() / self.rate(level)

@@ -34,12 +34,13 @@ pub struct Status {
 
 /// The receiving control of FLID-SL and FLID-DL.
 ///
-/// A slot has a loss when a packet of it is missing, late, a duplicate, or carries ECN's mark. A hole between two packets of a
-/// channel counts for the slot of the first, so that one burst of losses is answered once.
+/// A slot has a loss when a packet of it is missing, late, a duplicate, or carries ECN's mark. A hole between
+/// two packets of a channel counts for the slot of the first, so that one burst of losses is answered once.
 ///
-/// What becomes of it when the sender is started anew, or slots jump: with dynamic layers it goes on from the base, with static
-/// ones from the levels it has. When the base channel is lost it goes on with the others. After a stall of any length it holds
-/// what is still alive of its channels. Joins that nothing comes of are given up after two seconds or so.
+/// What becomes of it when the sender is started anew, or slots jump: with dynamic layers it goes on from the
+/// base, with static ones from the levels it has. When the base channel is lost it goes on with the others.
+/// After a stall of any length it holds what is still alive of its channels. Joins that nothing comes of are
+/// given up after two seconds or so.
 ///
 /// Memory: 120 bytes for each channel held, 128 at most.
 #[derive(Clone, Debug)]
@@ -312,7 +313,8 @@ impl Session {
 }
 
 impl Track {
-    /// A packet of a slot came: how many are lost for certain, and in which slot there was a loss, if it looks like one.
+    /// A packet of a slot came: how many are lost for certain, and in which slot there was a loss, if it
+    /// looks like one.
     fn record(&mut self, sequence: u16, slot: u64) -> (u64, Option<u64>) {
         let found = self.holes.record(sequence);
         let lost = found.lost;

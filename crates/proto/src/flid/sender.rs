@@ -12,11 +12,12 @@ use crate::layering::turns::{Schedule, Turns};
 use crate::machine::{ChannelId, Ecn};
 use crate::time::Instant;
 
-/// Sends on [`Layers`] as their schedule says, and never faster than 1.25 times their total rate. A driver that cannot send all of them sends the lowest.
+/// Sends on [`Layers`] as their schedule says, and never faster than 1.25 times their total rate. A driver
+/// that cannot send all of them sends the lowest.
 ///
-/// A packet carries the slot, channel and trigger of its place in the schedule, even if it leaves some packets later.
-/// Sequence numbers count what was sent on a channel, so a sender that fell behind leaves no holes that look like loss. Time per
-/// packet: O(levels).
+/// A packet carries the slot, channel and trigger of its place in the schedule, even if it leaves some
+/// packets later. Sequence numbers count what was sent on a channel, so a sender that fell behind leaves no
+/// holes that look like loss. Time per packet: O(levels).
 #[derive(Clone, Debug)]
 pub struct Sender {
     turns: Turns<Layers>,

@@ -13,7 +13,8 @@ const DRIFT: u64 = 64;
 
 /// Tells slots from their indices modulo 128, and which index cannot be.
 ///
-/// Slots are counted from one cycle of indices before the first seen, so the numbers mean nothing to anyone else.
+/// Slots are counted from one cycle of indices before the first seen, so the numbers mean nothing to anyone
+/// else.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots {
     length: Duration,

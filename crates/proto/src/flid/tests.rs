@@ -137,7 +137,8 @@ fn triggers_are_nested_and_as_frequent_as_the_rate_has_it() {
     assert!((0..slots).all(|slot| !layers.is_trigger(layers.levels() - 1, slot)), "the highest never");
 }
 
-/// 20 TSD/R triggers a slot of 0.3 R each are 6 packets/s in a second, which is 1/RTT^2 for 0.41 s, whatever the slot.
+/// 20 TSD/R triggers a slot of 0.3 R each are 6 packets/s in a second, which is 1/RTT^2 for 0.41 s, whatever
+/// the slot.
 #[test]
 fn a_rate_rises_by_a_packet_a_round_trip_in_a_round_trip_of_0_41_s() {
     for (kind, slot) in [(Kind::Dynamic, 500), (Kind::Dynamic, 200), (Kind::Static, 1_000)] {
@@ -201,7 +202,8 @@ fn a_receiver_may_come_at_any_time_and_go() {
     }
 }
 
-/// Nothing comes of joins any more: with dynamic layers the base is left over, and no more than a few joins wait.
+/// Nothing comes of joins any more: with dynamic layers the base is left over, and no more than a few joins
+/// wait.
 #[test]
 fn joins_that_never_come_true_are_given_up() {
     for kind in [Kind::Static, Kind::Dynamic] {

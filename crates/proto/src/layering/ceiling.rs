@@ -1,24 +1,31 @@
 //! The highest level that a sender of layers sends.
 //!
-//! A driver that cannot send all levels in time would shed packets of every level alike, and leave no level whole. So the levels above a ceiling are not
-//! sent at all, and those below keep their schedule to the packet. Receivers are told of the ceiling on the base channel
-//! ([`Departure::ceiling`](crate::control::Departure::ceiling)): they leave what is above it, and do not take its silence for loss.
+//! A driver that cannot send all levels in time would shed packets of every level alike, and leave no level
+//! whole. So the levels above a ceiling are not sent at all, and those below keep their schedule to the
+//! packet. Receivers are told of the ceiling on the base channel
+//! ([`Departure::ceiling`](crate::control::Departure::ceiling)): they leave what is above it, and do not take
+//! its silence for loss.
 //!
-//! Until the ceiling has fallen, a late driver sends the lowest levels first: to a receiver a backlog would look like a queue of the network.
+//! Until the ceiling has fallen, a late driver sends the lowest levels first: to a receiver a backlog would
+//! look like a queue of the network.
 //!
-//! The ceiling falls when the backlog grows while the driver gives up time in two windows in a row, to somewhat less than the driver has been seen to send in
-//! the better one: a busy machine's pauses fill one. It rises level by level while there is no backlog (`pacing::Retry`).
+//! The ceiling falls when the backlog grows while the driver gives up time in two windows in a row, to
+//! somewhat less than the driver has been seen to send in the better one: a busy machine's pauses fill one.
+//! It rises level by level while there is no backlog (`pacing::Retry`).
 
 use crate::pacing::{DriverLoad, Retry};
 use crate::time::{Duration, Instant};
 
-/// Backlog above which a driver may be overloaded. A busy machine keeps a driver from running for a tenth of a second now and then.
+/// Backlog above which a driver may be overloaded. A busy machine keeps a driver from running for a tenth of
+/// a second now and then.
 const LATE: Duration = Duration::from_millis(250);
 /// A backlog that shrinks by less than this in a window does not shrink.
 const SHRINKS: Duration = Duration::from_millis(20);
-/// Part of the rate that the driver was seen to send at which the ceiling comes to be: the rest works off the backlog.
+/// Part of the rate that the driver was seen to send at which the ceiling comes to be: the rest works off the
+/// backlog.
 const ROOM: f64 = 0.8;
-/// A driver that spends more than this part of its time on sending with the spacing's headroom has no backlog that grows.
+/// A driver that spends more than this part of its time on sending with the spacing's headroom has no backlog
+/// that grows.
 const BUSY: f64 = 0.9;
 
 /// The ceiling of a sender's levels, by what its driver keeps up with.
@@ -30,7 +37,8 @@ pub struct Ceiling {
     load: DriverLoad,
     /// The backlog at the last judgement.
     backlog: Duration,
-    /// Packets per second of the last window, if the driver was overloaded in it and the ceiling did not fall.
+    /// Packets per second of the last window, if the driver was overloaded in it and the ceiling did not
+    /// fall.
     overloaded: Option<f64>,
     retry: Retry,
 }
@@ -58,8 +66,9 @@ impl Ceiling {
         (self.level < self.top).then_some(self.level)
     }
 
-    /// Records a packet that left at `now`, for which the spacing gave up `given_up`; the driver's backlog is `backlog`. Levels 0..=n send
-    /// `rate(n)` packets per second at the most. Returns the new level when the ceiling moves.
+    /// Records a packet that left at `now`, for which the spacing gave up `given_up`; the driver's backlog is
+    /// `backlog`. Levels 0..=n send `rate(n)` packets per second at the most. Returns the new level when the
+    /// ceiling moves.
     pub fn departed(
         &mut self,
         now: Instant,

@@ -1,11 +1,11 @@
 //! Dynamic channels: which wave is at which level, and when each of its packets leaves.
 //!
-//! Waves are numbered by their end: wave w goes quiescent at the end of sub-slot w, counted from the session's start, and
-//! is at level `w - K s + 1` in slot s. So x, the sub-slots left to a wave, is exact in integers, and two levels in two slots
-//! that stand at the same x have the same rate to the last bit.
+//! Waves are numbered by their end: wave w goes quiescent at the end of sub-slot w, counted from the
+//! session's start, and is at level `w - K s + 1` in slot s. So x, the sub-slots left to a wave, is exact in
+//! integers, and two levels in two slots that stand at the same x have the same rate to the last bit.
 //!
-//! A wave's packets are told by closed forms only: packet j, counted from the last one, leaves when the integral of what
-//! is left of the wave is j and a part. So any question about any time costs the same.
+//! A wave's packets are told by closed forms only: packet j, counted from the last one, leaves when the
+//! integral of what is left of the wave is j and a part. So any question about any time costs the same.
 
 use super::Layering;
 use super::config::{DynamicConfig, DynamicConfigError};
@@ -118,8 +118,8 @@ impl DynamicChannels {
         }
     }
 
-    /// T: dynamic channels. In the CCI they are numbered from 0, and the base channel has this number (RFC 3738,
-    /// section 2.2); everywhere else the base is [`ChannelId::BASE`], and the dynamic ones follow.
+    /// T: dynamic channels. In the CCI they are numbered from 0, and the base channel has this number (RFC
+    /// 3738, section 2.2); everywhere else the base is [`ChannelId::BASE`], and the dynamic ones follow.
     pub fn dynamic_channels(&self) -> u16 {
         u16::try_from(self.cycle).expect("checked to be below the channels of a session")
     }
@@ -154,8 +154,8 @@ impl DynamicChannels {
         at.since(self.start).as_nanos() / self.slot.as_nanos()
     }
 
-    /// The epoch that an instant is in, counted from the session's start: all receivers of a session, whenever they came, tell epochs
-    /// apart by the same packets.
+    /// The epoch that an instant is in, counted from the session's start: all receivers of a session,
+    /// whenever they came, tell epochs apart by the same packets.
     pub fn epoch_at(&self, at: Instant) -> u64 {
         at.since(self.start).as_nanos() / self.epoch().as_nanos()
     }
@@ -224,7 +224,8 @@ impl DynamicChannels {
         }
         let x = self.sub_slots(wave.ends.since(at));
         let mut left = integer(self.remaining(wave, x) - wave.rest + 1.0).min(wave.packets);
-        // The closed form and its inverse differ in the last bit: the inverse, which is what is sent by, decides.
+        // The closed form and its inverse differ in the last bit: the inverse, which is what is sent by,
+        // decides.
         while left < wave.packets && self.wave_departure(wave, left) >= at {
             left += 1;
         }
@@ -234,7 +235,8 @@ impl DynamicChannels {
         left
     }
 
-    /// How near a wave is to its next packet at an instant, in packets: it falls from 1 to 0, when that leaves.
+    /// How near a wave is to its next packet at an instant, in packets: it falls from 1 to 0, when that
+    /// leaves.
     pub fn wave_part(&self, wave: &Wave, at: Instant) -> f64 {
         let x = self.sub_slots(wave.ends.since(at.max(wave.begins)));
         let left = self.remaining(wave, x) - wave.rest;
@@ -339,7 +341,8 @@ impl DynamicChannels {
         }
     }
 
-    /// What `P^-x` of the highest wave, at x = `from` when its slot begins, is multiplied by to give the rate of all below.
+    /// What `P^-x` of the highest wave, at x = `from` when its slot begins, is multiplied by to give the rate
+    /// of all below.
     fn below(&self, from: f64) -> f64 {
         match self.curve.shape {
             Shape::Geometric => self.curve.base * self.curve.growth(-1.0),
@@ -389,7 +392,7 @@ impl DynamicChannels {
     }
 }
 
-/// N or Nd for a maximum rate of `factor` times the base: m2c-webrc.md 1.3 and 2.3.
+/// N or Nd for a maximum rate of `factor` times the base: RFC 3738, and `docs/errata/layering.md` for N.
 fn dynamic_levels(shape: Shape, factor: f64, ratio: f64) -> u64 {
     let log = -libm::log(ratio);
     let levels = match shape {
@@ -399,7 +402,8 @@ fn dynamic_levels(shape: Shape, factor: f64, ratio: f64) -> u64 {
     integer(levels)
 }
 
-/// A part of a packet for each channel: fractions of the golden ratio are spread evenly, however many are taken.
+/// A part of a packet for each channel: fractions of the golden ratio are spread evenly, however many are
+/// taken.
 fn golden(channel: u16) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits are left")]
     let part = (u64::from(channel).wrapping_mul(GOLDEN) >> 11) as f64;

@@ -9,13 +9,14 @@ use crate::time::{Duration, Instant};
 const SEQUENCES: u64 = 1 << 16;
 /// A receiver may come long after a session began, right after its own clock did: by this its time is later.
 const AHEAD: Duration = Duration::from_nanos(1 << 60);
-/// Nothing comes earlier than this before its time, which is what the packet that started the clock may have waited; a clock that drifts further
-/// starts anew.
+/// Nothing comes earlier than this before its time, which is what the packet that started the clock may have
+/// waited; a clock that drifts further starts anew.
 const EARLY: Duration = Duration::from_secs(1);
 /// Nothing comes later than this after its time, or than half a slot, where that is longer.
 const LATE: Duration = Duration::from_secs(5);
 
-/// The sender's schedule on a receiver's clock, from the first packet of the base channel on: as if that had taken no time.
+/// The sender's schedule on a receiver's clock, from the first packet of the base channel on: as if that had
+/// taken no time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
@@ -27,8 +28,8 @@ pub(crate) struct Place {
     pub(crate) slot: Slot,
     /// `None` on the base channel.
     pub(crate) wave: Option<Wave>,
-    /// Sequence number on its channel, modulo 2^16. That of the base is counted on where the sender's own wraps, which it does
-    /// at a multiple of L.
+    /// Sequence number on its channel, modulo 2^16. That of the base is counted on where the sender's own
+    /// wraps, which it does at a multiple of L.
     pub(crate) sequence: u16,
     /// When it left by the schedule.
     pub(crate) left: Instant,
@@ -69,14 +70,15 @@ impl Clock {
         Ok(Some(Self { channels: DynamicChannels::new(config, start)? }))
     }
 
-    /// Whether a packet came at `now` at most five seconds or half a slot after the schedule has it leave, and at most a second or half a slot before:
-    /// nothing else is believed.
+    /// Whether a packet came at `now` at most five seconds or half a slot after the schedule has it leave,
+    /// and at most a second or half a slot before: nothing else is believed.
     pub(crate) fn is_timely(&self, now: Instant, place: &Place) -> bool {
         let half_slot = self.channels.half_slot();
         now.since(place.left) <= half_slot.max(LATE) && place.left.since(now) <= half_slot.min(EARLY)
     }
 
-    /// Where a packet belongs that came while `slot` was the newest seen. `None` when no such packet is ever sent.
+    /// Where a packet belongs that came while `slot` was the newest seen. `None` when no such packet is ever
+    /// sent.
     pub(crate) fn place(&self, slot: Slot, cci: WebrcCci) -> Option<Place> {
         let channels = &self.channels;
         let slot = self.slot(slot, cci.slot)?;
@@ -128,7 +130,8 @@ impl Clock {
         }
     }
 
-    /// How many packets of the wave follow: the number with these low 16 bits that a packet of this slot can have.
+    /// How many packets of the wave follow: the number with these low 16 bits that a packet of this slot can
+    /// have.
     fn left(&self, wave: &Wave, slot: Slot, sequence: u16) -> Option<u64> {
         let low = SEQUENCES - 1 - u64::from(sequence);
         let middle = self.channels.slot_start(slot) + self.channels.half_slot();

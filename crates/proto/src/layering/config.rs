@@ -92,8 +92,9 @@ impl DynamicConfig {
         }
     }
 
-    /// The same for M2C: levels half as far apart, in slots half as long, so that rates fall as fast and channels rest as long. What a
-    /// receiver joins at a time is 1.15 of what it held, and the path loses half as much for it; it holds twice as many channels.
+    /// The same for M2C: levels half as far apart, in slots half as long, so that rates fall as fast and
+    /// channels rest as long. What a receiver joins at a time is 1.15 of what it held, and the path loses
+    /// half as much for it; it holds twice as many channels.
     pub fn fine(packet_bytes: u16, max_rate: Rate) -> Self {
         Self::new(packet_bytes, max_rate)
             .with_ratio(FINE_RATIO)
@@ -136,24 +137,24 @@ impl DynamicConfig {
         self
     }
 
-    /// Q: slots that a channel is silent before it is used again, so that slow leaves have taken effect. Default: 30,
-    /// which is RFC 3738's 300 s.
+    /// Q: slots that a channel is silent before it is used again, so that slow leaves have taken effect.
+    /// Default: 30, which is RFC 3738's 300 s.
     #[must_use]
     pub fn with_quiescent_slots(mut self, slots: u16) -> Self {
         self.quiescent_slots = slots;
         self
     }
 
-    /// Whether the newest wave is fed in its first slot so that the total is the maximum rate all the time (RFC 3738,
-    /// section 2). Default: no.
+    /// Whether the newest wave is fed in its first slot so that the total is the maximum rate all the time
+    /// (RFC 3738, section 2). Default: no.
     #[must_use]
     pub fn with_constant_rate(mut self, constant: bool) -> Self {
         self.is_constant = constant;
         self
     }
 
-    /// Whether each wave begins with another part of a packet to its credit, so that waves do not send together.
-    /// Default: yes.
+    /// Whether each wave begins with another part of a packet to its credit, so that waves do not send
+    /// together. Default: yes.
     #[must_use]
     pub fn with_stagger(mut self, stagger: bool) -> Self {
         self.is_staggered = stagger;

@@ -1,9 +1,10 @@
 //! Layers: which channel sends how much when, and which part of a buffer goes out where.
 //!
-//! * [`DynamicChannels`] is the source of M2C and WEBRC: channels whose rates fall, so that a receiver slows down by doing
-//!   nothing;
+//! * [`DynamicChannels`] is the source of M2C and WEBRC: channels whose rates fall, so that a receiver slows
+//!   down by doing nothing;
 //! * [`DynamicSender`] sends on them, one packet after the other;
-//! * [`Layering`] is what a [`sequencer`] asks of it, or of any other set of layers: it knows channels, never bytes.
+//! * [`Layering`] is what a [`sequencer`] asks of it, or of any other set of layers: it knows channels, never
+//!   bytes.
 //!
 //! Intervals of time are half-open: a packet that leaves at `to` is not in `from..to`.
 
@@ -107,8 +108,8 @@ struct Period {
 }
 
 impl StaticLayers {
-    /// Layers with these rates, of packets of `packet_bytes`, from `start` on. Layer i's packets are early by i parts of as
-    /// many as there are layers, so that they do not leave together.
+    /// Layers with these rates, of packets of `packet_bytes`, from `start` on. Layer i's packets are early by
+    /// i parts of as many as there are layers, so that they do not leave together.
     ///
     /// # Panics
     /// When there is no layer, or more than 65 536, or packets are empty.

@@ -33,7 +33,8 @@ pub(crate) fn apply(held: &mut [bool], receiver: &mut impl ReceiverControl) {
     }
 }
 
-/// A path: joins and leaves take effect at its far end, then a queue of 25 packets and a link, then propagation.
+/// A path: joins and leaves take effect at its far end, then a queue of 25 packets and a link, then
+/// propagation.
 pub(crate) struct Path {
     rate: Rate,
     delay: Duration,
@@ -244,7 +245,8 @@ pub(crate) fn keeps_a_cap<R: ReceiverControl>(mut run: Run<R>, least: f64, from:
     assert_eq!(loss, 0.0);
 }
 
-/// A receiver that starts in the middle of a slot takes `least` kbit/s from then on, and leaves all when it is stopped.
+/// A receiver that starts in the middle of a slot takes `least` kbit/s from then on, and leaves all when it
+/// is stopped.
 pub(crate) fn comes_and_goes<R: ReceiverControl, S: SenderControl>(
     mut run: Run<R, S>,
     least: f64,

@@ -15,11 +15,12 @@ use crate::time::{Duration, Instant};
 /// Sequence numbers of the short CCI are modulo this.
 const SEQUENCES: u64 = 1 << 16;
 
-/// Sends on [`DynamicChannels`] as their schedule says, and never faster than 1.25 times their total rate. A driver that cannot send all levels in time
-/// sends the lowest, up to a ceiling; a wave that comes down to the ceiling goes on where the schedule has it.
+/// Sends on [`DynamicChannels`] as their schedule says, and never faster than 1.25 times their total rate. A
+/// driver that cannot send all levels in time sends the lowest, up to a ceiling; a wave that comes down to
+/// the ceiling goes on where the schedule has it.
 ///
-/// A packet carries the slot index, channel number and sequence number of its place in the schedule, even if it leaves
-/// some packets later. Time per packet: O(levels).
+/// A packet carries the slot index, channel number and sequence number of its place in the schedule, even if
+/// it leaves some packets later. Time per packet: O(levels).
 #[derive(Clone, Debug)]
 pub struct DynamicSender {
     channels: DynamicChannels,
@@ -71,7 +72,8 @@ impl DynamicSender {
         sender
     }
 
-    /// How many of the receivers' round-trip questions are answered in a second. Default: [`Answers::PER_SECOND`].
+    /// How many of the receivers' round-trip questions are answered in a second. Default:
+    /// [`Answers::PER_SECOND`].
     #[must_use]
     pub fn with_answers_per_second(mut self, answers: u32) -> Self {
         self.answers = Answers::new(answers);
@@ -90,7 +92,8 @@ impl DynamicSender {
         &self.channels
     }
 
-    /// Takes up the waves of levels from `lowest` to the ceiling that are not sent yet, with what they send from an instant on.
+    /// Takes up the waves of levels from `lowest` to the ceiling that are not sent yet, with what they send
+    /// from an instant on.
     fn begin(&mut self, lowest: u16, from: Instant) {
         let channels = &self.channels;
         for level in lowest.max(1)..=self.ceiling.level() {
@@ -106,7 +109,8 @@ impl DynamicSender {
 
     /// Follows the ceiling from where it was: leaves off waves above it, or takes up those below.
     fn follow_ceiling(&mut self, now: Instant, before: u16) {
-        // The earliest packet may be of the slot before: a wave that has come down to the ceiling since then stays.
+        // The earliest packet may be of the slot before: a wave that has come down to the ceiling since then
+        // stays.
         let first = self.channels.slot_at(now) * self.channels.channels_per_slot();
         let above = first + u64::from(self.ceiling.level());
         self.waves.retain(|active| active.wave.number < above);

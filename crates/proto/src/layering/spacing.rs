@@ -3,8 +3,8 @@
 use crate::pacing::BURST;
 use crate::time::{Duration, Instant};
 
-/// By how much a sender may be faster than its layers' rates together, where packets of several layers fall together: the
-/// room that smooths them out.
+/// By how much a sender may be faster than its layers' rates together, where packets of several layers fall
+/// together: the room that smooths them out.
 pub(crate) const HEADROOM: f64 = 1.25;
 /// A sender that is later than this gives up what it missed.
 const LAG_MAX: Duration = Duration::from_secs(1);
@@ -37,8 +37,9 @@ impl Spacing {
         given_up
     }
 
-    /// By how much a late driver is behind a schedule that has its earliest packet leave at `at`. Zero for a driver that gave up no time: packets that wait
-    /// for those before them, as at slow rates, are late by the spacing's doing.
+    /// By how much a late driver is behind a schedule that has its earliest packet leave at `at`. Zero for a
+    /// driver that gave up no time: packets that wait for those before them, as at slow rates, are late by
+    /// the spacing's doing.
     pub(crate) fn backlog(&mut self, now: Instant, at: Instant) -> Duration {
         let late = now.since(at);
         self.is_behind &= late > CALM;

@@ -19,7 +19,8 @@ pub trait Schedule {
     fn rate_most(&self, level: u16) -> f64;
 }
 
-/// The packets of all levels up to a [`Ceiling`] in the order of a schedule, never faster than 1.25 times their highest rate. Time per packet: O(levels).
+/// The packets of all levels up to a [`Ceiling`] in the order of a schedule, never faster than 1.25 times
+/// their highest rate. Time per packet: O(levels).
 #[derive(Clone, Debug)]
 pub struct Turns<S> {
     schedule: S,

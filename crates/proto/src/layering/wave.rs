@@ -1,16 +1,16 @@
 //! The rate of a wave over its life, its integral, and the inverse of that: all in closed form.
 //!
 //! A wave is one use of a dynamic channel, from when it appears until it goes quiescent. Its life is told by
-//! x, the sub-slots that are left to its end: x falls by 1 in each sub-slot, across slots too, and both shapes are functions
-//! of x alone. Rates are packets per second, integrals packets.
+//! x, the sub-slots that are left to its end: x falls by 1 in each sub-slot, across slots too, and both
+//! shapes are functions of x alone. Rates are packets per second, integrals packets.
 
 use libm::{exp, expm1, log1p};
 
 /// How the rates of a session's channels fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Geometric in the *cumulative* rate: level n at phase φ brings the total to `R0 P^-(n-φ)`. Tiles of the sequencer
-    /// fit without a gap (Lucas et al. 2010).
+    /// Geometric in the *cumulative* rate: level n at phase φ brings the total to `R0 P^-(n-φ)`. Tiles of the
+    /// sequencer fit without a gap (Lucas et al. 2010).
     Geometric,
     /// WEBRC's (RFC 3738): each wave falls by P in a slot, and so does the base channel, which jumps back.
     Webrc,
@@ -30,7 +30,8 @@ pub(super) struct Curve {
     step: f64,
     /// The geometric shape's packets of the last sub-slot, over `R0 tau`.
     last_sub_slot: f64,
-    /// The geometric shape's packets above x = 1, over `R0 tau` and the difference in `P^-x`: (1 - P)/ln(1/P).
+    /// The geometric shape's packets above x = 1, over `R0 tau` and the difference in `P^-x`: (1 -
+    /// P)/ln(1/P).
     steady: f64,
 }
 
@@ -47,7 +48,8 @@ pub(super) struct Fed {
     pub(super) below: f64,
 }
 
-/// Steps of Newton's method; both functions are convex or concave and converge from one side, within ten in practice.
+/// Steps of Newton's method; both functions are convex or concave and converge from one side, within ten in
+/// practice.
 const STEPS_MAX: usize = 60;
 
 impl Curve {
@@ -88,8 +90,8 @@ impl Curve {
         }
     }
 
-    /// Solves `(P^-x - 1)/ln(1/P) - x = scaled` for x in [0, 1]. The left side is convex and at least `ln(1/P) x^2 / 2`, so
-    /// Newton's method comes down from there.
+    /// Solves `(P^-x - 1)/ln(1/P) - x = scaled` for x in [0, 1]. The left side is convex and at least
+    /// `ln(1/P) x^2 / 2`, so Newton's method comes down from there.
     fn at_in_last_sub_slot(&self, scaled: f64) -> f64 {
         let mut x = libm::sqrt(2.0 * scaled / self.log);
         for _ in 0..STEPS_MAX {
@@ -112,8 +114,8 @@ impl Curve {
         self.sub_slot * (fed.total * (x - fed.until) - below)
     }
 
-    /// x inside the fed stretch from which so many packets come to its end. Concave, so Newton's method comes up from
-    /// below.
+    /// x inside the fed stretch from which so many packets come to its end. Concave, so Newton's method comes
+    /// up from below.
     pub(super) fn fed_at(&self, fed: &Fed, packets: f64) -> f64 {
         let mut x = fed.until;
         for _ in 0..STEPS_MAX {

@@ -13,9 +13,10 @@ use crate::rate::Rate;
 use crate::rng::{Stream, unit};
 use crate::time::{Duration, Instant};
 
-/// Counts fade once in so many round trips (le-sbcc.md 1).
+/// Counts fade once in so many round trips (Thapliyal et al., pseudo-code).
 const FADING_ROUND_TRIPS: f64 = 100.0;
-/// Most that the TFRC module sends before its first loss event, in packets per second (le-sbcc.md 4).
+/// Most that the TFRC module sends before its first loss event, in packets per second (Thapliyal et al., TFRC
+/// module).
 const START_PACKETS_PER_SEC: f64 = 1_000.0;
 /// Halvings in search of a loss event rate: below a part in 10^12.
 const SEARCH_STEPS: u32 = 48;
@@ -27,8 +28,8 @@ pub struct Indication {
     pub receiver: IpAddr,
     /// When the packet was last sent; first sent, where a repair is under way that cannot be missed yet.
     pub sent: Instant,
-    /// When the packet behind it was sent, by which a receiver notices. `None` where the time since then is no round trip:
-    /// something was sent again, or asked for again.
+    /// When the packet behind it was sent, by which a receiver notices. `None` where the time since then is
+    /// no round trip: something was sent again, or asked for again.
     pub noticed: Option<Instant>,
 }
 
@@ -64,8 +65,8 @@ pub struct Counters {
 
 /// From loss indications to a rate.
 ///
-/// The driver tells of packets sent ([`Chain::sent`]), of indications ([`Chain::indication`]) and of time ([`Chain::timeout`]),
-/// paces at [`Chain::rate`], and sends nothing before [`Chain::silent_until`].
+/// The driver tells of packets sent ([`Chain::sent`]), of indications ([`Chain::indication`]) and of time
+/// ([`Chain::timeout`]), paces at [`Chain::rate`], and sends nothing before [`Chain::silent_until`].
 #[derive(Clone, Debug)]
 pub struct Chain {
     config: Config,
@@ -180,8 +181,8 @@ impl Chain {
         }
     }
 
-    /// A receiver that needs not miss anything has answered the first packet after so long, or heard another first: it knows the way to the
-    /// source, and its NAKs will not be late.
+    /// A receiver that needs not miss anything has answered the first packet after so long, or heard another
+    /// first: it knows the way to the source, and its NAKs will not be late.
     pub fn heard(&mut self, answer: Duration) {
         if let Some(answer) = self.start.heard(answer) {
             self.rtt.heard(answer);
@@ -282,7 +283,8 @@ impl Chain {
         self.reduce();
     }
 
-    /// Whether the least rate that an operator set is kept in spite of pauses: they take up to half of the time, behind a halving.
+    /// Whether the least rate that an operator set is kept in spite of pauses: they take up to half of the
+    /// time, behind a halving.
     fn may_pause(&self) -> bool {
         self.config.min_rate.is_none_or(|least| self.rate >= 4.0 * bytes_per_second(least))
     }

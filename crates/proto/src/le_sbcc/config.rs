@@ -10,7 +10,8 @@ pub struct Stages {
     pub li2le: bool,
     /// As many events pass as the worst receiver has. Without it each event passes.
     pub max_lprf: bool,
-    /// At most one reduction each epoch. Without it each event that passes is a reduction, and there is no pause.
+    /// At most one reduction each epoch. Without it each event that passes is a reduction, and there is no
+    /// pause.
     pub atf: bool,
 }
 
@@ -42,8 +43,9 @@ pub enum Module {
 pub enum Samples {
     /// From when the packet behind the lost one was sent, by which its receiver noticed.
     Noticed,
-    /// From when the lost packet was sent, as the paper's pseudo-code has it: the wait for the packet behind it, and a pause in
-    /// between, count as round trip. For experiments without repairs: what is asked for by a timer counts as well.
+    /// From when the lost packet was sent, as the paper's pseudo-code has it: the wait for the packet behind
+    /// it, and a pause in between, count as round trip. For experiments without repairs: what is asked for by
+    /// a timer counts as well.
     Sent,
 }
 
@@ -68,8 +70,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// For packets of `segment_bytes`, headers that count included; at least 1. It begins at a round-trip time of 200 ms (the paper's
-    /// testbed) and one packet each of it.
+    /// For packets of `segment_bytes`, headers that count included; at least 1. It begins at a round-trip
+    /// time of 200 ms (the paper's testbed) and one packet each of it.
     pub fn new(segment_bytes: u16) -> Self {
         Self {
             segment_bytes: segment_bytes.max(1),
@@ -97,15 +99,16 @@ impl Config {
         self
     }
 
-    /// Longest sample of the round-trip time that counts in full; what is longer counts as this. It bounds what late and forged NAKs do.
-    /// Default: 2 s.
+    /// Longest sample of the round-trip time that counts in full; what is longer counts as this. It bounds
+    /// what late and forged NAKs do. Default: 2 s.
     #[must_use]
     pub fn with_rtt_max(mut self, rtt: Duration) -> Self {
         self.rtt_max = rtt.max(Duration::from_millis(1));
         self
     }
 
-    /// Weight of a new sample in SRTT, above 0 and at most 1. Default: 0.125, as TCP; the paper's pseudo-code reads 0.875.
+    /// Weight of a new sample in SRTT, above 0 and at most 1. Default: 0.125, as TCP; the paper's pseudo-code
+    /// reads 0.875.
     #[must_use]
     pub fn with_srtt_gain(mut self, gain: f64) -> Self {
         self.srtt_gain = gain.clamp(0.001, 1.0);
@@ -119,28 +122,31 @@ impl Config {
         self
     }
 
-    /// Whether AIMD doubles its rate each SRTT + 2 sigma until the first loss event, as TCP does and as the TFRC module does at any rate.
-    /// Before that event nothing is known of the round-trip time, so that a packet more each of it takes minutes on a fast network.
-    /// With either module, losses of that time then count for the rate at which their packets were sent, and a receiver's answer
-    /// ([`super::Chain::heard`]) takes the place of a guess of the round-trip time that is shorter, up to 0.6 s.
-    /// Default: no, as the paper.
+    /// Whether AIMD doubles its rate each SRTT + 2 sigma until the first loss event, as TCP does and as the
+    /// TFRC module does at any rate. Before that event nothing is known of the round-trip time, so that a
+    /// packet more each of it takes minutes on a fast network. With either module, losses of that time then
+    /// count for the rate at which their packets were sent, and a receiver's answer ([`super::Chain::heard`])
+    /// takes the place of a guess of the round-trip time that is shorter, up to 0.6 s. Default: no, as the
+    /// paper.
     #[must_use]
     pub fn with_doubling_at_start(mut self, doubles: bool) -> Self {
         self.doubles_at_start = doubles;
         self
     }
 
-    /// Least time in which the rate doubles at the start while no receiver was heard; `None`: not before. Default: SRTT + 2 sigma will do.
+    /// Least time in which the rate doubles at the start while no receiver was heard; `None`: not before.
+    /// Default: SRTT + 2 sigma will do.
     #[must_use]
     pub fn with_blind_doubling(mut self, least: Option<Duration>) -> Self {
         self.blind_doubling = least;
         self
     }
 
-    /// Whether the round-trip time to begin with is a guess, which the first sample replaces, as TCP's does (RFC 6298, section 2.2). A guess that is
-    /// too long stays long otherwise, as of samples below half the mean every tenth counts. And whether a sample longer than the mean
-    /// counts only for packets sent after a loss event of the same receiver: before that its host may not know the way to the source.
-    /// Default: no, as the paper.
+    /// Whether the round-trip time to begin with is a guess, which the first sample replaces, as TCP's does
+    /// (RFC 6298, section 2.2). A guess that is too long stays long otherwise, as of samples below half the
+    /// mean every tenth counts. And whether a sample longer than the mean counts only for packets sent after
+    /// a loss event of the same receiver: before that its host may not know the way to the source. Default:
+    /// no, as the paper.
     #[must_use]
     pub fn with_assumed_rtt(mut self, is_assumed: bool) -> Self {
         self.rtt_is_assumed = is_assumed;
@@ -154,15 +160,16 @@ impl Config {
         self
     }
 
-    /// Least that is ever sent, where that is above the floor; a reduction from less than four times that makes no pause.
-    /// Default: the floor.
+    /// Least that is ever sent, where that is above the floor; a reduction from less than four times that
+    /// makes no pause. Default: the floor.
     #[must_use]
     pub fn with_min_rate(mut self, rate: Rate) -> Self {
         self.min_rate = Some(rate);
         self
     }
 
-    /// Receivers that are told apart, at least 1; beyond it new ones count as one. Default: 65 536, in some 4 MiB.
+    /// Receivers that are told apart, at least 1; beyond it new ones count as one. Default: 65 536, in some 4
+    /// MiB.
     #[must_use]
     pub fn with_receivers_max(mut self, receivers: u32) -> Self {
         self.receivers_max = receivers.max(1);
@@ -197,8 +204,8 @@ impl Config {
         self
     }
 
-    /// Longest time from packet to packet at the floor: 5 times the longest round trip, or 1 s. The pause after a reduction may
-    /// add half of it.
+    /// Longest time from packet to packet at the floor: 5 times the longest round trip, or 1 s. The pause
+    /// after a reduction may add half of it.
     pub fn floor_period(&self) -> Duration {
         // SRTT and sigma are below the longest sample.
         self.rtt_max.saturating_mul(5).max(Duration::from_secs(1))

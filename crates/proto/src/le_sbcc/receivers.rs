@@ -1,7 +1,8 @@
 //! What is known of receivers: when each last had a loss event, and how many it had. LI2LE and Max-LPRF.
 //!
-//! Counts fade by a tenth each so often. Rather than touch all of them, a new event weighs so much more: the share of the worst
-//! receiver is the same. Each indication looks at two receivers in turn and forgets those whose count has faded away.
+//! Counts fade by a tenth each so often. Rather than touch all of them, a new event weighs so much more: the
+//! share of the worst receiver is the same. Each indication looks at two receivers in turn and forgets those
+//! whose count has faded away.
 
 use core::net::IpAddr;
 
@@ -12,7 +13,7 @@ use crate::time::Instant;
 /// Bytes that a receiver takes, room to grow and its place in the table included.
 pub const RECEIVER_BYTES_MAX: usize = 2 * size_of::<Receiver>() + 4 * size_of::<u32>();
 
-/// Counts below it are forgotten (le-sbcc.md 3.9).
+/// Counts below it are forgotten (`docs/errata/le-sbcc.md`).
 const NEGLIGIBLE: f64 = 0.01;
 /// What is left of a count at each fading.
 const FADED: f64 = 0.9;
@@ -70,22 +71,23 @@ impl Receivers {
         }
     }
 
-    /// LI2LE: an indication of `receiver` for a packet last sent at `sent` is a loss event if its last one is longer ago than
-    /// `spacing` seconds, and before that packet. Without the second a NAK could be replayed at leisure.
+    /// LI2LE: an indication of `receiver` for a packet last sent at `sent` is a loss event if its last one is
+    /// longer ago than `spacing` seconds, and before that packet. Without the second a NAK could be replayed
+    /// at leisure.
     pub fn is_event(&self, receiver: IpAddr, now: Instant, sent: Instant, spacing: f64) -> bool {
         let Some(index) = self.find(self.known(key(receiver))) else { return true };
         let last = self.receivers[index].last;
         now.since(last).as_secs_f64() > spacing && sent > last
     }
 
-    /// Whether a packet was sent after a loss event of `receiver`, so that what it says of that packet had a way to go by.
-    /// `None` where it had none.
+    /// Whether a packet was sent after a loss event of `receiver`, so that what it says of that packet had a
+    /// way to go by. `None` where it had none.
     pub fn knows_the_way(&self, receiver: IpAddr, sent: Instant) -> Option<bool> {
         self.find(self.known(key(receiver))).map(|index| sent > self.receivers[index].last)
     }
 
-    /// Max-LPRF: counts a loss event of `receiver`. The share of the worst receiver in all events: with this probability
-    /// one event passes, so that as many pass as the worst has.
+    /// Max-LPRF: counts a loss event of `receiver`. The share of the worst receiver in all events: with this
+    /// probability one event passes, so that as many pass as the worst has.
     pub fn event(&mut self, receiver: IpAddr, now: Instant) -> f64 {
         self.sweep();
         let key = self.known(key(receiver));
@@ -130,8 +132,8 @@ impl Receivers {
         self.receivers.is_empty()
     }
 
-    /// The receiver with most loss events of late, and its share in all of them. `None` before the first event, and when it is one of
-    /// those beyond the bound.
+    /// The receiver with most loss events of late, and its share in all of them. `None` before the first
+    /// event, and when it is one of those beyond the bound.
     pub fn worst(&self) -> Option<(IpAddr, f64)> {
         let address = core::net::Ipv6Addr::from_bits(self.worst).to_canonical();
         (self.worst != OTHERS && !self.is_empty()).then_some((address, self.most / self.sum))

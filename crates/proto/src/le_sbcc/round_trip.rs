@@ -2,13 +2,15 @@
 
 use crate::time::Duration;
 
-/// Weight of a new deviation (le-sbcc.md 1).
+/// Weight of a new deviation (Thapliyal et al., pseudo-code).
 const SIGMA_GAIN: f64 = 0.125;
-/// Of samples below half the mean one in so many counts: such are from NAKs for what is sent again (le-sbcc.md 3.4).
+/// Of samples below half the mean one in so many counts: such are from NAKs for what is sent again
+/// (`docs/errata/le-sbcc.md`).
 const SHORT_SAMPLES: u32 = 10;
 const LEAST: f64 = 1e-4;
 
-/// Mean and mean deviation of the round-trip time, receivers' back-off included. Both are at most the longest sample allowed.
+/// Mean and mean deviation of the round-trip time, receivers' back-off included. Both are at most the longest
+/// sample allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
     srtt: f64,
@@ -21,22 +23,25 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Begins at `first` with half of it as deviation. Samples weigh `gain`, and count as `longest` where they are longer.
+    /// Begins at `first` with half of it as deviation. Samples weigh `gain`, and count as `longest` where
+    /// they are longer.
     pub fn new(first: Duration, gain: f64, longest: Duration) -> Self {
         let longest = longest.as_secs_f64().max(LEAST);
         let srtt = first.as_secs_f64().clamp(LEAST, longest);
         Self { srtt, sigma: srtt / 2.0, gain, longest, short: 0, is_assumed: false }
     }
 
-    /// The same, but the first sample takes its place, with half of it as deviation, as TCP's does (RFC 6298, section 2.2), or with half
-    /// of what it differs by: a NAK that came through an empty queue says little of a full one.
+    /// The same, but the first sample takes its place, with half of it as deviation, as TCP's does (RFC 6298,
+    /// section 2.2), or with half of what it differs by: a NAK that came through an empty queue says little
+    /// of a full one.
     #[must_use]
     pub const fn assumed(mut self) -> Self {
         self.is_assumed = true;
         self
     }
 
-    /// An end was heard after so long: a guess that is shorter gives way to that. A sample replaces this, too.
+    /// An end was heard after so long: a guess that is shorter gives way to that. A sample replaces this,
+    /// too.
     pub fn heard(&mut self, answer: Duration) {
         let answer = answer.as_secs_f64().min(self.longest);
         if self.is_assumed && answer > self.srtt {

@@ -1,19 +1,23 @@
-//! The start, in which the rate doubles before anything is known: how fast, and what a loss says of it that is told late.
+//! The start, in which the rate doubles before anything is known: how fast, and what a loss says of it that
+//! is told late.
 //!
-//! Who only hears of losses cannot tell silence from success. A receiver that never sent anything may need seconds until its first
-//! NAK is out: its host asks for the way to the source (ARP, neighbour discovery), and the answer has to pass the queue that is full by then.
-//! So the rate doubles no faster than a receiver that was heard can answer, slowly or not at all while none was, and a loss counts
-//! for the rate at which its packet was sent, however late it is told.
+//! Who only hears of losses cannot tell silence from success. A receiver that never sent anything may need
+//! seconds until its first NAK is out: its host asks for the way to the source (ARP, neighbour discovery),
+//! and the answer has to pass the queue that is full by then. So the rate doubles no faster than a receiver
+//! that was heard can answer, slowly or not at all while none was, and a loss counts for the rate at which
+//! its packet was sent, however late it is told.
 
 use super::config::Config;
 use super::round_trip::RoundTrip;
 use crate::time::{Duration, Instant};
 
-/// Longest answer that tells how far away a receiver is. A longer one is of a receiver that heard a later packet first, or greets again.
+/// Longest answer that tells how far away a receiver is. A longer one is of a receiver that heard a later
+/// packet first, or greets again.
 const ANSWER_MAX: Duration = Duration::from_millis(600);
 /// Rates remembered, 16 bytes each: 50 doublings in steps of a fifth, which is more than there are.
 const RATES_MAX: usize = 256;
-/// How late a loss of the start may be told: hosts ask three times for the way, a second apart, and begin anew once or twice.
+/// How late a loss of the start may be told: hosts ask three times for the way, a second apart, and begin
+/// anew once or twice.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// Rates of the start. Nothing is kept where the rate does not double.
@@ -51,7 +55,8 @@ impl Start {
         }
     }
 
-    /// A packet sent at `sent` was lost: the rate of that time, unless a loss at this rate or a lower one was told before.
+    /// A packet sent at `sent` was lost: the rate of that time, unless a loss at this rate or a lower one was
+    /// told before.
     pub(super) fn lost(&mut self, now: Instant, sent: Instant) -> Option<f64> {
         if now.since(sent) > MEMORY || self.end.is_some_and(|end| sent >= end) {
             return None;

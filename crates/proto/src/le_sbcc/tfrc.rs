@@ -1,11 +1,13 @@
-//! Loss intervals of the TFRC module (le-sbcc.md 4): eight of weight 1, and behind them a tail that fades.
+//! Loss intervals of the TFRC module (Thapliyal et al.): eight of weight 1, and behind them a tail that
+//! fades.
 
 /// Intervals of full weight.
 const FULL: usize = 8;
 /// Weight of an interval of the tail over that of the one before.
 const ALPHA: f64 = 0.95;
 
-/// Intervals between loss events, in packets: the open one, the last eight, and the sum of those before. Constant time for each event.
+/// Intervals between loss events, in packets: the open one, the last eight, and the sum of those before.
+/// Constant time for each event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Intervals {
     open: f64,
@@ -57,7 +59,8 @@ impl Intervals {
         (sum + tail) / (full as f64 + 1.0 + tail_weight)
     }
 
-    /// p, loss events per packet: the open interval counts when that makes it smaller. `None` before the first event.
+    /// p, loss events per packet: the open interval counts when that makes it smaller. `None` before the
+    /// first event.
     pub fn rate(&self) -> Option<f64> {
         Some(1.0 / self.mean()?.max(self.mean_with_open()).max(1.0))
     }

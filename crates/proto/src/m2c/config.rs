@@ -25,8 +25,9 @@ impl ReceiverConfig {
         self
     }
 
-    /// The round-trip time to the sender without queueing, where it is known: what a join takes beyond it is then known to be
-    /// the routers' work, which a TCP beside it does not see. Default: the least that a join took.
+    /// The round-trip time to the sender without queueing, where it is known: what a join takes beyond it is
+    /// then known to be the routers' work, which a TCP beside it does not see. Default: the least that a join
+    /// took.
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Duration) -> Self {
         self.rtt_hint = Some(rtt);

@@ -13,7 +13,8 @@ use crate::rate::Rate;
 use crate::rtt::Prober;
 use crate::time::{Duration, Instant};
 
-/// A receiver whose base channel brings so many packets in a row, over this time, that are half a slot off begins anew.
+/// A receiver whose base channel brings so many packets in a row, over this time, that are half a slot off
+/// begins anew.
 const ASTRAY: u32 = 3;
 const ASTRAY_TIME: Duration = Duration::from_secs(2);
 
@@ -47,7 +48,7 @@ pub struct Status {
     pub loss_event_rate: Option<f64>,
 }
 
-/// The receiving control of M2C: m2c-webrc.md 2.4 and 2.5.
+/// Receiving control of M2C (Lucas et al. 2009, 2010; choices of ours: `docs/errata/layering.md`).
 ///
 /// Memory: 80 bytes for each channel held, 7 KiB of measurements.
 #[derive(Clone, Debug)]
@@ -109,8 +110,9 @@ impl Receiver {
         is_timely.then_some(place)
     }
 
-    /// A packet of the base channel came at a time that is not its own. Forged and late ones come among others; when there are no
-    /// others, the sender began again, or this end's clock jumped: so does the receiver.
+    /// A packet of the base channel came at a time that is not its own. Forged and late ones come among
+    /// others; when there are no others, the sender began again, or this end's clock jumped: so does the
+    /// receiver.
     fn astray(&mut self, now: Instant) {
         if self.astray == 0 {
             self.astray_since = now;

@@ -24,7 +24,8 @@ use crate::time::{Duration, Instant};
 const DECREASE: f64 = 0.5;
 /// Over how many sub-slots the window, and what packets wait, are averaged.
 const AVERAGED: f64 = 0.5;
-/// A window grows no further than this beyond what the next level needs, or than the peak of a TCP's over its mean beyond what is held.
+/// A window grows no further than this beyond what the next level needs, or than the peak of a TCP's over its
+/// mean beyond what is held.
 const WINDOW_ROOM: f64 = 1.02;
 const WINDOW_PEAK: f64 = 4.0 / 3.0;
 /// Round-trip time before any was measured, in seconds.
@@ -102,7 +103,8 @@ impl Session {
             threshold: f64::INFINITY,
             first: now,
             lost: Instant::ZERO,
-            // As if the packet before had been heard: the first of an epoch is known by it. Departures are rounded up and this time down, so never before that one.
+            // As if the packet before had been heard: the first of an epoch is known by it. Departures are
+            // rounded up and this time down, so never before that one.
             epoch: clock.channels.epoch_at(now - Duration::from_secs_f64(1.0 / clock.channels.base_rate())),
             hold: Instant::ZERO,
             resumes: false,
@@ -152,7 +154,8 @@ impl Session {
         self.joining.map(|joining| joining.until)
     }
 
-    /// A new slot: the lowest channels are silent now. The one that is left next, if there is one, and what it still missed.
+    /// A new slot: the lowest channels are silent now. The one that is left next, if there is one, and what
+    /// it still missed.
     pub(super) fn quiescent(&mut self, slot: Slot) -> Option<(ChannelId, u64)> {
         self.slot = self.slot.max(slot);
         let first = self.slot * self.clock.channels.channels_per_slot();
@@ -220,7 +223,8 @@ impl Session {
         told.map_or(floor, |told| told.min(floor)) + self.delay.queueing_mean()
     }
 
-    /// If this is the first packet of the channels being joined, the join is over: they were asked for together.
+    /// If this is the first packet of the channels being joined, the join is over: they were asked for
+    /// together.
     fn joined(&mut self, now: Instant, place: &Place, wave: u64) {
         let Some(joining) = self.joining else { return };
         let pending = self.waves.len() - joining.levels;
@@ -246,7 +250,8 @@ impl Session {
         let rtt = self.rtt();
         self.average(now);
         if self.mode != Mode::FastStart {
-            // In congestion avoidance by a packet in a round trip, as a TCP's, whatever comes meanwhile: the rate is not the window's, but its mean's.
+            // In congestion avoidance by a packet in a round trip, as a TCP's, whatever comes meanwhile: the
+            // rate is not the window's, but its mean's.
             let round = self.rate_of(self.level(), now) * rtt;
             self.window += if self.window < self.threshold { self.window / round } else { 1.0 / round };
             if self.mode == Mode::SlowStart && self.window >= self.threshold {

@@ -1,22 +1,26 @@
 //! Fast start: how far to go before the path shows what it carries.
 //!
-//! As HyStart++ (RFC 9406) it ends when delays have grown by a threshold, and goes on when they fall again. A receiver is better off
-//! than a TCP: the schedule tells when each packet left, so each tells its one-way delay; and the first packet of a channel
-//! tells since when the path carries it.
+//! As HyStart++ (RFC 9406) it ends when delays have grown by a threshold, and goes on when they fall again. A
+//! receiver is better off than a TCP: the schedule tells when each packet left, so each tells its one-way
+//! delay; and the first packet of a channel tells since when the path carries it.
 
 use crate::time::{Duration, Instant};
 
-/// Packets after which a level is judged, and whose least delay is taken: a burst that falls together delays fewer.
+/// Packets after which a level is judged, and whose least delay is taken: a burst that falls together delays
+/// fewer.
 const JUDGED: usize = 4;
 /// Least time after which it is: hosts take packets together that came within a millisecond or two.
 const JUDGED_TIME: Duration = Duration::from_millis(20);
-/// Bounds of the growth of delays that means a queue, in seconds, between which it is an eighth of the round trip (RFC 9406, section 4.3).
+/// Bounds of the growth of delays that means a queue, in seconds, between which it is an eighth of the round
+/// trip (RFC 9406, section 4.3).
 const GROWTH: (f64, f64) = (0.004, 0.016);
-/// Packets and time in doubt by which a rate is measured: what came while a host slept is taken by then. Packets after which a doubt ends.
+/// Packets and time in doubt by which a rate is measured: what came while a host slept is taken by then.
+/// Packets after which a doubt ends.
 const MEASURED: u32 = 8;
 const MEASURED_TIME: Duration = Duration::from_millis(10);
 const DOUBTED: u32 = 32;
-/// A level that brings less than this part of its rate has met the bottleneck, where that is not by the last packets alone.
+/// A level that brings less than this part of its rate has met the bottleneck, where that is not by the last
+/// packets alone.
 const SHARE: f64 = 0.9;
 const CHANCE: f64 = 2.0;
 
@@ -48,7 +52,8 @@ pub(super) struct FastStart {
     /// When the first packet of the first ones left, once there were any.
     left: Option<Instant>,
     packets: u32,
-    /// Delays in nanoseconds from an unknown zero: the least before that packet, or the last one before the first join; the least since, and the last ones.
+    /// Delays in nanoseconds from an unknown zero: the least before that packet, or the last one before the
+    /// first join; the least since, and the last ones.
     before: Option<i64>,
     least: i64,
     recent: [i64; JUDGED],
@@ -88,7 +93,8 @@ impl FastStart {
     fn before_next(&self) -> Option<i64> {
         match self.before {
             _ if self.packets == 0 => self.before,
-            // What the base's packets waited before the first join is others' doing; they are far apart, so the last one tells most of it.
+            // What the base's packets waited before the first join is others' doing; they are far apart, so
+            // the last one tells most of it.
             None => Some(self.recent[(self.packets as usize - 1) % JUDGED]),
             Some(_) => Some(self.least),
         }
@@ -101,8 +107,8 @@ impl FastStart {
         self.packets = self.packets.saturating_add(1);
     }
 
-    /// Whether a packet that left then says nothing of what was joined: it left before. A slow channel tells late of what others' starts made
-    /// it lose.
+    /// Whether a packet that left then says nothing of what was joined: it left before. A slow channel tells
+    /// late of what others' starts made it lose.
     fn precedes(&self, left: Instant) -> bool {
         self.left.is_none_or(|first| left < first)
     }
@@ -187,7 +193,8 @@ impl FastStart {
 mod tests {
     use super::*;
 
-    /// Packets of `rate` per second, each late by what `late` says in milliseconds of its number and when it left; verdicts but the waits.
+    /// Packets of `rate` per second, each late by what `late` says in milliseconds of its number and when it
+    /// left; verdicts but the waits.
     struct Level {
         start: FastStart,
         now: Instant,

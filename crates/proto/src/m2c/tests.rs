@@ -205,14 +205,16 @@ fn a_loss_halves_the_window_whatever_is_held() {
         }
         before = window;
     }
-    // What is held at a time is less than the window's peak, as a TCP's mean is: half of that would be a third of the peak.
+    // What is held at a time is less than the window's peak, as a TCP's mean is: half of that would be a
+    // third of the peak.
     let least = falls.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(falls.len() > 5 && least > 0.47, "{} falls, to {least:.3}", falls.len());
 }
 
 #[test]
 fn marks_are_loss_events() {
-    // Nothing is lost, and each packet is marked: before anything was joined that says nothing, and then it ends the start, and all joins.
+    // Nothing is lost, and each packet is marked: before anything was joined that says nothing, and then it
+    // ends the start, and all joins.
     let mut run = run(4_000, ReceiverConfig::new(), 4_000);
     run.path.marking = 0;
     run.start();

@@ -88,7 +88,7 @@ pub struct JoinLatency {
 
 /// Samples whose least is the floor.
 const SAMPLES: usize = 16;
-/// No round trip is shorter than this, in seconds (m2c-webrc.md 2.4).
+/// No round trip is shorter than this, in seconds (`docs/errata/layering.md`).
 const FLOOR: f64 = 0.002;
 
 impl Default for JoinLatency {
@@ -98,8 +98,8 @@ impl Default for JoinLatency {
 }
 
 impl JoinLatency {
-    /// A join was answered after so many seconds, `queueing` of which its first packet waited in queues. Packets are `gap`
-    /// apart, so the join took effect up to that long before.
+    /// A join was answered after so many seconds, `queueing` of which its first packet waited in queues.
+    /// Packets are `gap` apart, so the join took effect up to that long before.
     pub fn record(&mut self, latency: f64, queueing: f64, gap: f64) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
@@ -116,7 +116,8 @@ impl JoinLatency {
         });
     }
 
-    /// The least that one of the last 16 joins took at most, in seconds; or `guess`, where it may have taken as little as that.
+    /// The least that one of the last 16 joins took at most, in seconds; or `guess`, where it may have taken
+    /// as little as that.
     pub fn floor(&self, guess: f64) -> f64 {
         let tightest =
             self.samples.iter().copied().reduce(|one, other| if other.1 < one.1 { other } else { one });

@@ -88,7 +88,8 @@ impl Holes {
         true
     }
 
-    /// One more packet came after every hole; how many are losses by that, and the number of the last of them.
+    /// One more packet came after every hole; how many are losses by that, and the number of the last of
+    /// them.
     fn age(&mut self) -> (u64, Option<u16>) {
         for hole in &mut self.open[..self.count] {
             hole.later += 1;

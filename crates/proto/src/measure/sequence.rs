@@ -1,7 +1,7 @@
 //! Loss from the holes in a channel's 16-bit packet sequence numbers.
 
-/// Counts packets received and lost on one channel. Copes with reordering and with numbers that wrap, as long as fewer
-/// than 2^15 packets in a row go missing.
+/// Counts packets received and lost on one channel. Copes with reordering and with numbers that wrap, as long
+/// as fewer than 2^15 packets in a row go missing.
 #[derive(Clone, Debug, Default)]
 pub struct SequenceTracker {
     highest: Option<u16>,

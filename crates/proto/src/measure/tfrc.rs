@@ -5,8 +5,8 @@ const INTERVALS: usize = 8;
 /// Their weights, the newest first.
 const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// Packets per second of a TCP at a round-trip time in seconds and a loss event rate: RFC 5348, section 3.1, with b = 1
-/// and `t_RTO` = 4 R. Infinite without loss.
+/// Packets per second of a TCP at a round-trip time in seconds and a loss event rate: RFC 5348, section 3.1,
+/// with b = 1 and `t_RTO` = 4 R. Infinite without loss.
 pub fn throughput(rtt: f64, loss: f64) -> f64 {
     throughput_with_timeout(rtt, 4.0 * rtt, loss)
 }
@@ -67,8 +67,8 @@ impl LossIntervals {
         self.closed[0] = packets.max(1.0);
     }
 
-    /// The oldest interval is `factor` times as long as was thought, and at least a packet: up to seven events after
-    /// [`LossIntervals::reset`] that is the one it began with.
+    /// The oldest interval is `factor` times as long as was thought, and at least a packet: up to seven
+    /// events after [`LossIntervals::reset`] that is the one it began with.
     pub fn rescale_oldest(&mut self, factor: f64) {
         if let Some(first) = self.closed[..self.count].last_mut() {
             *first = (*first * factor).max(1.0);
@@ -85,7 +85,8 @@ impl LossIntervals {
         (self.count > 0).then(|| weighted(&self.closed[..self.count]))
     }
 
-    /// p, the loss event rate (section 5.4): the open interval counts when that makes it smaller. `None` before the first event.
+    /// p, the loss event rate (section 5.4): the open interval counts when that makes it smaller. `None`
+    /// before the first event.
     pub fn rate(&self) -> Option<f64> {
         let closed = self.mean()?;
         let mut with_open = [0.0; INTERVALS];
@@ -105,14 +106,14 @@ fn weighted(intervals: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// m2c-webrc.md 1.4: "112.4 at R=.1, p=.01".
+    /// WEBRC's equation (RFC 3738), worked by hand: "112.4 at R=.1, p=.01".
     #[test]
     fn the_equation_gives_the_published_number() {
         assert!((throughput(0.1, 0.01) - 112.4).abs() < 0.1);
         assert_eq!(throughput(0.1, 0.0), f64::INFINITY);
     }
 
-    /// le-sbcc.md 4: "s=560, R=.2, p=.01, t_RTO=.3 -> 265 358 bit/s".
+    /// TCP equation worked by hand: "s=560, R=.2, p=.01, t_RTO=.3 -> 265 358 bit/s".
     #[test]
     fn a_timeout_of_its_own_gives_the_published_number() {
         let bits = 560.0 * 8.0 * throughput_with_timeout(0.2, 0.3, 0.01);

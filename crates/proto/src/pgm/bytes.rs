@@ -60,8 +60,8 @@ impl Filler {
     }
 }
 
-/// What comes of packets that a [`Filler`] filled: all of it, from the first packet that came on and up to the first one that is lost for
-/// good. What follows a hole has no place in a stream.
+/// What comes of packets that a [`Filler`] filled: all of it, from the first packet that came on and up to
+/// the first one that is lost for good. What follows a hole has no place in a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByteStream {
     is_broken: bool,
@@ -119,7 +119,8 @@ mod tests {
         }
     }
 
-    /// Writes pieces of a stream and runs until all was sent and repaired; what came, and whether there was a hole. `is_lost` says so of data.
+    /// Writes pieces of a stream and runs until all was sent and repaired; what came, and whether there was a
+    /// hole. `is_lost` says so of data.
     fn carry(pieces: &[Vec<u8>], mut is_lost: impl FnMut(u32) -> bool) -> (Vec<u8>, bool) {
         let session =
             Session { gsi: Gsi([1; 6]), source_port: 40_000, destination_port: 7_500, group: GROUP };

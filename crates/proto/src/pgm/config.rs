@@ -57,8 +57,8 @@ impl SourceConfig {
     /// Most packets of a window, on both sides.
     pub const WINDOW_PACKETS_MAX: u32 = 1 << 20;
 
-    /// A source at the unicast address `path`, where NAKs shall go, with packets of up to `payload_bytes` (1 to 8192) of the application's
-    /// bytes.
+    /// A source at the unicast address `path`, where NAKs shall go, with packets of up to `payload_bytes` (1
+    /// to 8192) of the application's bytes.
     pub fn new(session: Session, path: IpAddr, payload_bytes: u16) -> Self {
         Self {
             session,
@@ -80,14 +80,16 @@ impl SourceConfig {
         self
     }
 
-    /// Packets kept for repair or waiting to be sent, 16 to 2^20; they take `payload_bytes` each and 64 bytes more. Default: 4096.
+    /// Packets kept for repair or waiting to be sent, 16 to 2^20; they take `payload_bytes` each and 64 bytes
+    /// more. Default: 4096.
     #[must_use]
     pub fn with_window_packets(mut self, packets: u32) -> Self {
         self.window_packets = packets.clamp(16, Self::WINDOW_PACKETS_MAX);
         self
     }
 
-    /// Most packets that ever wait to be sent, those of the longest message: half of the window, of which there are a power of two.
+    /// Most packets that ever wait to be sent, those of the longest message: half of the window, of which
+    /// there are a power of two.
     pub const fn waiting_packets_max(&self) -> u32 {
         self.window_packets.next_power_of_two() / 2
     }
@@ -99,9 +101,10 @@ impl SourceConfig {
         self
     }
 
-    /// Whether SPMs say of the first packet that it was sent 0.2 s before it is, so that all receivers ask for it (at once, where 64 have asked) while queues are
-    /// empty: the source learns that they are there, and their hosts the way to it, before packets are lost. What asks for that packet is no
-    /// loss. It needs [`Mode::Pgm`], and costs the first message up to 0.35 s. Default: no.
+    /// Whether SPMs say of the first packet that it was sent 0.2 s before it is, so that all receivers ask
+    /// for it (at once, where 64 have asked) while queues are empty: the source learns that they are there,
+    /// and their hosts the way to it, before packets are lost. What asks for that packet is no loss. It needs
+    /// [`Mode::Pgm`], and costs the first message up to 0.35 s. Default: no.
     #[must_use]
     pub fn with_roll_call(mut self, calls: bool) -> Self {
         self.roll_call = calls;
@@ -159,15 +162,16 @@ impl ReceiverConfig {
         }
     }
 
-    /// UDP port that NAKs go to, at the address that data comes from. Default: none, they go to the port that it comes from, too.
+    /// UDP port that NAKs go to, at the address that data comes from. Default: none, they go to the port that
+    /// it comes from, too.
     #[must_use]
     pub fn with_nak_port(mut self, port: u16) -> Self {
         self.nak_port = Some(port);
         self
     }
 
-    /// Whether it answers the first packet with an SPMR to where NAKs go, within a back-off: the source learns that it is there, and its host
-    /// the way to the source before a queue is full. Default: no.
+    /// Whether it answers the first packet with an SPMR to where NAKs go, within a back-off: the source
+    /// learns that it is there, and its host the way to the source before a queue is full. Default: no.
     #[must_use]
     pub fn with_path_request(mut self, requests: bool) -> Self {
         self.requests_path = requests;
@@ -181,7 +185,8 @@ impl ReceiverConfig {
         self
     }
 
-    /// Most bytes of a packet's data, 1 to 8192; longer ones are dropped. Default: 1500. The window takes so many for each of its packets.
+    /// Most bytes of a packet's data, 1 to 8192; longer ones are dropped. Default: 1500. The window takes so
+    /// many for each of its packets.
     #[must_use]
     pub fn with_payload_bytes(mut self, bytes: u16) -> Self {
         self.payload_bytes = bytes.clamp(1, 8_192);
@@ -202,7 +207,8 @@ impl ReceiverConfig {
         self
     }
 
-    /// How long to wait for an NCF, and after it for the data, before asking again; 10 ms at least. Default: 2 s both.
+    /// How long to wait for an NCF, and after it for the data, before asking again; 10 ms at least. Default:
+    /// 2 s both.
     #[must_use]
     pub fn with_waits(mut self, ncf: Duration, data: Duration) -> Self {
         let least = Duration::from_millis(10);
@@ -210,7 +216,8 @@ impl ReceiverConfig {
         self
     }
 
-    /// How often to ask again without an NCF, and without data after it, before a packet is given up. Default: 50 both.
+    /// How often to ask again without an NCF, and without data after it, before a packet is given up.
+    /// Default: 50 both.
     #[must_use]
     pub fn with_retries(mut self, ncf: u8, data: u8) -> Self {
         (self.ncf_retries, self.data_retries) = (ncf, data);

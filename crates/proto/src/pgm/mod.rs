@@ -1,8 +1,8 @@
-//! PGM (RFC 3208) without network elements: a source that repairs what receivers' NAKs ask for, and the receiver. Packets are encapsulated
-//! in UDP.
+//! PGM (RFC 3208) without network elements: a source that repairs what receivers' NAKs ask for, and the
+//! receiver. Packets are encapsulated in UDP.
 //!
-//! Two modes. [`Mode::Lean`] is the profile of LE-SBCC's paper: ODATA, RDATA, NAK and NCF alone. [`Mode::Pgm`] adds SPMs, which
-//! receivers of other makes need.
+//! Two modes. [`Mode::Lean`] is the profile of LE-SBCC's paper: ODATA, RDATA, NAK and NCF alone.
+//! [`Mode::Pgm`] adds SPMs, which receivers of other makes need.
 //!
 //! | module | what |
 //! |---|---|
@@ -12,8 +12,9 @@
 //! | [`Filler`], [`ByteStream`] | bytes in order, without messages |
 //! | [`carrier`] | sessions of files in PGM's packets |
 //!
-//! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however many ask, and both are paid out
-//! of the rate of the session. Between repairs new data gets every fourth departure. Departures from the RFC: `docs/errata/pgm.md`.
+//! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however
+//! many ask, and both are paid out of the rate of the session. Between repairs new data gets every fourth
+//! departure. Departures from the RFC: `docs/errata/pgm.md`.
 
 mod assembly;
 mod bytes;

@@ -40,7 +40,8 @@ pub struct ReceiverCounters {
     pub naks: u64,
     /// Messages delivered.
     pub messages: u64,
-    /// Messages begun that could not be put together, because packets of them were lost, too long or contradictory.
+    /// Messages begun that could not be put together, because packets of them were lost, too long or
+    /// contradictory.
     pub broken: u64,
     /// Bytes of all packets of the session, as UDP payload.
     pub bytes: u64,
@@ -69,7 +70,7 @@ pub enum ReceiverEvent {
     Finished,
 }
 
-/// Trail and lead of an SPM that says nothing of the window (wire-formats.md 3).
+/// Trail and lead of an SPM that says nothing of the window (RFC 3208).
 const NO_WINDOW: (u32, u32) = (0, 0x8000_0000);
 
 /// The session that is received: the first one heard.
@@ -78,7 +79,8 @@ struct Peer {
     gsi: Gsi,
     port: u16,
     address: SocketAddr,
-    /// Network address of the source, by its SPMs; before them where its data comes from. NAKs name it, and do not go there.
+    /// Network address of the source, by its SPMs; before them where its data comes from. NAKs name it, and
+    /// do not go there.
     path: IpAddr,
     spm: Option<u32>,
     /// When an SPMR is due, and how many are left with it.
@@ -91,7 +93,8 @@ struct Peer {
 
 /// Receives messages of the first session that it hears, in order, and asks for what is missing.
 ///
-/// Memory: the window's packets of `payload_bytes` and 24 bytes more each, some 200 bytes for each missing one, one message.
+/// Memory: the window's packets of `payload_bytes` and 24 bytes more each, some 200 bytes for each missing
+/// one, one message.
 #[derive(Debug)]
 pub struct Receiver<D> {
     config: ReceiverConfig,
@@ -260,7 +263,8 @@ impl<D: Deliver> Receiver<D> {
         }
     }
 
-    /// The source has sent all before `end`: what is not there is missing. What has no room in the window pushes it on.
+    /// The source has sent all before `end`: what is not there is missing. What has no room in the window
+    /// pushes it on.
     fn reach(&mut self, now: Instant, end: u32) {
         let Some(peer) = &mut self.peer else { return };
         let beyond = ahead(end, peer.window.end());

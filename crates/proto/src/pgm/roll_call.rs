@@ -1,9 +1,11 @@
 //! A roll call: before the first data, receivers show themselves while all queues are still empty.
 //!
-//! Who has missed nothing says nothing. A receiver's host then asks for the way to the source (ARP, neighbour discovery) only when packets are lost, that
-//! is, when a queue is full, and the answer is lost in that queue as well: it asks again each second, and its first NAK is seconds late.
-//! So SPMs say that the first packet was sent before it is. All receivers miss it and ask for it, in their back-off; it follows once they have had time to.
-//! To a receiver it looks like a first packet that was lost, which needs nothing of it that RFC 3208 does not ask for.
+//! Who has missed nothing says nothing. A receiver's host then asks for the way to the source (ARP, neighbour
+//! discovery) only when packets are lost, that is, when a queue is full, and the answer is lost in that queue
+//! as well: it asks again each second, and its first NAK is seconds late. So SPMs say that the first packet
+//! was sent before it is. All receivers miss it and ask for it, in their back-off; it follows once they have
+//! had time to. To a receiver it looks like a first packet that was lost, which needs nothing of it that RFC
+//! 3208 does not ask for.
 
 use super::ahead;
 use crate::time::{Duration, Instant};
@@ -11,7 +13,8 @@ use crate::time::{Duration, Instant};
 /// Between the SPMs that begin it: two that tell receivers where to begin, two that call.
 const SPACING: Duration = Duration::from_millis(50);
 const SPMS: u8 = 2;
-/// The first packet waits so long behind the call: back-offs are up to 50 or 100 ms, and hosts ask for their way.
+/// The first packet waits so long behind the call: back-offs are up to 50 or 100 ms, and hosts ask for their
+/// way.
 const WAIT: Duration = Duration::from_millis(200);
 /// It waits no longer once so many have answered: data suppresses the others' NAKs.
 const ANSWERS_MAX: u16 = 64;
@@ -43,7 +46,8 @@ impl RollCall {
         is_open.then(|| last.map_or(Instant::ZERO, |last| last + SPACING))
     }
 
-    /// An SPM leaves at `now`, and the first packet, `next`, waits where there is data: whether it says that that one was sent.
+    /// An SPM leaves at `now`, and the first packet, `next`, waits where there is data: whether it says that
+    /// that one was sent.
     pub(super) fn spm(&mut self, now: Instant, next: u32, has_data: bool) -> bool {
         if self.call.is_none() && has_data && self.spms >= SPMS {
             *self = Self { spms: 0, call: Some(Call { sequence: next, at: now, answers: 0 }) };

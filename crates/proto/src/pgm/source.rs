@@ -17,7 +17,8 @@ use crate::time::{Duration, Instant};
 
 /// After data has ended, heartbeat SPMs come at these distances; the last one goes on.
 const HEARTBEATS_MS: [u64; 9] = [100, 100, 100, 100, 1_300, 7_000, 16_000, 25_000, 30_000];
-/// NCFs between two departures of data, so that they delay it by little; what comes beyond is not confirmed, and asked for again.
+/// NCFs between two departures of data, so that they delay it by little; what comes beyond is not confirmed,
+/// and asked for again.
 const NCFS_MAX: usize = 8;
 /// SPMRs are answered at most so often.
 const SPMR_SPACING: Duration = Duration::from_millis(100);
@@ -70,7 +71,8 @@ pub struct SourceCounters {
 /// What a source tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// All that waited was sent, after [`Source::finish`]. Repairs, and the SPM that tells receivers of the end, may follow.
+    /// All that waited was sent, after [`Source::finish`]. Repairs, and the SPM that tells receivers of the
+    /// end, may follow.
     Sent,
 }
 
@@ -139,8 +141,8 @@ impl Source {
         }
     }
 
-    /// Takes a message, in several packets where it is longer than one; false, and nothing is taken, when there is no room for
-    /// all of it now. One of more packets than half of the window never has room.
+    /// Takes a message, in several packets where it is longer than one; false, and nothing is taken, when
+    /// there is no room for all of it now. One of more packets than half of the window never has room.
     pub fn send(&mut self, message: &[u8]) -> bool {
         let packets = message.len().div_ceil(self.window.payload_bytes()).max(1);
         let Ok(length) = u32::try_from(message.len()) else { return false };
@@ -230,13 +232,14 @@ impl Source {
         visit("malformed", Value::Count(counters.refused.malformed.total()));
     }
 
-    /// Sets whether the application has more to send than the source had room for. A driver is late only with packets that wait, here or there. Default:
-    /// no.
+    /// Sets whether the application has more to send than the source had room for. A driver is late only with
+    /// packets that wait, here or there. Default: no.
     pub const fn set_backlogged(&mut self, is_backlogged: bool) {
         self.is_backlogged = is_backlogged;
     }
 
-    /// What is sent while the driver cannot keep up with the fixed or highest rate that was asked for; `None` while it can.
+    /// What is sent while the driver cannot keep up with the fixed or highest rate that was asked for; `None`
+    /// while it can.
     pub fn overload(&self) -> Option<Overload> {
         self.cap.as_ref().and_then(RateCap::overload)
     }
@@ -275,7 +278,8 @@ impl Source {
         [due.max(self.chain().map_or(Instant::ZERO, Chain::silent_until)), due]
     }
 
-    /// Writes PGM's header in front of data that stands in `packet` behind the room for it. It goes out at `now` and is not kept.
+    /// Writes PGM's header in front of data that stands in `packet` behind the room for it. It goes out at
+    /// `now` and is not kept.
     pub(super) fn seal(&mut self, now: Instant, packet: &mut [u8]) {
         self.window.push(&[], None);
         let Some(sequence) = self.window.take_next() else { return };
@@ -345,7 +349,8 @@ impl Source {
         let mut confirmed = Options::default();
         let mut first = None;
         let list = options.nak_list.as_slice();
-        // Of several missing in a row only the last is noticed by the packet behind it; a full list may go on in the next NAK.
+        // Of several missing in a row only the last is noticed by the packet behind it; a full list may go on
+        // in the next NAK.
         let cut = list.last().filter(|_| list.len() == NAK_LIST_MAX);
         let is_missing = |sequence| sequence == report.sequence || list.contains(&sequence);
         for sequence in core::iter::once(report.sequence).chain(list.iter().copied()) {
@@ -365,8 +370,8 @@ impl Source {
         self.ncfs.push_back(Packet { options: confirmed, ..self.packet(Body::Ncf(report)) });
     }
 
-    /// A receiver misses a packet, and noticed by the packet behind it or by a later one: tells the control, and has it sent
-    /// again. Whether to confirm that.
+    /// A receiver misses a packet, and noticed by the packet behind it or by a later one: tells the control,
+    /// and has it sent again. Whether to confirm that.
     fn asked(&mut self, now: Instant, datagram: &Datagram<'_>, sequence: u32, is_noticed: bool) -> bool {
         let spacing = self.repair_spacing();
         let answer = self.chain().map_or(0.0, |chain| chain.round_trip().spacing());
@@ -382,7 +387,8 @@ impl Source {
             return false;
         };
         self.counters.asked += 1;
-        // Receivers cannot miss yet what is on its way; they may miss the first one within a round trip shorter than thought.
+        // Receivers cannot miss yet what is on its way; they may miss the first one within a round trip
+        // shorter than thought.
         let is_new = !slot.is_wanted && (!slot.is_repair || now.since(slot.sent) >= spacing);
         if is_new && self.config.answers == Answers::Repairs {
             slot.is_wanted = true;
@@ -396,7 +402,8 @@ impl Source {
         // Who asks again, or for a repair that was lost, does so by a timer of his own.
         let is_fresh = now.since(*slot.asked.get_or_insert(now)) <= spacing;
         let is_timed = is_noticed && is_fresh && !slot.is_repair;
-        // Nor can a repair be missed that is under way: who asked before says nothing new, others missed the packet as it was first sent.
+        // Nor can a repair be missed that is under way: who asked before says nothing new, others missed the
+        // packet as it was first sent.
         let is_under_way = slot.is_repair && now.since(slot.sent) < answer;
         let sent = if is_under_way { slot.first } else { slot.sent };
         let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
@@ -410,7 +417,8 @@ impl Source {
         !is_confirmed
     }
 
-    /// Whether who asks for `sequence` answers the roll call: it is there and knows the way, and may have lost nothing.
+    /// Whether who asks for `sequence` answers the roll call: it is there and knows the way, and may have
+    /// lost nothing.
     fn answers_roll_call(&mut self, now: Instant, sequence: u32) -> bool {
         let Some(answer) = self.roll_call.as_mut().and_then(|call| call.answer(now, sequence)) else {
             return false;

@@ -532,7 +532,8 @@ fn doubled_naks_count_once() {
     assert_eq!(bed.source.counters().repairs, 3, "each packet once");
 }
 
-/// Who asks again for a repair that is under way says nothing new; who asks when it should be there has lost it.
+/// Who asks again for a repair that is under way says nothing new; who asks when it should be there has lost
+/// it.
 #[test]
 fn a_repair_under_way_is_not_lost_again() {
     let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
@@ -552,7 +553,8 @@ fn a_repair_under_way_is_not_lost_again() {
     assert_eq!(events(&bed), 2);
 }
 
-/// Of all that missed a packet, the first has it repaired; the others' NAKs, a back-off later, are losses none the less.
+/// Of all that missed a packet, the first has it repaired; the others' NAKs, a back-off later, are losses
+/// none the less.
 #[test]
 fn a_loss_that_another_receiver_had_repaired_counts() {
     let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
@@ -609,7 +611,8 @@ fn who_asks_again_for_a_repair_under_way_leaves_the_rate_alone() {
     assert_eq!((bed.source.rate(), bed.source.counters().repairs), (rate, 1));
 }
 
-/// A source that has nothing to send yet says that it is there, and receivers answer that: once data comes, it is known that they are.
+/// A source that has nothing to send yet says that it is there, and receivers answer that: once data comes,
+/// it is known that they are.
 #[test]
 fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
     for lost in [0, 2] {
@@ -635,7 +638,8 @@ fn a_greeting_before_the_first_data_counts_and_one_of_three_is_enough() {
     }
 }
 
-/// A hole is noticed by the packet behind it: only that one's time tells the round trip, not how long the hole was.
+/// A hole is noticed by the packet behind it: only that one's time tells the round trip, not how long the
+/// hole was.
 #[test]
 fn a_hole_gives_one_sample_of_the_round_trip() {
     let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);
@@ -654,8 +658,8 @@ fn a_hole_gives_one_sample_of_the_round_trip() {
     assert_eq!(samples(&row[30..93]), 0, "a full list: the hole may be longer");
 }
 
-/// Who forges NAKs for what was just sent, fifty times a second, cannot be told from a receiver behind a dead link: it holds the rate down,
-/// to the floor at most, and for no longer than it goes on.
+/// Who forges NAKs for what was just sent, fifty times a second, cannot be told from a receiver behind a dead
+/// link: it holds the rate down, to the floor at most, and for no longer than it goes on.
 #[test]
 fn a_liar_holds_the_rate_down_to_the_floor_at_most_and_while_it_lies() {
     let source = Source::new(config(Mode::Lean), le_sbcc(), Instant::ZERO);

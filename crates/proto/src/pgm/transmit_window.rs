@@ -1,4 +1,5 @@
-//! What a source keeps: packets that were sent and may be asked for again, and behind them those that wait to be sent.
+//! What a source keeps: packets that were sent and may be asked for again, and behind them those that wait to
+//! be sent.
 
 use headwater_wire::pgm::Fragment;
 
@@ -25,7 +26,8 @@ pub(super) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() <= 64, "what users are told that a packet takes");
 
-/// A ring of packets by sequence number: trail..next were sent, next..end wait. Of fixed size; a new packet takes the place of the oldest sent.
+/// A ring of packets by sequence number: trail..next were sent, next..end wait. Of fixed size; a new packet
+/// takes the place of the oldest sent.
 #[derive(Clone, Debug)]
 pub(super) struct TransmitWindow {
     slots: Vec<Slot>,

@@ -6,9 +6,10 @@
 //!          0xFF | length (64 bits) of flags and body | flags (8 bits) | body, from 254 bytes of body on
 //! ```
 //!
-//! Frames are those of ZMTP 1.0; flag 1 says that another part of the same message follows. A receiver begins at the first frame that
-//! begins in a packet, and again after a loss. libzmq ends itself on packets without these two bytes, and on messages that
-//! PGM has cut (OPT_FRAGMENT): so a stream for it is sent in packets of its own making, one PGM message each.
+//! Frames are those of ZMTP 1.0; flag 1 says that another part of the same message follows. A receiver begins
+//! at the first frame that begins in a packet, and again after a loss. libzmq ends itself on packets without
+//! these two bytes, and on messages that PGM has cut (OPT_FRAGMENT): so a stream for it is sent in packets of
+//! its own making, one PGM message each.
 
 use super::bytes::Filler;
 

@@ -1,5 +1,5 @@
-//! Loss on a wire, behind its queue: a lost packet has used its link time. Which packets a model looks at (data only,
-//! or all) is its caller's choice; a packet it does not look at takes no draw and no number.
+//! Loss on a wire, behind its queue: a lost packet has used its link time. Which packets a model looks at
+//! (data only, or all) is its caller's choice; a packet it does not look at takes no draw and no number.
 
 use rand::Rng;
 
@@ -20,8 +20,8 @@ pub enum LossConfig {
     Script(Vec<u64>),
 }
 
-/// Gilbert's and Elliott's chain: each packet is lost with the probability of the present state, then the state
-/// changes with the probability that belongs to it. The chain starts in the good state.
+/// Gilbert's and Elliott's chain: each packet is lost with the probability of the present state, then the
+/// state changes with the probability that belongs to it. The chain starts in the good state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
     /// From good to bad, after each packet (p).
@@ -35,8 +35,8 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// Gilbert's simple chain: all is lost in the bad state, nothing in the good one; `rate` of all packets are lost,
-    /// in runs of `burst` packets on average.
+    /// Gilbert's simple chain: all is lost in the bad state, nothing in the good one; `rate` of all packets
+    /// are lost, in runs of `burst` packets on average.
     pub fn simple(rate: f64, burst: f64) -> Self {
         let bad_to_good = 1.0 / burst;
         Self { good_to_bad: bad_to_good * rate / (1.0 - rate), bad_to_good, loss_good: 0.0, loss_bad: 1.0 }
@@ -100,8 +100,8 @@ enum Model {
 }
 
 impl Loss {
-    /// Whether the next packet is lost. Chance is drawn from `draw`, the wire's own random stream: once for Bernoulli,
-    /// twice for a chain, never for the others.
+    /// Whether the next packet is lost. Chance is drawn from `draw`, the wire's own random stream: once for
+    /// Bernoulli, twice for a chain, never for the others.
     pub fn takes(&mut self, draw: &mut impl Rng) -> bool {
         match &mut self.0 {
             Model::None => false,
@@ -238,8 +238,8 @@ mod tests {
         }
     }
 
-    /// The rate within 4.5 standard deviations, of which dependence makes more: by (1 + l) / (1 - l) with the chain's
-    /// second eigenvalue l = 1 - p - r, at most.
+    /// The rate within 4.5 standard deviations, of which dependence makes more: by (1 + l) / (1 - l) with the
+    /// chain's second eigenvalue l = 1 - p - r, at most.
     fn assert_rate(losses: &[bool], chain: &GilbertElliott) {
         let rate = losses.iter().filter(|lost| **lost).count() as f64 / PACKETS as f64;
         let expected = chain.loss_rate();

@@ -1,9 +1,9 @@
 //! Queues of a link, shared by simulated links and the relay: what becomes of a packet that arrives.
 //!
-//! A [`Discipline`] is a policy. It holds no packets: it is told how many wait and what arrives, and answers with a
-//! [`Verdict`]. So a simulated link that knows its departures in advance and a relay's real queue share one code.
-//! A link counts what *waits*; the packet being sent is not counted, and an idle link takes any packet, so that a
-//! limit of 0 packets is legal.
+//! A [`Discipline`] is a policy. It holds no packets: it is told how many wait and what arrives, and answers
+//! with a [`Verdict`]. So a simulated link that knows its departures in advance and a relay's real queue
+//! share one code. A link counts what *waits*; the packet being sent is not counted, and an idle link takes
+//! any packet, so that a limit of 0 packets is legal.
 //!
 //! | discipline | source |
 //! |---|---|
@@ -141,8 +141,8 @@ pub enum Discipline {
 }
 
 impl Discipline {
-    /// What becomes of the packet `offered` at `now`, which never goes back. Chance is drawn from `draw`, the queue's
-    /// own random stream.
+    /// What becomes of the packet `offered` at `now`, which never goes back. Chance is drawn from `draw`, the
+    /// queue's own random stream.
     pub fn admit(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
-//! Priority marking (Gorinsky, Ramakrishnan, Vin 2008): of a layered session only packets of the top group that is subscribed below the link may
-//! be marked, so that marks reach those who can do something about it.
+//! Priority marking (Gorinsky, Ramakrishnan, Vin 2008): of a layered session only packets of the top group
+//! that is subscribed below the link may be marked, so that marks reach those who can do something about it.
 //!
-//! Groups of a session have contiguous addresses: the last bits are the group's rank, what is in front identifies the session. So a router keeps a
-//! rank per session and outgoing link, of joins and leaves alone.
+//! Groups of a session have contiguous addresses: the last bits are the group's rank, what is in front
+//! identifies the session. So a router keeps a rank per session and outgoing link, of joins and leaves alone.
 
 use rand::Rng;
 
@@ -15,7 +15,8 @@ use crate::time::{Duration, Instant};
 
 /// Bits of a group's address that are its rank, unless said otherwise: sessions of 8 groups.
 pub const RANK_BITS_DEFAULT: u8 = 3;
-/// Sessions that a link keeps ranks of; packets of further ones may all be marked, as where ranks are not known.
+/// Sessions that a link keeps ranks of; packets of further ones may all be marked, as where ranks are not
+/// known.
 pub const SESSIONS_MAX: usize = 4_096;
 
 /// The threshold of [`Marking::Threshold`], in packets, unless said otherwise.
@@ -24,8 +25,9 @@ pub const THRESHOLD_DEFAULT: f64 = 5.0;
 /// How packets that may be marked are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Marking {
-    /// All, while the average is above this, in packets, and the queue itself too: one that drains already has been heard. For links that marked sessions
-    /// have to themselves: beside flows without ECN, which meet RED's test, they keep little.
+    /// All, while the average is above this, in packets, and the queue itself too: one that drains already
+    /// has been heard. For links that marked sessions have to themselves: beside flows without ECN, which
+    /// meet RED's test, they keep little.
     Threshold(f64),
     /// As RED draws them, by its own average and parameters.
     Red,
@@ -34,7 +36,8 @@ pub enum Marking {
 /// Parameters of priority marking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PriorityConfig {
-    /// RED: its limit and average are the queue's, packets without ECN meet its test, and it draws marks if [`Marking::Red`] says so.
+    /// RED: its limit and average are the queue's, packets without ECN meet its test, and it draws marks if
+    /// [`Marking::Red`] says so.
     pub red: RedConfig,
     /// How packets that may be marked are chosen.
     pub marking: Marking,
@@ -45,8 +48,9 @@ pub struct PriorityConfig {
 }
 
 impl PriorityConfig {
-    /// Gentle RED between 5 and 15 packets, on average over 0.12 s, three round-trip times of SIM's experiments: it marks what may be marked as it drops
-    /// what has no ECN, so that both keep their shares of a link.
+    /// Gentle RED between 5 and 15 packets, on average over 0.12 s, three round-trip times of SIM's
+    /// experiments: it marks what may be marked as it drops what has no ECN, so that both keep their shares
+    /// of a link.
     pub const fn new(limit_packets: u32) -> Self {
         let red = RedConfig {
             limit: Limit::Packets(limit_packets),
@@ -98,7 +102,8 @@ impl Priority {
         self.drops.average()
     }
 
-    /// Rank of the top group with members below the link; `None` for a session that has none, or is not known.
+    /// Rank of the top group with members below the link; `None` for a session that has none, or is not
+    /// known.
     pub fn top(&self, group: GroupAddress) -> Option<u8> {
         let (session, _) = self.split(group);
         self.find(session).ok().map(|index| self.tops[index].1)
@@ -110,7 +115,8 @@ impl Priority {
         self.marks.set_rate(rate);
     }
 
-    /// A member of a group came below the link, or the last one went. As groups are cumulative, who has none of a rank has none above it.
+    /// A member of a group came below the link, or the last one went. As groups are cumulative, who has none
+    /// of a rank has none above it.
     pub fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
         let (session, rank) = self.split(group);
         match (self.find(session), is_forwarded) {
@@ -272,8 +278,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-        /// Receivers below a link hold cumulative groups; the link forwards what any of them holds. In whatever order a receiver's joins and
-        /// leaves pass, the rank kept is that of the highest group forwarded once they have.
+        /// Receivers below a link hold cumulative groups; the link forwards what any of them holds. In
+        /// whatever order a receiver's joins and leaves pass, the rank kept is that of the highest group
+        /// forwarded once they have.
         #[test]
         fn the_top_follows_from_joins_and_leaves(
             moves in prop::collection::vec((0_usize..4, 0_u8..9), 1..60),

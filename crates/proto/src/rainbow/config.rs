@@ -7,8 +7,9 @@ use crate::time::Duration;
 pub enum Overtaking {
     /// When so many later ones were answered, at least 1. 1 is the paper's rule, 3 is TCP's.
     Count(u8),
-    /// When one was, and it has waited for as long as any reply took of late. A request that merges with another receiver's is answered early, and overtakes
-    /// what was asked for before; nothing is lost by that.
+    /// When one was, and it has waited for as long as any reply took of late. A request that merges with
+    /// another receiver's is answered early, and overtakes what was asked for before; nothing is lost by
+    /// that.
     Longest,
 }
 
@@ -28,7 +29,8 @@ impl WindowConfig {
     /// The longest timeout.
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(64);
 
-    /// As the paper has it: at most 256 labels, a request is lost when one later request is answered before it.
+    /// As the paper has it: at most 256 labels, a request is lost when one later request is answered before
+    /// it.
     pub const fn new() -> Self {
         Self {
             labels_max: 256,
@@ -52,7 +54,8 @@ impl WindowConfig {
         self
     }
 
-    /// The longest that a request waits for its reply, however often nothing was answered. Default: [`WindowConfig::TIMEOUT_MAX`], and no more than that.
+    /// The longest that a request waits for its reply, however often nothing was answered. Default:
+    /// [`WindowConfig::TIMEOUT_MAX`], and no more than that.
     #[must_use]
     pub const fn with_timeout_most(mut self, most: Duration) -> Self {
         let is_longer = most.as_nanos() > Self::TIMEOUT_MAX.as_nanos();

@@ -4,8 +4,8 @@ use crate::time::Instant;
 
 /// Gives symbols without end.
 pub trait Fountain {
-    /// Writes the next symbol, with all that tells which one it is, at the start of `room`; its length. `None` while there is
-    /// nothing to give: the request goes unanswered.
+    /// Writes the next symbol, with all that tells which one it is, at the start of `room`; its length.
+    /// `None` while there is nothing to give: the request goes unanswered.
     fn next(&mut self, now: Instant, room: &mut [u8]) -> Option<usize>;
 }
 

@@ -1,9 +1,9 @@
-//! Rainbow (Yano, McCanne 1999, section 4): reliable multicast in which every receiver has a TCP-like window of its own, over
-//! [`bcfs`](crate::bcfs).
+//! Rainbow (Yano, McCanne 1999, section 4): reliable multicast in which every receiver has a TCP-like window
+//! of its own, over [`bcfs`](crate::bcfs).
 //!
-//! A receiver asks for *any* symbol, by the labels 1 to its window; receivers of equal windows ask by equal labels, so that routers merge what they ask
-//! and each link carries what its fastest receiver takes. The source sends a fresh symbol of a digital fountain for each request that
-//! reaches it, and knows nobody.
+//! A receiver asks for *any* symbol, by the labels 1 to its window; receivers of equal windows ask by equal
+//! labels, so that routers merge what they ask and each link carries what its fastest receiver takes. The
+//! source sends a fresh symbol of a digital fountain for each request that reaches it, and knows nobody.
 //!
 //! | module | what |
 //! |---|---|
@@ -13,9 +13,10 @@
 //! | [`carrier`] | the same for files: [`delivery`](crate::delivery) over it |
 //! | [`Numbers`], [`Tally`] | a fountain of numbered zeros and what counts them: a transfer as the paper measures it |
 //!
-//! What peers can do: a forged reply that BCFS lets through answers a request that waits, or nothing; it makes the window at most
-//! [`WindowConfig`]'s largest. Levels saturate. A flood of requests at the source makes it answer [`SourceConfig`]'s
-//! limit at once, and forget others, which receivers ask for again. Departures from the text: `docs/errata/bcfs-rainbow.md`.
+//! What peers can do: a forged reply that BCFS lets through answers a request that waits, or nothing; it
+//! makes the window at most [`WindowConfig`]'s largest. Levels saturate. A flood of requests at the source
+//! makes it answer [`SourceConfig`]'s limit at once, and forget others, which receivers ask for again.
+//! Departures from the text: `docs/errata/bcfs-rainbow.md`.
 
 pub mod carrier;
 mod config;
@@ -36,7 +37,8 @@ pub use receiver::{Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent};
 pub use source::{Source, SourceConfig, SourceCounters};
 pub use window::{Ask, Mode, Window, WindowCounters};
 
-/// Labels of a session: its first one, and those that 16 bits tell from it. Sessions of one source have different high bits.
+/// Labels of a session: its first one, and those that 16 bits tell from it. Sessions of one source have
+/// different high bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionLabels(u16);
 

@@ -61,8 +61,8 @@ pub enum ReceiverEvent {
     Completed,
 }
 
-/// Asks as its window lets it, until the basin is full; then leaves the channel and lets its breadcrumbs expire. With a basin that is full from the
-/// beginning it neither joins nor asks.
+/// Asks as its window lets it, until the basin is full; then leaves the channel and lets its breadcrumbs
+/// expire. With a basin that is full from the beginning it neither joins nor asks.
 #[derive(Debug)]
 pub struct Receiver<B> {
     config: ReceiverConfig,

@@ -1,4 +1,4 @@
-//! The window: which label is asked for when, and at which level (bcfs-rainbow.md 3).
+//! The window: which label is asked for when, and at which level (Yano and McCanne 1999, Rainbow receiver).
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,16 @@ use super::labels::Labels;
 use crate::measure::RoundTrip;
 use crate::time::{Duration, Instant};
 
-/// After a timeout without any answer the window grows fast up to half of what it was, at least to this (RFC 5681).
+/// After a timeout without any answer the window grows fast up to half of what it was, at least to this (RFC
+/// 5681).
 const THRESHOLD_LEAST: u16 = 2;
-/// By how much the timeout is above the mean round-trip time at least, in seconds: a clock tick of TCPs of the time (RFC 6298's G).
+/// By how much the timeout is above the mean round-trip time at least, in seconds: a clock tick of TCPs of
+/// the time (RFC 6298's G).
 const TIMEOUT_MARGIN: f64 = 0.1;
 /// Part of the way down to a shorter sample that the longest round-trip time goes, at the most.
 const FADING: f64 = 1.0 / 64.0;
-/// In so many seconds it goes all the way, at the least. What a relay had kept comes at once, any number of times between two replies that came from the
-/// source.
+/// In so many seconds it goes all the way, at the least. What a relay had kept comes at once, any number of
+/// times between two replies that came from the source.
 const FADING_SECONDS: f64 = 10.0;
 /// What is waited beyond the longest round-trip time, in seconds.
 const OVERTAKEN_MARGIN: f64 = 0.01;
@@ -82,9 +84,9 @@ const UNUSED: Slot =
 
 /// A receiver's window over labels.
 ///
-/// Between calls each label of the window waits for a reply or, in recovery, for its turn. No request is made while as many as
-/// the window wait for replies; labels that a cut has put outside of it are among those until recovery ends. Memory: 24 bytes
-/// for each label that can be. Time per call: O(labels).
+/// Between calls each label of the window waits for a reply or, in recovery, for its turn. No request is made
+/// while as many as the window wait for replies; labels that a cut has put outside of it are among those
+/// until recovery ends. Memory: 24 bytes for each label that can be. Time per call: O(labels).
 #[derive(Clone, Debug)]
 pub struct Window {
     config: WindowConfig,
@@ -98,7 +100,8 @@ pub struct Window {
     waiting: Vec<u16>,
     /// Labels whose request is withheld.
     ready: Labels,
-    /// Labels answered in this round, which begins with an increase or with the end of recovery or slow start, to requests of after the last cut.
+    /// Labels answered in this round, which begins with an increase or with the end of recovery or slow
+    /// start, to requests of after the last cut.
     round: Labels,
     /// Requests not sent yet; each label at most once.
     asks: VecDeque<Ask>,
@@ -166,7 +169,8 @@ impl Window {
         self.waiting.len()
     }
 
-    /// Mean round-trip time, once measured. A request that merges with another receiver's earlier one has a short one.
+    /// Mean round-trip time, once measured. A request that merges with another receiver's earlier one has a
+    /// short one.
     pub fn srtt(&self) -> Option<Duration> {
         self.round_trip.mean().map(Duration::from_secs_f64)
     }
@@ -201,8 +205,9 @@ impl Window {
         oldest.into_iter().chain(resume).min()
     }
 
-    /// What is about to answer a label was kept by a relay, which had got it in place of one that was lost above: so would have been what this receiver had asked
-    /// for by itself. What was lost at a time comes one after the other: that is one cut.
+    /// What is about to answer a label was kept by a relay, which had got it in place of one that was lost
+    /// above: so would have been what this receiver had asked for by itself. What was lost at a time comes
+    /// one after the other: that is one cut.
     pub fn share_loss(&mut self, now: Instant, label: u16) {
         let is_label = (1..=self.config.labels_max).contains(&label);
         let Some(slot) = is_label.then(|| *self.slot(label)).filter(|slot| slot.is_waiting) else { return };
@@ -238,7 +243,8 @@ impl Window {
         self.cut.is_unanswered = false;
         let place = self.forget(label);
         if clears {
-            // A lower level answers an earlier request of the label's, and says nothing of what was asked after that.
+            // A lower level answers an earlier request of the label's, and says nothing of what was asked
+            // after that.
             self.overtake(now, place);
         }
         self.go_on(now, label);
@@ -290,7 +296,8 @@ impl Window {
                 }
             }
             Mode::Avoid => {
-                // What was asked for before the cut says nothing of the window after it: TCP's, too, grows again once what it sent since was acknowledged.
+                // What was asked for before the cut says nothing of the window after it: TCP's, too, grows
+                // again once what it sent since was acknowledged.
                 if self.slot(label).order >= self.cut.order {
                     self.round.insert(label);
                 }
@@ -366,7 +373,8 @@ impl Window {
         self.ask(now, 1);
     }
 
-    /// In recovery, asks for what the window has room for by now; ends it when there is nothing to hold back any more.
+    /// In recovery, asks for what the window has room for by now; ends it when there is nothing to hold back
+    /// any more.
     fn resume(&mut self, now: Instant) {
         if self.mode == Mode::Recover && self.resume_at() <= now {
             self.leave_recovery();
@@ -392,7 +400,8 @@ impl Window {
         self.cut.at + Duration::from_nanos(round_trip.as_nanos() / 2)
     }
 
-    /// Waits no more for labels above `highest`. What is left of their requests in routers is overcome when they are used again.
+    /// Waits no more for labels above `highest`. What is left of their requests in routers is overcome when
+    /// they are used again.
     fn retire(&mut self, highest: u16) {
         let mut waiting = core::mem::take(&mut self.waiting);
         waiting.retain(|label| {

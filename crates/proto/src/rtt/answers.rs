@@ -80,8 +80,8 @@ impl Answers {
         Some(Transmit { destination: Destination::Unicast(to), bytes: answer.len(), ecn: Ecn::NotCapable })
     }
 
-    /// After each period the pause is twice as long if more than half of what may be answered was asked, half as long if less than
-    /// an eighth.
+    /// After each period the pause is twice as long if more than half of what may be answered was asked, half
+    /// as long if less than an eighth.
     fn turn(&mut self, now: Instant) {
         let elapsed = now.since(self.period_began);
         if elapsed < PERIOD {

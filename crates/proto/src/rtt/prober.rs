@@ -34,8 +34,8 @@ impl ProberConfig {
         Self { seed, spread: Duration::from_secs(4) }
     }
 
-    /// The first question is asked at a random instant of this time, later ones without an answer of twice as long each time. Default: 4 s;
-    /// longer where tens of thousands of receivers begin at once.
+    /// The first question is asked at a random instant of this time, later ones without an answer of twice as
+    /// long each time. Default: 4 s; longer where tens of thousands of receivers begin at once.
     #[must_use]
     pub fn with_spread(mut self, spread: Duration) -> Self {
         self.spread = spread;
@@ -120,8 +120,9 @@ impl Prober {
         })
     }
 
-    /// A datagram to this end: whether it is an answer, if only to a question that was not asked. Packets of the session
-    /// waited `queueing` seconds of late, and so did the answer, most likely: that is no part of the round trip.
+    /// A datagram to this end: whether it is an answer, if only to a question that was not asked. Packets of
+    /// the session waited `queueing` seconds of late, and so did the answer, most likely: that is no part of
+    /// the round trip.
     pub fn answered(&mut self, now: Instant, datagram: &Datagram<'_>, queueing: f64) -> bool {
         let Ok(Message::Answer { nonce, pause_s }) = Message::parse(datagram.payload) else { return false };
         let Some((asked, at)) = self.pending else { return true };

@@ -13,7 +13,8 @@ use crate::time::{Duration, Instant};
 
 /// Writers of reports that are remembered; reports of others are refused.
 pub const CHILDREN_MAX: usize = 1 << 16;
-/// A writer is forgotten when it missed so many requests in a row: who left, or an aggregator that fell silent.
+/// A writer is forgotten when it missed so many requests in a row: who left, or an aggregator that fell
+/// silent.
 const MISSED_MAX: u8 = 4;
 
 /// Why a report was refused.
@@ -29,27 +30,32 @@ pub enum Refused {
     Duplicate,
     /// It echoes a packet that was not sent, or seconds ago, or was held for longer.
     Absurd,
-    /// There are [`CHILDREN_MAX`] writers already, or as many reports that stand for other requests than they answer.
+    /// There are [`CHILDREN_MAX`] writers already, or as many reports that stand for other requests than they
+    /// answer.
     Crowded,
 }
 
-/// Who writes reports: through which interface, from where. The port counts for routers alone: a host may be one beside a receiver.
+/// Who writes reports: through which interface, from where. The port counts for routers alone: a host may be
+/// one beside a receiver.
 pub(super) type Writer = (InterfaceId, SocketAddr);
 
-/// Longest time between a request and a packet before it that is echoed, in tenths of a millisecond: twice the longest round-trip time.
+/// Longest time between a request and a packet before it that is echoed, in tenths of a millisecond: twice
+/// the longest round-trip time.
 const ECHO_MAX: u32 = 40_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Child {
     /// It has said all of the request under way.
     is_done: bool,
-    /// The latest request that it answered, and the groups that it told of then, a bit each: what comes twice counts once.
+    /// The latest request that it answered, and the groups that it told of then, a bit each: what comes twice
+    /// counts once.
     latest: Option<(u16, u64)>,
     /// Requests that began since it wrote last.
     requests: u8,
 }
 
-/// What writers said of earlier requests, and of which group: of each receiver one, of each router one for each group.
+/// What writers said of earlier requests, and of which group: of each receiver one, of each router one for
+/// each group.
 type Earlier = BTreeMap<(Writer, u8), (u8, Tally)>;
 
 /// A request under way.
@@ -62,10 +68,11 @@ struct Request {
     latest: u32,
 }
 
-/// Gathers what is reported. What comes too late for the request that it answers stands for its writer in the one that is under way, or in the next one if
-/// its group is settled there, until the writer tells anew: who is behind a queue that fills is heard, and so is how long that takes. Each report counts once.
-/// Memory: a tally for each group, and at most [`CHILDREN_MAX`] each of writers, of reports that stand in this request, and of those that will in the next:
-/// routers may write one for each group.
+/// Gathers what is reported. What comes too late for the request that it answers stands for its writer in the
+/// one that is under way, or in the next one if its group is settled there, until the writer tells anew: who
+/// is behind a queue that fills is heard, and so is how long that takes. Each report counts once. Memory: a
+/// tally for each group, and at most [`CHILDREN_MAX`] each of writers, of reports that stand in this request,
+/// and of those that will in the next: routers may write one for each group.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     session: u32,
@@ -207,8 +214,8 @@ impl Collector {
         }
         child.latest = Some((report.request, told | group));
         child.requests = 0;
-        // The last one of another request is not the last one of this. Who is late is waited for at the next one all the same, or its answers would come
-        // after the end for good.
+        // The last one of another request is not the last one of this. Who is late is waited for at the next
+        // one all the same, or its answers would come after the end for good.
         let is_of_this = self.request.is_some_and(|request| request.number == report.request);
         let is_done = !is_late && (!is_router || report.is_last && is_of_this);
         self.open -= usize::from(is_done && !child.is_done);
@@ -216,8 +223,8 @@ impl Collector {
         Ok(())
     }
 
-    /// How long a report took since the packet that it echoes, but for what it was held. Of requests longer ago than the last one that is roughly so: if
-    /// the way here took as long then as for that one.
+    /// How long a report took since the packet that it echoes, but for what it was held. Of requests longer
+    /// ago than the last one that is roughly so: if the way here took as long then as for that one.
     pub fn took(&self, now: Instant, report: &Report) -> Option<Duration> {
         let known = [self.request, self.previous];
         let is_since = |request: &Request| report.echo.wrapping_sub(request.first).cast_signed() >= 0;
@@ -247,7 +254,8 @@ impl Collector {
         self.is_settled
     }
 
-    /// The groups that something came of are used, and nothing that comes of them later: what came of those that were not settled before, by rank.
+    /// The groups that something came of are used, and nothing that comes of them later: what came of those
+    /// that were not settled before, by rank.
     pub fn settle(&mut self) -> Vec<Option<Tally>> {
         let mut tallies = self.tallies();
         self.is_settled = true;

@@ -9,9 +9,10 @@ use crate::time::Duration;
 pub const GROUPS_MAX: u16 = 64;
 /// The most that a session's maximum round-trip time counts for, unless told otherwise.
 pub const RTT_LONGEST: Duration = Duration::from_secs(2);
-/// What a rate that is not congested grows by at a request, in packets per two round-trip times of those who hold its group. What sessions behind one queue add
-/// until they hear of it should not be much more than one decrease takes from all of them: of a whole packet, two sessions behind 2 Mbit/s come to 1.3 times
-/// the link, and stay above it for seconds.
+/// What a rate that is not congested grows by at a request, in packets per two round-trip times of those who
+/// hold its group. What sessions behind one queue add until they hear of it should not be much more than one
+/// decrease takes from all of them: of a whole packet, two sessions behind 2 Mbit/s come to 1.3 times the
+/// link, and stay above it for seconds.
 pub(super) const STEP: f64 = 0.4;
 /// Maximum round-trip times, of the session and of a group, keep so much of themselves at a request.
 pub(super) const RTT_KEPT: f64 = 0.5;
@@ -76,7 +77,8 @@ impl Trust {
 }
 
 impl Config {
-    /// A session of so many groups, 1 to [`GROUPS_MAX`], whose packets have so many bytes of UDP payload, 64 to 8192.
+    /// A session of so many groups, 1 to [`GROUPS_MAX`], whose packets have so many bytes of UDP payload, 64
+    /// to 8192.
     pub fn new(groups: u16, packet_bytes: u16) -> Self {
         Self {
             session: 0,
@@ -112,14 +114,16 @@ impl Config {
         self
     }
 
-    /// What a cumulative rate that is not congested grows by per request. Default: 0.4 packets per two round-trip times of those who hold the group.
+    /// What a cumulative rate that is not congested grows by per request. Default: 0.4 packets per two
+    /// round-trip times of those who hold the group.
     #[must_use]
     pub fn with_step(mut self, step: Rate) -> Self {
         self.step = Some(step);
         self
     }
 
-    /// Of the bottom group to begin with, and what a group begins with above the one below it. Default: 100 kbit/s.
+    /// Of the bottom group to begin with, and what a group begins with above the one below it. Default: 100
+    /// kbit/s.
     #[must_use]
     pub fn with_initial_rate(mut self, rate: Rate) -> Self {
         self.initial_rate = rate;
@@ -140,7 +144,8 @@ impl Config {
         self
     }
 
-    /// The least and the longest maximum round-trip time, whatever is reported: no report makes the session's clock stop or race. Default: 10 ms, 2 s.
+    /// The least and the longest maximum round-trip time, whatever is reported: no report makes the session's
+    /// clock stop or race. Default: 10 ms, 2 s.
     #[must_use]
     pub fn with_rtt_bounds(mut self, least: Duration, longest: Duration) -> Self {
         self.rtt_least = least.max(Duration::from_millis(1));
@@ -176,7 +181,8 @@ impl Config {
         self
     }
 
-    /// Whether receivers tell whoever sends how many groups they hold, for relays, which see no joins. Default: no.
+    /// Whether receivers tell whoever sends how many groups they hold, for relays, which see no joins.
+    /// Default: no.
     #[must_use]
     pub fn with_holdings(mut self, tells_holdings: bool) -> Self {
         self.tells_holdings = tells_holdings;

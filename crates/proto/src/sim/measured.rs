@@ -2,7 +2,8 @@
 
 use super::clock::duration;
 
-/// Packets due without one heard from which on it is not known whether a group is sent still, and from which on it is not.
+/// Packets due without one heard from which on it is not known whether a group is sent still, and from which
+/// on it is not.
 const DOUBTFUL: f64 = 1.5;
 const CLOSED: f64 = 3.0;
 
@@ -53,7 +54,8 @@ impl Measured {
         self.latest.is_some() || self.rate.is_some()
     }
 
-    /// Packets per second up to the last request: nothing of a group that is closed, `None` while it is not known.
+    /// Packets per second up to the last request: nothing of a group that is closed, `None` while it is not
+    /// known.
     pub fn rate(&self) -> Option<f64> {
         self.rate.filter(|_| !self.is_doubtful)
     }

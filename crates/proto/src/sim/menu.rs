@@ -3,7 +3,8 @@
 /// Most requests that are looked back at.
 const REQUESTS_MAX: usize = 256;
 
-/// Bounds of cumulative rates, made anew every so many requests. Inactive until the top group is congested; it stays active then.
+/// Bounds of cumulative rates, made anew every so many requests. Inactive until the top group is congested;
+/// it stays active then.
 #[derive(Clone, Debug)]
 pub(super) struct Menu {
     /// Requests between two adaptations.
@@ -40,7 +41,8 @@ impl Menu {
         self.bounds[rank]
     }
 
-    /// A request is over: the smallest and the largest rate reported, if any, and whether the top group is congested.
+    /// A request is over: the smallest and the largest rate reported, if any, and whether the top group is
+    /// congested.
     pub fn request(&mut self, rates: Option<(f64, f64)>, is_top_congested: bool) {
         if let Some(rates) = rates {
             self.record(rates);

@@ -1,4 +1,5 @@
-//! The rates of groups: additive increase and multiplicative decrease of each cumulative rate, once per request.
+//! The rates of groups: additive increase and multiplicative decrease of each cumulative rate, once per
+//! request.
 
 use super::config::{Config, RTT_KEPT, STEP};
 use super::menu::Menu;
@@ -87,7 +88,8 @@ impl Rates {
         groups.any(|(group, tally)| group.is_open && group.silent < SILENT_MAX && tally.is_none())
     }
 
-    /// A request is over that took `interval` seconds, with these reports. `rtt_max` is the session's maximum round-trip time, in seconds.
+    /// A request is over that took `interval` seconds, with these reports. `rtt_max` is the session's maximum
+    /// round-trip time, in seconds.
     pub fn request(&mut self, tallies: &[Option<Tally>], interval: f64, rtt_max: f64) {
         let packet = self.packet_bits / interval;
         let received = self.received(tallies);
@@ -133,8 +135,9 @@ impl Rates {
         }
     }
 
-    /// What the group grows by. Requests are as far apart as the farthest receivers of the session ask, behind whatever queues: a group of those who hear sooner
-    /// grows by more at each, beside flows that do not wait for others.
+    /// What the group grows by. Requests are as far apart as the farthest receivers of the session ask,
+    /// behind whatever queues: a group of those who hear sooner grows by more at each, beside flows that do
+    /// not wait for others.
     fn step(&mut self, rank: usize, tally: &Tally, interval: f64, rtt_max: f64) -> f64 {
         let group = &mut self.groups[rank];
         let kept = RTT_KEPT * group.rtt;
@@ -161,9 +164,10 @@ impl Rates {
         false
     }
 
-    /// A middle group that is in the way of the one above it on its way down gives way, by a decrease at most: those who hold it feel no congestion, see a fall, and
-    /// join the group above, which then is theirs; were it not so, who is behind more could stay below who is behind less for good. The bottom group
-    /// gives way to none: it is for the slowest.
+    /// A middle group that is in the way of the one above it on its way down gives way, by a decrease at
+    /// most: those who hold it feel no congestion, see a fall, and join the group above, which then is
+    /// theirs; were it not so, who is behind more could stay below who is behind less for good. The bottom
+    /// group gives way to none: it is for the slowest.
     fn give_way(&mut self, fallen: u64, packet: f64) {
         let (decrease, hold_off) = (self.decrease, self.hold_off);
         for rank in 1..self.groups.len().saturating_sub(1) {
@@ -176,8 +180,9 @@ impl Rates {
         }
     }
 
-    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the menu bounds gives way to that. It does not
-    /// bound the highest group in use: what its receivers get, by which the menu is made, is what is sent then, and would stay that for good.
+    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the
+    /// menu bounds gives way to that. It does not bound the highest group in use: what its receivers get, by
+    /// which the menu is made, is what is sent then, and would stay that for good.
     fn order(&mut self, packet: f64) {
         let highest = self.groups.iter().rposition(|group| group.is_open);
         let mut below = 0.0;
@@ -203,7 +208,8 @@ fn bits(rate: Rate) -> f64 {
     rate.as_bits() as f64
 }
 
-/// The bottom group is for the slowest; middle ones, once the menu lets receivers choose, for most; the top one for whoever is fastest.
+/// The bottom group is for the slowest; middle ones, once the menu lets receivers choose, for most; the top
+/// one for whoever is fastest.
 fn is_congested(tally: &Tally, rank: usize, top: usize, is_menu_active: bool) -> bool {
     match rank {
         0 => tally.congested > 0,
@@ -218,7 +224,8 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    /// Once the menu is active and the top group has nobody, its bounds follow what receivers get, which is what is sent.
+    /// Once the menu is active and the top group has nobody, its bounds follow what receivers get, which is
+    /// what is sent.
     #[test]
     fn the_highest_group_in_use_may_always_grow() {
         let mut rates = Rates::new(&Config::new(3, 1_000));

@@ -20,14 +20,15 @@ use crate::time::Instant;
 
 /// Weight of an interval in the received rate.
 const GAIN: f64 = 0.25;
-/// Selection intervals after which a group of which nothing came is left again, as some router or relay does not carry it; and for how many it is not
-/// joined then.
+/// Selection intervals after which a group of which nothing came is left again, as some router or relay does
+/// not carry it; and for how many it is not joined then.
 const UNHEARD: u16 = 2;
 const BARRED: u16 = 32;
 /// Requests, one after the other, in which too much is lost to wait, until the top group is left.
 const SWAMPED: u16 = 2;
-/// Requests after a leave in which no congestion is told of: what is queued is of the group that was left. Who comes down would count as one more that the group
-/// below is too much for, and those in it who feel nothing would take its fall for room above.
+/// Requests after a leave in which no congestion is told of: what is queued is of the group that was left.
+/// Who comes down would count as one more that the group below is too much for, and those in it who feel
+/// nothing would take its fall for room above.
 const RELIEF: u16 = 2;
 
 /// What a receiver counts beside [`Reception`].
@@ -185,7 +186,8 @@ impl Receiver {
         self.tell(now);
     }
 
-    /// Whether waiting for the interval's end is of no use: all decreases that fit into one could not end what is lost, request by request.
+    /// Whether waiting for the interval's end is of no use: all decreases that fit into one could not end
+    /// what is lost, request by request.
     fn is_swamped(&mut self, (received, lost): (u64, u64)) -> bool {
         let decreases = f64::from(self.config.selection) / f64::from(self.config.hold_off + 1);
         let remaining = libm::pow(self.config.decrease, decreases);
@@ -236,9 +238,10 @@ impl Receiver {
         self.report = Some((to, report, now));
     }
 
-    /// What the sender sends on the groups held, by numbers and times of packets since the last request, in bit/s; `None` until all of
-    /// them were heard. `stamp` is of the packet that brings a request. A shorter packet, of the FDT or the end of a file, takes the time of a whole one,
-    /// so it counts as one: that it comes just before a request is no fall.
+    /// What the sender sends on the groups held, by numbers and times of packets since the last request, in
+    /// bit/s; `None` until all of them were heard. `stamp` is of the packet that brings a request. A shorter
+    /// packet, of the FDT or the end of a file, takes the time of a whole one, so it counts as one: that it
+    /// comes just before a request is no fall.
     fn sent_rate(&mut self, stamp: u32) -> Option<f64> {
         self.settle(stamp);
         let rates = self.groups.iter().take(self.held.into()).map(|group| group.sent.rate());

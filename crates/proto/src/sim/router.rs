@@ -46,8 +46,8 @@ impl RouterConfig {
         }
     }
 
-    /// Interfaces that lead to other aggregation routers alone: what comes from there speaks for many. Default: none; each report counts as one
-    /// receiver.
+    /// Interfaces that lead to other aggregation routers alone: what comes from there speaks for many.
+    /// Default: none; each report counts as one receiver.
     #[must_use]
     pub fn with_routers(mut self, interfaces: Vec<InterfaceId>) -> Self {
         self.routers = interfaces;
@@ -61,7 +61,8 @@ impl RouterConfig {
         self
     }
 
-    /// The subtree's round-trip time before the first report, and the longest that is waited for twice. Default: 100 ms, 2 s.
+    /// The subtree's round-trip time before the first report, and the longest that is waited for twice.
+    /// Default: 100 ms, 2 s.
     #[must_use]
     pub fn with_rtt(mut self, first: Duration, longest: Duration) -> Self {
         (self.rtt, self.rtt_cap) = (first, longest.max(Duration::from_millis(1)));
@@ -178,8 +179,9 @@ impl AggregationRouter {
         self.collector.passes(data.request, data.timestamp);
     }
 
-    /// How long a request waits. What is not sent before the next one is lost, whatever late reports say of round-trip times. What came in time, and went
-    /// on, the sender knows of: its next request follows twice that later at the earliest, so that a queue that grows may double the way.
+    /// How long a request waits. What is not sent before the next one is lost, whatever late reports say of
+    /// round-trip times. What came in time, and went on, the sender knows of: its next request follows twice
+    /// that later at the earliest, so that a queue that grows may double the way.
     fn wait(&mut self, now: Instant, request: u16) -> Duration {
         let in_time = self.in_time.take().filter(|_| self.timer.is_none()).unwrap_or(0.0);
         let gap =
@@ -193,7 +195,8 @@ impl AggregationRouter {
     fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &Report) {
         let (interface, from) = writer;
         let is_router = self.config.routers.contains(&interface) || self.config.trust.holds(from.ip());
-        // What goes on alone after the time is over may reach the sender after its next request: nobody is to wait for twice that.
+        // What goes on alone after the time is over may reach the sender after its next request: nobody is to
+        // wait for twice that.
         let is_in_time = !self.collector.is_settled();
         let taken = self.collector.take(now, writer, is_router, report);
         match taken {
@@ -219,8 +222,9 @@ impl AggregationRouter {
             self.counters.complete += 1;
             self.settle(now);
         } else if taken.is_ok() && self.collector.is_settled() {
-            // The first that comes of a group after the time is over goes on at once, alone: who is late at one router is not late at each one above by
-            // another request, and routers that know nobody yet, who all wait equally long, are heard of.
+            // The first that comes of a group after the time is over goes on at once, alone: who is late at
+            // one router is not late at each one above by another request, and routers that know nobody yet,
+            // who all wait equally long, are heard of.
             self.settle(now);
         }
     }

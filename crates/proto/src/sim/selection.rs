@@ -8,12 +8,13 @@ pub(super) enum Choice {
     Leave,
 }
 
-/// Reports after one of congestion in which a fall is of the same queue: the sender's answer takes a request to decide and another one to see, and where it left the
-/// group alone after a decrease, others who hold it tell of that queue two requests later still.
+/// Reports after one of congestion in which a fall is of the same queue: the sender's answer takes a request
+/// to decide and another one to see, and where it left the group alone after a decrease, others who hold it
+/// tell of that queue two requests later still.
 const OWN: u16 = 4;
 
-/// One report of so many may be of congestion in an interval without: beside flows that fill queues by themselves, as TCP does, hardly any ten are all
-/// without a mark.
+/// One report of so many may be of congestion in an interval without: beside flows that fill queues by
+/// themselves, as TCP does, hardly any ten are all without a mark.
 const OTHERWISE: u16 = 5;
 
 /// A selection interval: some requests since the last change, or since the last interval.
@@ -57,7 +58,8 @@ impl Selection {
         *self = Self { calm: self.calm, ..Self::new(self.interval, 1.0 - 2.0 * self.fall) };
     }
 
-    /// A request was answered: whether the top group is congested, its cumulative rate if it was heard, and the sender's additive step.
+    /// A request was answered: whether the top group is congested, its cumulative rate if it was heard, and
+    /// the sender's additive step.
     pub fn report(&mut self, is_congested: bool, rate: Option<f64>, step: f64) -> Choice {
         self.reports += 1;
         self.congested += u16::from(is_congested);
@@ -72,10 +74,11 @@ impl Selection {
         if self.reports < self.interval {
             return Choice::Stay;
         }
-        // A rate that stays, as the menu's bounds make it, brings no relief either; nor one of which too little comes to know it.
+        // A rate that stays, as the menu's bounds make it, brings no relief either; nor one of which too
+        // little comes to know it.
         let stands = self.first.zip(self.latest).is_none_or(|(first, latest)| latest > first - step);
-        // Nor is there more to come for who is not congested. What a bound holds follows the groups above it: who waits for it to fall stays below receivers
-        // that have less than itself.
+        // Nor is there more to come for who is not congested. What a bound holds follows the groups above it:
+        // who waits for it to fall stays below receivers that have less than itself.
         let is_held = self.first.zip(self.latest).is_some_and(|(first, latest)| latest < first + step);
         let has_room = self.has_yielded || is_held && !self.has_fallen;
         let choice = if has_room && OTHERWISE * self.congested <= self.reports {

@@ -138,9 +138,10 @@ impl Sender {
         self.peak = Some(self.peak.map_or(rtt, |peak| peak.max(rtt)));
     }
 
-    /// The maximum round-trip time after a request. Without any answer it doubles: requests that follow too closely overtake all reports at the
-    /// routers. What was reached that way is a guess, in whose place the first answer comes. While a group that was reported of is not, it is no shorter: those who
-    /// are missing may be the farthest.
+    /// The maximum round-trip time after a request. Without any answer it doubles: requests that follow too
+    /// closely overtake all reports at the routers. What was reached that way is a guess, in whose place the
+    /// first answer comes. While a group that was reported of is not, it is no shorter: those who are missing
+    /// may be the farthest.
     fn follow_rtt(&mut self, is_missed: bool) {
         let Some(peak) = self.peak.take() else {
             self.silent = self.silent.saturating_add(1);
@@ -285,7 +286,8 @@ impl SenderControl for Sender {
     }
 }
 
-/// What the groups will send as far as is known: rates change with each request, so a sequencer has to ask anew for each buffer.
+/// What the groups will send as far as is known: rates change with each request, so a sequencer has to ask
+/// anew for each buffer.
 impl Layering for Sender {
     fn levels(&self) -> u16 {
         self.config.groups

@@ -50,7 +50,8 @@ impl Tally {
         }
     }
 
-    /// From the packet that was echoed to the report's arrival, but for what it was held: comparable among reports, as clocks differ by a constant.
+    /// From the packet that was echoed to the report's arrival, but for what it was held: comparable among
+    /// reports, as clocks differ by a constant.
     pub fn age(&self) -> u32 {
         self.arrived.wrapping_sub(self.echo).wrapping_sub(self.hold)
     }

@@ -13,7 +13,7 @@ use crate::time::{Duration, Instant};
 
 /// Longest buffer that a receiver takes unless told otherwise: 5 s at 100 Mbit/s.
 pub const BUFFER_BYTES_MAX: usize = 64 << 20;
-/// How long late parts count: twice the latency of a join (sequencer.md 3), within these bounds.
+/// How long late parts count: twice the latency of a join (Lucas et al. 2010), within these bounds.
 const GRACE_MIN: Duration = Duration::from_millis(100);
 const GRACE_MAX: Duration = Duration::from_secs(5);
 
@@ -119,8 +119,8 @@ impl ReceiverStats {
 
 /// The receiving end of a session of buffers.
 ///
-/// Memory: that of its [`Assembler`], which goes with what came of one buffer and of those that wait in the outputs; two FDTs
-/// being put together; the control's.
+/// Memory: that of its [`Assembler`], which goes with what came of one buffer and of those that wait in the
+/// outputs; two FDTs being put together; the control's.
 #[derive(Debug)]
 pub struct Receiver<C> {
     front: Front<C, ReceiverEvent>,

@@ -37,8 +37,8 @@ pub struct SenderConfig {
 }
 
 impl SenderConfig {
-    /// A session with transport session identifier `tsi`, whose packets carry `part_bytes` of a buffer, from 1 to
-    /// [`PART_BYTES_MAX`].
+    /// A session with transport session identifier `tsi`, whose packets carry `part_bytes` of a buffer, from
+    /// 1 to [`PART_BYTES_MAX`].
     pub fn new(tsi: u32, part_bytes: u16) -> Self {
         let part_bytes = part_bytes.clamp(1, PART_BYTES_MAX);
         Self { session: SessionConfig::new(tsi), tsi, part_bytes, order: Order::Tiles }
@@ -169,8 +169,8 @@ impl<C: SenderControl> Sender<C> {
         }
     }
 
-    /// Ends the session now: it is described once more and closed on every channel. It is over when the base channel has
-    /// sent that.
+    /// Ends the session now: it is described once more and closed on every channel. It is over when the base
+    /// channel has sent that.
     pub fn close(&mut self) {
         if matches!(self.phase, Phase::Sending | Phase::Ending) {
             self.phase = Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols()));

@@ -1,4 +1,5 @@
-//! Both ends over simulated channels: what is received of each buffer is its beginning, at any rate and with any control.
+//! Both ends over simulated channels: what is received of each buffer is its beginning, at any rate and with
+//! any control.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -229,8 +230,8 @@ enum AnyLayers {
     Flid(flid::Config),
 }
 
-/// A session of buffers to a receiver that holds each level while its cumulative rate is at most that of `level` when a slot
-/// begins, or `share` of that of all where the order is exact.
+/// A session of buffers to a receiver that holds each level while its cumulative rate is at most that of
+/// `level` when a slot begins, or `share` of that of all where the order is exact.
 fn hold<C: SenderControl>(
     control: C,
     order: Order,
@@ -262,9 +263,9 @@ fn hold<C: SenderControl>(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Through both machines: at rates where tiles end, at any rate in exact order, a receiver has of every buffer the
-    /// beginning and nothing else; buffers that are longer than what is sent in their time, shorter ones, and ones of times
-    /// that do not fit slots.
+    /// Through both machines: at rates where tiles end, at any rate in exact order, a receiver has of every
+    /// buffer the beginning and nothing else; buffers that are longer than what is sent in their time,
+    /// shorter ones, and ones of times that do not fit slots.
     #[test]
     fn what_is_received_is_the_beginning(
         layers in any_layers(),

@@ -1,4 +1,5 @@
-//! The loss event rate, smoothed over time and over loss events (RFC 3738, section 4.5), and the rate equation.
+//! The loss event rate, smoothed over time and over loss events (RFC 3738, section 4.5), and the rate
+//! equation.
 
 /// Nu and Delta: smoothing over time and over losses.
 const NU: f64 = 0.3;

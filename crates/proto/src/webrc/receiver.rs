@@ -347,7 +347,8 @@ impl Session {
         left
     }
 
-    /// If this is the first packet of the wave being joined, the join is over: a sample of the multicast round-trip time.
+    /// If this is the first packet of the wave being joined, the join is over: a sample of the multicast
+    /// round-trip time.
     fn joined(&mut self, now: Instant, wave: u64) {
         let is_joining = self.waves.back().is_some_and(|last| last.number == wave);
         let Some(joining) = self.joining.filter(|_| is_joining) else { return };

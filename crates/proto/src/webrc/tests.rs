@@ -121,7 +121,8 @@ fn a_session_that_falls_silent_is_given_up_and_taken_up_again() {
     assert!(bench.waves() > 5, "{} waves", bench.waves());
 }
 
-/// Slots begin anew at 0: what looks older than all is passed over until the old session has stood still for 20 s.
+/// Slots begin anew at 0: what looks older than all is passed over until the old session has stood still for
+/// 20 s.
 #[test]
 fn a_sender_that_is_started_anew_is_followed() {
     let mut bench = Bench::new();
@@ -136,7 +137,8 @@ fn a_sender_that_is_started_anew_is_followed() {
     assert!(after.packets > before.packets + 1_000);
 }
 
-/// One packet that says a slot far ahead makes all waves seem over; the session is given up when that slot stands still.
+/// One packet that says a slot far ahead makes all waves seem over; the session is given up when that slot
+/// stands still.
 #[test]
 fn a_slot_that_was_a_lie_costs_half_a_minute() {
     let mut bench = Bench::new();

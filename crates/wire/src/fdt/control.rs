@@ -1,7 +1,8 @@
 //! How a session's channels are sent, as its FDT tells receivers: a name and a few numbers.
 //!
-//! The attribute `hw:Congestion-Control` of the root, for example `m2c packet-bytes=1424 base-rate=120000
-//! max-rate=100000000 ratio-ppm=866000 slot-ns=5000000000`. What the numbers of a control mean is the control's affair.
+//! The attribute `hw:Congestion-Control` of the root, for example
+//! `m2c packet-bytes=1424 base-rate=120000 max-rate=100000000 ratio-ppm=866000 slot-ns=5000000000`. What the
+//! numbers of a control mean is the control's affair.
 
 use core::fmt;
 use core::str::FromStr;
@@ -22,7 +23,8 @@ pub struct Control {
 /// Why a text tells no control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// A name is empty, longer than [`CONTROL_WORD_LEN_MAX`], or not of lower-case letters, digits and hyphens.
+    /// A name is empty, longer than [`CONTROL_WORD_LEN_MAX`], or not of lower-case letters, digits and
+    /// hyphens.
     #[error("a name is not of 1 to 32 lower-case letters, digits and hyphens")]
     Word,
     /// A parameter is not `name=number`, with a decimal number below 2^64 without sign or leading zeros.

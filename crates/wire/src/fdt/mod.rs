@@ -1,11 +1,14 @@
-//! FLUTE's file delivery table (RFC 6726 section 3.4.2): an XML document that says which files a session carries.
+//! FLUTE's file delivery table (RFC 6726 section 3.4.2): an XML document that says which files a session
+//! carries.
 //!
-//! [`Instance::parse`] takes elements by their local name in any of the FDT namespaces in use and skips elements and
-//! attributes that it does not know. Only the predefined entities and character references are expanded; a document
-//! type declaration is refused. [`Instance::to_xml`] gives the same bytes for the same value.
+//! [`Instance::parse`] takes elements by their local name in any of the FDT namespaces in use and skips
+//! elements and attributes that it does not know. Only the predefined entities and character references are
+//! expanded; a document type declaration is refused. [`Instance::to_xml`] gives the same bytes for the same
+//! value.
 //!
-//! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests and tie segments of one large file
-//! together ([`Headwater`]), and tell how the session's channels are sent ([`Control`]); other receivers skip them.
+//! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests and tie segments of one large
+//! file together ([`Headwater`]), and tell how the session's channels are sent ([`Control`]); other receivers
+//! skip them.
 mod control;
 mod oti;
 mod parse;
@@ -24,7 +27,8 @@ pub const FDT_NAMESPACE_2005: &str = "urn:IETF:metadata:2005:FLUTE:FDT";
 /// Namespace of our own attributes.
 pub const HEADWATER_NAMESPACE: &str = "urn:headwater:fdt:1";
 
-/// Longest FDT instance that is parsed, in bytes. Memory taken while parsing is a small multiple of the document.
+/// Longest FDT instance that is parsed, in bytes. Memory taken while parsing is a small multiple of the
+/// document.
 pub const DOCUMENT_LEN_MAX: usize = 8 << 20;
 /// Most files in one instance.
 pub const FILES_MAX: usize = 16_384;
@@ -52,12 +56,13 @@ pub struct Instance {
     pub content_encoding: Option<String>,
     /// FEC parameters of files that name none.
     pub oti: OtiAttributes,
-    /// `hw:Congestion-Control`: what a receiver must know of the session's channels; none for one channel of any rate.
+    /// `hw:Congestion-Control`: what a receiver must know of the session's channels; none for one channel of
+    /// any rate.
     pub control: Option<Control>,
     /// The files, each with a TOI of its own.
     pub files: Vec<File>,
-    /// `hw:Folder`: names of folders that hold none of the files, URI references; at most [`FOLDERS_MAX`]. Attacker's data:
-    /// not paths until they have been checked.
+    /// `hw:Folder`: names of folders that hold none of the files, URI references; at most [`FOLDERS_MAX`].
+    /// Attacker's data: not paths until they have been checked.
     pub folders: Vec<String>,
 }
 
@@ -89,8 +94,8 @@ pub struct File {
 pub struct Headwater {
     /// `hw:Digest`: BLAKE3 over the block hashes of the whole file.
     pub digest: Option<[u8; 32]>,
-    /// `hw:Block-Digests`: one hash, cut to 16 bytes, per source block of this object; at most [`BLOCK_DIGESTS_MAX`].
-    /// Those of the first blocks alone where `digests_follow`.
+    /// `hw:Block-Digests`: one hash, cut to 16 bytes, per source block of this object; at most
+    /// [`BLOCK_DIGESTS_MAX`]. Those of the first blocks alone where `digests_follow`.
     pub block_digests: Vec<[u8; 16]>,
     /// `hw:Digests-Follow`: a later instance tells the digests that are missing here.
     pub digests_follow: bool,
@@ -206,8 +211,9 @@ impl Instance {
         parse::instance(document)
     }
 
-    /// Writes the document in UTF-8. Characters that XML 1.0 cannot hold (most control characters) become U+FFFD:
-    /// percent-encode locations first. A value beyond a bound of this module is written, but will not be parsed.
+    /// Writes the document in UTF-8. Characters that XML 1.0 cannot hold (most control characters) become
+    /// U+FFFD: percent-encode locations first. A value beyond a bound of this module is written, but will not
+    /// be parsed.
     pub fn to_xml(&self) -> String {
         xml::instance(self)
     }
@@ -217,8 +223,8 @@ impl Instance {
     /// The transfer length is `Transfer-Length`, or `Content-Length` where no content encoding changes it.
     ///
     /// # Errors
-    /// [`FdtError::Missing`] where an attribute that the scheme needs is nowhere: `FEC-OTI-FEC-Encoding-ID` means that
-    /// the parameters come in EXT_FTI. Otherwise what makes them unusable.
+    /// [`FdtError::Missing`] where an attribute that the scheme needs is nowhere: `FEC-OTI-FEC-Encoding-ID`
+    /// means that the parameters come in EXT_FTI. Otherwise what makes them unusable.
     pub fn fti(&self, file: &File) -> Result<crate::Fti, FdtError> {
         file.oti.or(&self.oti).fti(self.transfer_length(file)?)
     }
@@ -232,7 +238,8 @@ impl Instance {
         file.transfer_length.or(plain_length).ok_or(FdtError::Missing("Transfer-Length"))
     }
 
-    /// How the content of `file` is encoded in its object, the root's attribute being the default; `None` for not at all.
+    /// How the content of `file` is encoded in its object, the root's attribute being the default; `None` for
+    /// not at all.
     pub fn content_encoding<'a>(&'a self, file: &'a File) -> Option<&'a str> {
         let encoding = file.content_encoding.as_ref().or(self.content_encoding.as_ref())?;
         Some(encoding.as_str()).filter(|name| !matches!(*name, "" | "null"))

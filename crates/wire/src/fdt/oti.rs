@@ -64,7 +64,8 @@ impl OtiAttributes {
     }
 
     fn reed_solomon_m(&self, transfer_length: u64, symbol_size: u16) -> Result<Fti, FdtError> {
-        // RFC 5510 section 4.2.4.2: without scheme-specific information, and for zeros in it, the defaults hold.
+        // RFC 5510 section 4.2.4.2: without scheme-specific information, and for zeros in it, the defaults
+        // hold.
         let [m, g] = self.scheme_specific.as_ref().map_or(Ok([0, 0]), |_| self.specific())?;
         Ok(Fti::ReedSolomonM {
             transfer_length,

@@ -7,8 +7,8 @@ const NANOS: i128 = 1_000_000_000;
 /// Digits of a nanosecond count below one second.
 const DECIMALS: usize = 9;
 
-/// A time of modification, as `stat` tells it: `seconds` since 1970-01-01 00:00 UTC, negative before, and nanoseconds
-/// after that second.
+/// A time of modification, as `stat` tells it: `seconds` since 1970-01-01 00:00 UTC, negative before, and
+/// nanoseconds after that second.
 ///
 /// As text it is a decimal number of seconds with nine decimals: half a second before 1970 is `-0.500000000`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -106,7 +106,8 @@ fn attribute(out: &mut String, name: &str, value: &str) {
     out.push('"');
 }
 
-/// White space is written by number, because a reader turns it into plain spaces otherwise (XML 1.0 section 3.3.3).
+/// White space is written by number, because a reader turns it into plain spaces otherwise (XML 1.0 section
+/// 3.3.3).
 fn escaped(out: &mut String, char: char) {
     match char {
         '&' => out.push_str("&amp;"),

@@ -1,7 +1,9 @@
-//! FEC Object Transmission Information: what a receiver must know of an object's coding. One variant per scheme.
+//! FEC Object Transmission Information: what a receiver must know of an object's coding. One variant per
+//! scheme.
 //!
-//! It travels in EXT_FTI ([`Fti::parse`], [`Fti::emit`]) and in the FDT ([`crate::fdt`]). Both ways in check it, so an
-//! [`Fti`] that was parsed is consistent: its blocks and symbols can be numbered by the scheme's FEC Payload ID.
+//! It travels in EXT_FTI ([`Fti::parse`], [`Fti::emit`]) and in the FDT ([`crate::fdt`]). Both ways in check
+//! it, so an [`Fti`] that was parsed is consistent: its blocks and symbols can be numbered by the scheme's
+//! FEC Payload ID.
 mod ext;
 
 use crate::bytes::Writer;
@@ -59,7 +61,8 @@ impl EncodingId {
     }
 }
 
-/// FEC object transmission information. Lengths are in bytes, `max_block` and `max_symbols` in symbols per block.
+/// FEC object transmission information. Lengths are in bytes, `max_block` and `max_symbols` in symbols per
+/// block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fti {
     /// FEC Encoding ID 0 (RFC 5445 section 3).

@@ -46,7 +46,8 @@ impl Kind {
 /// What NAK, NNAK and NCF say: which packet of whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// The first sequence number asked for; more may stand in [`Options::nak_list`](super::Options::nak_list).
+    /// The first sequence number asked for; more may stand in
+    /// [`Options::nak_list`](super::Options::nak_list).
     pub sequence: u32,
     /// Network address of the source: of the last SPM's path.
     pub source: IpAddr,

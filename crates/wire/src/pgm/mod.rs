@@ -11,8 +11,9 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Bits of the options byte and lengths of options are those that implementations use, where the RFC is of two minds. POLL, POLR
-//! and other types are refused: no end of ours acts on them. Reading and writing allocate nothing.
+//! Bits of the options byte and lengths of options are those that implementations use, where the RFC is of
+//! two minds. POLL, POLR and other types are refused: no end of ours acts on them. Reading and writing
+//! allocate nothing.
 
 mod body;
 mod options;
@@ -75,7 +76,8 @@ pub enum Error {
         /// Its length.
         len: usize,
     },
-    /// An unknown option of those that make a packet void where it is not understood (OPX, RFC 3208 section 9.1).
+    /// An unknown option of those that make a packet void where it is not understood (OPX, RFC 3208 section
+    /// 9.1).
     #[error("PGM option {0:#04x} is unknown, and the packet void without it")]
     UnknownOption(u8),
 }
@@ -110,8 +112,8 @@ impl<'a> Packet<'a> {
         Packet { source_port, destination_port, gsi, body, options, parity: false, variable_length: false }
     }
 
-    /// Reads a UDP payload. Bytes behind a packet without data are refused; unknown options are skipped where they
-    /// allow it.
+    /// Reads a UDP payload. Bytes behind a packet without data are refused; unknown options are skipped where
+    /// they allow it.
     ///
     /// # Errors
     /// The first thing found wrong.
@@ -152,7 +154,8 @@ impl<'a> Packet<'a> {
     /// Writes the packet with its checksum at the start of `buffer`; its length.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where the buffer is too short, [`Error::DataLength`] where the data is longer than 65535 bytes.
+    /// [`Error::Truncated`] where the buffer is too short, [`Error::DataLength`] where the data is longer
+    /// than 65535 bytes.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let (need, have) = (self.buffer_len(), buffer.len());
         let Some(packet) = buffer.get_mut(..need) else { return Err(Error::Truncated { need, have }) };
@@ -162,8 +165,8 @@ impl<'a> Packet<'a> {
         Ok(need)
     }
 
-    /// Writes header, options and checksum of a packet whose data is written already: all of `packet` behind the room for them,
-    /// [`Packet::buffer_len`] of one without data. Data of the body itself is passed over.
+    /// Writes header, options and checksum of a packet whose data is written already: all of `packet` behind
+    /// the room for them, [`Packet::buffer_len`] of one without data. Data of the body itself is passed over.
     ///
     /// # Errors
     /// As of [`Packet::emit`].

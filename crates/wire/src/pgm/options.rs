@@ -1,7 +1,7 @@
 //! Options of PGM packets (RFC 3208, section 9).
 //!
-//! OPT_LENGTH comes first and holds the length of all. Each option: end bit and type (8), length (8), reserved and OPX (8), undefined
-//! bit and specific bits (8), then its body.
+//! OPT_LENGTH comes first and holds the length of all. Each option: end bit and type (8), length (8),
+//! reserved and OPX (8), undefined bit and specific bits (8), then its body.
 
 use core::net::IpAddr;
 

@@ -56,7 +56,8 @@ fn m2c_packet_parses_to_its_value_and_symbols() {
     assert_eq!(alc::parse(&datagram).unwrap(), (m2c(), &b"symbol"[..]));
 }
 
-/// The packet of above with EXT_LEVELS, ceiling 9, in place of EXT_SEQ. Other implementations skip the word, whose type is in the range of one.
+/// The packet of above with EXT_LEVELS, ceiling 9, in place of EXT_SEQ. Other implementations skip the word,
+/// whose type is in the range of one.
 const LEVELS: &str = "10 10 04 06  2A 03 0102  1234 0007  E0 00 09 00  01 000203";
 
 #[test]
@@ -70,8 +71,8 @@ fn ceiling_both_ways() {
     assert_eq!(alc::parse(&reserved).unwrap(), (repr, &[][..]));
 }
 
-/// TSI 1, TOI 0 in half words; HDR_LEN=9. EXT_FDT version 2, instance 0x00005; EXT_CENC gzip; EXT_FTI of 4 words:
-/// L=300, E=1408, B=64. FEC Payload ID 0, 0.
+/// TSI 1, TOI 0 in half words; HDR_LEN=9. EXT_FDT version 2, instance 0x00005; EXT_CENC gzip; EXT_FTI of 4
+/// words: L=300, E=1408, B=64. FEC Payload ID 0, 0.
 const FDT: &str = "10 10 09 00  00000000  0001 0000
     C0 200005  C1 03 0000  40 04 00000000012C 0000 0580 00000040
     0000 0000";

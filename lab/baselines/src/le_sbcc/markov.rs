@@ -1,7 +1,8 @@
-//! The paper's analysis (section 5): how many lost packets make one loss event, as a Markov chain of the packets in a round
-//! trip.
+//! The paper's analysis (section 5): how many lost packets make one loss event, as a Markov chain of the
+//! packets in a round trip.
 //!
-//! From x packets the next round trip has half as many (rounded down, at least 1) after a loss, else one more, at most N.
+//! From x packets the next round trip has half as many (rounded down, at least 1) after a loss, else one
+//! more, at most N.
 
 /// How losses come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +26,13 @@ pub struct Analysis {
     pub indications_per_event: f64,
 }
 
-/// Sum over the states of how far a step changes their probabilities, at which the chain is taken for stationary.
+/// Sum over the states of how far a step changes their probabilities, at which the chain is taken for
+/// stationary.
 const STILL: f64 = 1e-13;
 const STEPS_MAX: u32 = 100_000;
 
-/// Of a chain with up to `most` packets a round trip, at least 1, and a probability `p` in (0, 1) that a packet is lost, or with
-/// bursts that it is the first one.
+/// Of a chain with up to `most` packets a round trip, at least 1, and a probability `p` in (0, 1) that a
+/// packet is lost, or with bursts that it is the first one.
 pub fn analyse(losses: Losses, most: usize, p: f64) -> Analysis {
     let kept = 1.0 - p;
     let survival: Vec<f64> = (1..=most.max(1)).map(|x| libm::pow(kept, x as f64)).collect();

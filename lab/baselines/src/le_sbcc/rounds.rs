@@ -1,8 +1,10 @@
-//! Loss events in rounds: the model that tells the paper's counts of figures 12 and 19 (le-sbcc.md 3.12).
+//! Loss events in rounds: the model that tells the paper's counts of figures 12 and 19
+//! (`docs/errata/le-sbcc.md`).
 //!
-//! In each round x packets are sent; what a receiver loses of them is one event. When one passes Max-LPRF, the next round has half as
-//! many packets, else one more. A sender that paces has no rounds: an event takes with it all that was sent in the round trip behind
-//! the first loss, twice what is left of a round on average, so fewer events pass (`lab/experiments/le_sbcc/receivers`).
+//! In each round x packets are sent; what a receiver loses of them is one event. When one passes Max-LPRF,
+//! the next round has half as many packets, else one more. A sender that paces has no rounds: an event takes
+//! with it all that was sent in the round trip behind the first loss, twice what is left of a round on
+//! average, so fewer events pass (`lab/experiments/le_sbcc/receivers`).
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -15,8 +17,8 @@ use headwater_proto::time::{Duration, Instant};
 /// Rounds after which counts fade.
 const FADING: u32 = 100;
 
-/// Events that pass while `packets` are sent to one receiver that loses `worst` of them, and to `others` that lose `loss` of them
-/// (probabilities), each by itself.
+/// Events that pass while `packets` are sent to one receiver that loses `worst` of them, and to `others` that
+/// lose `loss` of them (probabilities), each by itself.
 pub fn passed(packets: u32, worst: f64, others: u32, loss: f64, draw: &mut Stream) -> u32 {
     let mut receivers = Receivers::new(u32::MAX, draw);
     let (mut sent, mut size, mut passed) = (0, 1_u32, 0);

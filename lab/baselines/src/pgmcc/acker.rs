@@ -2,7 +2,8 @@
 
 use core::net::IpAddr;
 
-/// Another receiver becomes the acker when its throughput is below this part of the acker's: less would make acker follow acker by chance.
+/// Another receiver becomes the acker when its throughput is below this part of the acker's: less would make
+/// acker follow acker by chance.
 const CLEARLY_LESS: f64 = 0.75;
 /// The least loss rate that a report tells apart from none: it has 16 bits.
 const LOSS_MIN: f64 = 1.0 / 65_536.0;

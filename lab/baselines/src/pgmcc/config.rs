@@ -30,14 +30,16 @@ impl SenderConfig {
         }
     }
 
-    /// Window in packets below which it grows by a packet with each acknowledgement, 1 at least. Default: 4, the draft's; the paper's is 6.
+    /// Window in packets below which it grows by a packet with each acknowledgement, 1 at least. Default: 4,
+    /// the draft's; the paper's is 6.
     #[must_use]
     pub fn with_threshold(mut self, packets: f64) -> Self {
         self.threshold = packets.max(1.0);
         self
     }
 
-    /// Whether what a new acker lost before it was elected halves the window. Default: yes; without, a loss that elects never counts.
+    /// Whether what a new acker lost before it was elected halves the window. Default: yes; without, a loss
+    /// that elects never counts.
     #[must_use]
     pub const fn with_switch_losses(mut self, count: bool) -> Self {
         self.switch_losses = count;

@@ -122,7 +122,8 @@ impl Receiver {
         self.turn(now, data);
     }
 
-    /// A packet so many numbers in front of the highest one: what an acknowledgement says of it. Whether it is known to be no copy.
+    /// A packet so many numbers in front of the highest one: what an acknowledgement says of it. Whether it
+    /// is known to be no copy.
     fn note(&mut self, sequence: u32, steps: i32) -> bool {
         let Some(peer) = &mut self.peer else { return false };
         match (steps, steps.unsigned_abs()) {

@@ -91,8 +91,8 @@ impl Window {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// A receiver has `highest` and of those before it the ones in `bitmap` (bit i: `highest - i`): the acker, or the one before it. `None`
-    /// for what was not sent yet.
+    /// A receiver has `highest` and of those before it the ones in `bitmap` (bit i: `highest - i`): the
+    /// acker, or the one before it. `None` for what was not sent yet.
     pub fn acknowledged(&mut self, highest: u32, bitmap: u32, is_acker: bool) -> Option<Told> {
         if ahead(highest, self.next) >= 0 {
             return None;
@@ -124,7 +124,8 @@ impl Window {
         Some(told)
     }
 
-    /// Another receiver is the acker. What it lost before that halves the window like what it loses from now on, unless that `is_forgiven`.
+    /// Another receiver is the acker. What it lost before that halves the window like what it loses from now
+    /// on, unless that `is_forgiven`.
     pub const fn switched(&mut self, is_forgiven: bool) {
         (self.own, self.told) = (0, 0);
         if is_forgiven {
@@ -169,7 +170,8 @@ impl Window {
         lost
     }
 
-    /// Whether the acker misses a packet that was sent after the last halving, and has three behind it. What others had of it does not matter.
+    /// Whether the acker misses a packet that was sent after the last halving, and has three behind it. What
+    /// others had of it does not matter.
     fn find_hits(&mut self) -> bool {
         let (mut is_hit, mut later) = (false, 0);
         for place in 0..REMEMBERED {

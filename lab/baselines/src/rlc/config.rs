@@ -45,8 +45,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Packets of `packet_bytes` of UDP payload; layers from `base_rate` on, each of which doubles what those below bring, up to `max_rate` in all.
-    /// Points of the lowest layer are a second apart.
+    /// Packets of `packet_bytes` of UDP payload; layers from `base_rate` on, each of which doubles what those
+    /// below bring, up to `max_rate` in all. Points of the lowest layer are a second apart.
     pub fn new(packet_bytes: u16, base_rate: Rate, max_rate: Rate) -> Self {
         Self { packet_bytes, max_rate, base_rate, spacing: Duration::from_secs(1) }
     }
@@ -100,7 +100,8 @@ impl ReceiverConfig {
         Self { max_rate: None, deaf: Duration::from_secs(1) }
     }
 
-    /// Most that the receiver takes, in bit/s of UDP payload; the lowest layer is held in any case. Default: what the path carries.
+    /// Most that the receiver takes, in bit/s of UDP payload; the lowest layer is held in any case. Default:
+    /// what the path carries.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);

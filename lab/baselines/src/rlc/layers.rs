@@ -13,9 +13,10 @@ const BURST_PART: u64 = 4;
 
 /// The layers of an RLC session from its start on. Layer i is channel i.
 ///
-/// A burst is a warp of time: what would leave within b before and b after a multiple of the layer's spacing leaves within b before it, at
-/// twice the rate. The first packet after that is a synchronisation point. Every burst ends when those of the layers below end
-/// that have one, and none is longer than theirs: so all that a receiver holds doubles together.
+/// A burst is a warp of time: what would leave within b before and b after a multiple of the layer's spacing
+/// leaves within b before it, at twice the rate. The first packet after that is a synchronisation point.
+/// Every burst ends when those of the layers below end that have one, and none is longer than theirs: so all
+/// that a receiver holds doubles together.
 #[derive(Clone, Debug)]
 pub struct Layers {
     levels: StaticLayers,
@@ -56,7 +57,8 @@ impl Layers {
         self.burst(level).is_some_and(|burst| within(self.planned(level, number), burst).is_some())
     }
 
-    /// The number of a layer's packet of which 16 bits are known, and which leaves near the base layer's packet `base`.
+    /// The number of a layer's packet of which 16 bits are known, and which leaves near the base layer's
+    /// packet `base`.
     pub(super) fn number(&self, level: u16, sequence: u16, base: u64) -> u64 {
         let expected = self.levels.before(level, self.levels.nth(0, base));
         expected.wrapping_add_signed(near(sequence, expected))
@@ -82,7 +84,8 @@ pub(super) fn near(sequence: u16, expected: u64) -> i64 {
     if expected.checked_add_signed(distance).is_some() { distance } else { distance + (1 << 16) }
 }
 
-/// The time of a burst that a planned time falls into: when it begins, and how far the plan is in it. The first is at one spacing.
+/// The time of a burst that a planned time falls into: when it begins, and how far the plan is in it. The
+/// first is at one spacing.
 fn within(planned: u64, (burst, spacing): (u64, u64)) -> Option<(u64, u64)> {
     let shifted = planned.saturating_add(burst);
     let into = shifted % spacing;

@@ -1,4 +1,5 @@
-//! The receiver: a layer more at a synchronisation point after which nothing was lost, a layer less at a loss.
+//! The receiver: a layer more at a synchronisation point after which nothing was lost, a layer less at a
+//! loss.
 
 use headwater_wire::cci::RlcCci;
 
@@ -16,8 +17,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The receiving control of RLC.
 ///
-/// Which packets are those of bursts it tells by their numbers, which count from the session's start: those of the lowest layer are taken for
-/// the first 2^16 when it comes, and followed from then on.
+/// Which packets are those of bursts it tells by their numbers, which count from the session's start: those
+/// of the lowest layer are taken for the first 2^16 when it comes, and followed from then on.
 ///
 /// Memory: 120 bytes for each layer held, 24 at most.
 #[derive(Clone, Debug)]
@@ -51,7 +52,8 @@ struct Track {
 }
 
 impl Track {
-    /// Packet `number` has come: another hole may be the oldest one now, which is judged by its own number and waits anew.
+    /// Packet `number` has come: another hole may be the oldest one now, which is judged by its own number
+    /// and waits anew.
     fn watch(&mut self, now: Instant, number: u64) {
         let missing = self.holes.oldest().map(|low| number.wrapping_add_signed(near(low, number)));
         let before = self.open;

@@ -9,8 +9,8 @@ use headwater_proto::layering::turns::{Schedule, Turns};
 use headwater_proto::machine::{ChannelId, Ecn};
 use headwater_proto::time::Instant;
 
-/// Sends on [`Layers`] as their schedule says. What a packet's number is follows from the schedule, so what a sender that fell behind gives up
-/// looks lost. Time per packet: O(layers).
+/// Sends on [`Layers`] as their schedule says. What a packet's number is follows from the schedule, so what a
+/// sender that fell behind gives up looks lost. Time per packet: O(layers).
 #[derive(Clone, Debug)]
 pub struct Sender(Turns<Layers>);
 

@@ -87,7 +87,8 @@ fn run(kbps: u64, layers: u32) -> Run<Receiver, Sender> {
     Run::over(sender, receiver, kbps, 4, 5)
 }
 
-/// Over a link with room for 3 of 6 layers the receiver holds these, and tries no further one for long: bursts warn it.
+/// Over a link with room for 3 of 6 layers the receiver holds these, and tries no further one for long:
+/// bursts warn it.
 #[test]
 fn takes_what_there_is_room_for() {
     // 80 packets/s of 1514 bytes take 969 kbit/s.

@@ -165,7 +165,8 @@ impl Receiver {
             self.reception.lost += self.layers[layer].holes.close();
             self.wishes.push(Membership::Leave(channel(layer)));
         }
-        // Who gives a layer up has heard the one below; below the base layer nothing is heard, and nothing is joined again.
+        // Who gives a layer up has heard the one below; below the base layer nothing is heard, and nothing is
+        // joined again.
         self.is_top_heard = 0 < level && level < self.level;
         self.level = level;
     }

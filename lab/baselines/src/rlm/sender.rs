@@ -18,8 +18,8 @@ const SPLIT_MIX_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// What an announcement takes on the way to receivers, as one of ns-2's does.
 const ANNOUNCEMENT_BYTES: usize = 180;
 
-/// Sends on all layers as they are due. Congestion control information is FLID-SL's, without slots; an announcement has its trigger set, and
-/// the layer in place of the slot.
+/// Sends on all layers as they are due. Congestion control information is FLID-SL's, without slots; an
+/// announcement has its trigger set, and the layer in place of the slot.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
@@ -42,8 +42,8 @@ impl Sender {
     }
 }
 
-/// Layers whose packets leave up to half a gap after their turn, as if at random: of evenly spaced layers one and the same loses whenever a drop-tail queue
-/// is full.
+/// Layers whose packets leave up to half a gap after their turn, as if at random: of evenly spaced layers one
+/// and the same loses whenever a drop-tail queue is full.
 #[derive(Clone, Debug)]
 struct Spaced(StaticLayers);
 
@@ -76,7 +76,8 @@ impl Unchanging for Spaced {
     }
 }
 
-/// Of SplitMix64's outputs that of a packet's number: the same in every session, which is random enough to break phases.
+/// Of SplitMix64's outputs that of a packet's number: the same in every session, which is random enough to
+/// break phases.
 fn scatter(level: u16, number: u64) -> u64 {
     let outputs_before = (u64::from(level) << 48) ^ number;
     SplitMix64::seed_from_u64(outputs_before.wrapping_mul(SPLIT_MIX_STEP)).next_u64()

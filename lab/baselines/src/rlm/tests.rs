@@ -103,7 +103,8 @@ fn joins_are_announced_to_all() {
     assert_eq!(bed.relayed, [0x82, 0, 0, 0, 0x83, 0, 0, 0, 0x84, 0, 0, 0]);
 }
 
-/// Packets at these times, of 4 bytes of congestion control information each: 2 and the layer's number for an announcement, or the base layer's number.
+/// Packets at these times, of 4 bytes of congestion control information each: 2 and the layer's number for an
+/// announcement, or the base layer's number.
 fn take(receiver: &mut Receiver, packets: &[(u64, [u8; 4])]) {
     for (ms, bytes) in packets {
         let now = Instant::ZERO + Duration::from_millis(*ms);
@@ -113,7 +114,8 @@ fn take(receiver: &mut Receiver, packets: &[(u64, [u8; 4])]) {
     }
 }
 
-/// What a receiver of the base layer comes to that hears an announcement of `layer`, and loses packet 3 right after, so long after its start.
+/// What a receiver of the base layer comes to that hears an announcement of `layer`, and loses packet 3 right
+/// after, so long after its start.
 fn after_a_loss(ms: u64, layer: u8) -> Receiver {
     let mut receiver = Receiver::new(&config(), Seed(1));
     receiver.start(Instant::ZERO);
@@ -138,7 +140,8 @@ fn losses_of_others_joins_are_not_its_own() {
     );
 }
 
-/// What a layer loses that was joined of late may be its own doing, whoever joins another one; the base layer's start is no exception.
+/// What a layer loses that was joined of late may be its own doing, whoever joins another one; the base
+/// layer's start is no exception.
 #[test]
 fn losses_soon_after_its_own_join_are_measured() {
     assert_eq!(after_a_loss(0, 2).state(), State::Measure);
@@ -163,7 +166,8 @@ fn a_drop_leaves_the_join_timer_running() {
     assert!(seen > 3, "{seen}");
 }
 
-/// Every other packet of the base layer is lost: it is given up, and as nothing is heard from then on, nothing is joined again.
+/// Every other packet of the base layer is lost: it is given up, and as nothing is heard from then on,
+/// nothing is joined again.
 #[test]
 fn a_base_layer_that_does_not_fit_is_given_up() {
     let mut receiver = Receiver::new(&config(), Seed(1));

@@ -26,15 +26,16 @@ impl SenderConfig {
         }
     }
 
-    /// `R_max` to begin with, 1 ms at least; larger than any receiver's round-trip time. Default: 500 ms, the RFC's least.
+    /// `R_max` to begin with, 1 ms at least; larger than any receiver's round-trip time. Default: 500 ms, the
+    /// RFC's least.
     #[must_use]
     pub fn with_rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt.max(Duration::from_millis(1));
         self
     }
 
-    /// Longest round-trip time that counts in full; what is longer counts as this. It bounds what a receiver that holds reports back does to
-    /// all. 1 ms at least. Default: 2 s.
+    /// Longest round-trip time that counts in full; what is longer counts as this. It bounds what a receiver
+    /// that holds reports back does to all. 1 ms at least. Default: 2 s.
     #[must_use]
     pub fn with_rtt_cap(mut self, rtt: Duration) -> Self {
         self.rtt_cap = rtt.max(Duration::from_millis(1));

@@ -31,8 +31,8 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// A packet arrived; whether it is the first with its number. A hole counts when three later packets are there, and as if lost then: that
-    /// is equally late for all.
+    /// A packet arrived; whether it is the first with its number. A hole counts when three later packets are
+    /// there, and as if lost then: that is equally late for all.
     pub fn arrived(&mut self, now: Instant, sequence: u16, path: &Path) -> bool {
         let found = self.holes.record(sequence);
         if found.lost > 0 {
@@ -73,7 +73,8 @@ impl Losses {
         self.began = Some(at);
     }
 
-    /// The interval before the first event is `factor` times as long as [`Path::first_interval`] said: if it still counts, that is mended.
+    /// The interval before the first event is `factor` times as long as [`Path::first_interval`] said: if it
+    /// still counts, that is mended.
     pub fn rescale_first(&mut self, factor: f64) {
         if (1..=INTERVALS).contains(&self.events) {
             self.intervals.rescale_oldest(factor);

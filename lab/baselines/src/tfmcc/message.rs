@@ -1,6 +1,8 @@
-//! TFMCC's datagrams: the fields of RFC 4654, section 2.2. The RFC gives them no form; `docs/wire/tfmcc.md` describes ours.
+//! TFMCC's datagrams: the fields of RFC 4654, section 2.2. The RFC gives them no form; `docs/wire/tfmcc.md`
+//! describes ours.
 //!
-//! Times are microseconds of the clock of whoever wrote them first, modulo 2^32. Rates are bit/s of UDP payload.
+//! Times are microseconds of the clock of whoever wrote them first, modulo 2^32. Rates are bit/s of UDP
+//! payload.
 
 use headwater_wire::bytes::{Writer, be, be16, be32};
 use headwater_wire::exchange;

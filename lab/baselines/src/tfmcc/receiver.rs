@@ -133,7 +133,8 @@ impl Receiver {
         ReceiverCounters { lost: self.losses.lost(), events: self.losses.events(), ..self.counters }
     }
 
-    /// `X_r` in bit/s: that of the equation, or before the first loss twice what is received. `None` before two packets.
+    /// `X_r` in bit/s: that of the equation, or before the first loss twice what is received. `None` before
+    /// two packets.
     pub fn fair_rate(&self, now: Instant) -> Option<f64> {
         let last = self.last?;
         Some(match self.losses.rate() {
@@ -227,7 +228,8 @@ impl Receiver {
         self.timer = (!self.is_clr).then_some(now + wait);
     }
 
-    /// Whether a report would tell the sender something: of a lower rate than others reported, or a longer round trip.
+    /// Whether a report would tell the sender something: of a lower rate than others reported, or a longer
+    /// round trip.
     fn is_wanted(&self, now: Instant) -> bool {
         let (Some(last), Some(rate)) = (self.last, self.fair_rate(now)) else { return false };
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]

@@ -26,8 +26,8 @@ impl RoundTrip {
         self.mean
     }
 
-    /// A packet sent at `sent_us` of the sender's clock answers what left here at `asked_us` of ours, what it was held included. Whether it
-    /// is the first such one.
+    /// A packet sent at `sent_us` of the sender's clock answers what left here at `asked_us` of ours, what it
+    /// was held included. Whether it is the first such one.
     pub fn measure(&mut self, now: Instant, sent_us: u32, asked_us: u32, is_clr: bool) -> bool {
         let sample = seconds(since_us(now, asked_us));
         self.back_us = sent_us.wrapping_sub(asked_us);

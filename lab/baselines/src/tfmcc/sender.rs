@@ -16,7 +16,8 @@ use headwater_proto::time::{Duration, Instant};
 
 /// Granularity of timers, in seconds: a part of the least `R_max` (section 3.2).
 const GRANULARITY: f64 = 0.001;
-/// `R_max` is so many times the longest round-trip time, as if rounded up to the RFC's 8 bits: receivers a hair above it would all report.
+/// `R_max` is so many times the longest round-trip time, as if rounded up to the RFC's 8 bits: receivers a
+/// hair above it would all report.
 const RTT_MAX_MARGIN: f64 = 1.08;
 /// Of `R_max` a round keeps at least so much.
 const RTT_MAX_KEPT: f64 = 0.9;
@@ -29,8 +30,8 @@ const RTT_PART: f64 = 0.125;
 /// Round trips without a report after which the rate is halved, and after which the CLR is gone.
 const SILENT: f64 = 4.0;
 const GONE: f64 = 10.0;
-/// Silence is told from a slow rate by two packets missing (as RFC 5348, section 4.3) and half of one's time for jitter, and a
-/// CLR that is gone by thrice that.
+/// Silence is told from a slow rate by two packets missing (as RFC 5348, section 4.3) and half of one's time
+/// for jitter, and a CLR that is gone by thrice that.
 const SILENT_PACKETS: f64 = 2.5;
 const GONE_PACKETS: f64 = 3.0 * SILENT_PACKETS;
 
@@ -247,7 +248,8 @@ impl Sender {
         self.feed(now, round_trip);
     }
 
-    /// X becomes what the CLR reports, at most one packet in `R_max` more each round trip; twice in slow start.
+    /// X becomes what the CLR reports, at most one packet in `R_max` more each round trip; twice in slow
+    /// start.
     fn follow(&mut self, now: Instant, reported: f64, rtt: f64) {
         let step = if self.is_starting { self.rate } else { self.packet_bits() / self.rtt_max() };
         let elapsed = now.since(self.raised).as_secs_f64() / rtt.max(RTT_PART * self.rtt_max());
@@ -287,7 +289,8 @@ impl Sender {
         self.starves = now + seconds(GONE * round);
     }
 
-    /// A report of the CLR came: the next one is missed after some round trips, or packets where these are further apart.
+    /// A report of the CLR came: the next one is missed after some round trips, or packets where these are
+    /// further apart.
     fn feed(&mut self, now: Instant, rtt: f64) {
         let packet = self.packet_bits() / self.rate;
         self.starves = now + seconds((SILENT * rtt).max(SILENT_PACKETS * packet));
@@ -346,7 +349,8 @@ impl Sender {
         self.counters.rounds += 1;
     }
 
-    /// What the next packet answers: a new CLR, then who knows no round-trip time, then others, then the CLR again.
+    /// What the next packet answers: a new CLR, then who knows no round-trip time, then others, then the CLR
+    /// again.
     fn echo(&mut self, now: Instant) -> Option<Echo> {
         if let Some(clr) = self.clr.as_mut().filter(|clr| clr.is_new) {
             clr.is_new = false;

@@ -1,5 +1,5 @@
-//! The table of LE-SBCC's analysis as CSV, in the shape of `lab/experiments/le_sbcc/markov/published.csv`: how many lost packets make
-//! one loss event, by the probability of loss, independent and in bursts.
+//! The table of LE-SBCC's analysis as CSV, in the shape of `lab/experiments/le_sbcc/markov/published.csv`:
+//! how many lost packets make one loss event, by the probability of loss, independent and in bursts.
 
 use headwater_baselines::le_sbcc::markov::{Losses, analyse};
 

@@ -1,5 +1,5 @@
-//! Which part of a buffer a receiver of any rate holds: its share of the packets, and the share that is the buffer's beginning,
-//! as lines of CSV for both orders of the sequencer (experiment M5).
+//! Which part of a buffer a receiver of any rate holds: its share of the packets, and the share that is the
+//! buffer's beginning, as lines of CSV for both orders of the sequencer (experiment M5).
 //!
 //! | kind | receivers |
 //! |---|---|
@@ -12,7 +12,8 @@ use headwater_proto::layering::{DynamicChannels, DynamicConfig, Layering};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 use rand::RngExt;
 
-/// A packet: its level and the slot's number, when it leaves, the cumulative rate of its level then, and its part of the buffer.
+/// A packet: its level and the slot's number, when it leaves, the cumulative rate of its level then, and its
+/// part of the buffer.
 struct Sent {
     level: u16,
     slot: u64,

@@ -1,5 +1,5 @@
-//! The application scheduler alone (experiment M4): blocks sent before the first duplicate, and buffers until a receiver is done,
-//! by the levels that it holds, as lines of CSV.
+//! The application scheduler alone (experiment M4): blocks sent before the first duplicate, and buffers until
+//! a receiver is done, by the levels that it holds, as lines of CSV.
 
 use std::collections::BTreeSet;
 
@@ -62,8 +62,8 @@ pub fn run() {
 mod tests {
     use super::*;
 
-    /// All of it: blocks of 8000 sent before the first duplicate, buffers until 4000 blocks without a code, and until 4000 of
-    /// 8000 symbols with one.
+    /// All of it: blocks of 8000 sent before the first duplicate, buffers until 4000 blocks without a code,
+    /// and until 4000 of 8000 symbols with one.
     #[test]
     fn blocks_and_buffers_as_derived() {
         let rows = [

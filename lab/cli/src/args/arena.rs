@@ -15,7 +15,8 @@ Examples:
 /// `headwater-lab arena`.
 #[derive(Debug, Args)]
 pub struct ArenaArgs {
-    /// Folder for results and the report; made if there is none. Runs whose results are there are not done again
+    /// Folder for results and the report; made if there is none. Runs whose results are there are not done
+    /// again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
     /// How much: `short` is some minutes for each contender at 4 Mbit/s, `full` takes about a day

@@ -104,8 +104,8 @@ impl Results {
         Ok(())
     }
 
-    /// Hands the results of `keys` to `take`, in this order; when all are there, writes them so into one file, with the
-    /// manifest.
+    /// Hands the results of `keys` to `take`, in this order; when all are there, writes them so into one
+    /// file, with the manifest.
     pub fn finish(mut self, plan: &Plan, keys: &[&str], take: &mut Take<'_>) -> Result<(), Failure> {
         self.try_finish(plan, keys, take).map_err(|error| Failure {
             exit: Exit::Disk,

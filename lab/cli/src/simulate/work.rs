@@ -35,8 +35,8 @@ pub enum Done {
 /// What does a run; `None` if it was given up because of a signal.
 pub type Doing<'a> = dyn Fn(&Job, &Shutdown) -> Option<Done> + Sync + 'a;
 
-/// Does `pending` by `doing`, `jobs` at a time, and hands each end to `take` with its index, in whatever order they come. Stops at
-/// the first signal, or when `take` fails; runs under way are given up then.
+/// Does `pending` by `doing`, `jobs` at a time, and hands each end to `take` with its index, in whatever
+/// order they come. Stops at the first signal, or when `take` fails; runs under way are given up then.
 pub fn run(
     doing: &Doing<'_>,
     pending: &[&Job],

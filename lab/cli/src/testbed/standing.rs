@@ -51,7 +51,8 @@ fn up(path: &Path, cell: usize, routing: RoutingName, is_wire: bool) -> Result<E
     Ok(Exit::Ok)
 }
 
-/// Has another process make the network and be its wire until it is taken down. What it prints once the network stands: its name.
+/// Has another process make the network and be its wire until it is taken down. What it prints once the
+/// network stands: its name.
 fn up_with_wire(path: &Path, cell: usize, routing: RoutingName) -> Result<String, Failure> {
     let tried = "cannot start the process that delays, loses and marks";
     let program = std::env::current_exe().or_exit(Exit::Other, tried)?;

@@ -12,8 +12,8 @@ use headwater_cli::exit::{Exit, Failure, OrExit};
 use headwater_cli::screen::Screen;
 use headwater_cli::shutdown::Shutdown;
 
-/// What the keys of runs on a testbed begin with, before the routing, so that results of the same plan that were simulated or routed in
-/// another way are not taken for theirs.
+/// What the keys of runs on a testbed begin with, before the routing, so that results of the same plan that
+/// were simulated or routed in another way are not taken for theirs.
 const KEY_PREFIX: &str = "bed-";
 
 pub fn run(args: &TestbedRunArgs) -> Result<Exit, Failure> {

@@ -1,4 +1,5 @@
-//! A router that sends on the first NAK for each packet: the model of LE-SBCC's aggregation (le-sbcc.md 7).
+//! A router that sends on the first NAK for each packet: the model of LE-SBCC's aggregation (Thapliyal et
+//! al., aggregation).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,8 +11,9 @@ use super::{Agent, Arrival, Outbox};
 /// For how long a NAK stands for all others, unless the repair passes before.
 const LIFETIME: Duration = Duration::from_secs(1);
 
-/// Aggregates the NAKs of PGM flows that are routed to it. The one that goes on is unchanged, as if from its first sender, but for numbers
-/// of its list that others asked for already. It holds the numbers asked for in the last second.
+/// Aggregates the NAKs of PGM flows that are routed to it. The one that goes on is unchanged, as if from its
+/// first sender, but for numbers of its list that others asked for already. It holds the numbers asked for in
+/// the last second.
 #[derive(Debug, Default)]
 pub struct NakAggregator {
     /// When each number was asked for.

@@ -27,7 +27,8 @@ pub struct Cbr {
 }
 
 impl Cbr {
-    /// A source of packets with `wire_bytes` in all, `header_bytes` of them headers, at `rate` in bits on the wire.
+    /// A source of packets with `wire_bytes` in all, `header_bytes` of them headers, at `rate` in bits on the
+    /// wire.
     #[must_use]
     pub const fn new(
         flow: FlowId,
@@ -40,8 +41,8 @@ impl Cbr {
         Self { flow, destination, spacing, next: None }
     }
 
-    /// With spacings uniform on 50 to 150 % of the constant one, drawn from `noise`: a constant period falls into step
-    /// with the packet clock of a TCP beside it (phase effects).
+    /// With spacings uniform on 50 to 150 % of the constant one, drawn from `noise`: a constant period falls
+    /// into step with the packet clock of a TCP beside it (phase effects).
     #[must_use]
     pub fn with_noise(self, noise: Stream) -> Self {
         Self { spacing: self.spacing.with_noise(noise), ..self }

@@ -25,13 +25,14 @@ pub struct Ports {
     pub flow: FlowId,
     /// The groups of its channels.
     pub session: Session,
-    /// Bytes that headers add to a datagram on the wire: [`UDP_HEADER_BYTES`], more to count a link's own, or 0 where a
-    /// paper counts none.
+    /// Bytes that headers add to a datagram on the wire: [`UDP_HEADER_BYTES`], more to count a link's own, or
+    /// 0 where a paper counts none.
     pub header_bytes: u32,
 }
 
 impl Ports {
-    /// Where a machine's transmit goes; `None` when that is nobody's address, or a channel that the session has not.
+    /// Where a machine's transmit goes; `None` when that is nobody's address, or a channel that the session
+    /// has not.
     pub(crate) fn destination(self, outbox: &Outbox<'_>, to: MachineDestination) -> Option<Destination> {
         match to {
             MachineDestination::Channel(channel) => self.session.group(channel).map(Destination::Group),
@@ -149,12 +150,14 @@ impl<M: Machine> Hosted<M> {
         &self.told
     }
 
-    /// Datagrams, joins and leaves that led nowhere: to an address that nobody has, or a channel beyond the session's.
+    /// Datagrams, joins and leaves that led nowhere: to an address that nobody has, or a channel beyond the
+    /// session's.
     pub const fn misdirected(&self) -> u64 {
         self.misdirected
     }
 
-    /// Mean seconds from a join of a group to its first packet, by the agent's clock; `None` before the first one.
+    /// Mean seconds from a join of a group to its first packet, by the agent's clock; `None` before the first
+    /// one.
     pub fn mean_join_latency(&self) -> Option<f64> {
         (self.joins.count > 0).then(|| self.joins.sum_seconds / self.joins.count as f64)
     }

@@ -1,4 +1,5 @@
-//! A store for thousands of receivers of the same content: it compares what comes with the original, and keeps nothing.
+//! A store for thousands of receivers of the same content: it compares what comes with the original, and
+//! keeps nothing.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -65,12 +66,14 @@ impl Originals {
     }
 }
 
-/// Content of zeros, of any length and without memory: all codes are linear, so that repair symbols are zeros as well.
+/// Content of zeros, of any length and without memory: all codes are linear, so that repair symbols are zeros
+/// as well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ZeroSource;
 
 impl ZeroSource {
-    /// The digests of each object's blocks, as [`Sender::new`](headwater_proto::delivery::Sender::new) wants them.
+    /// The digests of each object's blocks, as [`Sender::new`](headwater_proto::delivery::Sender::new) wants
+    /// them.
     pub fn digests(plan: &SessionPlan) -> Vec<Vec<Digest>> {
         // A file has blocks of two lengths.
         let mut known: BTreeMap<u64, Digest> = BTreeMap::new();
@@ -107,11 +110,12 @@ fn zeros_digest(bytes: u64) -> Digest {
     hasher.finish()
 }
 
-/// A store that holds an object's layout and what is wrong, never content: a few hundred bytes for a receiver.
+/// A store that holds an object's layout and what is wrong, never content: a few hundred bytes for a
+/// receiver.
 ///
-/// A source symbol is right if it equals the original's, and repair symbols count as right. Of a code that needs no more than
-/// k symbols any of them stands for a missing one; of LDPC, whose blocks decode or not by which symbols they have, the numbers of
-/// repair symbols are held (4 bytes each) and the decoder is asked.
+/// A source symbol is right if it equals the original's, and repair symbols count as right. Of a code that
+/// needs no more than k symbols any of them stands for a missing one; of LDPC, whose blocks decode or not by
+/// which symbols they have, the numbers of repair symbols are held (4 bytes each) and the decoder is asked.
 #[derive(Debug)]
 pub struct KnownStore {
     originals: Rc<Originals>,

@@ -58,8 +58,8 @@ pub trait Agent: Any {
     /// The instant of [`Self::next_timeout`] has come; or another one, then nothing is to be done.
     fn timeout(&mut self, outbox: &mut Outbox<'_>);
 
-    /// When to call [`Self::timeout`]; `None` for never. Asked after every call; what is past comes at once, and after a
-    /// timeout a nanosecond later, so that time goes on.
+    /// When to call [`Self::timeout`]; `None` for never. Asked after every call; what is past comes at once,
+    /// and after a timeout a nanosecond later, so that time goes on.
     fn next_timeout(&self) -> Option<Instant>;
 
     /// The agent is taken out: nothing will be called any more, and its groups are left for it.

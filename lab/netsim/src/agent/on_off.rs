@@ -29,8 +29,8 @@ impl Period {
 
 /// Sends at a constant rate in periods of random length. Begins with an on period.
 ///
-/// Its mean rate is that of its on periods times their share: the time left to the next packet when it goes off is still
-/// to pass when it comes on again.
+/// Its mean rate is that of its on periods times their share: the time left to the next packet when it goes
+/// off is still to pass when it comes on again.
 #[derive(Clone, Debug)]
 pub struct OnOff {
     flow: FlowId,
@@ -47,7 +47,8 @@ pub struct OnOff {
 }
 
 impl OnOff {
-    /// A source of packets of this shape, at `rate` in bits on the wire while on. `periods` draws the lengths.
+    /// A source of packets of this shape, at `rate` in bits on the wire while on. `periods` draws the
+    /// lengths.
     #[must_use]
     pub const fn new(
         flow: FlowId,
@@ -80,7 +81,8 @@ impl OnOff {
         self.wait(now, ends);
     }
 
-    /// Waits for the next packet if it comes before the on period `ends`, else for the end of the off period after it.
+    /// Waits for the next packet if it comes before the on period `ends`, else for the end of the off period
+    /// after it.
     fn wait(&mut self, now: Instant, ends: Instant) {
         // Paused, or its clock stepped: an on period that is over by long ends now.
         let ends = ends.max(now);

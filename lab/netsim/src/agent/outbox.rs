@@ -74,8 +74,8 @@ impl Outbox<'_> {
         self.core.depart(self.node, None, index, head.ecn);
     }
 
-    /// Sends the datagram written at the start of [`Self::room`] out of one interface of the node, the node's i-th link,
-    /// whatever its destination; false if the node does not have it.
+    /// Sends the datagram written at the start of [`Self::room`] out of one interface of the node, the node's
+    /// i-th link, whatever its destination; false if the node does not have it.
     pub fn send_datagram_by(&mut self, egress: InterfaceId, head: DatagramHead) -> bool {
         let Some(link) = self.core.egress(self.node, egress) else { return false };
         let index = self.create_datagram(head);
@@ -85,8 +85,8 @@ impl Outbox<'_> {
         true
     }
 
-    /// Sends the packet just received out of one interface, unchanged but for its ECN field, and never copied; false if
-    /// none was received, or the node does not have the interface.
+    /// Sends the packet just received out of one interface, unchanged but for its ECN field, and never
+    /// copied; false if none was received, or the node does not have the interface.
     pub fn forward_by(&mut self, egress: InterfaceId, ecn: Ecn) -> bool {
         let Some(index) = self.received else { return false };
         let Some(link) = self.core.egress(self.node, egress) else { return false };
@@ -95,7 +95,8 @@ impl Outbox<'_> {
         true
     }
 
-    /// Sends the packet just received by `ingress` on its way, as if no router's program were here; false if none was.
+    /// Sends the packet just received by `ingress` on its way, as if no router's program were here; false if
+    /// none was.
     pub fn pass(&mut self, ingress: InterfaceId, ecn: Ecn) -> bool {
         let Some(index) = self.received else { return false };
         let ingress = self.core.egress(self.node, ingress).map(LinkId::reverse);
@@ -104,8 +105,8 @@ impl Outbox<'_> {
         true
     }
 
-    /// Sends the `payload_bytes` written at the start of [`Self::room`] in place of the datagram just received: from its sender, and
-    /// to where it was going. False if none was.
+    /// Sends the `payload_bytes` written at the start of [`Self::room`] in place of the datagram just
+    /// received: from its sender, and to where it was going. False if none was.
     pub fn rewrite(&mut self, payload_bytes: usize, ecn: Ecn) -> bool {
         let Some(index) = self.received else { return false };
         let Packet { flow, source, destination, wire_bytes, payload_bytes: before, body, .. } =

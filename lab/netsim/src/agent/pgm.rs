@@ -1,4 +1,5 @@
-//! PGM flows without content: a source that always has more to send, and receivers that want no more than to count.
+//! PGM flows without content: a source that always has more to send, and receivers that want no more than to
+//! count.
 
 use headwater_proto::pgm::{Deliver, Source, SourceEvent};
 use headwater_proto::{Input, Instant, Machine, Output};

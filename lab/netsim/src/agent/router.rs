@@ -7,11 +7,11 @@ use super::{Agent, Arrival, Outbox};
 use crate::network::FlowId;
 
 /// A router's program, unchanged. It gets the datagrams of the flows that
-/// [`Builder::route`](crate::network::Builder::route) names, when they come to its node by a link, and those sent to its
-/// own address; interface i is the node's i-th link. What it does not send on ends here.
+/// [`Builder::route`](crate::network::Builder::route) names, when they come to its node by a link, and those
+/// sent to its own address; interface i is the node's i-th link. What it does not send on ends here.
 ///
-/// Joins and leaves of receivers are the network's own business and pass it by; its own joins are those of a member at
-/// the node, whatever the interface, as there is one path to a source.
+/// Joins and leaves of receivers are the network's own business and pass it by; its own joins are those of a
+/// member at the node, whatever the interface, as there is one path to a source.
 #[derive(Debug)]
 pub struct RouterNode<R: Router> {
     router: R,

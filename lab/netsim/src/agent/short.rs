@@ -78,9 +78,9 @@ struct Open {
 }
 
 impl ShortFlows {
-    /// Declares a source of short connections and its sink, both under the flow `name`; acknowledgements are flow
-    /// `name/acks`, agents `name/source` and `name/sink`. `stream` gives the stream of each purpose, by custom
-    /// `seed.stream("name/purpose", run)`.
+    /// Declares a source of short connections and its sink, both under the flow `name`; acknowledgements are
+    /// flow `name/acks`, agents `name/source` and `name/sink`. `stream` gives the stream of each purpose, by
+    /// custom `seed.stream("name/purpose", run)`.
     ///
     /// # Errors
     ///

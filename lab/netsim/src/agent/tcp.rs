@@ -23,8 +23,8 @@ pub struct TcpConnection {
 
 impl TcpConnection {
     /// Declares a connection that sends `data` from one node to another: flows `name` and `name/acks`, agents
-    /// `name/source` and `name/sink`. `overhead` is the stream that [`Config::overhead`] draws from, by custom
-    /// `seed.stream("name/overhead", run)`.
+    /// `name/source` and `name/sink`. `overhead` is the stream that [`Config::overhead`] draws from, by
+    /// custom `seed.stream("name/overhead", run)`.
     ///
     /// # Errors
     ///

@@ -107,7 +107,8 @@ impl Core {
         self.packets.insert(packet, &self.room[..payload_bytes])
     }
 
-    /// Sends a copy on its way from `node`: that of its sender, or of a router's program that it came to by `ingress`.
+    /// Sends a copy on its way from `node`: that of its sender, or of a router's program that it came to by
+    /// `ingress`.
     pub(crate) fn depart(&mut self, node: NodeId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.packets.get(index);
         let is_local = match packet.destination {

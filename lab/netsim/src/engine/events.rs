@@ -1,8 +1,9 @@
 //! What is to happen, in a total order: by instant, then by [`Class`], then by the order of scheduling.
 //!
-//! The set stays small: a link has one pending event however many packets it holds, an agent seldom more than one.
-//! Events of one instant and class that are scheduled one after the other (the copies that a multicast packet leaves on
-//! the links of a star) are coupled into a train: one entry of the heap, whose targets take their turns in order.
+//! The set stays small: a link has one pending event however many packets it holds, an agent seldom more than
+//! one. Events of one instant and class that are scheduled one after the other (the copies that a multicast
+//! packet leaves on the links of a star) are coupled into a train: one entry of the heap, whose targets take
+//! their turns in order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -14,8 +15,8 @@ use crate::network::{AgentId, LinkId};
 /// What comes first among events of the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// The timetable: a capacity that changes at t holds for a packet that arrives at t, and an agent that stops at t
-    /// does not see it.
+    /// The timetable: a capacity that changes at t holds for a packet that arrives at t, and an agent that
+    /// stops at t does not see it.
     Change,
     /// Packets and messages of group membership at the end of their hop.
     Arrival,
@@ -87,8 +88,8 @@ pub(crate) struct EventQueue {
     heap: BinaryHeap<Reverse<Event>>,
     /// The event scheduled last, kept out of the heap so that others can be coupled to it.
     last: Option<Event>,
-    /// The trains whose targets are taking their turns, each with the number of those that had theirs: the last one runs,
-    /// the others wait for it, because it is of a lower class. At most one of each class.
+    /// The trains whose targets are taking their turns, each with the number of those that had theirs: the
+    /// last one runs, the others wait for it, because it is of a lower class. At most one of each class.
     running: Vec<(Event, usize)>,
     trains: Vec<Vec<Target>>,
     free_trains: Vec<u32>,

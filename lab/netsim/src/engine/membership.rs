@@ -1,7 +1,8 @@
-//! Joins and leaves. A join walks up the reverse path to the source, hop by hop, until a node that has the group
-//! already; each hop takes the link's delay and the graft delay. A leave reaches the last hop in the same time; that
-//! one forwards for the leave latency more, then the path is pruned upward, hop by hop likewise. A join that reaches
-//! the last hop before the latency has passed cancels the leave. Membership messages are never lost.
+//! Joins and leaves. A join walks up the reverse path to the source, hop by hop, until a node that has the
+//! group already; each hop takes the link's delay and the graft delay. A leave reaches the last hop in the
+//! same time; that one forwards for the leave latency more, then the path is pruned upward, hop by hop
+//! likewise. A join that reaches the last hop before the latency has passed cancels the leave. Membership
+//! messages are never lost.
 
 use super::core::Core;
 use super::events::{Class, Target};

@@ -1,5 +1,6 @@
-//! Packets under way, by index: a packet is stored once however many copies of it are on links, and its slot (with the
-//! buffer of its payload) is used again, so that nothing is allocated per packet once a run has reached its peak.
+//! Packets under way, by index: a packet is stored once however many copies of it are on links, and its slot
+//! (with the buffer of its payload) is used again, so that nothing is allocated per packet once a run has
+//! reached its peak.
 
 use std::rc::Rc;
 
@@ -66,11 +67,12 @@ struct Slot {
     copies: u32,
 }
 
-/// Copies of packets that may be under way at once: some 250 bytes each where every packet has one copy, 50 where
-/// packets have many.
+/// Copies of packets that may be under way at once: some 250 bytes each where every packet has one copy, 50
+/// where packets have many.
 pub(crate) const COPIES_MAX: usize = 1 << 22;
 
-/// All packets under way; their number is bounded by what links hold, and by `copies_max`, at which a run ends.
+/// All packets under way; their number is bounded by what links hold, and by `copies_max`, at which a run
+/// ends.
 #[derive(Debug)]
 pub(crate) struct Packets {
     slots: Vec<Slot>,
@@ -131,7 +133,8 @@ impl Packets {
         Rc::clone(&self.slots[index.0 as usize].payload)
     }
 
-    /// Another packet that differs in one bit of its payload, chosen by `random`; the one copy is the caller's.
+    /// Another packet that differs in one bit of its payload, chosen by `random`; the one copy is the
+    /// caller's.
     pub(crate) fn with_changed_bit(&mut self, index: PacketIndex, random: u64) -> PacketIndex {
         let mut payload = self.payload(index).to_vec();
         let bits = payload.len() as u64 * 8;

@@ -28,7 +28,8 @@ const TICK: Duration = Duration::from_nanos(1);
 pub(crate) enum State {
     /// Its start has not come: that is its deadline.
     Waiting,
-    /// The same, and it is paused: it starts when it is resumed, or when its start has come, whichever is later.
+    /// The same, and it is paused: it starts when it is resumed, or when its start has come, whichever is
+    /// later.
     Held,
     Running,
     /// Nothing reaches it until it is resumed.
@@ -175,8 +176,8 @@ impl Run {
         self.core.watchers.digest = Some(Box::new(Digest::new(&self.names)));
     }
 
-    /// The digest of all that happened since [`Self::watch_digest`]; `None` if that was not called. Equal for equal
-    /// traces, in any build, on any machine, in whatever order independent elements were declared.
+    /// The digest of all that happened since [`Self::watch_digest`]; `None` if that was not called. Equal for
+    /// equal traces, in any build, on any machine, in whatever order independent elements were declared.
     pub fn digest(&self) -> Option<[u8; 32]> {
         self.core.watchers.digest.as_ref().map(|digest| digest.finish(&self.names))
     }
@@ -246,8 +247,8 @@ impl Run {
         self.arrive(node, ingress, packet, ecn);
     }
 
-    /// A copy is at a node: it goes on, and to whom it may concern there. Without an ingress it comes from an agent of
-    /// the node, and has gone on already.
+    /// A copy is at a node: it goes on, and to whom it may concern there. Without an ingress it comes from an
+    /// agent of the node, and has gone on already.
     fn arrive(&mut self, node: NodeId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.core.packets.get(index);
         if let Some(router) = self.routers.of(node, packet.flow).filter(|_| ingress.is_some()) {

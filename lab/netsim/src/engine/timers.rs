@@ -1,12 +1,12 @@
 //! Deadlines that move lazily: nothing is ever cancelled.
 //!
-//! An agent's deadline moves with nearly every packet. While an event is pending at or before it, nothing is scheduled;
-//! an event that comes too early looks at the deadline again.
+//! An agent's deadline moves with nearly every packet. While an event is pending at or before it, nothing is
+//! scheduled; an event that comes too early looks at the deadline again.
 
 use headwater_proto::Instant;
 
-/// Pending events that are remembered for an agent. A deadline may come nearer that often before the farthest event is
-/// forgotten, which then fires in vain.
+/// Pending events that are remembered for an agent. A deadline may come nearer that often before the farthest
+/// event is forgotten, which then fires in vain.
 pub(crate) const PENDING_MAX: usize = 3;
 
 const NONE: Instant = Instant::from_nanos(u64::MAX);

@@ -1,12 +1,13 @@
 //! How long flows take to share evenly.
 //!
-//! The delta-fair convergence time of Bansal, Balakrishnan, Floyd and Shenker (*Dynamic behavior of slowly-responsive
-//! congestion control algorithms*, 2001) is the time that two flows take from an unfair allocation until their shares are
-//! within (1 + delta)/2 and (1 - delta)/2. That is: each within delta of the even share. So said, it holds for any number
-//! of flows. Rates fluctuate, so they are taken over bins, and the allocation must hold for some bins in a row.
+//! The delta-fair convergence time of Bansal, Balakrishnan, Floyd and Shenker (*Dynamic behavior of
+//! slowly-responsive congestion control algorithms*, 2001) is the time that two flows take from an unfair
+//! allocation until their shares are within (1 + delta)/2 and (1 - delta)/2. That is: each within delta of
+//! the even share. So said, it holds for any number of flows. Rates fluctuate, so they are taken over bins,
+//! and the allocation must hold for some bins in a row.
 
-/// The first bin from which on, for `hold` bins, every flow is within `delta` of the mean of all flows of the bin.
-/// `rates` has a series for each flow, all equally long. `None` if there is no such bin.
+/// The first bin from which on, for `hold` bins, every flow is within `delta` of the mean of all flows of the
+/// bin. `rates` has a series for each flow, all equally long. `None` if there is no such bin.
 ///
 /// Bins in which nothing is sent are not fair: silence is no sharing.
 pub fn converged_at(rates: &[&[f64]], delta: f64, hold: usize) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! Measures of simulated runs, as simulator.md 6 defines them.
+//! Measures of simulated runs, as `docs/plans.md` defines them.
 //!
 //! | measure | definition |
 //! |---|---|
@@ -16,7 +16,8 @@
 pub mod convergence;
 pub mod statistics;
 
-/// Jain's fairness index of `shares`: 1 when all are equal, 1/n when one has all. `None` when nobody has anything.
+/// Jain's fairness index of `shares`: 1 when all are equal, 1/n when one has all. `None` when nobody has
+/// anything.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

@@ -38,8 +38,8 @@ pub fn estimate(values: &[f64], confidence: Confidence) -> Option<Estimate> {
     Some(Estimate { runs, mean, deviation, half_width })
 }
 
-/// The mean difference `a - b` of paired runs: of the same number, and so with the same chance in both variants.
-/// `None` where they do not pair up.
+/// The mean difference `a - b` of paired runs: of the same number, and so with the same chance in both
+/// variants. `None` where they do not pair up.
 pub fn paired(a: &[f64], b: &[f64], confidence: Confidence) -> Option<Estimate> {
     if a.len() != b.len() {
         return None;
@@ -60,8 +60,8 @@ const T99: [f64; 30] = [
 const NORMAL95: f64 = 1.959_964;
 const NORMAL99: f64 = 2.575_829;
 
-/// The two-sided quantile: from the table, and beyond it from the Cornish-Fisher expansion (Abramowitz and Stegun,
-/// 26.7.5), which is good to the third decimal there.
+/// The two-sided quantile: from the table, and beyond it from the Cornish-Fisher expansion (Abramowitz and
+/// Stegun, 26.7.5), which is good to the third decimal there.
 fn quantile(degrees: usize, confidence: Confidence) -> f64 {
     let (table, z) = match confidence {
         Confidence::P95 => (&T95, NORMAL95),

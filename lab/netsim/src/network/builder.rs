@@ -129,8 +129,8 @@ struct Declared {
     ahead: Duration,
 }
 
-/// A network being declared. Elements are found by the ids that declaring them gives; their names are for errors,
-/// traces and random streams.
+/// A network being declared. Elements are found by the ids that declaring them gives; their names are for
+/// errors, traces and random streams.
 #[derive(Default)]
 pub struct Builder {
     names: Names,
@@ -181,9 +181,9 @@ impl Builder {
         Session { first, channels }
     }
 
-    /// As [`Self::session`], of groups whose addresses agree but for their last `bits` bits, which are the channel's number: the naming
-    /// convention that routers know a session's layers by. Groups in front of them and behind, up to whole
-    /// blocks of such addresses, are left unused.
+    /// As [`Self::session`], of groups whose addresses agree but for their last `bits` bits, which are the
+    /// channel's number: the naming convention that routers know a session's layers by. Groups in front of
+    /// them and behind, up to whole blocks of such addresses, are left unused.
     pub fn aligned_session(&mut self, name: &str, node: NodeId, channels: u16, bits: u8) -> Session {
         let next = GroupId(index(self.names.groups.len() + 1)).address().to_bits();
         let before = next.wrapping_neg() % (1 << bits);
@@ -202,8 +202,8 @@ impl Builder {
         }
     }
 
-    /// Puts an agent at a node. It starts at time zero; agents that start at the same instant do so in the order of
-    /// declaration.
+    /// Puts an agent at a node. It starts at time zero; agents that start at the same instant do so in the
+    /// order of declaration.
     pub fn agent(&mut self, name: &str, node: NodeId, agent: impl Agent) -> AgentId {
         self.boxed_agent(name, node, Box::new(agent))
     }
@@ -225,8 +225,8 @@ impl Builder {
         self.agents[agent.index()].ahead = ahead;
     }
 
-    /// Makes an agent the router of its node for a flow: packets of the flow that come by a link are handed to it, and
-    /// go nowhere by themselves.
+    /// Makes an agent the router of its node for a flow: packets of the flow that come by a link are handed
+    /// to it, and go nowhere by themselves.
     pub fn route(&mut self, router: AgentId, flow: FlowId) {
         let node = self.agents[router.index()].node;
         self.routers.0.insert((node, flow), router);
@@ -244,8 +244,8 @@ impl Builder {
         Some(SocketAddr::new(Core::host(node), Core::port(earlier)?))
     }
 
-    /// The interface by which a node reaches another one, by the links declared so far; `None` for itself, and where none
-    /// leads there.
+    /// The interface by which a node reaches another one, by the links declared so far; `None` for itself,
+    /// and where none leads there.
     pub fn interface(&self, from: NodeId, to: NodeId) -> Option<InterfaceId> {
         let topology = self.topology().ok().filter(|_| from != to)?;
         let link = Routing::new(&topology).next(&topology, from, to);
@@ -267,8 +267,8 @@ impl Builder {
         self.timetable.push((at, event));
     }
 
-    /// What a membership message takes at each hop beside the link's delay, where the link does not say so itself; by default
-    /// nothing.
+    /// What a membership message takes at each hop beside the link's delay, where the link does not say so
+    /// itself; by default nothing.
     pub fn graft_delay(&mut self, delay: Duration) {
         self.graft_delay = delay;
     }
@@ -283,7 +283,8 @@ impl Builder {
         &self.names
     }
 
-    /// Puts the network to work, with random streams of `seed` and `run`: runs of one seed differ by their number.
+    /// Puts the network to work, with random streams of `seed` and `run`: runs of one seed differ by their
+    /// number.
     ///
     /// # Errors
     ///

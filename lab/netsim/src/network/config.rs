@@ -100,8 +100,8 @@ pub enum Event {
     Rate(LinkId, Rate),
     /// A direction of a link is mended.
     Up(LinkId),
-    /// A direction of a link is cut: what waits or is being sent is lost, and what comes until it is mended. Routes and
-    /// group memberships stay as they are.
+    /// A direction of a link is cut: what waits or is being sent is lost, and what comes until it is mended.
+    /// Routes and group memberships stay as they are.
     Down(LinkId),
     /// A direction of a link gets another loss model. Its random stream goes on.
     Loss(LinkId, LossConfig, LossFilter),

@@ -60,8 +60,8 @@ impl LinkCounters {
     }
 }
 
-/// Counters of a flow since the start, over all of its receivers: a multicast packet counts once when it is sent, and
-/// once for each agent that gets it.
+/// Counters of a flow since the start, over all of its receivers: a multicast packet counts once when it is
+/// sent, and once for each agent that gets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
     /// Packets sent.

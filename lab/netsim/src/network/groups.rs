@@ -89,7 +89,8 @@ pub(crate) enum MessageKind {
     Expiry(u32),
 }
 
-/// All groups with all their branches. A branch, once made, stays: their number is bounded by nodes times groups.
+/// All groups with all their branches. A branch, once made, stays: their number is bounded by nodes times
+/// groups.
 #[derive(Debug)]
 pub(crate) struct Groups {
     /// By group: the node of its source.

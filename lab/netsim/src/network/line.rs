@@ -1,4 +1,5 @@
-//! One direction of a link by itself, for packets that are real: what a wire between two machines' ports runs.
+//! One direction of a link by itself, for packets that are real: what a wire between two machines' ports
+//! runs.
 
 use std::collections::VecDeque;
 
@@ -10,8 +11,9 @@ use super::link::{Admission, Link};
 use super::{Drop, LinkConfig, LinkCounters, NodeId};
 use crate::engine::packets::PacketIndex;
 
-/// The queue, the transmitter and the delay of simulated links, and the packets on it. First in, first out; it holds what the queue's
-/// limit and the delay admit. Faults beyond loss do not happen, and who marks packets is to rewrite them itself.
+/// The queue, the transmitter and the delay of simulated links, and the packets on it. First in, first out;
+/// it holds what the queue's limit and the delay admit. Faults beyond loss do not happen, and who marks
+/// packets is to rewrite them itself.
 #[derive(Debug)]
 pub struct Line<T> {
     link: Link,
@@ -55,7 +57,8 @@ impl<T> Line<T> {
         self.next
     }
 
-    /// Takes the first packet if it is at the far end by `now`: when it came there, and the packet, or why it did not come.
+    /// Takes the first packet if it is at the far end by `now`: when it came there, and the packet, or why it
+    /// did not come.
     pub fn arrive(&mut self, now: Instant) -> Option<(Instant, Result<T, Drop>)> {
         let due = self.next.filter(|due| *due <= now)?;
         let (queued, next) = self.link.arrive(now)?;

@@ -1,9 +1,9 @@
 //! One direction of a link: a queue, a transmitter, a wire.
 //!
-//! First in, first out at a known rate: when a packet is admitted, the end of its transmission is known, the later of now
-//! and the end of the one before, plus its own serialisation. So nothing happens when a transmission ends, and a link has
-//! one pending event, the arrival of its first packet at the far end. Who waits is found by advancing a mark over the
-//! packets whose service has begun.
+//! First in, first out at a known rate: when a packet is admitted, the end of its transmission is known, the
+//! later of now and the end of the one before, plus its own serialisation. So nothing happens when a
+//! transmission ends, and a link has one pending event, the arrival of its first packet at the far end. Who
+//! waits is found by advancing a mark over the packets whose service has begun.
 
 use std::collections::VecDeque;
 
@@ -60,8 +60,8 @@ pub(crate) enum Admission {
 /// One direction of a link at work.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// First in, first out; the first `begun` ones are in service or on the wire, the others wait. Bounded by the queue's
-    /// limit and by what the wire holds.
+    /// First in, first out; the first `begun` ones are in service or on the wire, the others wait. Bounded by
+    /// the queue's limit and by what the wire holds.
     ring: VecDeque<Queued>,
     begun: usize,
     /// When the transmitter falls idle.
@@ -161,7 +161,8 @@ impl Link {
 
     /// Takes the first packet, which has reached the far end, and says when the next one will.
     ///
-    /// Its transmission has begun: it ended the transmission of the one before, which is at the far end by now.
+    /// Its transmission has begun: it ended the transmission of the one before, which is at the far end by
+    /// now.
     pub(crate) fn arrive(&mut self, now: Instant) -> Option<(Queued, Option<Instant>)> {
         self.advance(now);
         let queued = self.ring.pop_front()?;
@@ -176,7 +177,8 @@ impl Link {
         Some((queued, self.ring.front().map(|next| next.end + self.delay)))
     }
 
-    /// Changes the rate. A packet whose transmission has begun keeps the old one; those that wait are timed anew.
+    /// Changes the rate. A packet whose transmission has begun keeps the old one; those that wait are timed
+    /// anew.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
         self.advance(now);
         self.rate = rate;
@@ -199,7 +201,8 @@ impl Link {
         self.policy.membership(group, is_forwarded);
     }
 
-    /// Cuts or mends the link. A cut loses what waits and what is being sent, by `lost`; what is on the wire arrives.
+    /// Cuts or mends the link. A cut loses what waits and what is being sent, by `lost`; what is on the wire
+    /// arrives.
     pub(crate) fn set_up(&mut self, now: Instant, up: bool, mut lost: impl FnMut(PacketIndex)) {
         self.advance(now);
         self.up = up;

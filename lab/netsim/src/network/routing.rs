@@ -1,8 +1,10 @@
-//! Shortest paths: the least sum of link delays, of equal ones the fewest hops, of equal ones the lowest link.
+//! Shortest paths: the least sum of link delays, of equal ones the fewest hops, of equal ones the lowest
+//! link.
 //!
-//! Routes do not change when a link goes down. In a tree there is but one path, and a next hop is found from intervals
-//! of a depth-first walk, so that memory and set-up are linear. In any other graph a table is made for a destination
-//! when it is first asked for; a node with one link is reached through its neighbour and has no table.
+//! Routes do not change when a link goes down. In a tree there is but one path, and a next hop is found from
+//! intervals of a depth-first walk, so that memory and set-up are linear. In any other graph a table is made
+//! for a destination when it is first asked for; a node with one link is reached through its neighbour and
+//! has no table.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

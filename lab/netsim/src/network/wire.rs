@@ -1,5 +1,5 @@
-//! What a wire does to packets that have left the queue: it loses them, and for tests of faults delays, doubles, or
-//! changes them.
+//! What a wire does to packets that have left the queue: it loses them, and for tests of faults delays,
+//! doubles, or changes them.
 
 use headwater_proto::Duration;
 use headwater_proto::queue::{Loss, ParameterError};
@@ -26,8 +26,8 @@ pub struct Impairments {
     pub reordered_by: Duration,
     /// Share of packets that arrive twice, the copy at once after the first.
     pub duplicated: f64,
-    /// Share of packets with a changed bit. A datagram arrives with one bit of its UDP payload changed, as if past the
-    /// checksum; any other packet is dropped at the far end, as its checksum has it.
+    /// Share of packets with a changed bit. A datagram arrives with one bit of its UDP payload changed, as if
+    /// past the checksum; any other packet is dropped at the far end, as its checksum has it.
     pub corrupted: f64,
     /// As `corrupted`, but noticed by the checksum always.
     pub damaged: f64,
@@ -121,8 +121,8 @@ impl Wire {
         (is_data || losses.filter == LossFilter::All) && losses.model.takes(&mut losses.stream)
     }
 
-    /// What becomes of the next packet at the far end. All is drawn for every packet, so that one fault does not shift
-    /// another's numbers.
+    /// What becomes of the next packet at the far end. All is drawn for every packet, so that one fault does
+    /// not shift another's numbers.
     pub(crate) fn fault(&mut self) -> Option<Fault> {
         let faults = self.faults.as_deref_mut()?;
         let stream = &mut faults.stream;

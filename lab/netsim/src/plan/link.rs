@@ -17,7 +17,8 @@ const BACK_KEYS: &[&str] = &["rate", "delay", "queue", "loss", "impair"];
 pub struct Link {
     /// Its name in plans and results.
     pub name: String,
-    /// The nodes it joins, as indices into the scenario's nodes; `forward` leads from the first to the second.
+    /// The nodes it joins, as indices into the scenario's nodes; `forward` leads from the first to the
+    /// second.
     pub ends: [usize; 2],
     /// From the first end to the second.
     pub forward: Direction,
@@ -44,8 +45,8 @@ pub struct Direction {
 
 /// Reads a link from `table`, where everything about it has been gathered.
 ///
-/// What stands there is for both directions, but loss and impairments, which say for which; what stands in its `back`
-/// replaces that for the direction back.
+/// What stands there is for both directions, but loss and impairments, which say for which; what stands in
+/// its `back` replaces that for the direction back.
 pub(crate) fn read(
     context: &Context,
     name: &str,
@@ -72,7 +73,8 @@ pub(crate) fn merged(base: &Table, over: Option<&Table>) -> Table {
     table
 }
 
-/// A direction as `section` has it, but for what stands in `over`. What both directions share is drawn once for both.
+/// A direction as `section` has it, but for what stands in `over`. What both directions share is drawn once
+/// for both.
 fn direction(section: &Section<'_>, over: Option<&Section<'_>>, side: usize) -> Option<Direction> {
     let replaced = |key| over.filter(|over| over.node(key).is_some());
     let of = |key| replaced(key).unwrap_or(section);

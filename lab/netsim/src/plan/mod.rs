@@ -1,7 +1,8 @@
-//! Plans: an experiment as text (TOML), checked before anything runs. The format is described in `docs/plans.md`.
+//! Plans: an experiment as text (TOML), checked before anything runs. The format is described in
+//! `docs/plans.md`.
 //!
-//! [`Plan::parse`] reads a plan, multiplies its sweeps into cells, and checks each. [`Plan::scenario`] gives what one cell
-//! asks for in one run, and [`Plan::key`] names that run for good: results are kept under it.
+//! [`Plan::parse`] reads a plan, multiplies its sweeps into cells, and checks each. [`Plan::scenario`] gives
+//! what one cell asks for in one run, and [`Plan::key`] names that run for good: results are kept under it.
 //!
 //! ```
 //! use headwater_netsim::plan::Plan;
@@ -89,8 +90,8 @@ pub struct Cell {
     tree: Table,
 }
 
-/// The name of one run of one cell: 16 bytes of BLAKE3 over the version of the simulator, the cell, the seed and the
-/// number of the run.
+/// The name of one run of one cell: 16 bytes of BLAKE3 over the version of the simulator, the cell, the seed
+/// and the number of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key([u8; 16]);
 
@@ -198,8 +199,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// None in run 1 of a cell of this plan: [`Plan::parse`] has checked them all. In a later run, where what is drawn goes
-    /// against something else that is drawn: a stop before its start.
+    /// None in run 1 of a cell of this plan: [`Plan::parse`] has checked them all. In a later run, where what
+    /// is drawn goes against something else that is drawn: a stop before its start.
     pub fn scenario(&self, cell: &Cell, run: u64) -> Result<Scenario, PlanError> {
         let context = Context { problems: Problems::default(), seed: self.seed, run };
         let plan = Section::new(&context, &cell.tree, 0..0, "", PLAN_KEYS);

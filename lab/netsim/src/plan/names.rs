@@ -6,7 +6,8 @@ const NAME_BYTES_MAX: usize = 64;
 /// What may be a name, for messages.
 pub(crate) const NAME_RULE: &str = "a name is made of letters, digits, '-' and '_', at most 64 of them";
 
-/// Whether `name` may name a node, a link or a flow: it must stand in a path of keys and in a file of results as it is.
+/// Whether `name` may name a node, a link or a flow: it must stand in a path of keys and in a file of results
+/// as it is.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain)
@@ -22,7 +23,8 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// `; did you mean 'rate'?` when one of `known` is near to `word`, else `; known are ...`, or nothing for many.
+/// `; did you mean 'rate'?` when one of `known` is near to `word`, else `; known are ...`, or nothing for
+/// many.
 pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     const LISTED_MAX: usize = 16;
     let mut known: Vec<&str> = known.into_iter().collect();

@@ -43,7 +43,8 @@ impl Problems {
     }
 }
 
-/// A plan that cannot be run: every mistake with file, line, column, the line itself, and what would be right.
+/// A plan that cannot be run: every mistake with file, line, column, the line itself, and what would be
+/// right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PlanError {
     rendered: String,

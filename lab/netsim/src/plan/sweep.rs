@@ -1,7 +1,7 @@
 //! Sweeps: which values are put in place of which, and in how many cells that ends.
 //!
-//! Each `[[sweep]]` is one dimension. Paths of one dimension change together (their lists are equally long); dimensions
-//! are multiplied, the last one fastest.
+//! Each `[[sweep]]` is one dimension. Paths of one dimension change together (their lists are equally long);
+//! dimensions are multiplied, the last one fastest.
 
 use super::names;
 use super::problem::{Problems, Span};

@@ -100,7 +100,8 @@ pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<Change> {
     changes
 }
 
-/// A link whose rate takes each of `rates` in turn, one `every` so much time from `first` to the end of the run.
+/// A link whose rate takes each of `rates` in turn, one `every` so much time from `first` to the end of the
+/// run.
 fn repeated(plan: &Section<'_>, section: &Section<'_>, topology: &Topology, first: Duration) -> Vec<Change> {
     let (Some(every), Some(end)) = (section.need::<Duration>("every"), plan.get::<Duration>("duration"))
     else {

@@ -1,4 +1,5 @@
-//! Nodes and links: of a star, clusters, a dumbbell or a balanced tree, and those that a plan lists one by one.
+//! Nodes and links: of a star, clusters, a dumbbell or a balanced tree, and those that a plan lists one by
+//! one.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -161,8 +162,8 @@ impl Shape<'_, '_> {
         Some(())
     }
 
-    /// `source` - `hub` - `hub-1`, `hub-2`, ..., each with its share of `leaf-1`, `leaf-2`, ...; links `trunk` and those named after
-    /// their lower node.
+    /// `source` - `hub` - `hub-1`, `hub-2`, ..., each with its share of `leaf-1`, `leaf-2`, ...; links
+    /// `trunk` and those named after their lower node.
     fn clusters(&mut self) -> Option<()> {
         let sizes = self.sizes("leaves")?;
         let parts = ["trunk", "branch", "leaf"].map(|key| self.part(key));
@@ -206,7 +207,8 @@ impl Shape<'_, '_> {
         Some(sizes)
     }
 
-    /// `source-1`, ... - `left` - `right` - `sink-1`, ...; links `bottleneck` and those named after their outer node.
+    /// `source-1`, ... - `left` - `right` - `sink-1`, ...; links `bottleneck` and those named after their
+    /// outer node.
     fn dumbbell(&mut self) -> Option<()> {
         let pairs = match self.section.node("pairs") {
             Some(_) => self.number("pairs", NODES_MAX as u64 / 2 - 1)?,
@@ -227,7 +229,8 @@ impl Shape<'_, '_> {
         Some(())
     }
 
-    /// `n0` is the root, the children of k are `n(arity k + 1)` onwards; a link is named after its lower node.
+    /// `n0` is the root, the children of k are `n(arity k + 1)` onwards; a link is named after its lower
+    /// node.
     fn tree(&mut self) -> Option<()> {
         let arity = self.number("arity", 1_000)?;
         let depth = self.number("depth", 32)?;

@@ -1,7 +1,7 @@
 //! The text of a plan as a tree in which every key and value knows where it stands.
 //!
-//! Sweeps replace values in the tree before it is read, so that a swept value is checked like a written one, and what is
-//! wrong with it is shown where the sweep gives it.
+//! Sweeps replace values in the tree before it is read, so that a swept value is checked like a written one,
+//! and what is wrong with it is shown where the sweep gives it.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,8 @@ use super::problem::Span;
 use super::section::{Context, Section};
 use super::tree::{Node, Value};
 
-/// Longest time in a plan: a run of this length with round-trip times as long stays far from the end of the clock.
+/// Longest time in a plan: a run of this length with round-trip times as long stays far from the end of the
+/// clock.
 const TIME_MAX: Duration = Duration::from_secs(1_000 * 24 * 60 * 60);
 
 /// A value that a plan can hold.
@@ -205,7 +206,8 @@ impl FromNode for String {
     }
 }
 
-/// A whole number from `low` to `high`, both among them, from 64 random bits; `None` if `low` is above `high`.
+/// A whole number from `low` to `high`, both among them, from 64 random bits; `None` if `low` is above
+/// `high`.
 fn uniform(low: u64, high: u64, draw: u64) -> Option<u64> {
     let width = u128::from(high.checked_sub(low)?) + 1;
     let offset = u64::try_from((u128::from(draw) * width) >> 64).ok()?;

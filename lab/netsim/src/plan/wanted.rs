@@ -11,7 +11,8 @@ use super::topology::Topology;
 const LINKS_DEFAULT_MAX: usize = 32;
 /// Most bins of a series, so that a result stays readable.
 const BINS_MAX: u64 = 100_000;
-/// Most readings of a flow or a link in a series, over all of them: each takes some 400 bytes while a run is under way.
+/// Most readings of a flow or a link in a series, over all of them: each takes some 400 bytes while a run is
+/// under way.
 const READINGS_MAX: u64 = 2_000_000;
 
 /// What is measured.
@@ -23,8 +24,8 @@ pub struct Measure {
     pub bin: Option<Duration>,
     /// How long flows take to share evenly.
     pub convergence: Option<Convergence>,
-    /// The run ends when these flows have transferred all they have to, as indices into the scenario's flows; with its time
-    /// without any.
+    /// The run ends when these flows have transferred all they have to, as indices into the scenario's flows;
+    /// with its time without any.
     pub until: Vec<usize>,
 }
 

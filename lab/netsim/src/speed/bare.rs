@@ -1,4 +1,5 @@
-//! The yardstick: a binary heap, links and drop-tail queues; nothing of protocols, routes, groups or counters.
+//! The yardstick: a binary heap, links and drop-tail queues; nothing of protocols, routes, groups or
+//! counters.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -81,7 +82,8 @@ impl Bare {
     }
 }
 
-/// Packets that each connection of the bare dumbbell keeps under way: with them the bottleneck is busy and loses none.
+/// Packets that each connection of the bare dumbbell keeps under way: with them the bottleneck is busy and
+/// loses none.
 const WINDOW: u32 = 14;
 
 /// As [`super::dumbbell`], with a fixed window in place of TCP: the packet-hops of `simulated`.

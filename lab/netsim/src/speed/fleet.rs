@@ -20,7 +20,8 @@ const HEADER_BYTES: u64 = 64;
 const PASSES: u64 = 2;
 const PASSES_TIME: Duration = Duration::from_secs(8);
 
-/// Receivers behind links of 100 Mbit/s that lose packets at random, and a sender that stops after two passes in 8 s.
+/// Receivers behind links of 100 Mbit/s that lose packets at random, and a sender that stops after two passes
+/// in 8 s.
 #[derive(Debug)]
 pub struct Fleet {
     /// Ready to run.

@@ -12,8 +12,8 @@ use crate::engine::{Destination, Run};
 use crate::network::{Builder, LinkConfig};
 use crate::tcp::{Data, Profile};
 
-/// Ready to run: 17 greedy SACK connections of profile `ns2005`, 1040 bytes a segment on the wire, over 34 Mbit/s with
-/// 125 packets of queue and 40 ms of round trip.
+/// Ready to run: 17 greedy SACK connections of profile `ns2005`, 1040 bytes a segment on the wire, over 34
+/// Mbit/s with 125 packets of queue and 40 ms of round trip.
 #[must_use]
 pub fn dumbbell() -> Run {
     let mut network = Builder::new();
@@ -40,8 +40,8 @@ pub fn dumbbell() -> Run {
     network.build(Seed(1), 0).expect("17 pairs of nodes with names of their own, joined")
 }
 
-/// Ready to run: 1 Mbit/s of 1000-byte packets to a group that an agent at each of `leaves` leaves has joined; the first
-/// packet leaves when all have.
+/// Ready to run: 1 Mbit/s of 1000-byte packets to a group that an agent at each of `leaves` leaves has
+/// joined; the first packet leaves when all have.
 #[must_use]
 pub fn star(leaves: u32, kind: Leaves) -> Run {
     let mut network = Builder::new();

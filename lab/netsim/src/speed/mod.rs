@@ -1,5 +1,5 @@
-//! How fast the simulator is: two loads, each on the engine and on a bare loop that does as little as a simulator can.
-//! The measure is packet-hops per second on one core; who measures brings the clock.
+//! How fast the simulator is: two loads, each on the engine and on a bare loop that does as little as a
+//! simulator can. The measure is packet-hops per second on one core; who measures brings the clock.
 //!
 //! | load | what |
 //! |---|---|
@@ -34,8 +34,8 @@ const STAR_BYTES: u32 = 1_000;
 const STAR_LINK_RATE: Rate = Rate::from_kilobits(10_000);
 const STAR_DELAY: Duration = Duration::from_millis(10);
 
-/// Where a leaf of the star lies: all at one distance, or each a little farther than the one before, so that no two
-/// events fall on one instant.
+/// Where a leaf of the star lies: all at one distance, or each a little farther than the one before, so that
+/// no two events fall on one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// All at one distance.

@@ -25,9 +25,10 @@ pub enum Variant {
 pub enum SackPipe {
     /// An estimate, less one per duplicate and two per partial acknowledgement (Fall and Floyd 1996).
     Estimate,
-    /// The count of RFC 6675: segments neither selectively acknowledged nor taken for lost, and retransmissions. Three
-    /// segments acknowledged above a hole start recovery, also when duplicate acknowledgements were lost. What was
-    /// selectively acknowledged is kept over a timeout (RFC 6675, section 5.1, with erratum 1610 of RFC 2018).
+    /// The count of RFC 6675: segments neither selectively acknowledged nor taken for lost, and
+    /// retransmissions. Three segments acknowledged above a hole start recovery, also when duplicate
+    /// acknowledgements were lost. What was selectively acknowledged is kept over a timeout (RFC 6675,
+    /// section 5.1, with erratum 1610 of RFC 2018).
     Scoreboard,
 }
 
@@ -36,7 +37,8 @@ pub enum SackPipe {
 pub enum Growth {
     /// A segment a round trip; half (RFC 5681).
     Reno,
-    /// By a cube of the time since the last cut; seven tenths (RFC 9438, with fast convergence). Slow start is Reno's, without HyStart++.
+    /// By a cube of the time since the last cut; seven tenths (RFC 9438, with fast convergence). Slow start
+    /// is Reno's, without HyStart++.
     Cubic,
 }
 
@@ -45,11 +47,11 @@ pub enum Growth {
 pub enum CutFrom {
     /// The congestion window; a further timeout of the same segment cuts again.
     Window,
-    /// What is outstanding, without what Limited Transmit added; a further timeout of the same segment does not cut
-    /// again (RFC 5681, section 3.1).
+    /// What is outstanding, without what Limited Transmit added; a further timeout of the same segment does
+    /// not cut again (RFC 5681, section 3.1).
     FlightSize,
-    /// What is thought to be in the network: about two segments less, once three duplicates told of what has left. ns-3
-    /// does so.
+    /// What is thought to be in the network: about two segments less, once three duplicates told of what has
+    /// left. ns-3 does so.
     Pipe,
 }
 
@@ -58,8 +60,8 @@ pub enum CutFrom {
 pub enum Reduction {
     /// At once: nothing is sent until half a window has left (RFC 6675).
     AtOnce,
-    /// In proportion to what is delivered, over a round trip (RFC 6937), as Linux and ns-3 do. It goes on sending into a
-    /// queue that has just overflowed.
+    /// In proportion to what is delivered, over a round trip (RFC 6937), as Linux and ns-3 do. It goes on
+    /// sending into a queue that has just overflowed.
     Proportional,
 }
 
@@ -68,15 +70,17 @@ pub enum Reduction {
 pub enum RttSampling {
     /// One segment is timed at a time, and only if it was not retransmitted (Karn).
     OneAtATime,
-    /// As with the timestamp option (RFC 7323): every acknowledgement of new data, of its first segment, by the time of
-    /// the last transmission. Timestamps tell retransmissions apart, so these count, and back-off ends at once.
+    /// As with the timestamp option (RFC 7323): every acknowledgement of new data, of its first segment, by
+    /// the time of the last transmission. Timestamps tell retransmissions apart, so these count, and back-off
+    /// ends at once.
     EveryAck,
 }
 
 /// When a sink acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckPolicy {
-    /// Segments in order per acknowledgement: b of the equations. 1: no delayed acknowledgements; 2: RFC 5681.
+    /// Segments in order per acknowledgement: b of the equations. 1: no delayed acknowledgements; 2: RFC
+    /// 5681.
     pub every: u32,
     /// Longest delay of an acknowledgement. 100 ms in ns-2, at most 500 ms in RFC 5681.
     pub delay: Duration,
@@ -102,15 +106,16 @@ pub enum Data {
     Bytes(u64),
 }
 
-/// One connection: sender, sink and sizes on the wire. Start from a [`Profile`](super::Profile) and set what differs.
+/// One connection: sender, sink and sizes on the wire. Start from a [`Profile`](super::Profile) and set what
+/// differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// How losses are recovered from.
     pub variant: Variant,
     /// Payload of a full segment in bytes.
     pub segment_bytes: u16,
-    /// Headers of a data segment in bytes, counted on the wire beside the payload. 0 where a paper's packet size
-    /// includes them.
+    /// Headers of a data segment in bytes, counted on the wire beside the payload. 0 where a paper's packet
+    /// size includes them.
     pub header_bytes: u16,
     /// An acknowledgement or a SYN on the wire, in bytes.
     pub ack_bytes: u16,
@@ -128,14 +133,14 @@ pub struct Config {
     pub integer_cut: bool,
     /// How the window grows in congestion avoidance.
     pub growth: Growth,
-    /// Whether the window grows by segments acknowledged, not by acknowledgements, and, with Reno's growth, by whole segments (RFC 3465,
-    /// without its limit).
+    /// Whether the window grows by segments acknowledged, not by acknowledgements, and, with Reno's growth,
+    /// by whole segments (RFC 3465, without its limit).
     pub byte_counting: bool,
-    /// Whether NewReno's window shrinks to what is outstanding at the end of recovery (RFC 6582, section 3.2, step 3,
-    /// option 1), rather than to ssthresh.
+    /// Whether NewReno's window shrinks to what is outstanding at the end of recovery (RFC 6582, section 3.2,
+    /// step 3, option 1), rather than to ssthresh.
     pub exit_to_flight: bool,
-    /// Whether the acknowledgement that ends the recovery of Reno and NewReno also grows the window, as in ns-2: at windows
-    /// of two or three segments, a fifth of them. RFC 5681 sets it to ssthresh.
+    /// Whether the acknowledgement that ends the recovery of Reno and NewReno also grows the window, as in
+    /// ns-2: at windows of two or three segments, a fifth of them. RFC 5681 sets it to ssthresh.
     pub exit_growth: bool,
     /// What a SACK sender takes for its pipe.
     pub sack_pipe: SackPipe,
@@ -155,8 +160,8 @@ pub struct Config {
     pub rtt_sampling: RttSampling,
     /// Whether data is sent ECN-capable and echoes are answered (RFC 3168).
     pub ecn: bool,
-    /// Each burst of transmissions waits for a time uniform in 0 to this, against phase effects; zero for none. About
-    /// the service time of the bottleneck (`overhead_` of ns-2).
+    /// Each burst of transmissions waits for a time uniform in 0 to this, against phase effects; zero for
+    /// none. About the service time of the bottleneck (`overhead_` of ns-2).
     pub overhead: Duration,
     /// When the sink acknowledges.
     pub acks: AckPolicy,

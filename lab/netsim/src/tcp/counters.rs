@@ -30,7 +30,8 @@ pub struct SenderCounters {
 }
 
 impl SenderCounters {
-    /// Mean of the timeouts that started a series: T_0 of the equation of Padhye et al. `None` before the first.
+    /// Mean of the timeouts that started a series: T_0 of the equation of Padhye et al. `None` before the
+    /// first.
     pub fn mean_first_timeout(&self) -> Option<Duration> {
         mean(self.first_timeouts_sum, self.first_timeouts)
     }

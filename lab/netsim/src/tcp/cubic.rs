@@ -1,5 +1,5 @@
-//! CUBIC's congestion avoidance (RFC 9438): the window follows a cube of the time since the last cut, whatever the round-trip time; where a
-//! Reno of the same decrease would be faster, it follows that.
+//! CUBIC's congestion avoidance (RFC 9438): the window follows a cube of the time since the last cut,
+//! whatever the round-trip time; where a Reno of the same decrease would be faster, it follows that.
 
 use headwater_proto::{Duration, Instant};
 
@@ -49,7 +49,8 @@ impl Cubic {
         window + (target - window) / window * acked
     }
 
-    /// The window is cut from `window` segments. Below the last plateau another flow wants room: the next plateau is lower (section 4.7).
+    /// The window is cut from `window` segments. Below the last plateau another flow wants room: the next
+    /// plateau is lower (section 4.7).
     pub(super) fn cut(&mut self, window: f64) {
         let below = self.plateau.is_some_and(|plateau| window < plateau);
         self.plateau = Some(if below { window * (1.0 + BETA) / 2.0 } else { window });

@@ -10,7 +10,8 @@ use super::{AckPolicy, Config, CutFrom, Growth, Reduction, RttSampling, SackPipe
 /// A TCP of a certain time and place. Papers rarely name theirs: run a claim under two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// ns-2 before May 2001: ticks of 100 ms, window of one segment at the start, no SYN, packet sizes on the wire.
+    /// ns-2 before May 2001: ticks of 100 ms, window of one segment at the start, no SYN, packet sizes on the
+    /// wire.
     Ns1999,
     /// ns-2 between: minimum timeout 1 s, Limited Transmit, 40 bytes of headers.
     Ns2002,
@@ -18,8 +19,8 @@ pub enum Profile {
     Ns2005,
     /// Today's RFCs (5681, 6298, 6582, 6675, 3042, 6928): minimum timeout 1 s, initial window 10.
     Rfc,
-    /// Linux with Reno: timestamps, delayed acknowledgements after quick ones, timeout SRTT + 0.2 s at least, growth by
-    /// what is acknowledged. Headers without the link's.
+    /// Linux with Reno: timestamps, delayed acknowledgements after quick ones, timeout SRTT + 0.2 s at least,
+    /// growth by what is acknowledged. Headers without the link's.
     Linux,
 }
 

@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn sends_half_of_what_is_delivered() {
-        // The example of RFC 6937, section 4: 20 outstanding, one lost, ssthresh 10: 19 delivered make 10 sent.
+        // The example of RFC 6937, section 4: 20 outstanding, one lost, ssthresh 10: 19 delivered make 10
+        // sent.
         let mut prr = Prr::begin(20);
         prr.sent();
         let (mut pipe, mut sent) = (16_u32, 1);

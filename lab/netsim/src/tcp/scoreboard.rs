@@ -163,7 +163,8 @@ impl Scoreboard {
         self.resend_from = self.una;
     }
 
-    /// Removes what `ack`, at most `end()`, acknowledges; gives how many segments, and when the first was last sent.
+    /// Removes what `ack`, at most `end()`, acknowledges; gives how many segments, and when the first was
+    /// last sent.
     pub(super) fn advance(&mut self, ack: u32) -> Option<(u32, Instant)> {
         let acked = ack.checked_sub(self.una).filter(|acked| *acked > 0)?;
         let first_sent = self.sent.front()?.at;
@@ -191,8 +192,8 @@ impl Scoreboard {
         (!self.entry(last).resent).then_some(last)
     }
 
-    /// The first segment from `resend_from` below `end` that is not acknowledged and `wanted`. What is passed over is
-    /// acknowledged or sent again, and never looked at again in this recovery.
+    /// The first segment from `resend_from` below `end` that is not acknowledged and `wanted`. What is passed
+    /// over is acknowledged or sent again, and never looked at again in this recovery.
     fn next_to_resend(&mut self, end: u32, wanted: impl Fn(&Sent) -> bool) -> Option<u32> {
         let from = self.resend_from.max(self.una);
         let found = (from..end).find(|sequence| {

@@ -22,7 +22,8 @@ pub struct Sink {
     /// Acknowledgements, and answers to SYNs, to send now.
     acks_due: u32,
     syn_acks_due: u32,
-    /// Congestion was experienced, and the sender has not said that it cut its window (RFC 3168, section 6.1.3).
+    /// Congestion was experienced, and the sender has not said that it cut its window (RFC 3168, section
+    /// 6.1.3).
     echo: bool,
     /// The segment that is not full, the last one: its number and what it lacks in bytes.
     short: Option<(u32, u16)>,

@@ -1,4 +1,5 @@
-//! The congestion window: growth and cuts. Fractional, so that congestion avoidance loses nothing to rounding.
+//! The congestion window: growth and cuts. Fractional, so that congestion avoidance loses nothing to
+//! rounding.
 
 use headwater_proto::{Duration, Instant};
 
@@ -55,8 +56,8 @@ impl Window {
         self.ssthresh
     }
 
-    /// An acknowledgement of `acked` new segments outside fast recovery: slow start below ssthresh, else congestion
-    /// avoidance. `rtt` is the smoothed round-trip time.
+    /// An acknowledgement of `acked` new segments outside fast recovery: slow start below ssthresh, else
+    /// congestion avoidance. `rtt` is the smoothed round-trip time.
     pub(super) fn grow(&mut self, now: Instant, rtt: Duration, acked: u32) {
         if self.byte_counting {
             let acked = f64::from(acked);
@@ -83,8 +84,8 @@ impl Window {
         }
     }
 
-    /// RFC 3465, section 2, without its limit: in congestion avoidance one segment once a window is acknowledged. The
-    /// window so may grow a second time in the round trip that it takes to notice a loss.
+    /// RFC 3465, section 2, without its limit: in congestion avoidance one segment once a window is
+    /// acknowledged. The window so may grow a second time in the round trip that it takes to notice a loss.
     fn grow_by_segments(&mut self, acked: f64) {
         self.acked += acked;
         if self.acked >= self.cwnd {
@@ -93,8 +94,9 @@ impl Window {
         }
     }
 
-    /// What a cut leaves of what it is taken from: the window, or the `outstanding` segments if they are fewer. What Limited Transmit sent beyond
-    /// the window does not count (RFC 5681, section 3.2), nor, after a timeout, what is taken for lost.
+    /// What a cut leaves of what it is taken from: the window, or the `outstanding` segments if they are
+    /// fewer. What Limited Transmit sent beyond the window does not count (RFC 5681, section 3.2), nor, after
+    /// a timeout, what is taken for lost.
     fn reduced(&self, outstanding: u32) -> f64 {
         let window = match self.cut_from {
             CutFrom::Window => self.cwnd,
@@ -104,7 +106,8 @@ impl Window {
         if self.integer_cut { (window.floor() * part).floor() } else { window * part }
     }
 
-    /// Halves the window, or what CUBIC leaves: three duplicate acknowledgements, or an ECN echo. Never below one segment.
+    /// Halves the window, or what CUBIC leaves: three duplicate acknowledgements, or an ECN echo. Never below
+    /// one segment.
     pub(super) fn cut(&mut self, outstanding: u32) {
         let reduced = self.reduced(outstanding);
         if let Some(cubic) = &mut self.cubic {
@@ -115,8 +118,8 @@ impl Window {
         self.acked = 0.0;
     }
 
-    /// The retransmission timer ran out: start again from one segment. `again` is set when it had run out for the same
-    /// segment before: RFC 5681 then keeps ssthresh, older senders cut it once more.
+    /// The retransmission timer ran out: start again from one segment. `again` is set when it had run out for
+    /// the same segment before: RFC 5681 then keeps ssthresh, older senders cut it once more.
     pub(super) fn restart(&mut self, outstanding: u32, again: bool) {
         if !(again && self.cut_from != CutFrom::Window) {
             self.ssthresh = self.reduced(outstanding).max(SSTHRESH_MIN);
@@ -134,8 +137,8 @@ impl Window {
         self.inflation += f64::from(segments);
     }
 
-    /// A partial acknowledgement of `acked` segments deflates by as many, and adds one back (RFC 6582, section 3.2,
-    /// step 3).
+    /// A partial acknowledgement of `acked` segments deflates by as many, and adds one back (RFC 6582,
+    /// section 3.2, step 3).
     pub(super) fn deflate(&mut self, acked: u32) {
         self.inflation -= f64::from(acked.saturating_sub(1));
     }
@@ -145,8 +148,8 @@ impl Window {
         self.inflation = 0.0;
     }
 
-    /// Fast recovery is over with few segments outstanding: do not burst to fill the window (RFC 6582, section 3.2,
-    /// step 3, option 1).
+    /// Fast recovery is over with few segments outstanding: do not burst to fill the window (RFC 6582,
+    /// section 3.2, step 3, option 1).
     pub(super) fn shrink_to_flight(&mut self, outstanding: u32) {
         self.cwnd = self.cwnd.min(f64::from(outstanding.max(1)) + 1.0);
     }

@@ -1,7 +1,8 @@
 //! A fingerprint of a run: equal for equal traces, on every machine and in every build.
 //!
-//! Every link and every agent has a running hash of what happened there; the digest is BLAKE3 over these, each with its
-//! element's name, in the order of names. So it does not depend on the order in which independent elements were declared.
+//! Every link and every agent has a running hash of what happened there; the digest is BLAKE3 over these,
+//! each with its element's name, in the order of names. So it does not depend on the order in which
+//! independent elements were declared.
 
 use headwater_proto::Instant;
 

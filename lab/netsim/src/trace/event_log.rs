@@ -11,8 +11,8 @@ use super::{AgentEvent, LinkEvent, Observer, OnLink};
 use crate::engine::Run;
 use crate::network::{AgentId, Drop, GroupId, Names};
 
-/// Writes JSON text sequences in qlog's main schema, see [`headwater_proto::eventlog`]. The end of a join or leave is
-/// the agent, of a drop or mark nobody. A write that fails ends the log; see [`EventLog::finish`].
+/// Writes JSON text sequences in qlog's main schema, see [`headwater_proto::eventlog`]. The end of a join or
+/// leave is the agent, of a drop or mark nobody. A write that fails ends the log; see [`EventLog::finish`].
 pub struct EventLog<W: Write> {
     names: Names,
     buffer: Vec<u8>,

@@ -1,5 +1,6 @@
-//! What happened, for those who want to know: a digest of it all, or an observer that writes a trace. Nothing is spent on
-//! it when nobody watches, and watching changes nothing: observers draw no chance and schedule nothing.
+//! What happened, for those who want to know: a digest of it all, or an observer that writes a trace. Nothing
+//! is spent on it when nobody watches, and watching changes nothing: observers draw no chance and schedule
+//! nothing.
 
 mod digest;
 mod event_log;
@@ -56,8 +57,8 @@ pub enum AgentEvent<'a> {
     Left(GroupId),
 }
 
-/// Who wants to know all that happens, in the order of the simulation. One that [`Run::take_observers`] gave back is
-/// found again by its type, `(observer as Box<dyn Any>).downcast()`.
+/// Who wants to know all that happens, in the order of the simulation. One that [`Run::take_observers`] gave
+/// back is found again by its type, `(observer as Box<dyn Any>).downcast()`.
 ///
 /// [`Run::take_observers`]: crate::engine::Run::take_observers
 pub trait Observer: Any {

@@ -18,7 +18,8 @@ use crate::tcp::Segment;
 
 /// Port of all groups.
 const GROUP_PORT: u16 = 7_287;
-/// Bytes of headers are as real ones are, whatever the flow counts on the wire; payload that has no bytes is zeros.
+/// Bytes of headers are as real ones are, whatever the flow counts on the wire; payload that has no bytes is
+/// zeros.
 const PAYLOAD_BYTES_MAX: usize = 65_535 - 120;
 
 /// Writes every packet that reaches the far end of one of its links. A write that fails ends the capture; see
@@ -26,8 +27,8 @@ const PAYLOAD_BYTES_MAX: usize = 65_535 - 120;
 pub struct Pcap<W: Write> {
     links: Vec<LinkId>,
     addresses: Vec<SocketAddrV4>,
-    /// By sender and receiver of data: bytes of a full segment, as seen so far on any link. Sequence numbers count
-    /// segments in the simulator, bytes in a capture.
+    /// By sender and receiver of data: bytes of a full segment, as seen so far on any link. Sequence numbers
+    /// count segments in the simulator, bytes in a capture.
     segment_bytes: BTreeMap<(AgentId, AgentId), u32>,
     buffer: Vec<u8>,
     zeros: Rc<[u8]>,

@@ -88,7 +88,8 @@ fn a_limit_counts_those_that_wait() {
 
 #[test]
 fn a_place_that_falls_free_is_free_for_an_arrival_of_the_same_instant() {
-    // Room for one. At 100 us the first packet has gone, the second is taken, so that the third finds room; not before.
+    // Room for one. At 100 us the first packet has gone, the second is taken, so that the third finds room;
+    // not before.
     let counters = path(link(1), &[(0, 100), (0, 100), (99, 100)]).counters();
     assert_eq!(counters.dropped_full, 1);
     let counters = path(link(1), &[(0, 100), (0, 100), (100, 100)]).counters();
@@ -108,7 +109,8 @@ fn a_new_rate_holds_for_those_that_wait_and_not_for_the_one_in_service() {
     let mut path = path(link(5), &[(0, 100), (0, 100), (0, 100)]);
     path.network.at(micros(50), Event::Rate(path.link, Rate::from_kilobits(4_000)));
     path.network.at(micros(150), Event::Rate(path.link, Rate::from_kilobits(16_000)));
-    // The first ends at 100 us; the second, begun at half the rate, at 300; the third, at twice the rate, at 350.
+    // The first ends at 100 us; the second, begun at half the rate, at 300; the third, at twice the rate, at
+    // 350.
     assert_eq!(path.arrivals(), [1_100_000, 1_300_000, 1_350_000]);
 }
 
@@ -181,7 +183,8 @@ fn a_loss_model_can_change_on_the_way() {
     assert_eq!(run.agent::<Log>(log).unwrap().numbers(), [0, 1, 2, 3, 4, 8, 9]);
 }
 
-/// Conservation: whatever the wire does, each packet is delivered, doubled, or counted as lost, and none stays.
+/// Conservation: whatever the wire does, each packet is delivered, doubled, or counted as lost, and none
+/// stays.
 #[test]
 fn every_packet_is_accounted_for_under_faults() {
     let impairments = Impairments {

@@ -7,8 +7,8 @@ use headwater_proto::{ChannelId, Duration, Rate, Seed};
 
 use crate::script::{Log, Sends, millis};
 
-/// Source - r1 - r2 - {x, y}, each hop 10 ms, so fast that serialisation takes a nanosecond; graft delay 1 ms, leave
-/// latency 50 ms. Packets leave the source each millisecond, the n-th at n ms.
+/// Source - r1 - r2 - {x, y}, each hop 10 ms, so fast that serialisation takes a nanosecond; graft delay 1
+/// ms, leave latency 50 ms. Packets leave the source each millisecond, the n-th at n ms.
 struct Tree {
     network: Builder,
     members: [NodeId; 2],
@@ -89,8 +89,8 @@ fn a_leave_takes_the_latency_at_the_last_hop_then_prunes_upward() {
     let links = tree.links.clone();
     let mut run = tree.run();
     assert_eq!(first_and_last(&run, x).1, 270, "what arrives after the leave is not for the agent");
-    // r2 stops at 300.5 + 11 + 50 ms, r1 11 ms later, the source another 11 ms later; the source begins at 33 ms, r1 with
-    // what arrives then, r2 as well.
+    // r2 stops at 300.5 + 11 + 50 ms, r1 11 ms later, the source another 11 ms later; the source begins at 33
+    // ms, r1 with what arrives then, r2 as well.
     let sent = |run: &mut Run, link: LinkId| run.link_counters(link).offered_packets;
     assert_eq!(sent(&mut run, links[2]), 341 - 33 + 1);
     assert_eq!(sent(&mut run, links[1]), 362 - 33 + 1);
@@ -115,12 +115,14 @@ fn coming_back_within_the_latency_cancels_the_leave() {
 #[test]
 fn coming_back_after_the_latency_grafts_anew() {
     let mut tree = tree();
-    // The join reaches r2 at 362.5 ms, the latency ended at 361.5: r2 stops, and its prune is on the way to r1.
+    // The join reaches r2 at 362.5 ms, the latency ended at 361.5: r2 stops, and its prune is on the way to
+    // r1.
     let x = tree.member(0, &[(0, true), (300_500, false), (351_500, true)]);
     let run = tree.run();
     let numbers = run.agent::<Log>(x).unwrap().numbers();
     let gap = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1).unwrap();
-    // The prune reaches r1 at 372.5, the graft at 373.5: one packet, of 363 ms at the source, is missed by r2.
+    // The prune reaches r1 at 372.5, the graft at 373.5: one packet, of 363 ms at the source, is missed by
+    // r2.
     assert_eq!(gap[0], 270);
     assert!(numbers.contains(&364) && !numbers.contains(&363), "{gap:?}");
 }
@@ -136,7 +138,8 @@ fn a_branch_that_others_need_is_not_pruned() {
     assert_eq!(first_and_last(&run, also_y).1, 370);
 }
 
-/// Routers know a session's layers by the last bits of its groups' addresses: no other session's may share their block.
+/// Routers know a session's layers by the last bits of its groups' addresses: no other session's may share
+/// their block.
 #[test]
 fn aligned_sessions_share_no_block_of_addresses() {
     let mut network = Builder::new();

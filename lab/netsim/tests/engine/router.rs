@@ -38,8 +38,8 @@ impl Counter {
     }
 }
 
-/// Forwards even numbers to interface 1, marked, and to interface 2, unmarked; answers odd ones by interface 2 with the
-/// number doubled. Whatever comes by those two it tells.
+/// Forwards even numbers to interface 1, marked, and to interface 2, unmarked; answers odd ones by interface
+/// 2 with the number doubled. Whatever comes by those two it tells.
 #[derive(Default)]
 struct Parity {
     outputs: Vec<(u8, Option<RouterOutput<u8>>)>,

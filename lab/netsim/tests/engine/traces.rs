@@ -1,4 +1,5 @@
-//! The same run gives the same digest: in every build, watched or not, in whatever order things were declared.
+//! The same run gives the same digest: in every build, watched or not, in whatever order things were
+//! declared.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,8 +12,8 @@ use headwater_proto::{Duration, Instant, Rate, Seed};
 
 use crate::script::millis;
 
-/// Pairs of flows over bottlenecks of their own, all at the same instants, joined by one link that nobody uses. Declared
-/// in the given order.
+/// Pairs of flows over bottlenecks of their own, all at the same instants, joined by one link that nobody
+/// uses. Declared in the given order.
 fn network(order: &[u64]) -> Builder {
     let mut network = Builder::new();
     let hub = network.node("hub");

@@ -111,7 +111,8 @@ impl Bed {
         self.tcp_as(name, start, Data::Greedy, |_| {})
     }
 
-    /// A TCP. Its packets leave with a jitter of up to one packet's time, lest shares depend on how the bottleneck's ties are broken.
+    /// A TCP. Its packets leave with a jitter of up to one packet's time, lest shares depend on how the
+    /// bottleneck's ties are broken.
     pub fn tcp_as(
         &mut self,
         name: &str,

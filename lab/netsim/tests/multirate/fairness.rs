@@ -1,4 +1,5 @@
-//! M2C beside TCP and beside itself, on one drop-tail bottleneck. `examples/multirate.rs` has the same by the numbers.
+//! M2C beside TCP and beside itself, on one drop-tail bottleneck. `examples/multirate.rs` has the same by the
+//! numbers.
 
 use headwater_netsim::measure::jain;
 use headwater_netsim::tcp::{Data, Variant};

@@ -40,7 +40,8 @@ fn share(kind: Kind, kbps: u64, round_trip: u64) -> f64 {
     })
 }
 
-/// Its triggers are those of a TCP of 0.41 s: queueing of up to 0.3 s at 1 Mbit/s makes the other one, 0.08 s at 4 Mbit/s do not.
+/// Its triggers are those of a TCP of 0.41 s: queueing of up to 0.3 s at 1 Mbit/s makes the other one, 0.08 s
+/// at 4 Mbit/s do not.
 #[test]
 fn dynamic_layers_share_with_a_tcp_of_a_long_way() {
     let shares = [(1_000, 8), (4_000, 200), (4_000, 400), (4_000, 8)]

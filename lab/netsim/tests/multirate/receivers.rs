@@ -103,8 +103,8 @@ fn who_comes_later_finds_what_others_hold_and_does_not_slow_them() {
     }
 }
 
-/// The part of a link of 4 Mbit/s that a TCP gets beside a session whose receivers come at these times in ms, where routers go on to send for two
-/// seconds what was left.
+/// The part of a link of 4 Mbit/s that a TCP gets beside a session whose receivers come at these times in ms,
+/// where routers go on to send for two seconds what was left.
 fn tcp_beside_slow_routers(seed: u64, starts: &[u64]) -> f64 {
     let mut bed = Bed::new(seed, Place::new(4_000));
     bed.network.leave_latency(ms(2_000));
@@ -121,7 +121,8 @@ fn tcp_beside_slow_routers(seed: u64, starts: &[u64]) -> f64 {
 #[test]
 fn what_one_receiver_tries_in_vain_others_do_not_keep() {
     let share = mean(4, |seed| tcp_beside_slow_routers(seed, &[1_000, 1_700, 2_900, 4_300, 8_100]));
-    // Without anyone who follows others it is 0.43; with those who take each other's trials for what is carried it was 0.31.
+    // Without anyone who follows others it is 0.43; with those who take each other's trials for what is
+    // carried it was 0.31.
     assert!(share > 0.36, "{share:.3}");
 }
 
@@ -150,7 +151,8 @@ fn a_small_file_comes_nearly_as_fast_as_by_tcp() {
     }
 }
 
-/// Seconds, over what the link alone would take, and the part lost, of a file that the link carries in `seconds`.
+/// Seconds, over what the link alone would take, and the part lost, of a file that the link carries in
+/// `seconds`.
 fn beginning(place: Place, start: u64, seconds: u64) -> (f64, f64) {
     let mut bed = Bed::new(1, place);
     let sent = bed.m2c_session("session", 4 * place.kbps, Duration::ZERO);
@@ -166,8 +168,8 @@ fn beginning(place: Place, start: u64, seconds: u64) -> (f64, f64) {
 
 #[test]
 fn starts_find_what_links_carry() {
-    // kbit/s, packets of queue, round trip and joins in ms; times over what the link would take: each step takes a join, and the first waits for an
-    // epoch.
+    // kbit/s, packets of queue, round trip and joins in ms; times over what the link would take: each step
+    // takes a join, and the first waits for an epoch.
     let places = [
         (250, 10, 2, 5, 1.3),
         (250, 100, 200, 5, 1.3),

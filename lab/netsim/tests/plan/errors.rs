@@ -2,7 +2,8 @@
 
 use crate::{DUMBBELL, STAR, parse, spoilt};
 
-/// Replaces `from` by `to`; the error must point at `place` (line:column, or only a line) and say each of `hints`.
+/// Replaces `from` by `to`; the error must point at `place` (line:column, or only a line) and say each of
+/// `hints`.
 #[track_caller]
 fn fails(text: &str, from: &str, to: &str, place: &str, hints: &[&str]) {
     let error = parse(&spoilt(text, from, to)).expect_err("the plan is wrong").to_string();

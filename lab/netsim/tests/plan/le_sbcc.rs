@@ -124,7 +124,8 @@ fn routers_send_on_the_first_nak_for_each_packet() {
     };
     let [(all, ..), (partial, ..), (complete, rate, packets)] =
         ["", "aggregate = [\"hub-1\", \"hub-2\"]", "aggregate = \"hub*\""].map(naks);
-    // Lost: 5 % before all three; behind it 10, 2 and 2 %. Each cluster tells of what any of it lost, or all together.
+    // Lost: 5 % before all three; behind it 10, 2 and 2 %. Each cluster tells of what any of it lost, or all
+    // together.
     let expected = [
         3.0 * 0.05 + 0.95 * 0.14,
         2.0 * 0.05 + 0.95 * (0.118 + 0.02),

@@ -72,7 +72,8 @@ fn one_receiver_is_a_unicast_flow() {
     assert!(counted.overhead.is_some_and(|overhead| overhead < 0.05), "{counted:?}");
 }
 
-/// Sixteen that lose a packet in a hundred by themselves, so that their windows are never in step, beside a TCP.
+/// Sixteen that lose a packet in a hundred by themselves, so that their windows are never in step, beside a
+/// TCP.
 const APART: &str = r#"
 name = "apart"
 duration = "60s"

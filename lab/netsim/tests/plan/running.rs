@@ -174,7 +174,7 @@ fn reading_off_changes_nothing() {
     assert_eq!((plain.trace, plain.hops, plain.flows), (probed.trace, probed.hops, probed.flows));
 }
 
-/// Simulator.md 7.6, for plans: flows that do not meet may stand in any order.
+/// Flows that do not meet may stand in any order.
 #[test]
 fn the_order_of_independent_flows_changes_nothing() {
     let flow = |name: &str| {

@@ -1,4 +1,5 @@
-//! Sessions of plans: every congestion control over one bottleneck, files and packets, and what is told of their receivers.
+//! Sessions of plans: every congestion control over one bottleneck, files and packets, and what is told of
+//! their receivers.
 
 use headwater_netsim::plan::run::Outcome;
 

@@ -15,8 +15,8 @@ fn beside_one_tcp_it_takes_about_half() {
     takes_about_half_beside_tcp(Kind::Tfmcc, 0.3..=0.7);
 }
 
-/// Independent loss at many: the worst of many estimates sets the rate, so it falls with their number, but not to nothing (Widmer and Handley
-/// 2001, section 5.1).
+/// Independent loss at many: the worst of many estimates sets the rate, so it falls with their number, but
+/// not to nothing (Widmer and Handley 2001, section 5.1).
 #[test]
 fn many_receivers_with_loss_lower_the_rate_but_not_to_nothing() {
     let [one, ten, hundred] = [1, 10, 100].map(|receivers| rate_to(Kind::Tfmcc, receivers, 0.01, 1).0);

@@ -1,5 +1,5 @@
-//! The swarm: many seeds, each a small network of its own with losses, reordering, duplication, partitions, pauses and
-//! clock steps, over every protocol of the workspace. Whatever happened, once the faults stop:
+//! The swarm: many seeds, each a small network of its own with losses, reordering, duplication, partitions,
+//! pauses and clock steps, over every protocol of the workspace. Whatever happened, once the faults stop:
 //!
 //! * every receiver that stays ends with the sender's content (their digests are the sender's);
 //! * whoever has data to send is not silent;
@@ -17,8 +17,8 @@ use headwater_netsim::plan::run::Outcome;
 
 const SEEDS: u64 = 16;
 
-/// What a direction of a link can hold: 60 kB of acknowledgements wait, and 4 Mbit/s of them are under way for 40 ms and
-/// 30 ms more when they are reordered.
+/// What a direction of a link can hold: 60 kB of acknowledgements wait, and 4 Mbit/s of them are under way
+/// for 40 ms and 30 ms more when they are reordered.
 const UNDER_WAY_PER_DIRECTION: usize = 60_000 / 40 + 4_000_000 / 8 * 70 / 1_000 / 40;
 
 #[test]

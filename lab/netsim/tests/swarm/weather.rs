@@ -11,7 +11,8 @@ const CALM_FROM: u64 = 25;
 /// The longest back-off of a timer that doubles from its start to the end of the faults is over by then.
 const DURATION: u64 = 90;
 
-/// The plan of a seed: a random tree with a link more, traffic of all kinds, and faults until [`CALM_FROM`] seconds.
+/// The plan of a seed: a random tree with a link more, traffic of all kinds, and faults until [`CALM_FROM`]
+/// seconds.
 pub fn plan(seed: u64) -> String {
     let mut weather = Weather { chance: Seed(seed).stream("swarm", 0), text: String::new() };
     let nodes = weather.from(4, 8);

@@ -23,7 +23,8 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// `round_trips` are without queues and serialisation, one per connection; the bottleneck takes no time itself.
+    /// `round_trips` are without queues and serialisation, one per connection; the bottleneck takes no time
+    /// itself.
     pub fn new(seed: u64, bottleneck: LinkConfig, config: &Config, round_trips: &[Duration]) -> Self {
         let mut network = Builder::new();
         let (left, right) = (network.node("left"), network.node("right"));

@@ -28,9 +28,10 @@ fn segments(config: &Config, count: u32, lost: &[(u32, u32)]) -> String {
 
 #[test]
 fn one_loss_is_repaired_alike_by_all() {
-    // Acks 1 and 2 make cwnd 10 and let 8..=11 out. Duplicates 1 and 2: Limited Transmit of 12, 13. The third: cwnd 5,
-    // segment 2 again. Inflated to 5 + 3 + 2 = 10 by the end of the round, and 12 outstanding: silence. In the next
-    // round six more duplicates let 14..=17 out, and the ack of 14 ends recovery: cwnd 5, 4 outstanding: 18.
+    // Acks 1 and 2 make cwnd 10 and let 8..=11 out. Duplicates 1 and 2: Limited Transmit of 12, 13. The
+    // third: cwnd 5, segment 2 again. Inflated to 5 + 3 + 2 = 10 by the end of the round, and 12 outstanding:
+    // silence. In the next round six more duplicates let 14..=17 out, and the ack of 14 ends recovery: cwnd
+    // 5, 4 outstanding: 18.
     let expected = "0: 0 1 2 3 4 5 6 7\n100: 8 9 10 11 12 13 2*\n200: 14 15 16 17 18\n300: 19 20 21 22 23\n\
                     400: 24 25 26 27 28 29";
     for variant in [Variant::Reno, Variant::NewReno, Variant::Sack] {
@@ -51,8 +52,9 @@ fn recovery_may_end_with_growth() {
 
 #[test]
 fn reno_needs_a_timeout_for_the_second_loss_of_a_window() {
-    // The partial ack of 4 ends recovery with 13 outstanding; the duplicates that 14..=16 cause do not exceed what had
-    // been sent at the fast retransmit. Timeout at 200 + 300. The ack of 17 then ends it: cwnd 2, then 3.
+    // The partial ack of 4 ends recovery with 13 outstanding; the duplicates that 14..=16 cause do not exceed
+    // what had been sent at the fast retransmit. Timeout at 200 + 300. The ack of 17 then ends it: cwnd 2,
+    // then 3.
     let expected = "0: 0 1 2 3 4 5 6 7\n100: 8 9 10 11 12 13 2*\n200: 14 15 16\n500: 4*\n600: 17 18\n700: 19 20 21\n\
                     800: 22 23 24";
     assert_eq!(segments(&config(Variant::Reno), 25, &[(2, 0), (4, 0)]), expected);
@@ -60,8 +62,8 @@ fn reno_needs_a_timeout_for_the_second_loss_of_a_window() {
 
 #[test]
 fn newreno_repairs_one_loss_per_round_trip() {
-    // At 200: inflation 3 + 1 + 6; the partial ack takes 2 segments, deflates by 1: window 5 + 9 = 14, 13 outstanding:
-    // 4 again, then one new segment.
+    // At 200: inflation 3 + 1 + 6; the partial ack takes 2 segments, deflates by 1: window 5 + 9 = 14, 13
+    // outstanding: 4 again, then one new segment.
     let expected =
         "0: 0 1 2 3 4 5 6 7\n100: 8 9 10 11 12 13 2*\n200: 14 15 16 4* 17\n300: 18 19 20 21 22\n400: 23 24";
     assert_eq!(segments(&config(Variant::NewReno), 25, &[(2, 0), (4, 0)]), expected);
@@ -72,8 +74,9 @@ fn newreno_repairs_one_loss_per_round_trip() {
 
 #[test]
 fn sack_sends_holes_before_new_data() {
-    // 12 segments sent, 2 and 4 lost, cwnd 5. Segment 4 has three above it when 5, 6, 7 are told: it is lost, and the
-    // pipe is 8..=13 and 2* = 7. At 200 the ack of 8 makes it 6, of 9 5, of 10 4: 4 goes out first, new data after.
+    // 12 segments sent, 2 and 4 lost, cwnd 5. Segment 4 has three above it when 5, 6, 7 are told: it is lost,
+    // and the pipe is 8..=13 and 2* = 7. At 200 the ack of 8 makes it 6, of 9 5, of 10 4: 4 goes out first,
+    // new data after.
     let expected =
         "0: 0 1 2 3 4 5 6 7\n100: 8 9 10 11 12 13 2*\n200: 4* 14 15 16 17\n300: 18 19 20 21 22\n400: 23 24";
     for sack_pipe in [SackPipe::Scoreboard, SackPipe::Estimate] {
@@ -95,8 +98,8 @@ fn sack_repairs_many_losses_in_one_round_trip() {
 
 #[test]
 fn a_lost_retransmission_waits_for_the_timer() {
-    // The timer was armed with the retransmission at 100: out at 400. Everything else had arrived: the ack of 2* covers
-    // all, and slow start goes on from 2.
+    // The timer was armed with the retransmission at 100: out at 400. Everything else had arrived: the ack of
+    // 2* covers all, and slow start goes on from 2.
     for variant in [Variant::Reno, Variant::NewReno, Variant::Sack] {
         let transcript = segments(&config(variant), 30, &[(2, 0), (2, 1)]);
         let lines: Vec<&str> = transcript.lines().collect();
@@ -136,8 +139,8 @@ fn timeouts_double_up_to_the_maximum_and_the_window_starts_again() {
 
 #[test]
 fn back_off_stays_until_a_segment_sent_once_is_acknowledged() {
-    // Segment 1 needs two timeouts: 300, 600. Its ack is ambiguous (Karn): 2 goes out under the doubled timer, and its
-    // loss costs 1200 ms.
+    // Segment 1 needs two timeouts: 300, 600. Its ack is ambiguous (Karn): 2 goes out under the doubled
+    // timer, and its loss costs 1200 ms.
     let config = Config { initial_window: 1, maximum_window: 1, ..config(Variant::NewReno) };
     let expected = "0: 0\n100: 1\n400: 1*\n1000: 1*\n1100: 2\n2300: 2*";
     assert_eq!(segments(&config, 3, &[(1, 0), (1, 1), (2, 0)]), expected);
@@ -154,7 +157,8 @@ fn lost_acknowledgements_cost_nothing() {
 
 #[test]
 fn sack_recovers_though_duplicates_were_lost() {
-    // The acks that 3 and 4 cause (numbers 2 and 3) are lost; that of 5 tells of three segments above the hole.
+    // The acks that 3 and 4 cause (numbers 2 and 3) are lost; that of 5 tells of three segments above the
+    // hole.
     let mut path = Path::new(&config(Variant::Sack), Data::Segments(20))
         .losing(&[(2, 0)])
         .acks(|ack| lose_if(ack.number == 2 || ack.number == 3));
@@ -165,7 +169,8 @@ fn sack_recovers_though_duplicates_were_lost() {
 #[test]
 fn reordering_by_two_is_no_loss() {
     for variant in [Variant::Reno, Variant::NewReno, Variant::Sack] {
-        // 2 comes after 4: two duplicates, each of which lets a segment out (12, 13) that the ack of 5 allows anyway.
+        // 2 comes after 4: two duplicates, each of which lets a segment out (12, 13) that the ack of 5 allows
+        // anyway.
         let mut path = Path::new(&config(variant), Data::Segments(16)).data(|packet| held_back(packet, 2, 4));
         path.run(END);
         assert_eq!(path.sender.counters().segments_retransmitted, 0, "{variant:?}");
@@ -202,8 +207,8 @@ fn lose_if(lost: bool) -> Fate {
 
 #[test]
 fn a_spurious_timeout_starts_no_fast_retransmit() {
-    // A round of data is delayed by 500 ms: the timer runs out and all is sent again; what the sink has twice makes a
-    // duplicate acknowledgement each.
+    // A round of data is delayed by 500 ms: the timer runs out and all is sent again; what the sink has twice
+    // makes a duplicate acknowledgement each.
     for variant in [Variant::Reno, Variant::NewReno, Variant::Sack] {
         for sack_pipe in [SackPipe::Scoreboard, SackPipe::Estimate] {
             let config = Config { sack_pipe, ..config(variant) };
@@ -222,7 +227,8 @@ fn a_spurious_timeout_starts_no_fast_retransmit() {
 
 #[test]
 fn limited_transmit_saves_small_windows_a_timeout() {
-    // Three segments, the first lost: two duplicates only. Limited Transmit sends 3 and 4, whose duplicates make three.
+    // Three segments, the first lost: two duplicates only. Limited Transmit sends 3 and 4, whose duplicates
+    // make three.
     let small = Config { initial_window: 3, ..config(Variant::NewReno) };
     let expected = "0: 0 1 2\n100: 3 4\n200: 0*";
     assert!(segments(&small, 12, &[(0, 0)]).starts_with(expected));
@@ -276,8 +282,9 @@ fn quick_acknowledgements_come_first() {
 #[test]
 fn a_mark_cuts_the_window_once_and_is_confirmed() {
     let ecn = Config { ecn: true, ..config(Variant::NewReno) };
-    // 3 and 5 marked: the ack of 4 echoes. cwnd is 8 + 3 by then: 5.5. Eight are outstanding, then acks 5..=8 take four away
-    // and do not grow the window, as they echo too; the first new segment carries CWR and stops the echo.
+    // 3 and 5 marked: the ack of 4 echoes. cwnd is 8 + 3 by then: 5.5. Eight are outstanding, then acks 5..=8
+    // take four away and do not grow the window, as they echo too; the first new segment carries CWR and
+    // stops the echo.
     let mut path = Path::new(&ecn, Data::Segments(30)).data(|packet| match packet.segment.sequence {
         3 | 5 => Fate::Mark,
         _ => Fate::Arrive,

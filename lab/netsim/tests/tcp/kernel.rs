@@ -1,6 +1,7 @@
 //! The kernel's own TCP (Reno) over a token bucket, against the same scenarios simulated.
 //!
-//! The kernel's numbers are measured by `lab/experiments/validation/kernel_tcp.py`, whose output is read here.
+//! The kernel's numbers are measured by `lab/experiments/validation/kernel_tcp.py`, whose output is read
+//! here.
 
 use headwater_netsim::network::LinkConfig;
 use headwater_netsim::tcp::{Config, Profile};
@@ -14,9 +15,10 @@ const RATES: [u64; 2] = [4_000_000, 40_000_000];
 const WARM_UP_SECONDS: f64 = 5.0;
 const SEEDS: u64 = 5;
 
-/// What a bucket that holds one frame does with a packet at the head of its queue: it lets it go when its tokens are
-/// there, and all of it at once. So one packet fewer is between the ends than on a line, where one is being sent; and a
-/// packet is at the far end as soon as it would begin to be sent. A line with room for one packet less holds as many.
+/// What a bucket that holds one frame does with a packet at the head of its queue: it lets it go when its
+/// tokens are there, and all of it at once. So one packet fewer is between the ends than on a line, where one
+/// is being sent; and a packet is at the far end as soon as it would begin to be sent. A line with room for
+/// one packet less holds as many.
 const BEING_SENT: usize = 1;
 
 /// Ethernet's header counts in the bucket.

@@ -1,5 +1,6 @@
-//! TCP agents: what each variant does segment by segment, what holds whatever the network does, and what comes out on
-//! simulated links, against closed forms and against the kernel. `--nocapture` shows the numbers.
+//! TCP agents: what each variant does segment by segment, what holds whatever the network does, and what
+//! comes out on simulated links, against closed forms and against the kernel. `--nocapture` shows the
+//! numbers.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(clippy::cast_precision_loss, reason = "counts of segments in ratios")]

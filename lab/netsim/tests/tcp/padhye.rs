@@ -1,4 +1,5 @@
-//! TCP under independent loss, against the square-root law and the equation of Padhye et al. (simulator.md 7.4).
+//! TCP under independent loss, against the square-root law and the equation of Padhye et al.
+//! (`docs/netsim-validation.md`).
 
 use headwater_netsim::network::LinkConfig;
 use headwater_netsim::tcp::{AckPolicy, Config, Profile, Variant};
@@ -14,8 +15,9 @@ const EVENTS: f64 = 150.0;
 const SEGMENTS_MIN: f64 = 10_000.0;
 const WARM_UP_SECONDS: f64 = 20.0;
 
-/// The full model of Padhye, Firoiu, Towsley and Kurose, *Modeling TCP throughput*, 1998, section 2.2, without the
-/// receiver's window: send rate in segments per second at loss event rate `p`, `b` segments per acknowledgement.
+/// The full model of Padhye, Firoiu, Towsley and Kurose, *Modeling TCP throughput*, 1998, section 2.2,
+/// without the receiver's window: send rate in segments per second at loss event rate `p`, `b` segments per
+/// acknowledgement.
 fn padhye(p: f64, b: f64, round_trip: f64, timeout: f64) -> f64 {
     let q = 1.0 - p;
     let c = (2.0 + b) / (3.0 * b);
@@ -80,8 +82,8 @@ fn sweep(profile: Profile, variant: Variant, round_trips: &[u64], check: impl Fn
 fn reno_follows_the_equation() {
     for (profile, round_trips) in [(Profile::Ns2005, &[20, 100, 500][..]), (Profile::Rfc, &[100])] {
         sweep(profile, Variant::Reno, round_trips, |what, _, p, measured| {
-            // Long runs lie between 0.86 and 1.14, the extremes at 5 %: more than half of the losses end in a timeout there,
-            // and the equation leaves the slow start after it out.
+            // Long runs lie between 0.86 and 1.14, the extremes at 5 %: more than half of the losses end in a
+            // timeout there, and the equation leaves the slow start after it out.
             let (least, most) = if p > 0.01 { (0.8, 1.2) } else { (0.85, 1.15) };
             assert_between(what, "ratio to the equation", measured.ratio, least, most);
         });
@@ -98,8 +100,8 @@ fn sack_follows_the_equation_while_timeouts_are_cheap() {
     newer(Variant::Sack);
 }
 
-/// The equation charges the timeouts of Reno, which these variants avoid. At 20 ms one costs ten round trips, and they lie
-/// above it, the more the larger p.
+/// The equation charges the timeouts of Reno, which these variants avoid. At 20 ms one costs ten round trips,
+/// and they lie above it, the more the larger p.
 fn newer(variant: Variant) {
     for (profile, round_trips) in [(Profile::Ns2005, &[20, 100, 500][..]), (Profile::Rfc, &[100])] {
         sweep(profile, variant, round_trips, |what, round_trip, p, measured| {

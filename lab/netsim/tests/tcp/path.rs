@@ -1,4 +1,5 @@
-//! A path between a sender and its sink: a fixed delay each way and a script of what happens to which segment.
+//! A path between a sender and its sink: a fixed delay each way and a script of what happens to which
+//! segment.
 
 use std::collections::BTreeMap;
 
@@ -95,8 +96,8 @@ impl<'a> Path<'a> {
         self
     }
 
-    /// Runs until `end` or until nothing is left to happen; gives what the sender sent: one line per instant with the
-    /// time in ms and the segments, retransmissions with a star.
+    /// Runs until `end` or until nothing is left to happen; gives what the sender sent: one line per instant
+    /// with the time in ms and the segments, retransmissions with a star.
     pub fn run(&mut self, end: Instant) -> String {
         self.sender.start(self.now);
         self.drain();

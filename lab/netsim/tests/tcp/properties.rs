@@ -75,8 +75,9 @@ proptest! {
             prop_assert!(steps < 20_000, "no end after {}", path.now.since(Instant::ZERO));
             prop_assert!(path.sender.cwnd() >= 1.0 && path.sender.cwnd() <= f64::from(config.maximum_window));
             prop_assert!(path.sender.outstanding() <= config.maximum_window);
-            // A partial acknowledgement takes two from the estimate, however many segments it covers, so the estimate
-            // may exceed what is outstanding; but once it fills the window nothing but the urgent segment is sent.
+            // A partial acknowledgement takes two from the estimate, however many segments it covers, so the
+            // estimate may exceed what is outstanding; but once it fills the window nothing but the urgent
+            // segment is sent.
             let estimated = config.variant == Variant::Sack && config.sack_pipe == SackPipe::Estimate;
             let bound = if estimated { config.maximum_window + 1 } else { 2 * path.sender.outstanding() };
             prop_assert!(path.sender.pipe() <= bound, "{} above {bound}", path.sender.pipe());
@@ -88,7 +89,8 @@ proptest! {
         prop_assert_eq!(path.sender.outstanding(), 0);
     }
 
-    /// Segments that no honest peer sends change nothing for the worse: no panic, no growth, no false progress.
+    /// Segments that no honest peer sends change nothing for the worse: no panic, no growth, no false
+    /// progress.
     #[test]
     fn nonsense_is_survived(
         config in config(),

@@ -1,7 +1,8 @@
 //! Greedy connections through a drop-tail queue, against closed forms.
 //!
 //! A connection of which P segments are on the path and B can wait loses one segment when its window exceeds
-//! W = P + B + 1, and halves it: a saw-tooth from W/2 to W, of 3/8 * b * W^2 segments (simulator.md 7.3).
+//! W = P + B + 1, and halves it: a saw-tooth from W/2 to W, of 3/8 * b * W^2 segments
+//! (`docs/netsim-validation.md`).
 
 use headwater_netsim::network::LinkConfig;
 use headwater_netsim::tcp::{AckPolicy, Config, Profile, Variant};
@@ -48,7 +49,8 @@ fn saw_tooth(profile: Profile, variant: Variant, b: u32) {
         smallest = smallest.min(bed.sender(0).cwnd());
     }
     let (after, link_after) = (bed.counters(0), bed.link());
-    // Until the loss is noticed, a round trip later, the window grows by one more segment, two with the rounding up.
+    // Until the loss is noticed, a round trip later, the window grows by one more segment, two with the
+    // rounding up.
     assert_between(&what, "largest window", largest, w, w + 2.0);
     assert_between(&what, "smallest window", smallest, w / 2.0 - 1.0, w / 2.0 + 1.5);
     let drops = link_after.queue_drops() - link_before.queue_drops();
@@ -69,9 +71,9 @@ fn saw_tooth(profile: Profile, variant: Variant, b: u32) {
     );
 }
 
-/// Two connections of one round trip: the window W is theirs together. If both lose at each overflow, 3/32 * W^2
-/// segments pass per loss; if they take turns, each has 4/7 of W when it loses and 6/49 * W^2 pass. Half each, in the
-/// long run.
+/// Two connections of one round trip: the window W is theirs together. If both lose at each overflow, 3/32 *
+/// W^2 segments pass per loss; if they take turns, each has 4/7 of W when it loses and 6/49 * W^2 pass. Half
+/// each, in the long run.
 #[test]
 fn two_connections_share_and_lose_as_the_closed_form_says() {
     for profile in [Profile::Ns2005, Profile::Rfc] {
@@ -111,8 +113,9 @@ fn two_connections_share_and_lose_as_the_closed_form_says() {
 
 const SEEDS: u64 = 4;
 
-/// Rates of connections with unlike round trips are as (RTT_2 / RTT_1)^a with 1 <= a <= 2 (Lakshman and Madhow, *The
-/// performance of TCP/IP for networks with high bandwidth-delay products and random loss*, 1997): 2 if losses coincide.
+/// Rates of connections with unlike round trips are as (RTT_2 / RTT_1)^a with 1 <= a <= 2 (Lakshman and
+/// Madhow, *The performance of TCP/IP for networks with high bandwidth-delay products and random loss*,
+/// 1997): 2 if losses coincide.
 #[test]
 fn the_longer_round_trip_gets_less() {
     let mut ratio = 0.0;

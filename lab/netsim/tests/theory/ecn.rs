@@ -1,4 +1,4 @@
-//! TCPs over RED that drops and over RED that marks, at equal load (simulator.md, 7.5).
+//! TCPs over RED that drops and over RED that marks, at equal load (`docs/netsim-validation.md`).
 
 use headwater_netsim::agent::{TcpConnection, TcpSource};
 use headwater_netsim::network::{Builder, LinkConfig, LinkCounters};
@@ -32,7 +32,8 @@ impl Outcome {
     }
 }
 
-/// TCPs of unlike round-trip times over a bottleneck of 10 Mbit/s with RED, which drops, or marks if they can carry it.
+/// TCPs of unlike round-trip times over a bottleneck of 10 Mbit/s with RED, which drops, or marks if they can
+/// carry it.
 fn outcome(profile: Profile, ecn: bool, run: u64) -> Outcome {
     let config =
         Config { ecn, maximum_window: 1_000, segment_bytes: 1_000, header_bytes: 40, ..profile.config() };

@@ -68,8 +68,8 @@ fn gilbert_on_a_link() {
     }
 }
 
-/// A link that is offered 1.25 times what it carries drops a fifth at its queue, and its wire loses a tenth of the rest:
-/// what is lost has used its time.
+/// A link that is offered 1.25 times what it carries drops a fifth at its queue, and its wire loses a tenth
+/// of the rest: what is lost has used its time.
 #[test]
 fn a_lost_packet_has_used_the_link() {
     let config = |loss| {

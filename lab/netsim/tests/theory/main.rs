@@ -1,4 +1,4 @@
-//! The engine against what queueing theory and statistics say it must do (simulator.md, 7.1, 7.2 and 7.5).
+//! The engine against what queueing theory and statistics say it must do (`docs/netsim-validation.md`).
 //!
 //! Quick forms run with all tests. Long ones make the numbers of `docs/netsim-validation.md`:
 //! `cargo test --release -p headwater-netsim --test theory -- --ignored --nocapture`

@@ -11,8 +11,8 @@ use crate::statistics::Mean;
 const ENDLESS: Limit = Limit::Packets(1_000_000);
 const LOADS: [f64; 3] = [0.5, 0.8, 0.95];
 
-/// Counters of a run over `services` mean service times, after a tenth more that is not counted: mean waiting packets,
-/// and loss.
+/// Counters of a run over `services` mean service times, after a tenth more that is not counted: mean waiting
+/// packets, and loss.
 fn run(load: f64, limit: Limit, sizes: Sizes, services: u64, seed: u64) -> (f64, f64) {
     let link = LinkConfig::new(RATE, Duration::ZERO).with_queue(QueueConfig::DropTail(limit));
     let gap = Gap::Exponential(SERVICE.as_secs_f64() / load);
@@ -72,8 +72,9 @@ fn a_limit_in_bytes_is_one_in_packets_when_all_are_equal() {
 
 /// M/D/1 with room for `room` waiting packets: mean number waiting, and loss.
 ///
-/// The chain embedded at departures, then Poisson arrivals see time averages: with q_j the share of departures that
-/// leave j behind, p_j = q_j / (q_0 + load) for j up to `room`, and the rest of the time the system is full.
+/// The chain embedded at departures, then Poisson arrivals see time averages: with q_j the share of
+/// departures that leave j behind, p_j = q_j / (q_0 + load) for j up to `room`, and the rest of the time the
+/// system is full.
 fn md1k(load: f64, room: usize) -> (f64, f64) {
     let arrivals: Vec<f64> = (0..=room)
         .scan((-load).exp(), |term, k| {

@@ -7,9 +7,10 @@ use headwater_proto::queue::{QueueConfig, RedConfig, Thresholds};
 use crate::sources::{Gap, MEAN_BYTES, OneLink, RATE, SERVICE, Sizes};
 use crate::statistics::Mean;
 
-/// Offered 1.05 times what the link carries, RED must drop every 21st packet. Gaps between draws are uniform on 1 .. 1/p_b - 1
-/// without wait and 1/p_b .. 2/p_b - 1 with it; that gives p_b, and the queue is where the line of slope
-/// max_p / (th_max - th_min) has this value. Thresholds are far apart, so that the average, which wanders, stays on it.
+/// Offered 1.05 times what the link carries, RED must drop every 21st packet. Gaps between draws are uniform
+/// on 1 .. 1/p_b - 1 without wait and 1/p_b .. 2/p_b - 1 with it; that gives p_b, and the queue is where the
+/// line of slope max_p / (th_max - th_min) has this value. Thresholds are far apart, so that the average,
+/// which wanders, stays on it.
 fn queue_of_overload(wait: bool, services: u64) -> (Mean, f64) {
     let red = RedConfig {
         wait,

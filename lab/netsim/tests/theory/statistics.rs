@@ -28,8 +28,8 @@ impl Mean {
         T_95 * self.error
     }
 
-    /// Asserts that the mean is `theory`, to a significance of one in 10 000: a right engine passes for nearly every
-    /// seed. It must also be known to `precision` of theory, or the test could not fail.
+    /// Asserts that the mean is `theory`, to a significance of one in 10 000: a right engine passes for
+    /// nearly every seed. It must also be known to `precision` of theory, or the test could not fail.
     pub fn assert_is(self, what: &str, theory: f64, precision: f64) {
         let reach = T_9999 * self.error;
         println!("| {what} | {theory:.5} | {:.5} ± {:.5} |", self.mean, self.half_width());
@@ -38,8 +38,8 @@ impl Mean {
     }
 }
 
-/// Asserts that `observed` counts may come from `expected` ones (each at least 5), at a significance of 3 in a million
-/// (Wilson and Hilferty's approximation of chi-square, z = 4.5).
+/// Asserts that `observed` counts may come from `expected` ones (each at least 5), at a significance of 3 in
+/// a million (Wilson and Hilferty's approximation of chi-square, z = 4.5).
 pub fn assert_fits(what: &str, observed: &[u64], expected: &[f64]) {
     assert_eq!(observed.len(), expected.len());
     assert!(expected.iter().all(|&count| count >= 5.0), "too few for the test: {expected:?}");

@@ -1,8 +1,8 @@
 //! The kernel's bridges in one subnet.
 //!
-//! One bridge, next to the source, asks for members; the others pass reports on towards it. What must be right: a port towards hosts
-//! behind another bridge never leaves fast (others may be there), a port towards the asking bridge gets all multicast, so that sources
-//! anywhere are heard.
+//! One bridge, next to the source, asks for members; the others pass reports on towards it. What must be
+//! right: a port towards hosts behind another bridge never leaves fast (others may be there), a port towards
+//! the asking bridge gets all multicast, so that sources anywhere are heard.
 
 use std::thread;
 use std::time::Duration as StdDuration;
@@ -13,13 +13,15 @@ use crate::error::Error;
 use crate::network::{Network, without};
 use crate::shape::{Role, Shape};
 
-/// Hundredths of a second from one question about members to the next, at least; a port is cut off after three without an answer.
+/// Hundredths of a second from one question about members to the next, at least; a port is cut off after
+/// three without an answer.
 const LAST_MEMBER_INTERVAL: u64 = 10;
 const LAST_MEMBER_COUNT: u64 = 3;
 /// Bridges forward by what they know only after their first response interval.
 const SETTLING: StdDuration = StdDuration::from_millis(1_000);
 
-/// Bridges at all routers. `leaves` is how long a leave is to take; without it they know no members and flood.
+/// Bridges at all routers. `leaves` is how long a leave is to take; without it they know no members and
+/// flood.
 pub(super) fn make(
     network: &Network,
     shape: &Shape,
@@ -63,7 +65,8 @@ pub(super) fn make(
 
 /// Times in hundredths of a second.
 fn snooping(shape: &Shape, is_root: bool, leaves: Duration) -> String {
-    // Questions wait in the same queues as everything else: who still listens must have answered the first one in time.
+    // Questions wait in the same queues as everything else: who still listens must have answered the first
+    // one in time.
     let queues = shape.longest_wait().as_nanos() * 3 / 4 / 10_000_000;
     let asked = leaves.as_nanos() / LAST_MEMBER_COUNT / 10_000_000;
     let interval = LAST_MEMBER_INTERVAL.max(queues).max(asked);

@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// And to end; then they are killed.
 const ENDING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
-/// IGMPv3 towards hosts, in tenths of a second but the count: a leave is asked about once, and holds after a tenth.
+/// IGMPv3 towards hosts, in tenths of a second but the count: a leave is asked about once, and holds after a
+/// tenth.
 const MEMBERS: &str = " ip igmp\n ip igmp version 3\n ip igmp query-interval 10\n ip igmp query-max-response-time 10\n \
                        ip igmp last-member-query-count 1\n ip igmp last-member-query-interval 1\n";
 

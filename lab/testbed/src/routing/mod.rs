@@ -1,4 +1,5 @@
-//! How packets get from host to host: bridges that snoop IGMPv3, routers that speak it and PIM-SSM, or bridges that flood.
+//! How packets get from host to host: bridges that snoop IGMPv3, routers that speak it and PIM-SSM, or
+//! bridges that flood.
 
 mod bridge;
 mod frr;
@@ -18,9 +19,11 @@ use crate::shape::Shape;
 /// Who forwards multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// Bridges of the kernel in one subnet: a leave takes a third of a second, or more where the queues are long.
+    /// Bridges of the kernel in one subnet: a leave takes a third of a second, or more where the queues are
+    /// long.
     Bridge,
-    /// FRR's zebra and pimd in each router, a subnet for each link: source-specific groups, leaves within 0.11 s.
+    /// FRR's zebra and pimd in each router, a subnet for each link: source-specific groups, leaves within
+    /// 0.11 s.
     Frr,
     /// Bridges that know no members: every group goes everywhere.
     Static,
@@ -118,7 +121,8 @@ pub(crate) fn address(routing: Routing, shape: &Shape, host: usize) -> Ipv4Addr 
     }
 }
 
-/// The router next to the first source of a group: it asks for members. The first router where nobody sends to a group.
+/// The router next to the first source of a group: it asks for members. The first router where nobody sends
+/// to a group.
 fn root(shape: &Shape, scenario: &Scenario) -> Option<usize> {
     let casts = scenario.flows.iter().find(|flow| matches!(flow.to, Receivers::Group(_)));
     let next = casts.and_then(|flow| shape.neighbours(flow.from).first()).map(|(_, next)| *next);

@@ -50,7 +50,8 @@ pub(crate) fn write(site: &Site<'_>, number: usize, flow: &Flow) -> Result<(), E
     Ok(())
 }
 
-/// More than anybody can take while the run lasts. One that ends with transfers lasts some times what these take alone.
+/// More than anybody can take while the run lasts. One that ends with transfers lasts some times what these
+/// take alone.
 fn endless(site: &Site<'_>, flow: &Flow) -> u64 {
     let Receivers::Group(members) = &flow.to else { return PIECE_BYTES as u64 };
     let rate = members.iter().map(|member| site.bottleneck(flow.from, member.node)).max().unwrap_or(0);

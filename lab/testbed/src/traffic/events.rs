@@ -63,8 +63,8 @@ pub(super) struct Counters {
 }
 
 impl Story {
-    /// Reads what was printed by a program that was started at a time of the run. A line that was not written to its end, or says
-    /// what this does not know, is passed over.
+    /// Reads what was printed by a program that was started at a time of the run. A line that was not written
+    /// to its end, or says what this does not know, is passed over.
     pub fn read(text: &str, began: Duration) -> Self {
         let mut story = Self::default();
         for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {

@@ -131,7 +131,8 @@ pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn 
     }
 }
 
-/// A multicast group of its own for each flow; channels are the next addresses, up to a thousand of them. Source-specific.
+/// A multicast group of its own for each flow; channels are the next addresses, up to a thousand of them.
+/// Source-specific.
 pub(crate) fn group(number: usize) -> std::net::Ipv4Addr {
     let first = u32::from(std::net::Ipv4Addr::new(232, 72, 0, 1));
     std::net::Ipv4Addr::from(first + u32::try_from(number).unwrap_or(0) * 1_024)

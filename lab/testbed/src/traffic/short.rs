@@ -1,4 +1,5 @@
-//! Short TCP connections of the kernel's, which come at random: Poisson arrivals, sizes exponential or Pareto.
+//! Short TCP connections of the kernel's, which come at random: Poisson arrivals, sizes exponential or
+//! Pareto.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};

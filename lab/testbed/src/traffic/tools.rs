@@ -1,7 +1,9 @@
-//! Other file tools: UFTP, udpcast, NORM and OpenPGM, with what makes each of them work beside other traffic where it can.
+//! Other file tools: UFTP, udpcast, NORM and OpenPGM, with what makes each of them work beside other traffic
+//! where it can.
 //!
-//! A receiver is done when the file is there with its full length; the length is looked at each tick. What the file holds is compared
-//! at the end of the run. Bytes on the link are those of the receiver's host, so nothing else should receive there.
+//! A receiver is done when the file is there with its full length; the length is looked at each tick. What
+//! the file holds is compared at the end of the run. Bytes on the link are those of the receiver's host, so
+//! nothing else should receive there.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +26,8 @@ const GROUPS: [&str; 3] = ["239.255.72.90", "239.255.72.91", "239.255.72.92"];
 const TTL: &str = "8";
 /// Bytes of content in a packet, for all.
 const BLOCK_BYTES: &str = "1400";
-/// OpenPGM is a library that ZeroMQ brings: its ends are a script for the distribution's Python, whose module has it.
+/// OpenPGM is a library that ZeroMQ brings: its ends are a script for the distribution's Python, whose module
+/// has it.
 const OPENPGM: &str = include_str!("openpgm.py");
 const OPENPGM_FILE: &str = "openpgm.py";
 const PYTHON: &str = "/usr/bin/python3";
@@ -177,7 +180,8 @@ impl ToolFlow {
         all.filter_map(|(place, one)| has_ended(one).then_some(place)).collect()
     }
 
-    /// A receiver that ended must have the file, and the sender goes on or says that all is well as long as one does not.
+    /// A receiver that ended must have the file, and the sender goes on or says that all is well as long as
+    /// one does not.
     fn check(&mut self, ended: &[usize]) -> Result<(), Error> {
         let is_complete = self.is_complete();
         let short = ended.iter().map(|place| &self.receivers[*place]).filter(|one| one.whole.is_none());

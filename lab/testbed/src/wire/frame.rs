@@ -1,4 +1,5 @@
-//! What the wire looks at in a frame: its length as IP, whether it may be marked, whether it is a membership message.
+//! What the wire looks at in a frame: its length as IP, whether it may be marked, whether it is a membership
+//! message.
 
 use headwater_proto::Ecn;
 

@@ -1,8 +1,9 @@
 //! The wire: links in user space, for what the kernel's queues do not do.
 //!
-//! A thread in a namespace between the ends of its links takes frames from one port, lets each run through the simulator's own link
-//! ([`Line`]: drop-tail or RED with ECN, rate, delay, Bernoulli's and Gilbert's losses from named random streams), and hands it to the
-//! other port. A link with a token bucket in front keeps its rate and queue in the kernel and only its delay and losses here.
+//! A thread in a namespace between the ends of its links takes frames from one port, lets each run through
+//! the simulator's own link ([`Line`]: drop-tail or RED with ECN, rate, delay, Bernoulli's and Gilbert's
+//! losses from named random streams), and hands it to the other port. A link with a token bucket in front
+//! keeps its rate and queue in the kernel and only its delay and losses here.
 //!
 //! It measures how late it is: the time from when a packet was due until it left ([`Lateness`]).
 
@@ -230,7 +231,8 @@ impl Clock {
         Instant::from_nanos(u64::try_from(sys::clocks().1 - self.began).unwrap_or(0))
     }
 
-    /// When the frame that was read last had come; now, where the kernel does not say, or says what cannot be.
+    /// When the frame that was read last had come; now, where the kernel does not say, or says what cannot
+    /// be.
     fn stamp(&self, socket: &OwnedFd) -> Instant {
         let now = self.now();
         let came =

@@ -1,5 +1,6 @@
-//! A relay of SIM: forwards sessions' groups from one interface to others through queues that mark, and merges the reports of those below. See
-//! [`headwater_proto::sim::relay`] for what it does, and what strangers can do to it.
+//! A relay of SIM: forwards sessions' groups from one interface to others through queues that mark, and
+//! merges the reports of those below. See [`headwater_proto::sim::relay`] for what it does, and what
+//! strangers can do to it.
 
 mod options;
 mod port;

@@ -1,6 +1,6 @@
-//! The store of spread order. Blocks of one size take turns, so their symbols do as well: the first repair symbol of each
-//! block, then the second of each, and so on, as many as source symbols. A session has few sizes; each has its part of
-//! the store.
+//! The store of spread order. Blocks of one size take turns, so their symbols do as well: the first repair
+//! symbol of each block, then the second of each, and so on, as many as source symbols. A session has few
+//! sizes; each has its part of the store.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(sent[&5], (8..28).collect::<Vec<_>>());
     }
 
-    /// The largest session: 1 TB in blocks of 10017 symbols. Offsets are below the end, and no two are the same.
+    /// The largest session: 1 TB in blocks of 10017 symbols. Offsets are below the end, and no two are the
+    /// same.
     #[test]
     fn offsets_hold_for_a_terabyte() {
         let blocks: Vec<_> = (0..70_900).map(|index| block(10_017 - index / 40_000)).collect();

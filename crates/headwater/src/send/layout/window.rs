@@ -1,5 +1,5 @@
-//! The store of window order: the repair symbols of the first pass, block after block, then those of the second pass, and
-//! so on, as many passes as are stored (47 % of the content).
+//! The store of window order: the repair symbols of the first pass, block after block, then those of the
+//! second pass, and so on, as many passes as are stored (47 % of the content).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -122,7 +122,8 @@ impl WindowLayout {
     }
 }
 
-/// Repair symbols of a block of k source symbols that are made before all others, where a code makes `few` fast.
+/// Repair symbols of a block of k source symbols that are made before all others, where a code makes `few`
+/// fast.
 pub(in crate::send) fn early_symbols(symbols: u32, few: u32) -> u32 {
     let early = early_passes(symbols, few).checked_sub(1);
     early.and_then(|last| passes_end(symbols).nth(last)).map_or(0, |end| end - symbols)

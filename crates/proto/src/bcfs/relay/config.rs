@@ -14,7 +14,8 @@ pub const NEIGHBOURS: usize = 1_024;
 /// Requests a second from one address unless told otherwise: what a receiver of 200 Mbit/s sends.
 pub const REQUESTS_PER_SECOND: u32 = 20_000;
 
-/// Replies of each of at most 16 sources that a relay keeps unless told otherwise: 0.4 MB of each in packets of 1500 bytes, at most 2.3 MB.
+/// Replies of each of at most 16 sources that a relay keeps unless told otherwise: 0.4 MB of each in packets
+/// of 1500 bytes, at most 2.3 MB.
 pub const RECENT: usize = 256;
 
 /// Where requests for a source go.
@@ -98,15 +99,17 @@ impl RelayConfig {
         self
     }
 
-    /// Neighbours known at a time, 1 to 65 536; the nearest otherwise. Default [`NEIGHBOURS`]. Those that are silent for longer than a breadcrumb lives give way to
-    /// new ones; while all are busy, new ones are not served.
+    /// Neighbours known at a time, 1 to 65 536; the nearest otherwise. Default [`NEIGHBOURS`]. Those that are
+    /// silent for longer than a breadcrumb lives give way to new ones; while all are busy, new ones are not
+    /// served.
     #[must_use]
     pub fn with_neighbours(mut self, neighbours: usize) -> Self {
         self.neighbours = neighbours.clamp(1, 1 << 16);
         self
     }
 
-    /// Requests and nulls a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default [`REQUESTS_PER_SECOND`].
+    /// Requests and nulls a second from one address, at least 1, with bursts of a tenth of a second, or 64.
+    /// Default [`REQUESTS_PER_SECOND`].
     #[must_use]
     pub fn with_requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests.max(1);

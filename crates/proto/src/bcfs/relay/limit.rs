@@ -17,7 +17,8 @@ impl Limit {
         Self { spacing, burst: spacing.saturating_mul(burst as u64) }
     }
 
-    /// Whether a message may pass, and notes that it does. `due` is when the next would come if they came at the rate.
+    /// Whether a message may pass, and notes that it does. `due` is when the next would come if they came at
+    /// the rate.
     pub(crate) fn admits(self, now: Instant, due: &mut Instant) -> bool {
         if *due > now + self.burst {
             return false;

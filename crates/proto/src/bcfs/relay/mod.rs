@@ -1,12 +1,14 @@
-//! A router on any host: its interfaces are the addresses that it hears and speaks to by unicast UDP, so a tree of relays needs nothing of the network
-//! between, and forms itself from the requests.
+//! A router on any host: its interfaces are the addresses that it hears and speaks to by unicast UDP, so a
+//! tree of relays needs nothing of the network between, and forms itself from the requests.
 //!
-//! Requests go to the relay above that is configured for their source, or to the source itself. Who asks is a neighbour below, until it has been silent
-//! for longer than a breadcrumb lives. All that is lost when a relay ends are breadcrumbs, which the next requests leave again; whoever comes back, above or
-//! below, is served as before.
+//! Requests go to the relay above that is configured for their source, or to the source itself. Who asks is a
+//! neighbour below, until it has been silent for longer than a breadcrumb lives. All that is lost when a
+//! relay ends are breadcrumbs, which the next requests leave again; whoever comes back, above or below, is
+//! served as before.
 //!
-//! Replies of which any would do, as symbols of a digital fountain, are kept for a second: who asks and has not had one gets it at once, so that receivers need not ask at the same
-//! time for a link above to carry each reply once for all of them.
+//! Replies of which any would do, as symbols of a digital fountain, are kept for a second: who asks and has
+//! not had one gets it at once, so that receivers need not ask at the same time for a link above to carry
+//! each reply once for all of them.
 //!
 //! | what strangers may try | what becomes of it |
 //! |---|---|
@@ -65,7 +67,8 @@ pub struct Refused {
     pub too_fast: u64,
     /// For a source that may not be asked.
     pub source: u64,
-    /// Sent on by the router to an address that has not replied yet, faster than that may be asked until then.
+    /// Sent on by the router to an address that has not replied yet, faster than that may be asked until
+    /// then.
     pub unproven: u64,
     /// While all neighbours were busy.
     pub no_neighbour: u64,

@@ -1,4 +1,5 @@
-//! Whom a relay hears and speaks to: an address is an interface of its router, and all addresses of a link with many receivers are one.
+//! Whom a relay hears and speaks to: an address is an interface of its router, and all addresses of a link
+//! with many receivers are one.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -14,7 +15,8 @@ const LOOK_AT: usize = 8;
 /// Who has never replied, or not for so long, is asked slowly: the address may be anyone's.
 const PROVEN: Duration = Duration::from_secs(30);
 const UNPROVEN: Limit = Limit::new(20, 40);
-/// Once half of the places were taken: addresses not known yet that one neighbour may have asked, so that who names sources at random does not take the others.
+/// Once half of the places were taken: addresses not known yet that one neighbour may have asked, so that who
+/// names sources at random does not take the others.
 const NAMES: Limit = Limit::new(1, 16);
 
 #[derive(Debug)]
@@ -39,7 +41,8 @@ pub(super) struct Neighbours {
     bound: usize,
     places: Vec<Neighbour>,
     by_address: BTreeMap<SocketAddr, usize>,
-    /// Hosts that were asked and had not replied, and when each may be asked next; at most as many as neighbours.
+    /// Hosts that were asked and had not replied, and when each may be asked next; at most as many as
+    /// neighbours.
     unproven: BTreeMap<IpAddr, Instant>,
     /// Where to look for a silent one next.
     hand: usize,
@@ -65,8 +68,8 @@ impl Neighbours {
         self.places.len()
     }
 
-    /// Whether requests for a source are taken at all. From elsewhere nobody reaches what listens on this machine alone, and nobody reaches groups,
-    /// unless they are named to the relay.
+    /// Whether requests for a source are taken at all. From elsewhere nobody reaches what listens on this
+    /// machine alone, and nobody reaches groups, unless they are named to the relay.
     pub(super) fn allows(&self, from: SocketAddr, source: SocketAddr) -> bool {
         if !self.sources.is_empty() {
             return self.sources.contains(&source);
@@ -93,7 +96,8 @@ impl Neighbours {
         self.limit.admits(now, &mut self.places[place].sends_due)
     }
 
-    /// Whether there is a place for whom `asker` wants asked, made if need be. To be asked keeps a place for relays that are configured alone; the others reply.
+    /// Whether there is a place for whom `asker` wants asked, made if need be. To be asked keeps a place for
+    /// relays that are configured alone; the others reply.
     pub(super) fn has_above(&mut self, now: Instant, asker: usize, above: SocketAddr) -> bool {
         let is_upstream = self.is_upstream(above);
         if let Some(place) = self.by_address.get(&above) {
@@ -107,7 +111,8 @@ impl Neighbours {
         may_be_named && self.make(now, above).is_some()
     }
 
-    /// Whether the neighbour of an interface may be asked once more. By host: who names a source chooses its port, too.
+    /// Whether the neighbour of an interface may be asked once more. By host: who names a source chooses its
+    /// port, too.
     pub(super) fn may_be_asked(&mut self, now: Instant, id: InterfaceId) -> bool {
         let place = (id.0 as usize).wrapping_sub(self.links.len());
         let Some(Neighbour { address, replied, .. }) = self.places.get(place) else { return false };

@@ -5,9 +5,11 @@ use crate::time::Duration;
 
 /// Breadcrumbs that a router holds unless told otherwise.
 pub const ENTRIES: usize = 65_536;
-/// Breadcrumbs that a router can be told to hold at the most: 102 MB, and 265 MB with as many links as there is room for.
+/// Breadcrumbs that a router can be told to hold at the most: 102 MB, and 265 MB with as many links as there
+/// is room for.
 pub const ENTRIES_MAX: usize = 1_000_000;
-/// Replies of each of at most 16 sources that a router can be told to keep at the most: 25 MB of each source in packets of 1500 bytes, at most 147 MB.
+/// Replies of each of at most 16 sources that a router can be told to keep at the most: 25 MB of each source
+/// in packets of 1500 bytes, at most 147 MB.
 pub const RECENT_MAX: usize = 16_384;
 /// Links per breadcrumb, on average, that a router has room for.
 const LINKS_PER_ENTRY: usize = 4;
@@ -29,8 +31,9 @@ impl Default for RouterConfig {
 }
 
 impl RouterConfig {
-    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes 64 bytes with its first two links, and 17 to 33 more for its place in
-    /// the order of use; each further link 20, of which there is room for four times as many; either takes 15 to 25 more to be found by.
+    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes
+    /// 64 bytes with its first two links, and 17 to 33 more for its place in the order of use; each further
+    /// link 20, of which there is room for four times as many; either takes 15 to 25 more to be found by.
     #[must_use]
     pub fn with_entries(mut self, entries: usize) -> Self {
         self.entries = entries.clamp(1, ENTRIES_MAX);
@@ -51,16 +54,17 @@ impl RouterConfig {
         self
     }
 
-    /// The key of the table's hash: random where strangers send requests, so that they cannot choose labels that are slow to find. Default 0, for
-    /// simulations. It changes no output.
+    /// The key of the table's hash: random where strangers send requests, so that they cannot choose labels
+    /// that are slow to find. Default 0, for simulations. It changes no output.
     #[must_use]
     pub const fn with_hash_key(mut self, key: [u64; 2]) -> Self {
         self.hash_key = key;
         self
     }
 
-    /// Replies of a source that are given out for a second, where any would do, for those that have not had them: at most [`RECENT_MAX`]. They answer requests that would
-    /// go up else. Default: none, as the paper has it.
+    /// Replies of a source that are given out for a second, where any would do, for those that have not had
+    /// them: at most [`RECENT_MAX`]. They answer requests that would go up else. Default: none, as the paper
+    /// has it.
     #[must_use]
     pub const fn with_recent(mut self, replies: usize) -> Self {
         self.recent = if replies > RECENT_MAX { RECENT_MAX } else { replies };

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// Counts since a router was made. Each message that came in is one of `requests`, `answered`, `nulls`, `replies` and `dropped`.
+/// Counts since a router was made. Each message that came in is one of `requests`, `answered`, `nulls`,
+/// `replies` and `dropped`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Requests taken, but for those answered by what was kept.

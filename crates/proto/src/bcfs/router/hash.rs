@@ -1,4 +1,5 @@
-//! SipHash-1-3 (Aumasson, Bernstein 2012): whoever does not know the key cannot choose labels that share a bucket.
+//! SipHash-1-3 (Aumasson, Bernstein 2012): whoever does not know the key cannot choose labels that share a
+//! bucket.
 
 use core::net::IpAddr;
 

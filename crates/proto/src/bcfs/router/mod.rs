@@ -9,12 +9,13 @@
 //! | request of level 1 that any reply would answer, and one is kept that the link has not had | sends it there; nothing else ([`RouterConfig::with_recent`]) |
 //! | reply | sends it out by all links that asked within `T_expire`; takes away those of its level and below, and those that did not |
 //!
-//! Breadcrumbs that nothing used for `T_expire` go, and the least recently used one where there is no room. A request or null takes a constant time, and
-//! one for each link of a breadcrumb that gives way to it; a reply takes one for each link. Neither depends on how many breadcrumbs there are, and nothing is
-//! allocated but a list of the links of one reply, as long as the longest so far, and what is kept. The bounds are
-//! [`RouterConfig::with_entries`] breadcrumbs, and four times as many links. What hostile ends can do: see [`Counters::dropped`] for what is dropped; a
-//! flood of labels displaces breadcrumbs of others, which their owners' next requests bring back, so whoever drives a router limits the rate
-//! of requests of each link.
+//! Breadcrumbs that nothing used for `T_expire` go, and the least recently used one where there is no room. A
+//! request or null takes a constant time, and one for each link of a breadcrumb that gives way to it; a reply
+//! takes one for each link. Neither depends on how many breadcrumbs there are, and nothing is allocated but a
+//! list of the links of one reply, as long as the longest so far, and what is kept. The bounds are
+//! [`RouterConfig::with_entries`] breadcrumbs, and four times as many links. What hostile ends can do: see
+//! [`Counters::dropped`] for what is dropped; a flood of labels displaces breadcrumbs of others, which their
+//! owners' next requests bring back, so whoever drives a router limits the rate of requests of each link.
 
 mod config;
 mod counters;
@@ -56,8 +57,9 @@ impl Routes for InterfaceId {
 
 /// A router of breadcrumbs; see the top of the module.
 ///
-/// What it sends towards a source it addresses to the source, what it had kept to the channel that it came by, or to who asks, and it forwards replies as they came;
-/// a driver whose interfaces are peers of a socket sends all to the interface's peer.
+/// What it sends towards a source it addresses to the source, what it had kept to the channel that it came
+/// by, or to who asks, and it forwards replies as they came; a driver whose interfaces are peers of a socket
+/// sends all to the interface's peer.
 #[derive(Debug)]
 pub struct BreadcrumbRouter<R> {
     routes: R,
@@ -132,14 +134,16 @@ impl<R: Routes> BreadcrumbRouter<R> {
         &self.routes
     }
 
-    /// Its routes, to change them. Breadcrumbs stay: what is sent on next goes the new way, after `T_refresh` at the latest where somebody
-    /// asks.
+    /// Its routes, to change them. Breadcrumbs stay: what is sent on next goes the new way, after `T_refresh`
+    /// at the latest where somebody asks.
     pub const fn routes_mut(&mut self) -> &mut R {
         &mut self.routes
     }
 
-    /// Messages that come next, as far as a driver knows that; the first [`EXPECTED_MAX`](crate::EXPECTED_MAX) of them count. What they need is looked for at once, instead of one after the other as they
-    /// are handed in, so that a table which is in no cache costs not much more than a small one. It changes nothing that the router does.
+    /// Messages that come next, as far as a driver knows that; the first
+    /// [`EXPECTED_MAX`](crate::EXPECTED_MAX) of them count. What they need is looked for at once, instead of
+    /// one after the other as they are handed in, so that a table which is in no cache costs not much more
+    /// than a small one. It changes nothing that the router does.
     pub fn expect<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) {
         let headers = messages.into_iter().filter_map(|message| Header::parse(message).ok());
         self.table.look_ahead(headers.map(|(header, _)| (header.source, header.label)));
@@ -188,7 +192,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
         let onward = Header { hops: header.hops - 1, ..*header };
         if top.is_none_or(|top| header.level > top) {
             self.counters.sent_on += 1;
-            // Whoever wants a loss to be told of could have what was asked for die on the way, or ask so that nothing answers.
+            // Whoever wants a loss to be told of could have what was asked for die on the way, or ask so that
+            // nothing answers.
             if header.kind == Kind::Request && onward.hops >= HOPS / 2 {
                 self.table.await_reply(place, header.level);
             }
@@ -196,7 +201,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
             return;
         }
         self.counters.suppressed += 1;
-        // What went on with few hops may have died on the way, as somebody meant it to: who has more is not held back by it.
+        // What went on with few hops may have died on the way, as somebody meant it to: who has more is not
+        // held back by it.
         let may_have_died = hops < HOPS / 2 && onward.hops > hops;
         if may_have_died || now.since(refreshed) > self.config.refresh {
             self.counters.refreshed += 1;
@@ -213,7 +219,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
         header: &Header,
         wanted: &Wanted,
     ) -> Option<Number> {
-        // What a lost message left here and above is cleared by a higher level alone: that goes up. Where nothing is left, it was lost below.
+        // What a lost message left here and above is cleared by a higher level alone: that goes up. Where
+        // nothing is left, it was lost below.
         if header.level > Level::ONE
             && self.live(now, wanted).is_some_and(|place| self.table.has_link(place, ingress))
         {

@@ -1,9 +1,11 @@
-//! The order in which numbers were last used: a log of uses, and a bit for each record in it that says whether it is its number's last.
+//! The order in which numbers were last used: a log of uses, and a bit for each record in it that says
+//! whether it is its number's last.
 //!
-//! A use writes a record behind the newest and clears the bit of the number's one before. So it touches the end of the log and two bits: a list through the numbers
-//! would be touched at what was used before and after each, anywhere in memory. The log is a ring of at least four times as many records as there are numbers.
-//! While less than a quarter of it is free, each use moves two records of its older half up to where none holds, so that room comes before it is needed, and no
-//! use takes longer than others.
+//! A use writes a record behind the newest and clears the bit of the number's one before. So it touches the
+//! end of the log and two bits: a list through the numbers would be touched at what was used before and after
+//! each, anywhere in memory. The log is a ring of at least four times as many records as there are numbers.
+//! While less than a quarter of it is free, each use moves two records of its older half up to where none
+//! holds, so that room comes before it is needed, and no use takes longer than others.
 
 /// Records that a use moves at the most.
 const MOVED_AT_ONCE: usize = 2;
@@ -32,7 +34,8 @@ struct Closing {
 }
 
 impl Order {
-    /// Of at most `bound` numbers, at most 2^22 of them; room is set aside at once, and taken from the system as it is first used.
+    /// Of at most `bound` numbers, at most 2^22 of them; room is set aside at once, and taken from the system
+    /// as it is first used.
     pub(super) fn new(bound: usize) -> Self {
         let room = (4 * bound).next_power_of_two().max(64);
         Self {
@@ -49,7 +52,8 @@ impl Order {
         (self.len > 0).then(|| self.numbers[self.oldest])
     }
 
-    /// Puts in a number that is not in, as the newest; its position. `moved` is told of others that get a new one.
+    /// Puts in a number that is not in, as the newest; its position. `moved` is told of others that get a new
+    /// one.
     pub(super) fn insert(&mut self, number: u32, moved: impl FnMut(u32, u32)) -> u32 {
         if self.closing.is_some() || self.is_due() {
             self.close(moved);
@@ -132,7 +136,8 @@ impl Order {
     }
 }
 
-/// A set of positions. A bit of each level but the lowest says whether a word of the level below has any, so that the next one is found in as many steps wherever it is.
+/// A set of positions. A bit of each level but the lowest says whether a word of the level below has any, so
+/// that the next one is found in as many steps wherever it is.
 #[derive(Debug)]
 struct Marks {
     /// The highest is one word.
@@ -272,7 +277,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of few numbers the log goes round often; most uses are of some of them, so that the others are moved.
+        /// Of few numbers the log goes round often; most uses are of some of them, so that the others are
+        /// moved.
         #[test]
         fn is_the_order_of_use(
             steps in prop::collection::vec((0_u32..16, 0_u32..6, 0_u32..20), 1..1500),
@@ -290,7 +296,8 @@ mod tests {
         }
     }
 
-    /// As many as there may be, all but one of which nothing uses: all are moved again and again, and stay in order.
+    /// As many as there may be, all but one of which nothing uses: all are moved again and again, and stay in
+    /// order.
     #[test]
     fn who_is_not_used_stays_the_oldest() {
         let bound = 4096;

@@ -99,7 +99,8 @@ impl Recent {
         }
     }
 
-    /// What answers a request that came by a link, if there is something that it has not had; it goes out there now.
+    /// What answers a request that came by a link, if there is something that it has not had; it goes out
+    /// there now.
     pub(super) fn answer(&mut self, now: Instant, ingress: InterfaceId, asked: &Header) -> Option<Number> {
         if asked.kind != Kind::Request || !asked.is_any {
             return None;

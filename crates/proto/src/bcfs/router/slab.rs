@@ -1,4 +1,5 @@
-//! Nodes in one vector with a bound, found by hash through words beside them: nothing is allocated once it has grown.
+//! Nodes in one vector with a bound, found by hash through words beside them: nothing is allocated once it
+//! has grown.
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
@@ -13,7 +14,8 @@ pub(super) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty one of at most `bound` nodes, less than 2^30; their room is set aside at once, and taken from the system as it is first used.
+    /// An empty one of at most `bound` nodes, less than 2^30; their room is set aside at once, and taken from
+    /// the system as it is first used.
     pub(super) fn new(bound: usize) -> Self {
         Self {
             nodes: Vec::with_capacity(bound),
@@ -48,7 +50,8 @@ impl<T> Slab<T> {
         self.index.find(hash, |_| true)
     }
 
-    /// Words of where a hash is looked for: the first one, and one in the next line of a cache if the search, or what moves up when it is removed, may well go on there.
+    /// Words of where a hash is looked for: the first one, and one in the next line of a cache if the search,
+    /// or what moves up when it is removed, may well go on there.
     pub(super) fn glance(&self, hash: u32) -> u64 {
         let Index { words } = &self.index;
         let home = self.index.home(hash);
@@ -76,10 +79,12 @@ impl<T> Slab<T> {
     }
 }
 
-/// Numbers by hash: open addressing with linear probing, so that mostly one line of a cache tells whether there is one, and which. No slot is ever marked as deleted.
+/// Numbers by hash: open addressing with linear probing, so that mostly one line of a cache tells whether
+/// there is one, and which. No slot is ever marked as deleted.
 #[derive(Debug)]
 struct Index {
-    /// The hash, and the number plus one; 0 where there is none. A power of two of them, at least a third more than numbers.
+    /// The hash, and the number plus one; 0 where there is none. A power of two of them, at least a third
+    /// more than numbers.
     words: Box<[u64]>,
 }
 

@@ -1,8 +1,10 @@
 //! The breadcrumbs of a router: which links asked for what, in the order in which they were last used.
 //!
-//! Every operation takes as many steps whatever the table holds, but for those that go over all links of one entry. An entry with up to two links is one line of a
-//! cache; what is behind those is found as entries are. A message touches a line of the index, seldom two, and that of its entry; what tells of the order of use is small beside them. In a table that no
-//! cache holds, [`Table::look_ahead`] has them read for many messages at a time: not what gives way to a new entry in a full table, nor links beyond those two.
+//! Every operation takes as many steps whatever the table holds, but for those that go over all links of one
+//! entry. An entry with up to two links is one line of a cache; what is behind those is found as entries are.
+//! A message touches a line of the index, seldom two, and that of its entry; what tells of the order of use
+//! is small beside them. In a table that no cache holds, [`Table::look_ahead`] has them read for many
+//! messages at a time: not what gives way to a new entry in a full table, nor links beyond those two.
 
 use core::net::SocketAddr;
 
@@ -50,7 +52,8 @@ const _: () = assert!(size_of::<Entry>() == 64, "one line of a cache");
 pub(super) struct Wanted {
     of: Of,
     hash: u32,
-    /// Where it was when it was looked ahead for, or another of its hash. With it and the hash at hand a pair of messages takes a quarter less.
+    /// Where it was when it was looked ahead for, or another of its hash. With it and the hash at hand a pair
+    /// of messages takes a quarter less.
     guess: u32,
 }
 
@@ -245,7 +248,8 @@ impl Table {
         Place(number)
     }
 
-    /// Notes that a link asks, its level only ever raised; the caller has touched the breadcrumb and made room.
+    /// Notes that a link asks, its level only ever raised; the caller has touched the breadcrumb and made
+    /// room.
     pub(super) fn ask(&mut self, now: Instant, place: Place, interface: InterfaceId, level: Level) -> Before {
         let entry = self.entries.at(place.0);
         let top = (!entry.is_bare()).then(|| self.top(place));
@@ -275,8 +279,9 @@ impl Table {
         }
     }
 
-    /// Whether a reply that is about to pass was asked for in place of one that was lost above: one of a lower level was asked for first, and would have come first. What others asked
-    /// for higher may have answered both.
+    /// Whether a reply that is about to pass was asked for in place of one that was lost above: one of a
+    /// lower level was asked for first, and would have come first. What others asked for higher may have
+    /// answered both.
     pub(super) fn follows_loss(&self, place: Place, level: Level) -> bool {
         let unanswered = self.entries.at(place.0).unanswered;
         unanswered > Level::ZERO && unanswered < level && level <= self.top(place)
@@ -294,8 +299,9 @@ impl Table {
         (entry.refreshed, entry.hops) = (Stamp::new(now), hops);
     }
 
-    /// A reply passes: `egresses` gets the links that asked less than `expiry` ago. The others go, and so do those that its level reaches; so does the
-    /// breadcrumb when it has none left. The number of links that asked too long ago.
+    /// A reply passes: `egresses` gets the links that asked less than `expiry` ago. The others go, and so do
+    /// those that its level reaches; so does the breadcrumb when it has none left. The number of links that
+    /// asked too long ago.
     pub(super) fn reply(
         &mut self,
         now: Instant,
@@ -432,8 +438,8 @@ impl Table {
         entries.at_mut(place.0).position = position;
     }
 
-    /// Looks for what the next messages are about, at most [`EXPECTED_MAX`] of them, step by step for all: what is in no cache comes while it waits for the
-    /// others', not one after the other.
+    /// Looks for what the next messages are about, at most [`EXPECTED_MAX`] of them, step by step for all:
+    /// what is in no cache comes while it waits for the others', not one after the other.
     pub(super) fn look_ahead(&mut self, messages: impl Iterator<Item = (SocketAddr, Label)>) {
         let Self { key, entries, ahead: Ahead { wanted, next }, .. } = self;
         wanted.clear();

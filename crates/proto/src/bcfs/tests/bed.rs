@@ -55,7 +55,8 @@ pub fn address(place: Place) -> SocketAddr {
 }
 
 impl Bed {
-    /// Router i hangs below router `above[i]`, or below the source where that is itself; client i below router `clients[i]`.
+    /// Router i hangs below router `above[i]`, or below the source where that is itself; client i below
+    /// router `clients[i]`.
     pub fn new(above: &[usize], clients: &[usize]) -> Self {
         let top = |router: usize| {
             if above[router] == router { Place::Source } else { Place::Router(above[router]) }

@@ -1,4 +1,5 @@
-//! What a router tells of losses above it to those who did not lose: nobody can make it tell of more than there were.
+//! What a router tells of losses above it to those who did not lose: nobody can make it tell of more than
+//! there were.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -34,7 +35,8 @@ enum Step {
     Reply,
 }
 
-/// A router, relays above it that only take hops, and a source, whose replies come in the order in which they were asked for.
+/// A router, relays above it that only take hops, and a source, whose replies come in the order in which they
+/// were asked for.
 struct Above {
     router: BreadcrumbRouter<InterfaceId>,
     source: Source,
@@ -103,7 +105,8 @@ impl Above {
         }
     }
 
-    /// Lets all come that is under way; of the replies that were kept, how many tell somebody who has asked for nothing before of a loss, and how many do not.
+    /// Lets all come that is under way; of the replies that were kept, how many tell somebody who has asked
+    /// for nothing before of a loss, and how many do not.
     fn told(mut self) -> (u32, u32) {
         while !self.replies.is_empty() {
             self.reply();
@@ -125,7 +128,8 @@ impl Above {
 const REQUEST: Ask =
     Ask { kind: Kind::Request, link: 1, label: 1, level: 1, hops: HOPS, is_any: true, is_lost: false };
 
-/// Each request is a level above the one before, and goes up before that was answered, so that there always is a breadcrumb to raise.
+/// Each request is a level above the one before, and goes up before that was answered, so that there always
+/// is a breadcrumb to raise.
 #[test]
 fn asking_ever_higher_without_loss_tells_of_none() {
     let mut above = Above::new(0);

@@ -221,7 +221,8 @@ proptest! {
                     let Ask { is_null, link, key, level, hops } = ask;
                     let kind = if is_null { Kind::Null } else { Kind::Request };
                     let header = Header { hops, ..Header::new(kind, source(key), Label(key.1), Level(level)) };
-                    // Those that have outlived their time give way first, being the oldest: so a model without them is no other.
+                    // Those that have outlived their time give way first, being the oldest: so a model
+                    // without them is no other.
                     (play(&mut router, now, InterfaceId(link), header), model.ask(ask))
                 }
                 Step::Reply { key, level } => {

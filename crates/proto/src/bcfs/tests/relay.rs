@@ -319,7 +319,8 @@ fn a_relay_that_is_started_again_serves_who_asks_again() {
     assert_eq!(play(&mut second, START, 1, &message(Kind::Reply, 1, 7, 4)), [unicast(10)]);
 }
 
-/// Two who ask for any reply of a source, at different times and by different labels: what one was sent is kept for the other.
+/// Two who ask for any reply of a source, at different times and by different labels: what one was sent is
+/// kept for the other.
 #[test]
 fn a_reply_of_which_any_would_do_is_sent_down_once_for_all() {
     let any = |kind, label, body| {
@@ -355,7 +356,8 @@ fn any(kind: Kind, label: u32, level: u16, body: u8) -> Vec<u8> {
     bytes
 }
 
-/// What answers a request that any reply would do for from what was kept: its level, whether it followed a loss, and its body.
+/// What answers a request that any reply would do for from what was kept: its level, whether it followed a
+/// loss, and its body.
 fn kept(relay: &mut Relay, now: Instant, from: u8, label: u32, level: u16) -> (u16, bool, u8) {
     give(relay, now, from, &any(Kind::Request, label, level, 0));
     let [(to, bytes)] = &sent(relay, now)[..] else { panic!("one answer") };
@@ -367,8 +369,8 @@ fn kept(relay: &mut Relay, now: Instant, from: u8, label: u32, level: u16) -> (u
     (header.level.0, header.follows_loss, body[0])
 }
 
-/// The reply, or the request, was lost above: what it left is cleared by a higher level, which no reply that was kept may hold up. Who gets it from what is kept is
-/// told of the loss.
+/// The reply, or the request, was lost above: what it left is cleared by a higher level, which no reply that
+/// was kept may hold up. Who gets it from what is kept is told of the loss.
 #[test]
 fn a_level_raised_over_a_breadcrumb_goes_up_whatever_was_kept() {
     let mut relay = relay(config());
@@ -383,7 +385,8 @@ fn a_level_raised_over_a_breadcrumb_goes_up_whatever_was_kept() {
     assert_eq!([7, 8].map(|label| kept(&mut relay, later, 12, label, 1)), [(1, false, 60), (1, true, 50)]);
 }
 
-/// Where no breadcrumb is left, the reply passed and was lost below: nothing above needs to be cleared, and nobody else lost anything.
+/// Where no breadcrumb is left, the reply passed and was lost below: nothing above needs to be cleared, and
+/// nobody else lost anything.
 #[test]
 fn a_level_raised_for_what_was_lost_below_is_answered_from_what_was_kept() {
     let mut relay = relay(config());

@@ -13,7 +13,8 @@ fn datagram(arrival: &Arrival) -> Datagram<'_> {
     Datagram { source: arrival.from, channel: None, ecn: Ecn::NotCapable, payload: &arrival.payload }
 }
 
-/// Clients ask for so many replies each, all at once; the source then sends as many as the most want, with the levels 1, 2, ... How many each gets.
+/// Clients ask for so many replies each, all at once; the source then sends as many as the most want, with
+/// the levels 1, 2, ... How many each gets.
 fn replies(above: &[usize], clients: &[(usize, u16)]) -> Vec<u16> {
     let routers: Vec<_> = clients.iter().map(|(router, _)| *router).collect();
     let (mut bed, mut lost, mut buffer) = (Bed::new(above, &routers), |_| false, [0; 1_500]);

@@ -1,14 +1,16 @@
-//! The order of sending on several levels: hierarchical buffers (sequencer.md 4 and 6).
+//! The order of sending on several levels: hierarchical buffers (Lucas et al. 2010, application scheduler).
 //!
-//! Time is cut into buffers, as long as the base takes for one packet. All packets of a buffer, on all levels, are ranked by
-//! the sequencer, so that a receiver of any rate has the first so many of each buffer. Place i of buffer b is position b + x_i
-//! of the ring of all symbols, x being the application scheduler's offsets: who has the first L places goes round the ring at
-//! L points at once, as far apart as they can be. A change of rate adds or takes away the last points.
+//! Time is cut into buffers, as long as the base takes for one packet. All packets of a buffer, on all
+//! levels, are ranked by the sequencer, so that a receiver of any rate has the first so many of each buffer.
+//! Place i of buffer b is position b + x_i of the ring of all symbols, x being the application scheduler's
+//! offsets: who has the first L places goes round the ring at L points at once, as far apart as they can be.
+//! A change of rate adds or takes away the last points.
 //!
-//! Symbols of a rateless code are never sent twice: there the ring only says which block is next. Where all blocks are long and of one size
-//! each channel goes round them by itself: the first places of a buffer are now one more and now one less, by which some blocks
-//! would get a little more than others, and the last one to be whole keeps a receiver waiting. Not each level: of its highest one a
-//! receiver has the end of each slot, which would always be the same blocks' where a slot has as many packets as there are blocks.
+//! Symbols of a rateless code are never sent twice: there the ring only says which block is next. Where all
+//! blocks are long and of one size each channel goes round them by itself: the first places of a buffer are
+//! now one more and now one less, by which some blocks would get a little more than others, and the last one
+//! to be whole keeps a receiver waiting. Not each level: of its highest one a receiver has the end of each
+//! slot, which would always be the same blocks' where a slot has as many packets as there are blocks.
 
 use rand::RngExt as _;
 
@@ -24,18 +26,20 @@ use crate::time::{Duration, Instant};
 const BUFFER_MIN: Duration = Duration::from_millis(100);
 /// And no longer, however slow the base is.
 const BUFFER_MAX: Duration = Duration::from_secs(10);
-/// Most places of a buffer that have an offset of their own: 10 s at 150 Mbit/s, or 100 ms at 15 Gbit/s. Those beyond share
-/// them.
+/// Most places of a buffer that have an offset of their own: 10 s at 150 Mbit/s, or 100 ms at 15 Gbit/s.
+/// Those beyond share them.
 const PLACES_MAX: usize = 1 << 17;
 
-/// Least symbols of a block that are long: each channel goes round such blocks many times until they are whole.
+/// Least symbols of a block that are long: each channel goes round such blocks many times until they are
+/// whole.
 const LONG_BLOCK: u32 = 1_000;
 
 /// The symbols of a session in hierarchical buffers.
 ///
-/// Memory: 24 bytes a block and what the ring takes; 8 a channel, or, where packets go by places, 32 bytes for each packet of a buffer, 24 for each level and boundary in it.
-/// Time per packet: O(1) beside what the ring takes; once a buffer O(levels log levels). No allocation per packet once a
-/// buffer of the highest rate has been sent.
+/// Memory: 24 bytes a block and what the ring takes; 8 a channel, or, where packets go by places, 32 bytes
+/// for each packet of a buffer, 24 for each level and boundary in it. Time per packet: O(1) beside what the
+/// ring takes; once a buffer O(levels log levels). No allocation per packet once a buffer of the highest rate
+/// has been sent.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     blocks: Vec<CarouselBlock>,
@@ -143,8 +147,8 @@ impl Hierarchy {
         self.blocks[block as usize]
     }
 
-    /// The place of the next packet of a level, which leaves at `at` by the layering's schedule. To be asked once for each,
-    /// whatever it carries.
+    /// The place of the next packet of a level, which leaves at `at` by the layering's schedule. To be asked
+    /// once for each, whatever it carries.
     pub fn place(&mut self, layering: &dyn Layering, level: u16, at: Instant) -> Place {
         let channel = layering.channel(level, at);
         if self.sent.is_some() {
@@ -208,8 +212,9 @@ impl Hierarchy {
         Some((self.live[live], number))
     }
 
-    /// Whether the packet at a place can be left out: not where it is of a block of one symbol that has had no more than its
-    /// share, as nothing else stands for it, and receivers of many small files would wait for the last one.
+    /// Whether the packet at a place can be left out: not where it is of a block of one symbol that has had
+    /// no more than its share, as nothing else stands for it, and receivers of many small files would wait
+    /// for the last one.
     pub fn can_spare(&mut self, place: Place) -> bool {
         if self.sent.is_some() {
             return true;
@@ -236,7 +241,7 @@ fn first_position(ring: &Ring, start: Start) -> u64 {
     drawn.map_or(0, |mut draw| draw.random_range(0..ring.positions()))
 }
 
-/// The time in which the base sends one packet (sequencer.md 1).
+/// The time in which the base sends one packet.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^63, and positive")]
 fn buffer_time(layering: &dyn Layering, at: Instant) -> Duration {
     let nanos = 1e9 / layering.cumulative_rate(0, at).max(f64::MIN_POSITIVE);

@@ -1,16 +1,18 @@
 //! All symbols of a session on a ring: any position tells its symbol, from a few bytes a block.
 //!
-//! Round by round each unit has one turn. Where blocks are of one size a unit is a block, and its nth turn is its nth symbol.
-//! Where they are not, a unit is a stretch of the line on which each block has as many places as source symbols, and its turns
-//! hop about in it by the golden ratio. Either way any stretch of the ring has of each block its share. Units then have 2^q
-//! places and hops are odd: points that are 2^-m of the ring apart are so in the place of their turns, too, so that what
-//! many points pass in a short time is as even as what one passes in a long time.
+//! Round by round each unit has one turn. Where blocks are of one size a unit is a block, and its nth turn is
+//! its nth symbol. Where they are not, a unit is a stretch of the line on which each block has as many places
+//! as source symbols, and its turns hop about in it by the golden ratio. Either way any stretch of the ring
+//! has of each block its share. Units then have 2^q places and hops are odd: points that are 2^-m of the ring
+//! apart are so in the place of their turns, too, so that what many points pass in a short time is as even as
+//! what one passes in a long time.
 
 use super::CarouselBlock;
 
 /// Blocks are of one size when the longest is no longer than the shortest by more than a hundredth.
 const SAME_SIZE: u32 = 100;
-/// Units that blocks of different sizes make, at least: to fill the last one, blocks get up to a 32nd more turns.
+/// Units that blocks of different sizes make, at least: to fill the last one, blocks get up to a 32nd more
+/// turns.
 const UNITS_MIN: u64 = 32;
 /// Places of such a unit, at most: some blocks of the usual size.
 const PLACES_MAX: u64 = 1 << 13;
@@ -21,8 +23,9 @@ const PLACES_MAX: u64 = 1 << 13;
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     units: u64,
-    /// Turns of each unit. Where a unit is a block, no more than each block has encoding symbols; else as many as a unit has
-    /// places, as often as the longest block has as many encoding symbols as source symbols.
+    /// Turns of each unit. Where a unit is a block, no more than each block has encoding symbols; else as
+    /// many as a unit has places, as often as the longest block has as many encoding symbols as source
+    /// symbols.
     rounds: u64,
     /// `None` where a unit is a block.
     line: Option<Line>,
@@ -45,9 +48,9 @@ impl Ring {
         let sizes = || blocks.iter().map(|block| block.symbols);
         let (least, most) = (sizes().min().unwrap_or(1), sizes().max().unwrap_or(1));
         if most - least <= least / SAME_SIZE {
-            // One turn more than a block has symbols brings its first one again, which a receiver half-way round the ring has had.
-            // Points 2^-m of the ring apart are as far apart among the units only if the number of turns is even. Blocks
-            // without a code are sent whole all the same.
+            // One turn more than a block has symbols brings its first one again, which a receiver half-way
+            // round the ring has had. Points 2^-m of the ring apart are as far apart among the units only if
+            // the number of turns is even. Blocks without a code are sent whole all the same.
             let turns = blocks.iter().map(turns).min().unwrap_or(1);
             let turns = (turns - turns % 2).max(most);
             return Self { units: blocks.len() as u64, rounds: turns.into(), line: None };
@@ -71,8 +74,8 @@ impl Ring {
     /// The block at a position, and a number among its symbols, which counts on through the laps.
     pub(super) fn at(&self, position: u64) -> (usize, u64) {
         let round = position / self.units;
-        // What is half a ring ahead is half the units ahead as well, and so on for any part: places of a buffer, which are so
-        // far apart, feed different blocks at the same time.
+        // What is half a ring ahead is half the units ahead as well, and so on for any part: places of a
+        // buffer, which are so far apart, feed different blocks at the same time.
         let ahead = u128::from(round) * u128::from(self.units) / u128::from(self.rounds);
         let unit = (u128::from(position % self.units) + ahead) % u128::from(self.units);
         let unit = u64::try_from(unit).expect("below the number of units");
@@ -114,8 +117,8 @@ impl Line {
     }
 }
 
-/// Turns of a block in a pass. Small blocks that can have any number of symbols have a few more: who misses one of theirs
-/// waits for long.
+/// Turns of a block in a pass. Small blocks that can have any number of symbols have a few more: who misses
+/// one of theirs waits for long.
 fn weight(block: &CarouselBlock) -> u64 {
     let symbols = u64::from(block.symbols);
     if block.rateless { symbols + 2 * symbols.isqrt() + 1 } else { symbols }
@@ -198,7 +201,8 @@ mod tests {
             let pieces = if start + turns > ring.positions() { 2.0 } else { 1.0 };
             for (block, size) in sizes.iter().enumerate() {
                 let share = f64::from(*size) * turns as f64 / sizes.iter().sum::<u32>() as f64;
-                // A block may lie across several of the 32 to 64 units, each of which is even to within a turn or two.
+                // A block may lie across several of the 32 to 64 units, each of which is even to within a
+                // turn or two.
                 let slack = pieces * (6.0 + 64.0 * f64::from(*size) / sizes.iter().sum::<u32>() as f64);
                 prop_assert!((f64::from(sent[block]) - share).abs() <= slack, "{block}: {} of {share}", sent[block]);
             }

@@ -1,6 +1,7 @@
-//! Spread order: all blocks of a session take turns, one symbol a turn, so that every block of every file grows at the
-//! same pace and a receiver may join at any instant. Blocks of k symbols get k turns in each pass over the session:
-//! without that weight a one-symbol file would be sent as often as all of a large block.
+//! Spread order: all blocks of a session take turns, one symbol a turn, so that every block of every file
+//! grows at the same pace and a receiver may join at any instant. Blocks of k symbols get k turns in each
+//! pass over the session: without that weight a one-symbol file would be sent as often as all of a large
+//! block.
 
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -18,7 +19,8 @@ const SKIPPED_MAX: u64 = 256;
 
 /// All blocks, in turns.
 ///
-/// Memory: 8 bytes a block, 32 bytes for each distinct block size. Time per symbol: O(log sizes), O(1) for one file.
+/// Memory: 8 bytes a block, 32 bytes for each distinct block size. Time per symbol: O(log sizes), O(1) for
+/// one file.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     /// Next symbol of each block.
@@ -30,8 +32,9 @@ pub(super) struct Spread {
     mix: Option<Mix>,
 }
 
-/// Turns ahead, in a random order. A receiver that gets each second or third symbol then gets as many of each block; in a regular order it could
-/// get those of some blocks only. Passes are not mixed with one another: small blocks would wait for their first symbol while others have many.
+/// Turns ahead, in a random order. A receiver that gets each second or third symbol then gets as many of each
+/// block; in a regular order it could get those of some blocks only. Passes are not mixed with one another:
+/// small blocks would wait for their first symbol while others have many.
 #[derive(Clone, Debug)]
 struct Mix {
     draw: Stream,
@@ -95,7 +98,8 @@ impl Spread {
         Self { next: start.first_symbols(blocks), order, turns, mix: None }
     }
 
-    /// The same for receivers that get parts of it: of each [`MIXED`] turns of a pass, or those that it has left, the order is drawn.
+    /// The same for receivers that get parts of it: of each [`MIXED`] turns of a pass, or those that it has
+    /// left, the order is drawn.
     pub(super) fn mixed(self, draw: Stream) -> Self {
         let pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
         Self { mix: Some(Mix { draw, blocks: Vec::with_capacity(MIXED), pass, left: pass }), ..self }
@@ -236,7 +240,8 @@ mod tests {
         (0..count).map(|_| carousel.next_visit().unwrap()).map(|visit| (visit.block, visit.esi)).collect()
     }
 
-    /// Turns that were drawn ahead were not sent: a pass is as long as its symbols when blocks are withdrawn in the middle of it.
+    /// Turns that were drawn ahead were not sent: a pass is as long as its symbols when blocks are withdrawn
+    /// in the middle of it.
     #[test]
     fn a_mixed_pass_sends_all_that_is_left_once_whenever_blocks_are_withdrawn() {
         let symbols = [5_u32, 40, 300, 300, 7];
@@ -296,7 +301,8 @@ mod tests {
         assert_eq!(visits(&mut carousel, 16), one, "the cycle of n = 8 over two blocks");
     }
 
-    /// Whatever part of the symbols comes at a regular beat, blocks get nearly as many each, and each block's come in order.
+    /// Whatever part of the symbols comes at a regular beat, blocks get nearly as many each, and each block's
+    /// come in order.
     #[test]
     fn any_part_of_mixed_turns_helps() {
         for sizes in [&[40_u32; 2][..], &[40; 3], &[40; 12], &[30, 60], &[20, 20, 40, 80]] {
@@ -320,7 +326,8 @@ mod tests {
         }
     }
 
-    /// Who gets all of it has each block whole after one pass, however small blocks are, and has had nothing twice.
+    /// Who gets all of it has each block whole after one pass, however small blocks are, and has had nothing
+    /// twice.
     #[test]
     fn mixed_turns_of_a_pass_are_all_of_it() {
         for sizes in [&[1_u32; 10][..], &[1; 100], &[1; 300], &[3; 100], &[30; 3], &[1, 1, 300, 7]] {
@@ -337,7 +344,8 @@ mod tests {
         }
     }
 
-    /// Two that begin at the same symbols have nothing in common behind that, but of a code without repair symbols.
+    /// Two that begin at the same symbols have nothing in common behind that, but of a code without repair
+    /// symbols.
     #[test]
     fn what_skips_brings_other_symbols() {
         let mixed = |blocks: &[CarouselBlock], seed| {

@@ -1,21 +1,23 @@
-//! Window order: a push to receivers that start together, so fast that decoding decides (`fec.md`, "Window").
+//! Window order: a push to receivers that start together, so fast that decoding decides
+//! (`docs/errata/fec.md`).
 //!
-//! A window is a part of the blocks, which take turns, one symbol a turn, until each has had its share; then the next window
-//! begins. A burst of loss takes as much of each block as it takes of the window, and all blocks get the same repair: the
-//! block that lost most decides how long a session takes. So a window is long beside a burst: all windows are of one
-//! length, half of short content and up to [`WINDOW_SYMBOLS_MAX`], which at 1 Gbit/s is 3 s. The first pass sends every source symbol and [`INLINE_PERMILLE`] of repair: while loss stays below that,
-//! blocks are whole one window after another, and are decoded from memory while later ones arrive. Then passes of fresh
-//! repair symbols follow, each of [`STEPS`] in turn, the last one for ever. Where repair symbols are not without end,
-//! the symbols of a block come again from the first on.
+//! A window is a part of the blocks, which take turns, one symbol a turn, until each has had its share; then
+//! the next window begins. A burst of loss takes as much of each block as it takes of the window, and all
+//! blocks get the same repair: the block that lost most decides how long a session takes. So a window is long
+//! beside a burst: all windows are of one length, half of short content and up to [`WINDOW_SYMBOLS_MAX`],
+//! which at 1 Gbit/s is 3 s. The first pass sends every source symbol and [`INLINE_PERMILLE`] of repair:
+//! while loss stays below that, blocks are whole one window after another, and are decoded from memory while
+//! later ones arrive. Then passes of fresh repair symbols follow, each of [`STEPS`] in turn, the last one for
+//! ever. Where repair symbols are not without end, the symbols of a block come again from the first on.
 
 use super::{CarouselBlock, Visit};
 
-/// Most source symbols of a window: 256 blocks of 1002 symbols. Its last block may reach beyond. A receiver gathers 8 MiB of
-/// symbols by block before it writes them: with more blocks runs are short, pages are written twice, and a disk that is
-/// slower than the session decides (docs/speed.md).
+/// Most source symbols of a window: 256 blocks of 1002 symbols. Its last block may reach beyond. A receiver
+/// gathers 8 MiB of symbols by block before it writes them: with more blocks runs are short, pages are
+/// written twice, and a disk that is slower than the session decides (docs/speed.md).
 const WINDOW_SYMBOLS_MAX: u64 = 256 * 1_002;
-/// Content is cut in half from two windows of so many source symbols on, 32 blocks of 1002: the blocks of the last window
-/// are decoded at the end, when nothing is left to wait for.
+/// Content is cut in half from two windows of so many source symbols on, 32 blocks of 1002: the blocks of the
+/// last window are decoded at the end, when nothing is left to wait for.
 const HALF_SYMBOLS_MIN: u64 = 32 * 1_002;
 /// Repair symbols of the first pass, in thousandths of the source symbols of a block.
 const INLINE_PERMILLE: u64 = 10;
@@ -23,14 +25,15 @@ const INLINE_PERMILLE: u64 = 10;
 const STEPS: [u64; 4] = [5, 10, 20, 40];
 /// Passes of each step; those of the last go on.
 const PASSES_OF_STEP: u64 = 4;
-/// Passes that differ from one another where repair symbols are stored: they send 47 % of repair. A loss of 10 % in bursts
-/// takes 44 % in 1.3 times the time that no order can undercut; symbols sent before would bring little after it.
+/// Passes that differ from one another where repair symbols are stored: they send 47 % of repair. A loss of
+/// 10 % in bursts takes 44 % in 1.3 times the time that no order can undercut; symbols sent before would
+/// bring little after it.
 const STORED_PASSES: u64 = 20;
 
 /// All windows of a session, again and again.
 ///
-/// Memory: 4 bytes a block, one more once a file was withdrawn, 8 bytes for each block of the longest window. Time per symbol: O(1), once a window as much
-/// as it has blocks.
+/// Memory: 4 bytes a block, one more once a file was withdrawn, 8 bytes for each block of the longest window.
+/// Time per symbol: O(1), once a window as much as it has blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     /// The next symbol of each block.
@@ -166,12 +169,14 @@ fn longest<'a>(blocks: impl Iterator<Item = &'a CarouselBlock>) -> Option<Carous
     blocks.copied().max_by_key(|block| (block.is_finite(), block.symbols))
 }
 
-/// Source symbols, and repair symbols where there are any, that the first pass sends of a block of k of n symbols.
+/// Source symbols, and repair symbols where there are any, that the first pass sends of a block of k of n
+/// symbols.
 pub fn symbols_in_first_pass(symbols: u32, encoding_symbols: u32) -> u64 {
     pass_share(CarouselBlock { symbols, encoding_symbols, rateless: false }, 0)
 }
 
-/// Number of symbols of a block of k source symbols sent by the end of each pass whose repair symbols a store holds.
+/// Number of symbols of a block of k source symbols sent by the end of each pass whose repair symbols a store
+/// holds.
 pub fn passes_end(symbols: u32) -> impl Iterator<Item = u32> {
     (0..=STORED_PASSES).map(move |pass| {
         let end = u64::from(symbols) + repair_symbols(symbols, pass);
@@ -189,7 +194,8 @@ pub(super) fn pass_share(block: CarouselBlock, pass: u64) -> u64 {
     }
 }
 
-/// Repair symbols of a block of k source symbols by the end of a pass, rounded up: any block has one from the start.
+/// Repair symbols of a block of k source symbols by the end of a pass, rounded up: any block has one from the
+/// start.
 fn repair_symbols(k: u32, pass: u64) -> u64 {
     let steps = STEPS.len() as u64;
     let permille = (0..steps).fold(INLINE_PERMILLE, |sum, step| {
@@ -224,7 +230,8 @@ mod tests {
         (0..count).map(|_| carousel.next_visit().unwrap()).collect()
     }
 
-    /// `fec.md`: "each block sends K source + 1 % repair, then 4 x 0.5 %, 4 x 1 %, 4 x 2 %, 4 x 4 %".
+    /// The rule of departure: "each block sends K source + 1 % repair, then 4 x 0.5 %, 4 x 1 %, 4 x 2 %, 4 x
+    /// 4 %".
     #[test]
     fn shares_are_those_of_the_specification() {
         let shares: Vec<u64> = (0..20).map(|pass| pass_share(rateless(1_000), pass)).collect();
@@ -258,8 +265,8 @@ mod tests {
         assert_eq!(window_symbols(0), 0);
     }
 
-    /// Packets of a session at 1 Gbit/s until a receiver is whole that loses 10 % in bursts of `burst` packets on average, by
-    /// those that no order can undercut.
+    /// Packets of a session at 1 Gbit/s until a receiver is whole that loses 10 % in bursts of `burst`
+    /// packets on average, by those that no order can undercut.
     fn time_over_ideal(blocks: u32, encoding_symbols: u32, burst: f64, seed: u64) -> f64 {
         const K: u32 = 1_002;
         let mut carousel = Carousel::new(vec![stored(K, encoding_symbols); blocks as usize], Order::Window);
@@ -284,8 +291,8 @@ mod tests {
         f64::from(sent) / (f64::from(blocks) * f64::from(K) / 0.9)
     }
 
-    /// 1 GB with bursts of 30 ms and 100 ms at 1 Gbit/s, from a store of repair symbols. With windows of 32 blocks and
-    /// 31 % of repair it took 1.1 to 1.9.
+    /// 1 GB with bursts of 30 ms and 100 ms at 1 Gbit/s, from a store of repair symbols. With windows of 32
+    /// blocks and 31 % of repair it took 1.1 to 1.9.
     #[test]
     fn bursts_of_loss_cost_little() {
         let end = passes_end(1_002).last().unwrap();

@@ -13,9 +13,9 @@ use crate::delivery::object::{Codecs, partition_of};
 /// Most symbols of an FDT instance: their bookkeeping stays below the bytes that they carry.
 const SYMBOLS_MAX: u64 = 1 << 16;
 
-/// An FDT instance being put together in memory, by any code that we know. At most [`FDT_BYTES_MAX`] of source symbols
-/// and as much of repair symbols, [`SYMBOLS_MAX`] of either. It holds what came, not what was claimed: the first packet
-/// of an instance costs no more than itself.
+/// An FDT instance being put together in memory, by any code that we know. At most [`FDT_BYTES_MAX`] of
+/// source symbols and as much of repair symbols, [`SYMBOLS_MAX`] of either. It holds what came, not what was
+/// claimed: the first packet of an instance costs no more than itself.
 #[derive(Debug)]
 pub struct Assembly {
     instance_id: u32,

@@ -115,7 +115,8 @@ impl FdtCarousel {
 /// Bytes that an entry may grow by beside the digests of its blocks: `hw:Digest`, `hw:Withdrawn`.
 const ENTRY_GROWTH_BYTES: usize = 120;
 
-/// Makes sure that an instance has room for so many more digests of blocks, and for what else its entries may come to tell.
+/// Makes sure that an instance has room for so many more digests of blocks, and for what else its entries may
+/// come to tell.
 ///
 /// # Errors
 /// When it would be longer than any receiver takes.

@@ -53,7 +53,8 @@ impl Hearing {
             Progress::Needed => Heard::Part,
             Progress::Whole(xml) => {
                 self.assemblies.remove(index);
-                // Not remembered if it cannot be read: a corrupt symbol may have spoiled it, and it will come again.
+                // Not remembered if it cannot be read: a corrupt symbol may have spoiled it, and it will come
+                // again.
                 let Ok(instance) = Instance::parse(&xml) else { return Heard::Bad };
                 self.remember(instance_id);
                 Heard::Whole { instance_id, instance: Box::new(instance), xml }

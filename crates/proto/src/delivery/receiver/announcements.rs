@@ -13,8 +13,8 @@ use crate::delivery::name::RelativePath;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
 
-/// Instances that a session is taken to have after the one that was kept: prefaces, and instances that tell of changes. A session
-/// started again is numbered by the seconds since.
+/// Instances that a session is taken to have after the one that was kept: prefaces, and instances that tell
+/// of changes. A session started again is numbered by the seconds since.
 const INSTANCES_OF_SESSION: u32 = 32;
 
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
@@ -45,8 +45,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Goes on with what an earlier receiver kept of the session's FDT, until it comes again; unless another instance is
-    /// coming, or nobody sends it before it is asked for: then this one would stay.
+    /// Goes on with what an earlier receiver kept of the session's FDT, until it comes again; unless another
+    /// instance is coming, or nobody sends it before it is asked for: then this one would stay.
     pub(super) fn recall(&mut self, now: Instant) {
         self.may_recall = false;
         let (session, heard) = (self.session(), self.hearing.last());
@@ -76,7 +76,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             .as_ref()
             .is_some_and(|control| *control != instance.control || !self.is_recalled(instance))
         {
-            // What has come since may be in the wrong place, where its digest will tell. The next receiver knows better.
+            // What has come since may be in the wrong place, where its digest will tell. The next receiver
+            // knows better.
             if let (Some(source), Some((_, tsi))) = (self.front.listening.sender(), self.session()) {
                 self.end(SessionEvent::Superseded { tsi, source }.into());
             }
@@ -142,7 +143,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Takes in the digests that an entry tells of an object beyond those known, and verifies by them what has waited for that.
+    /// Takes in the digests that an entry tells of an object beyond those known, and verifies by them what
+    /// has waited for that.
     fn learn(&mut self, object: ObjectIndex, told: &Headwater) {
         let file = self.catalogue.objects[object.0].file;
         if !self.catalogue.is_open(file) {
@@ -184,7 +186,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Makes the folders without files of an instance, those of the first one that has any: later ones say the same.
+    /// Makes the folders without files of an instance, those of the first one that has any: later ones say
+    /// the same.
     fn make_folders(&mut self, instance: &Instance) {
         if instance.folders.is_empty() || core::mem::replace(&mut self.has_folders, true) {
             return;

@@ -3,10 +3,12 @@
 use super::esi_set::EsiSet;
 use crate::delivery::store::{HeldBlock, StoredRepair, repair_slots};
 
-/// Repair symbols taken while a block is being decoded, in case it turns out that those at hand were not enough.
+/// Repair symbols taken while a block is being decoded, in case it turns out that those at hand were not
+/// enough.
 const SPARE_SYMBOLS: u32 = 2;
 
-/// A block under way. Memory: itself, one bit per source symbol, and what the numbers of its repair symbols take.
+/// A block under way. Memory: itself, one bit per source symbol, and what the numbers of its repair symbols
+/// take.
 #[derive(Clone, Debug)]
 pub struct BlockState {
     symbols: u32,
@@ -101,7 +103,8 @@ impl BlockState {
         }
     }
 
-    /// A block that is not tried to be decoded before there are so many symbols, unless all source symbols are there.
+    /// A block that is not tried to be decoded before there are so many symbols, unless all source symbols
+    /// are there.
     pub fn with_first_try(mut self, symbols: u32) -> Self {
         self.first_try = symbols.max(self.symbols);
         self.needed = self.first_try;
@@ -123,8 +126,8 @@ impl BlockState {
         self.repair_esis.bytes_to_insert(esi)
     }
 
-    /// A block of K = `symbols` source symbols, with what an earlier session left of it. Symbols from `esi_end` on do
-    /// not exist.
+    /// A block of K = `symbols` source symbols, with what an earlier session left of it. Symbols from
+    /// `esi_end` on do not exist.
     pub fn resumed(symbols: u32, esi_end: u32, held: &HeldBlock) -> Self {
         let mut block = Self::new(symbols);
         block.is_resumed = true;
@@ -202,8 +205,8 @@ impl BlockState {
         (missing, self.repairs)
     }
 
-    /// The symbols did not determine the block: so many more are needed than it was tried with. False when no slot is
-    /// left for them.
+    /// The symbols did not determine the block: so many more are needed than it was tried with. False when no
+    /// slot is left for them.
     #[must_use]
     pub fn needs_more(&mut self, more: u32) -> bool {
         self.phase = Phase::Receiving;
@@ -221,9 +224,9 @@ impl BlockState {
         self.strikes
     }
 
-    /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then all; what
-    /// came from an earlier session is dropped at once, and is no strike: the disk may have lost it.
-    /// Gives back the number of symbols dropped, and of bytes that come free.
+    /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then
+    /// all; what came from an earlier session is dropped at once, and is no strike: the disk may have lost
+    /// it. Gives back the number of symbols dropped, and of bytes that come free.
     pub fn mismatched(&mut self) -> (u32, usize) {
         let (symbols, bytes) = (self.count(), self.bytes());
         self.repairs = 0;

@@ -16,13 +16,14 @@ use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::plan::OBJECTS_MAX;
 use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
 
-/// What a block costs as long as the session lasts, in bytes: its state or that it has ended, its digest, and what was
-/// promised of it.
+/// What a block costs as long as the session lasts, in bytes: its state or that it has ended, its digest, and
+/// what was promised of it.
 const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<Digest>() + size_of::<ShortDigest>();
-/// Longest block of a code that is taken, in bytes. Our own senders' longest have 14 415 symbols, fewer where these are long.
+/// Longest block of a code that is taken, in bytes. Our own senders' longest have 14 415 symbols, fewer where
+/// these are long.
 pub(in crate::delivery) const CODED_BLOCK_BYTES_MAX: u64 = 32 << 20;
-/// Memory that decoding a block may take where it is decoded in strips of [`STRIP_WIDTH_MIN`], in bytes. Of LDPC with n = 2k
-/// blocks of up to 134 000 symbols are taken, whatever the length of these.
+/// Memory that decoding a block may take where it is decoded in strips of [`STRIP_WIDTH_MIN`], in bytes. Of
+/// LDPC with n = 2k blocks of up to 134 000 symbols are taken, whatever the length of these.
 const STRIPS_BYTES_MAX: u64 = 96 << 20;
 /// The narrowest strips in which a block is decoded, in bytes: a vector or a line of cache.
 pub const STRIP_WIDTH_MIN: u16 = 64;
@@ -122,7 +123,8 @@ pub struct ObjectState {
     /// n of a block of k symbols is asked of it.
     pub codec: std::sync::Arc<dyn BlockCodec>,
     pub blocks: Vec<Block>,
-    /// What the sender promised of its blocks, or of the first of them where more follow; empty when it did not.
+    /// What the sender promised of its blocks, or of the first of them where more follow; empty when it did
+    /// not.
     pub promised: Vec<ShortDigest>,
     /// Whether the FDT is going to promise more: no block counts as whole before its digest is known.
     pub digests_follow: bool,
@@ -224,8 +226,8 @@ impl Catalogue {
         self.awaiting_fti > 0
     }
 
-    /// Keeps an entry whose coding EXT_FTI will tell. What only our own senders write is left out: they tell the coding
-    /// in the FDT, and an entry must not cost more than its name.
+    /// Keeps an entry whose coding EXT_FTI will tell. What only our own senders write is left out: they tell
+    /// the coding in the FDT, and an entry must not cost more than its name.
     pub fn await_fti(&mut self, entry: &File) -> Result<(), Refusal> {
         RelativePath::from_content_location(&entry.content_location)?;
         let kept = File {
@@ -388,8 +390,8 @@ impl Catalogue {
         Ok((file, true, segment))
     }
 
-    /// Whether a segment begins where the one before it ends and ends where the next begins, as far as those are known.
-    /// Once all are, they cover the file once, in the order of its digest.
+    /// Whether a segment begins where the one before it ends and ends where the next begins, as far as those
+    /// are known. Once all are, they cover the file once, in the order of its digest.
     fn adjoins(&self, file: FileIndex, segment: &Segment, length: u64) -> bool {
         let places = &self.files[file.0].objects;
         let known = |index: usize| places.get(index).copied().flatten().map(|at| &self.objects[at.0]);
@@ -399,8 +401,9 @@ impl Catalogue {
             && known(index + 1).is_none_or(|object| segment.offset + length == object.offset)
     }
 
-    /// Takes in what an entry tells of a known object beyond what was known: digests of more blocks, the digest of its file.
-    /// Returns how many blocks had digests before, and the file's digest if that is news. The entry agrees with what is known.
+    /// Takes in what an entry tells of a known object beyond what was known: digests of more blocks, the
+    /// digest of its file. Returns how many blocks had digests before, and the file's digest if that is news.
+    /// The entry agrees with what is known.
     pub fn learn(&mut self, object: ObjectIndex, told: &Headwater) -> (usize, Option<Digest>) {
         let state = &mut self.objects[object.0];
         let file = &mut self.files[state.file.0];

@@ -5,8 +5,8 @@ const RUN: u32 = 256;
 /// 64-bit words of an entry.
 const WORDS: usize = (RUN / 64) as usize;
 
-/// A set of ESIs: 40 bytes for each run of 256 of them some of which are in it, and up to a quarter of spare room.
-/// Senders count up, so that a run holds as many as the loss leaves of 256.
+/// A set of ESIs: 40 bytes for each run of 256 of them some of which are in it, and up to a quarter of spare
+/// room. Senders count up, so that a run holds as many as the loss leaves of 256.
 #[derive(Clone, Debug, Default)]
 pub struct EsiSet(Vec<(u32, [u64; WORDS])>);
 

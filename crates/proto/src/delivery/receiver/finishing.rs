@@ -13,7 +13,8 @@ use crate::time::Instant;
 
 /// A block that was whole and wrong so often will never be right: the promise or the sender is wrong.
 const STRIKES_MAX: u8 = 8;
-/// Work that the store is given at a time: enough for its threads. Each block of it takes 4 bytes per symbol missing.
+/// Work that the store is given at a time: enough for its threads. Each block of it takes 4 bytes per symbol
+/// missing.
 const JOBS_MAX: usize = 8;
 
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
@@ -51,8 +52,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Compares the file that stands in a file's place, once all that takes is known. Until that is done no block of the file
-    /// is wanted.
+    /// Compares the file that stands in a file's place, once all that takes is known. Until that is done no
+    /// block of the file is wanted.
     pub(super) fn compare_file_if_present(&mut self, file: FileIndex) {
         let state = &mut self.catalogue.files[file.0];
         let is_described = state.spec.digest.is_some() && state.objects.iter().all(Option::is_some);

@@ -30,12 +30,12 @@ pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
 /// Bytes of packets kept while their objects are unknown, by default.
 pub const PENDING_BYTES: usize = 16 << 20;
-/// Bytes that a receiver takes to keep account of blocks and symbols: enough for a terabyte in blocks of 10 017
-/// symbols.
+/// Bytes that a receiver takes to keep account of blocks and symbols: enough for a terabyte in blocks of 10
+/// 017 symbols.
 pub const BLOCK_STATE_BYTES: usize = 104 << 20;
-/// Bytes that a store may take for the blocks that it decodes at a time, all together, with what codecs keep. A block that
-/// takes more by itself is decoded alone, and takes the rest from [`BLOCK_STATE_BYTES`]: an object for which that leaves no
-/// room is refused.
+/// Bytes that a store may take for the blocks that it decodes at a time, all together, with what codecs keep.
+/// A block that takes more by itself is decoded alone, and takes the rest from [`BLOCK_STATE_BYTES`]: an
+/// object for which that leaves no room is refused.
 pub const DECODING_BYTES: u64 = 88 << 20;
 /// Configuration of a receiver.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +64,11 @@ impl ReceiverConfig {
 
 /// The receiving end of a session.
 ///
-/// Memory, beside the store: [`BLOCK_STATE_BYTES`] for blocks, of which each takes 64 bytes and, while it is under way,
-/// some 100 more, a bit per source symbol, and 40 bytes for each 256 repair symbols sent (beyond that, symbols are
-/// dropped until blocks are whole); 12 bytes per block that waits for the store, 24 per block that waits for its digest; some 500 and the name per object (at
-/// most [`super::OBJECTS_MAX`], all names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs being put
-/// together.
+/// Memory, beside the store: [`BLOCK_STATE_BYTES`] for blocks, of which each takes 64 bytes and, while it is
+/// under way, some 100 more, a bit per source symbol, and 40 bytes for each 256 repair symbols sent (beyond
+/// that, symbols are dropped until blocks are whole); 12 bytes per block that waits for the store, 24 per
+/// block that waits for its digest; some 500 and the name per object (at most [`super::OBJECTS_MAX`], all
+/// names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs being put together.
 #[derive(Debug)]
 pub struct Receiver<C, S> {
     front: Front<C, ReceiverEvent>,
@@ -139,8 +139,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
 
     front_views!(C);
 
-    /// Whether the session ended: all there is to receive was received, the sender is gone or another one has come in its
-    /// place, or the store failed.
+    /// Whether the session ended: all there is to receive was received, the sender is gone or another one has
+    /// come in its place, or the store failed.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
@@ -156,15 +156,16 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         })
     }
 
-    /// The longest symbols announced, in bytes, of objects that have more than one: those of a single symbol may be sent without their
-    /// padding. Looks at each object.
+    /// The longest symbols announced, in bytes, of objects that have more than one: those of a single symbol
+    /// may be sent without their padding. Looks at each object.
     pub fn symbol_size(&self) -> Option<u16> {
         let partitions = self.catalogue.objects.iter().map(|object| object.partition);
         partitions.filter(|whole| whole.symbols() > 1).map(|whole| whole.symbol_size()).max()
     }
 
-    /// This end's machine dropped packets that it had received, because they were not read in time: the control takes less. The memberships
-    /// that follow come out of the next [`Machine::poll_output`] after a [`Machine::handle`].
+    /// This end's machine dropped packets that it had received, because they were not read in time: the
+    /// control takes less. The memberships that follow come out of the next [`Machine::poll_output`] after a
+    /// [`Machine::handle`].
     pub fn overrun(&mut self, now: Instant) {
         self.front.control.overrun(now);
     }

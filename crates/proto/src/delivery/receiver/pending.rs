@@ -17,8 +17,8 @@ pub struct PendingPacket {
     pub id: PayloadId,
 }
 
-/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together, and a quarter of
-/// spare room.
+/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together, and a
+/// quarter of spare room.
 #[derive(Debug)]
 pub struct Pending {
     objects: BTreeMap<u128, PendingObject>,

@@ -48,7 +48,8 @@ pub enum ReceiverEvent {
     },
     /// Every file of the session has met its fate.
     SessionCompleted {
-        /// Entries of the FDT that were refused; all beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX) are one.
+        /// Entries of the FDT that were refused; all beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX) are
+        /// one.
         refused: usize,
     },
     /// The sender closed the session before every file was whole.
@@ -80,8 +81,9 @@ pub struct FileProgress<'a> {
 
 /// Counters of a receiver.
 ///
-/// Each datagram handed to a receiver that has not ended is in exactly one of `useful`, `duplicates`, `surplus`, `fdt_packets`,
-/// `signalling`, `pending` and the [`Drops`]: their sum ([`ReceiverStats::accounted`]) is `packets` at any instant.
+/// Each datagram handed to a receiver that has not ended is in exactly one of `useful`, `duplicates`,
+/// `surplus`, `fdt_packets`, `signalling`, `pending` and the [`Drops`]: their sum
+/// ([`ReceiverStats::accounted`]) is `packets` at any instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
     /// Datagrams handed to the receiver. Those that the socket layer kept out are counted there.
@@ -137,7 +139,8 @@ pub struct Drops {
     pub bad_symbol: u64,
     /// Of an object that was refused.
     pub refused: u64,
-    /// Of an object not described yet, when there was no room to keep it; or of one that the whole FDT does not describe.
+    /// Of an object not described yet, when there was no room to keep it; or of one that the whole FDT does
+    /// not describe.
     pub unknown_object: u64,
     /// Symbols that were needed, of blocks that there was no memory for.
     pub no_room: u64,

@@ -7,8 +7,8 @@ pub type BlockId = (ObjectIndex, u32);
 
 /// Memory for the state of blocks. Bound: `bytes_max`, and what one block takes beside it.
 ///
-/// When it is used up one block at a time gets on without any, so that blocks end and give back what they had: whatever
-/// comes, something goes on.
+/// When it is used up one block at a time gets on without any, so that blocks end and give back what they
+/// had: whatever comes, something goes on.
 #[derive(Debug)]
 pub struct Room {
     bytes: usize,
@@ -35,7 +35,8 @@ impl Room {
         self.bytes += bytes;
     }
 
-    /// Whether so many bytes are left when the store has `lent` of them, for blocks that are decoded one at a time.
+    /// Whether so many bytes are left when the store has `lent` of them, for blocks that are decoded one at a
+    /// time.
     pub fn has_beside(&self, bytes: usize, lent: usize) -> bool {
         self.has(bytes.saturating_add(lent.saturating_sub(self.lent)))
     }

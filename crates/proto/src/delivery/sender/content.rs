@@ -37,7 +37,8 @@ impl Content {
         }
     }
 
-    /// Stops sending the blocks that `keeps` refuses, and returns how many symbols of them counted towards passes.
+    /// Stops sending the blocks that `keeps` refuses, and returns how many symbols of them counted towards
+    /// passes.
     pub(super) fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         match self {
             Self::Flat(carousel) => carousel.retain(keeps),
@@ -64,7 +65,8 @@ impl Content {
         }
     }
 
-    /// The place of a departure in its buffer, also where it carries no content: the schedule counts every packet.
+    /// The place of a departure in its buffer, also where it carries no content: the schedule counts every
+    /// packet.
     pub(super) fn turn(&mut self, layering: Option<&dyn Layering>, departure: &Departure) -> Option<Place> {
         match (self, layering) {
             (Self::Layered(hierarchy), Some(layering)) => {

@@ -16,20 +16,21 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// After its first round an FDT packet is sent for at most each so many packets of a channel: 5 %.
 const CREDIT_PACKETS: u32 = 20;
 /// On a slow base channel one in four, and no more than four a second, as far as a round takes longer than
-/// [`SLOW_ROUND`] without: who joins at 10 packets/s is described within 2 s by up to five symbols of the FDT.
+/// [`SLOW_ROUND`] without: who joins at 10 packets/s is described within 2 s by up to five symbols of the
+/// FDT.
 const SLOW_CREDIT_PACKETS: u32 = 3;
 const SLOW_GAP: Duration = Duration::from_millis(250);
 const SLOW_ROUND: Duration = Duration::from_secs(2);
-/// An FDT of more symbols goes on the levels above the base as well: the base of a session of many files may be too slow
-/// for it. Each level sends a first round, then at most a round in each [`INTERVAL`]: a share of the packets alone would be
-/// 5 % of a fast session for ever.
+/// An FDT of more symbols goes on the levels above the base as well: the base of a session of many files may
+/// be too slow for it. Each level sends a first round, then at most a round in each [`INTERVAL`]: a share of
+/// the packets alone would be 5 % of a fast session for ever.
 const BASE_SYMBOLS_MAX: u64 = 8;
-/// Withdrawn files wait to be told until the base has sent the instance before so often, so that receivers have got that one
-/// whole, and no longer than [`HOLD_MAX`].
+/// Withdrawn files wait to be told until the base has sent the instance before so often, so that receivers
+/// have got that one whole, and no longer than [`HOLD_MAX`].
 const HOLD_ROUNDS: u64 = 2;
 const HOLD_MAX: Duration = Duration::from_secs(30);
-/// Rounds of the cycle of all levels after which their first rounds are over: receivers of most levels have it by then, and
-/// content gets its share.
+/// Rounds of the cycle of all levels after which their first rounds are over: receivers of most levels have
+/// it by then, and content gets its share.
 const ROUNDS_OF_ALL: u64 = 3;
 /// How long an FDT instance may be used; a new one replaces it half-way.
 const LIFETIME: Duration = Duration::from_secs(3_600);
@@ -52,9 +53,9 @@ pub(crate) enum Due {
 
 /// The FDT of a session, on its way.
 ///
-/// All that is known is one instance, sent round and round. A long one has a preface: an instance of one symbol with the control and
-/// as many entries as fit, by which receivers begin to choose levels before they have the rest. An instance whose entries have
-/// changed gives way to a new one.
+/// All that is known is one instance, sent round and round. A long one has a preface: an instance of one
+/// symbol with the control and as many entries as fit, by which receivers begin to choose levels before they
+/// have the rest. An instance whose entries have changed gives way to a new one.
 #[derive(Debug)]
 pub(crate) struct Description {
     instance: Instance,
@@ -113,8 +114,9 @@ struct Turn {
 }
 
 impl Turn {
-    /// The next symbol of a level. Above the base every other one is of the cycle of all levels, by which receivers of most levels have
-    /// each symbol after as many packets; the level's own cycle brings each to receivers of any levels.
+    /// The next symbol of a level. Above the base every other one is of the cycle of all levels, by which
+    /// receivers of most levels have each symbol after as many packets; the level's own cycle brings each to
+    /// receivers of any levels.
     fn next_symbol(&mut self, level: u16, symbols: u64, next_of_all: &mut u64) -> u64 {
         self.is_of_all = level > 0 && !self.is_of_all;
         let next = if self.is_of_all { next_of_all } else { &mut self.next };
@@ -126,9 +128,10 @@ impl Turn {
 }
 
 impl Description {
-    /// Beside packets of content with `content_bytes` each: no packet is longer than those, so that what fits the path fits
-    /// it always. `instance_id` is the first one. An instance may not be numbered like one of an earlier session that receivers may
-    /// still know, so it goes with the time of day. `digests_missing` digests of blocks are going to be added.
+    /// Beside packets of content with `content_bytes` each: no packet is longer than those, so that what fits
+    /// the path fits it always. `instance_id` is the first one. An instance may not be numbered like one of
+    /// an earlier session that receivers may still know, so it goes with the time of day. `digests_missing`
+    /// digests of blocks are going to be added.
     ///
     /// # Errors
     /// When the description is too long, or will be.
@@ -229,10 +232,10 @@ impl Description {
         self.instance.complete = complete;
     }
 
-    /// Makes a new instance where entries have changed, or where the old one has had half of its life; at most one a
-    /// second. Digests alone wait until there are twice as many, so that all instances together have at most twice the digests.
-    /// While files are withdrawn one after the other, instances that take long to send live twice as long each time: receivers must get
-    /// one whole.
+    /// Makes a new instance where entries have changed, or where the old one has had half of its life; at
+    /// most one a second. Digests alone wait until there are twice as many, so that all instances together
+    /// have at most twice the digests. While files are withdrawn one after the other, instances that take
+    /// long to send live twice as long each time: receivers must get one whole.
     pub(crate) fn refresh(&mut self, now: Instant, config: SenderConfig) {
         let has_grown = self.digests > self.digests_sent && self.digests >= 2 * self.digests_sent;
         let is_heard = self.is_stale && self.rounds_of_instance >= HOLD_ROUNDS;
@@ -244,15 +247,18 @@ impl Description {
         }
     }
 
-    /// Whether an instance has followed the first one, which receivers that ask for packets have not asked for.
+    /// Whether an instance has followed the first one, which receivers that ask for packets have not asked
+    /// for.
     pub(crate) fn has_news(&self) -> bool {
         self.made > Instant::ZERO && (self.is_alone || self.levels[0].credit >= CREDIT_PACKETS)
     }
 
-    /// Whether the next packet of a level is one of the FDT. To be asked once for each, with the control's `epoch` of it.
+    /// Whether the next packet of a level is one of the FDT. To be asked once for each, with the control's
+    /// `epoch` of it.
     ///
-    /// Receivers join by the first packet of the base in an epoch. Where that one describes the session, who has just come begins at once.
-    /// Above the base a packet of the FDT may wait for content that can be spared, until it has waited as long again.
+    /// Receivers join by the first packet of the base in an epoch. Where that one describes the session, who
+    /// has just come begins at once. Above the base a packet of the FDT may wait for content that can be
+    /// spared, until it has waited as long again.
     pub(crate) fn due(&mut self, now: Instant, level: u16, epoch: Option<u64>) -> Due {
         let turn = self.levels[usize::from(level)];
         let is_first_round =
@@ -358,9 +364,9 @@ impl Description {
         self.instance_id
     }
 
-    /// The preface of a long FDT of a session with several levels, to be sent from `next` on. It has entries in their order, the
-    /// digests of their blocks where there is room; an FDT instance without any (RFC 6726, section 3.4.2) is no
-    /// FDT instance, so there may be no preface.
+    /// The preface of a long FDT of a session with several levels, to be sent from `next` on. It has entries
+    /// in their order, the digests of their blocks where there is room; an FDT instance without any (RFC
+    /// 6726, section 3.4.2) is no FDT instance, so there may be no preface.
     fn make_preface(&mut self, next: Instant) -> Option<Preface> {
         if !self.is_long() || self.levels.len() < 2 || self.instance.control.is_none() {
             return None;

@@ -1,20 +1,21 @@
-//! How a session ends: on each channel a last round of the FDT, as far as a second allows, for receivers that came after the one
-//! before, then a few packets that close the session.
+//! How a session ends: on each channel a last round of the FDT, as far as a second allows, for receivers that
+//! came after the one before, then a few packets that close the session.
 
 use crate::machine::ChannelId;
 use crate::time::{Duration, Instant};
 
 /// Packets that close the session on a channel: any one of them tells a receiver.
 const CLOSE_PACKETS: u8 = 3;
-/// Time for the last round of the FDT. A long one on a slow channel is cut off: its receivers have the channels above.
+/// Time for the last round of the FDT. A long one on a slow channel is cut off: its receivers have the
+/// channels above.
 const DESCRIPTION: Duration = Duration::from_secs(1);
 /// Time after which a session is over, whatever its base channel has still to say: a user waits for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is left to say on each channel.
 ///
-/// The session is over when the base channel has said it, which every receiver holds, or after 2 s. Any other channel that is as
-/// fast has said it by then, too; one that is done before is silent.
+/// The session is over when the base channel has said it, which every receiver holds, or after 2 s. Any other
+/// channel that is as fast has said it by then, too; one that is done before is silent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Farewell {
     channels: Vec<Left>,

@@ -49,7 +49,8 @@ pub(crate) struct Header(alc::Repr);
 
 impl Header {
     pub(crate) fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
-        // Receivers of any level hold the base. Controls whose senders have ceilings number their channels by 8 bits.
+        // Receivers of any level hold the base. Controls whose senders have ceilings number their channels by
+        // 8 bits.
         let told = departure.ceiling.filter(|_| departure.channel == ChannelId::BASE);
         let ceiling = told.and_then(|ceiling| u8::try_from(ceiling).ok());
         let levels = ceiling.map(|ceiling| Levels { ceiling });

@@ -1,4 +1,5 @@
-//! What a sender knows of its content while the content is still being hashed: digests of blocks, files withdrawn.
+//! What a sender knows of its content while the content is still being hashed: digests of blocks, files
+//! withdrawn.
 
 use core::ops::Range;
 
@@ -7,7 +8,8 @@ use crate::delivery::plan::SessionPlan;
 
 /// Digests known so far, in the order of each object's blocks, and files withdrawn.
 ///
-/// Memory: 32 bytes for each block of the files whose digests are not all known, some 80 for each object and file.
+/// Memory: 32 bytes for each block of the files whose digests are not all known, some 80 for each object and
+/// file.
 #[derive(Debug)]
 pub(super) struct Inventory {
     objects: Vec<ObjectDigests>,
@@ -68,7 +70,8 @@ impl Inventory {
         self.files[self.objects[object].file].is_withdrawn
     }
 
-    /// Takes the digests of an object's next blocks, and returns the digest of its file once they are all known.
+    /// Takes the digests of an object's next blocks, and returns the digest of its file once they are all
+    /// known.
     ///
     /// # Panics
     /// When they are more than the object has blocks.

@@ -1,4 +1,5 @@
-//! Packets straight from the sender to the receiver, and as a sender that is lying or was started anew writes them.
+//! Packets straight from the sender to the receiver, and as a sender that is lying or was started anew writes
+//! them.
 
 use super::*;
 use crate::layering::path::apply;
@@ -69,7 +70,8 @@ impl Bench {
     }
 }
 
-/// With dynamic layers a level less is there at once; with static ones nothing more is decided for nine slots.
+/// With dynamic layers a level less is there at once; with static ones nothing more is decided for nine
+/// slots.
 #[test]
 fn a_lossy_slot_costs_a_level() {
     for kind in [Kind::Static, Kind::Dynamic] {
@@ -93,7 +95,8 @@ fn one_burst_over_the_end_of_a_slot_is_answered_once() {
     let mut bench = Bench::new(Kind::Dynamic);
     bench.slots_without_loss(40);
     let before = bench.level();
-    // The last packet of the base in a slot and one in its middle: the hole of the last one shows in the next slot.
+    // The last packet of the base in a slot and one in its middle: the hole of the last one shows in the next
+    // slot.
     let first = bench.base;
     bench.slot(|cci| cci.group != 0 || ![1, 4].contains(&cci.sequence.wrapping_sub(first)));
     bench.slots_without_loss(2);

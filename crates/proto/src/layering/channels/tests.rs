@@ -12,7 +12,7 @@ fn rate(packets: f64, bytes: u16) -> Rate {
     Rate::from_bits(integer((packets * 8.0 * f64::from(bytes)).round())).unwrap()
 }
 
-/// sequencer.md 2: R0 = 4 packets/s, P = 1/2, sub-slots of 1 s, levels 1..3.
+/// Worked example: R0 = 4 packets/s, P = 1/2, sub-slots of 1 s, levels 1..3.
 fn worked_example() -> DynamicChannels {
     let config = DynamicConfig::new(1_000, rate(32.0, 1_000))
         .with_base_rate(rate(4.0, 1_000))

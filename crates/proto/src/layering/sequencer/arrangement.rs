@@ -15,20 +15,21 @@ const PACKETS_MAX: u64 = u32::MAX as u64;
 /// In which order packets take parts of the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The paper's: tile by tile, by the least cumulative rate of each; inside a tile the least important part first.
+    /// The paper's: tile by tile, by the least cumulative rate of each; inside a tile the least important
+    /// part first.
     #[default]
     Tiles,
-    /// Packet by packet, by the cumulative rate of its level when it leaves; among equals the later one is more
-    /// important. Closes what the order of tiles leaves open at rates inside a tile, for 20 bytes a packet and a merge of all
-    /// tiles.
+    /// Packet by packet, by the cumulative rate of its level when it leaves; among equals the later one is
+    /// more important. Closes what the order of tiles leaves open at rates inside a tile, for 20 bytes a
+    /// packet and a merge of all tiles.
     Exact,
 }
 
-/// Packets of the base that carry no part of a buffer but something else, as a session's description: each so many, counted
-/// over all buffers.
+/// Packets of the base that carry no part of a buffer but something else, as a session's description: each so
+/// many, counted over all buffers.
 ///
-/// They are kept out of the count before a buffer is laid. To take them from a buffer that is laid already would tear a hole in
-/// what every receiver holds.
+/// They are kept out of the count before a buffer is laid. To take them from a buffer that is laid already
+/// would tear a hole in what every receiver holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
     every: u64,
@@ -71,8 +72,8 @@ pub struct Pdu {
 
 /// How a buffer of so many parts goes out over layers, from `start` for `time`.
 ///
-/// Memory: 40 bytes a tile, that is a level in an interval between two boundaries, and as much to sort them; in exact order 20
-/// bytes a packet. It is kept for the next buffer.
+/// Memory: 40 bytes a tile, that is a level in an interval between two boundaries, and as much to sort them;
+/// in exact order 20 bytes a packet. It is kept for the next buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Arrangement {
     /// Ends of the intervals.
@@ -128,13 +129,14 @@ impl Tile {
 }
 
 impl Arrangement {
-    /// Lays `parts` parts onto the packets that `layering` sends in `start..start + time`. Uses the room of `self` again.
+    /// Lays `parts` parts onto the packets that `layering` sends in `start..start + time`. Uses the room of
+    /// `self` again.
     ///
     /// O(tiles log tiles), in exact order O(packets log tiles).
     ///
     /// # Panics
-    /// When there are no parts, or so many levels and boundaries in `time` that there would be more than 2^20 tiles or 2^32
-    /// packets: a buffer is seconds long, not days.
+    /// When there are no parts, or so many levels and boundaries in `time` that there would be more than 2^20
+    /// tiles or 2^32 packets: a buffer is seconds long, not days.
     pub fn lay(
         &mut self,
         layering: &(impl Layering + ?Sized),
@@ -146,8 +148,8 @@ impl Arrangement {
         self.lay_around(layering, start, time, parts, order, None);
     }
 
-    /// The same around packets that are reserved. The first buffer laid begins their count; one that is laid after another
-    /// goes on with it.
+    /// The same around packets that are reserved. The first buffer laid begins their count; one that is laid
+    /// after another goes on with it.
     ///
     /// # Panics
     /// As [`Arrangement::lay`].
@@ -225,8 +227,8 @@ impl Arrangement {
         }
     }
 
-    /// Exact order: a place for each packet by its own cumulative rate. Those of a tile fall in rate as time goes on, so tiles
-    /// are merged from their ends.
+    /// Exact order: a place for each packet by its own cumulative rate. Those of a tile fall in rate as time
+    /// goes on, so tiles are merged from their ends.
     fn place(&mut self, layering: &(impl Layering + ?Sized)) {
         let Self { exact, runs, cursors, places, tiles, reserve, .. } = self;
         exact.clear();
@@ -277,8 +279,8 @@ impl Arrangement {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// The part for the next packet of a level, which leaves at `at`; `None` outside the buffer's time, or when the level has
-    /// sent all it was counted for, or the packet is reserved.
+    /// The part for the next packet of a level, which leaves at `at`; `None` outside the buffer's time, or
+    /// when the level has sent all it was counted for, or the packet is reserved.
     pub fn next(&mut self, level: u16, at: Instant) -> Option<Pdu> {
         match self.turn(level, at) {
             Some(Turn::Part(pdu)) => Some(pdu),
@@ -286,8 +288,8 @@ impl Arrangement {
         }
     }
 
-    /// What the next packet of a level is for, which leaves at `at`; `None` outside the buffer's time, or when the level has
-    /// sent all it was counted for.
+    /// What the next packet of a level is for, which leaves at `at`; `None` outside the buffer's time, or
+    /// when the level has sent all it was counted for.
     pub fn turn(&mut self, level: u16, at: Instant) -> Option<Turn> {
         if at < self.start || usize::from(level) >= self.levels {
             return None;
@@ -313,8 +315,8 @@ impl Arrangement {
         Some(Turn::Part(Pdu { number: number % self.parts, is_repeat: number >= self.parts }))
     }
 
-    /// Takes what would have left before `at` as gone: a sender gave it up. What is left of a tile is then what is worth most; what
-    /// was left of tiles whose interval is over does not leave any more.
+    /// Takes what would have left before `at` as gone: a sender gave it up. What is left of a tile is then
+    /// what is worth most; what was left of tiles whose interval is over does not leave any more.
     pub fn skip_to(&mut self, layering: &(impl Layering + ?Sized), at: Instant) {
         let interval = self.ends.partition_point(|end| *end <= at);
         let from = interval.checked_sub(1).map_or(self.start, |before| self.ends[before]);

@@ -7,8 +7,8 @@ use crate::time::{Duration, Instant};
 
 /// Deliveries that wait for the application; then late parts are dropped first.
 const READY_MAX: usize = 64;
-/// Packets in a row of a buffer that should be over, after which it is taken for the current one: a number that was
-/// forged, or corrupt, does not shut out the next 32 768 buffers.
+/// Packets in a row of a buffer that should be over, after which it is taken for the current one: a number
+/// that was forged, or corrupt, does not shut out the next 32 768 buffers.
 const STRAYS_MAX: u32 = 16;
 
 /// A buffer as far as it came.
@@ -88,10 +88,11 @@ pub struct AssemblerStats {
     pub lost: u64,
 }
 
-/// Collects parts until the buffer is whole, or a packet of a new one comes, or one that says that its time is over.
+/// Collects parts until the buffer is whole, or a packet of a new one comes, or one that says that its time
+/// is over.
 ///
-/// Memory: what came of one buffer of at most the stated length, in pages of 64 KiB; as much for each that the application has
-/// not taken, at most 64; and 2 MiB for pieces.
+/// Memory: what came of one buffer of at most the stated length, in pages of 64 KiB; as much for each that
+/// the application has not taken, at most 64; and 2 MiB for pieces.
 #[derive(Debug)]
 pub struct Assembler {
     bytes_max: usize,
@@ -123,7 +124,7 @@ struct Newest {
 }
 
 impl Assembler {
-    /// An assembler for buffers of at most `bytes_max`. Late parts count for `grace`, which sequencer.md 3 sets to twice
+    /// An assembler for buffers of at most `bytes_max`. Late parts count for `grace`, twice
     /// the join-time latency.
     pub fn new(bytes_max: usize, grace: Duration) -> Self {
         Self {

@@ -10,8 +10,8 @@ const PIECES_MAX: usize = 1 << 16;
 
 /// A buffer under way.
 ///
-/// Memory: a page of 64 KiB for each that something came of, 8 bytes for each before the last one, and at most 2 MiB for
-/// pieces. Pages are kept for the next buffer.
+/// Memory: a page of 64 KiB for each that something came of, 8 bytes for each before the last one, and at
+/// most 2 MiB for pieces. Pages are kept for the next buffer.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     pages: Vec<Option<Box<[u8]>>>,

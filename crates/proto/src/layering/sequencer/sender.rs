@@ -84,8 +84,9 @@ pub enum Load<'a> {
     Nothing,
 }
 
-/// Sends buffers over layers, each in its time, one after the other. A buffer after which none has come is sent again
-/// until one does: a congestion control's packets cannot stop, and receivers that came late collect it.
+/// Sends buffers over layers, each in its time, one after the other. A buffer after which none has come is
+/// sent again until one does: a congestion control's packets cannot stop, and receivers that came late
+/// collect it.
 ///
 /// Memory: two buffers of the application's, and what an [`Arrangement`] takes.
 #[derive(Debug)]
@@ -161,9 +162,9 @@ impl Sequencer {
         Ok(())
     }
 
-    /// What the next packet of a level carries, which leaves at `at` by the layering's schedule. To be asked once for each
-    /// packet of every level, in the order of leaving. Without layers every receiver has every packet, and parts go out in
-    /// the order of their importance.
+    /// What the next packet of a level carries, which leaves at `at` by the layering's schedule. To be asked
+    /// once for each packet of every level, in the order of leaving. Without layers every receiver has every
+    /// packet, and parts go out in the order of their importance.
     pub fn load(&mut self, layering: Option<&dyn Layering>, level: u16, at: Instant) -> Load<'_> {
         self.begin(layering, at);
         if self.current.is_none() {

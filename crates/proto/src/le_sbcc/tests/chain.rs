@@ -46,7 +46,8 @@ fn a_reduction_halves_pauses_and_shuts_out_others_for_an_epoch() {
         assert!((bits(&chain) / before - 0.5).abs() < 1e-6);
         let silence = chain.silent_until().since(now).as_secs_f64();
         assert!((silence - 0.05).abs() < 1e-6, "half of SRTT + 4 sigma: {silence}");
-        // The worst receiver's next one passes, if it is an event at all, but reduces nothing within the epoch.
+        // The worst receiver's next one passes, if it is an event at all, but reduces nothing within the
+        // epoch.
         let soon = now + ms(99);
         assert_eq!(chain.indication(soon, &indication(9, soon - ms(100))), Stage::Indication);
         let late = now + ms(shut) - ms(1);

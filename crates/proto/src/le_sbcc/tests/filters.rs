@@ -1,4 +1,4 @@
-//! Each filter against what le-sbcc.md says of it in closed form.
+//! Each filter against its closed form.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -112,7 +112,7 @@ fn a_receiver_takes_less_than_100_bytes() {
     assert_eq!(receivers.len(), 1_000_000);
 }
 
-/// What le-sbcc.md 1 does, word by word.
+/// The pseudo-code of Thapliyal et al., line by line.
 #[derive(Default)]
 struct Model {
     counts: std::collections::BTreeMap<u32, f64>,
@@ -132,7 +132,7 @@ impl Model {
     }
 }
 
-/// s_hat_i of le-sbcc.md 4, term by term; `values` are those from i on, the newest first.
+/// s_hat_i of the TFRC module, term by term; `values` are those from i on, the newest first.
 fn s_hat(values: &[f64]) -> f64 {
     let weight = |k: usize| if k < 8 { 1.0 } else { libm::pow(0.95, (k - 7) as f64) };
     let sum: f64 = values.iter().enumerate().map(|(k, value)| weight(k) * value).sum();

@@ -1,4 +1,5 @@
-//! The start: no faster than receivers can answer, and a loss that is told late counts for what was sent then.
+//! The start: no faster than receivers can answer, and a loss that is told late counts for what was sent
+//! then.
 
 use super::*;
 use crate::le_sbcc::{Chain, Config, Indication, Module, Stage};
@@ -44,7 +45,8 @@ fn the_rate_doubles_as_fast_as_the_slowest_heard_can_answer() {
         run(&mut blind, at(7_000));
         // Each 0.4 s by a fifth.
         assert_doublings(&blind, 3.4);
-        // Heard after 10 s, so that nobody knows how far away it is: each 1.2 s, first after 0.4. A near one: each SRTT + 2 sigma of those assumed.
+        // Heard after 10 s, so that nobody knows how far away it is: each 1.2 s, first after 0.4. A near one:
+        // each SRTT + 2 sigma of those assumed.
         silent.heard(ms(10_000));
         run(&mut silent, at(13_900));
         assert_doublings(&silent, 3.0);
@@ -106,7 +108,8 @@ fn what_a_receiver_says_before_it_knows_the_way_is_no_round_trip() {
     assert!(chain.round_trip().srtt() < 0.14, "another one may not");
 }
 
-/// Of holes that come close together only the first one's NAK is an event. Were the others' taken where they are short, the mean would fall.
+/// Of holes that come close together only the first one's NAK is an event. Were the others' taken where they
+/// are short, the mean would fall.
 #[test]
 fn losses_in_bursts_do_not_bring_the_round_trip_down() {
     let mut chain = chain(config(Module::Aimd));
@@ -132,7 +135,8 @@ fn losses_in_bursts_do_not_bring_the_round_trip_down() {
     assert!((mean - 0.045).abs() < 0.003, "{mean}");
 }
 
-/// One forged NAK for the first packet brings the rate down to half of what that one went at: the operator's least rate holds all the same.
+/// One forged NAK for the first packet brings the rate down to half of what that one went at: the operator's
+/// least rate holds all the same.
 #[test]
 fn one_nak_of_the_first_packet_leaves_the_least_rate() {
     let least = Rate::from_kilobits(500);

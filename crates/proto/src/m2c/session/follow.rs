@@ -10,20 +10,24 @@ use crate::time::{Duration, Instant};
 /// What is followed is judged after this time and so many packets.
 const JUDGED_TIME: Duration = Duration::from_millis(400);
 const JUDGED_PACKETS: u32 = 32;
-/// Levels that were carried before change nothing for others. The part of the packets that comes may fall to this by chance; a level that was not, on
-/// a link that is full of the session and one flow as large, makes it 0.8.
+/// Levels that were carried before change nothing for others. The part of the packets that comes may fall to
+/// this by chance; a level that was not, on a link that is full of the session and one flow as large, makes
+/// it 0.8.
 const WORSE: f64 = 0.84;
-/// When less than this comes, there is too much already, whoever holds it: it may be another's trial, which a router goes on to send for seconds.
+/// When less than this comes, there is too much already, whoever holds it: it may be another's trial, which a
+/// router goes on to send for seconds.
 const LEAST: f64 = WORSE;
 /// Packets may wait longer than before by so many seconds, by chance.
 const LONGER: f64 = 0.004;
-/// Or by half of what levels add that nobody held before, on a link that is full of the session: what they bring is judged by half, too.
+/// Or by half of what levels add that nobody held before, on a link that is full of the session: what they
+/// bring is judged by half, too.
 const OWN_GROWTH: f64 = 0.5;
-/// Time after which others may be followed again, when what they seemed to hold was not carried; twice as much each time in a row.
+/// Time after which others may be followed again, when what they seemed to hold was not carried; twice as
+/// much each time in a row.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
-/// What is joined at a time: so many times the rate at first, as much again every two joins, up to what fast start does; at least a level. Somewhat
-/// more than two fine levels, or one of RFC 3738.
+/// What is joined at a time: so many times the rate at first, as much again every two joins, up to what fast
+/// start does; at least a level. Somewhat more than two fine levels, or one of RFC 3738.
 const STEP: f64 = 1.34;
 
 /// Packets that came, and that were lost, so far.
@@ -54,12 +58,14 @@ impl Tally {
 pub(super) struct Follow {
     shadow: Shadow,
     joined: Option<Joined>,
-    /// One beyond the wave up to which the bottleneck seems to carry all, until others are found to hold more or less.
+    /// One beyond the wave up to which the bottleneck seems to carry all, until others are found to hold more
+    /// or less.
     goal: u64,
     /// Joins in a row that were carried, and that were not.
     carried: u32,
     misled: u32,
-    /// The part of the packets that came before the first of those that were carried: losses do not add up from join to join.
+    /// The part of the packets that came before the first of those that were carried: losses do not add up
+    /// from join to join.
     part: f64,
     /// From when on others may be followed.
     next: Instant,
@@ -128,8 +134,9 @@ impl Follow {
 }
 
 impl Joined {
-    /// A packet came that waited `queueing` seconds. Once it is known, whether the levels brought at least half of what they should, and no more is
-    /// lost than before, nor waits much longer: what passed before already makes no queue longer.
+    /// A packet came that waited `queueing` seconds. Once it is known, whether the levels brought at least
+    /// half of what they should, and no more is lost than before, nor waits much longer: what passed before
+    /// already makes no queue longer.
     fn record(&mut self, now: Instant, tally: Tally, queueing: f64) -> Option<bool> {
         if self.packets == 0 {
             (self.since, self.tally) = (now, tally);
@@ -141,7 +148,8 @@ impl Joined {
         }
         let rate = f64::from(self.packets - 1) / time.as_secs_f64();
         let is_more = rate >= f64::midpoint(self.before, self.hoped);
-        // Nothing else makes a queue grow as fast as they do on a link that is full and that nobody sent them over before.
+        // Nothing else makes a queue grow as fast as they do on a link that is full and that nobody sent them
+        // over before.
         let added = (1.0 - self.before / self.hoped) * JUDGED_TIME.as_secs_f64();
         let is_free = queueing <= self.peak + LONGER.max(OWN_GROWTH * added)
             && tally.part_since(self.tally) >= WORSE * self.part;
@@ -169,7 +177,8 @@ impl Session {
         self.follow.shadow.record(&self.clock.channels, above, rate, (left, delay));
     }
 
-    /// After a packet: joins levels that others hold, and leaves those again that are not carried. Whether that is under way.
+    /// After a packet: joins levels that others hold, and leaves those again that are not carried. Whether
+    /// that is under way.
     pub(super) fn follow(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
         if self.mode != Mode::CongestionAvoidance || self.joining.is_some() {
             return false;
@@ -242,7 +251,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// What becomes of a level that was to raise 100 packets per second, of which `part` came, to 133, when `rate` come and of `lost_each` one more is lost.
+    /// What becomes of a level that was to raise 100 packets per second, of which `part` came, to 133, when
+    /// `rate` come and of `lost_each` one more is lost.
     fn judged(part: f64, rate: u64, lost_each: u64) -> Option<bool> {
         judged_waiting(part, rate, lost_each, 0.01)
     }

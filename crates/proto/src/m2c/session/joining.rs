@@ -18,7 +18,8 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_RATE: f64 = 4.0 / super::RTT_INITIAL;
 /// And then up to so many times what it holds at a time, or a level.
 pub(super) const FAST_FACTOR: f64 = 2.4;
-/// What is kept of the rate at which fast start ended: so the queue that it made drains before the next receivers start.
+/// What is kept of the rate at which fast start ended: so the queue that it made drains before the next
+/// receivers start.
 const START_ROOM: f64 = 0.9;
 /// In congestion avoidance a level is joined when the queue is down to this part of its longest.
 pub(super) const ROOM: f64 = 0.5;
@@ -98,7 +99,8 @@ impl Session {
         }
     }
 
-    /// Where the queue is empty half an epoch later and more, slow start goes on where fast start ended: there was no such limit.
+    /// Where the queue is empty half an epoch later and more, slow start goes on where fast start ended:
+    /// there was no such limit.
     fn resume(&mut self, now: Instant) {
         self.resumes = false;
         if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
@@ -117,7 +119,8 @@ impl Session {
         }
     }
 
-    /// The sender sends levels up to `ceiling` only, or all of them. Leaves those above, of which nothing is lost.
+    /// The sender sends levels up to `ceiling` only, or all of them. Leaves those above, of which nothing is
+    /// lost.
     pub(in crate::m2c) fn limit(&mut self, now: Instant, ceiling: Option<u16>, wishes: &mut Wishes) {
         let highest = self.clock.channels.levels() - 1;
         self.top = ceiling.map_or(highest, |ceiling| ceiling.min(highest));
@@ -141,8 +144,8 @@ impl Session {
         self.stray = now;
     }
 
-    /// The highest rate that the window allows: a level decays by P until the next may be joined, and over that time it brings
-    /// what the window does.
+    /// The highest rate that the window allows: a level decays by P until the next may be joined, and over
+    /// that time it brings what the window does.
     fn sustained(&self, rtt: f64) -> f64 {
         self.mean / rtt / self.clock.channels.mean_of_decay()
     }
@@ -175,14 +178,14 @@ impl Session {
         now.since(self.first).as_secs_f64() >= spacing && has_shown
     }
 
-    /// In congestion avoidance receivers of a session wish at the same packets, and so join together; who then waits for room joins when there
-    /// is some.
+    /// In congestion avoidance receivers of a session wish at the same packets, and so join together; who
+    /// then waits for room joins when there is some.
     fn may_avoid(&self, now: Instant, opens: bool) -> bool {
         (opens || self.wished.is_some()) && now >= self.hold && self.may_join(now)
     }
 
-    /// Whether a level more finds the queue at most half as long as it was of late: it would fill what is left of it at once. Where many
-    /// flows keep it full, half a sub-slot's patience will do.
+    /// Whether a level more finds the queue at most half as long as it was of late: it would fill what is
+    /// left of it at once. Where many flows keep it full, half a sub-slot's patience will do.
     fn has_room(&mut self, now: Instant) -> bool {
         let wished = *self.wished.get_or_insert(now);
         let patience = AVERAGED * self.clock.channels.sub_slot_seconds();

@@ -1,8 +1,10 @@
 //! What the receiver's own machine takes.
 //!
-//! Packets that the machine drops because they are not read in time are lost like those of a full link, but with no queue before and no round trip
-//! that grows: a receiver would hold its levels until they have decayed, and lose most of what comes meanwhile. So the machine says when it drops packets,
-//! and the receiver leaves what exceeds the rate that was read: at once, but for half of what it holds, which it may leave a second later.
+//! Packets that the machine drops because they are not read in time are lost like those of a full link, but
+//! with no queue before and no round trip that grows: a receiver would hold its levels until they have
+//! decayed, and lose most of what comes meanwhile. So the machine says when it drops packets, and the
+//! receiver leaves what exceeds the rate that was read: at once, but for half of what it holds, which it may
+//! leave a second later.
 
 use super::Session;
 use crate::control::Wishes;
@@ -11,8 +13,9 @@ use crate::time::{Duration, Instant};
 
 /// Part of the rate that was read at which the receiver settles: the rest is for decoding what came.
 const ROOM: f64 = 0.8;
-/// Part of the rate that is held which is kept at least: a machine that stalled has read next to nothing of late, and reads as much as before from now on. One
-/// that is slow drops packets again, and the receiver leaves as much again.
+/// Part of the rate that is held which is kept at least: a machine that stalled has read next to nothing of
+/// late, and reads as much as before from now on. One that is slow drops packets again, and the receiver
+/// leaves as much again.
 const KEPT: f64 = 0.5;
 /// Drops so soon after the last leave come of what was under way, or waited to be read.
 const LEAVES: Duration = Duration::from_secs(1);

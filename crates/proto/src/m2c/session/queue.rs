@@ -1,7 +1,8 @@
-//! Whose the queue is: whether the session has its bottleneck for itself, and whether others of the session just joined.
+//! Whose the queue is: whether the session has its bottleneck for itself, and whether others of the session
+//! just joined.
 //!
-//! A session that has its bottleneck to itself overshoots with each join, loses for seconds on end, which no TCP beside it would survive, and
-//! then leaves the queue empty for seconds.
+//! A session that has its bottleneck to itself overshoots with each join, loses for seconds on end, which no
+//! TCP beside it would survive, and then leaves the queue empty for seconds.
 
 use super::Session;
 use super::joining::ROOM;
@@ -70,7 +71,8 @@ impl Session {
         true
     }
 
-    /// Whether a queue that only this session makes was empty within the last two epochs: if it fills, it is by other receivers.
+    /// Whether a queue that only this session makes was empty within the last two epochs: if it fills, it is
+    /// by other receivers.
     pub(super) fn was_empty(&self, now: Instant) -> bool {
         now < self.queue.crowded
             && self.shows_queues()
@@ -83,14 +85,14 @@ impl Session {
         self.shows_queues() && self.queue.empty > self.lost && now.since(self.queue.empty) < self.epochs(1)
     }
 
-    /// Whether there was a queue of late. Behind a policer, or where packets are lost by chance, none is ever seen, and an empty one says
-    /// nothing.
+    /// Whether there was a queue of late. Behind a policer, or where packets are lost by chance, none is ever
+    /// seen, and an empty one says nothing.
     fn shows_queues(&self) -> bool {
         self.delay.queueing_peak() > 2.0 * EMPTY
     }
 
-    /// By how much more than the window allows may be joined: others of the session joined just now, if a queue that was empty fills although
-    /// this receiver did nothing.
+    /// By how much more than the window allows may be joined: others of the session joined just now, if a
+    /// queue that was empty fills although this receiver did nothing.
     pub(super) fn lead(&self, now: Instant) -> f64 {
         let is_filling = now.since(self.queue.lost) <= self.epochs(1)
             || self.delay.queueing_last() > ROOM * self.delay.queueing_peak();

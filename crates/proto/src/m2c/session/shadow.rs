@@ -1,11 +1,13 @@
 //! Which levels the bottleneck carries already, because other receivers behind it hold them.
 //!
-//! A receiver knows the schedule of the levels that it does not hold, too. If their packets pass its bottleneck, each delays what comes after
-//! it by the time that it takes to send: from one held packet to the next, the delay grows by a packet's time for each that left
-//! between them. So the growth of delays is regressed on how many packets left between of the levels up to each one above, less what
-//! their rate makes of the time between. That rest is a sum of sawteeth, which has nothing to do with anyone's load: the slope is the time of a packet
-//! on the shared bottleneck if those levels are carried, and zero if none is, whatever else passes. Where packets wait in a queue of the
-//! receiver's own as well that is never empty, they lose all trace of what came between before; where it is empty now and then, a part stays.
+//! A receiver knows the schedule of the levels that it does not hold, too. If their packets pass its
+//! bottleneck, each delays what comes after it by the time that it takes to send: from one held packet to the
+//! next, the delay grows by a packet's time for each that left between them. So the growth of delays is
+//! regressed on how many packets left between of the levels up to each one above, less what their rate makes
+//! of the time between. That rest is a sum of sawteeth, which has nothing to do with anyone's load: the slope
+//! is the time of a packet on the shared bottleneck if those levels are carried, and zero if none is,
+//! whatever else passes. Where packets wait in a queue of the receiver's own as well that is never empty,
+//! they lose all trace of what came between before; where it is empty now and then, a part stays.
 
 use crate::layering::{DynamicChannels, Layering, Wave};
 use crate::measure::seconds;
@@ -17,15 +19,18 @@ pub(super) const DEPTH: usize = 16;
 const BATCH: f64 = 16.0;
 /// What older batches count for, each time one is added.
 const KEPT: f64 = 0.8;
-/// The least slope of each of the last two batches, in parts of the time between packets of all that is carried: a bottleneck that others fill by
-/// half has 0.5, less losses; a link that is three times as fast as the levels has 0.33.
+/// The least slope of each of the last two batches, in parts of the time between packets of all that is
+/// carried: a bottleneck that others fill by half has 0.5, less losses; a link that is three times as fast as
+/// the levels has 0.33.
 const SLOPE: f64 = 0.4;
-/// The least slope of all batches in its standard errors. Levels that are carried have 8 to 70 after half a second, and more as batches add up.
-/// Beside Poisson arrivals chance makes up to 3.3 of nothing in a thousand tests, beside a TCP or another session, whose packets depend on each
-/// other, up to 6.5 in minutes: half as much again is for hours, and hundreds of receivers.
+/// The least slope of all batches in its standard errors. Levels that are carried have 8 to 70 after half a
+/// second, and more as batches add up. Beside Poisson arrivals chance makes up to 3.3 of nothing in a
+/// thousand tests, beside a TCP or another session, whose packets depend on each other, up to 6.5 in minutes:
+/// half as much again is for hours, and hundreds of receivers.
 const CERTAIN: f64 = 10.0;
 
-/// Sums over changes from a held packet to the next, of which older ones count for less. Times are in mean times between held packets.
+/// Sums over changes from a held packet to the next, of which older ones count for less. Times are in mean
+/// times between held packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     count: f64,
@@ -79,8 +84,8 @@ impl Sums {
         }
     }
 
-    /// By how much the delay grows with each packet more of the levels up to this one, and the standard error of that: least squares on
-    /// the time between and the packets more. `None` where nothing can be told.
+    /// By how much the delay grows with each packet more of the levels up to this one, and the standard error
+    /// of that: least squares on the time between and the packets more. `None` where nothing can be told.
     fn slope(&self, level: usize) -> Option<(f64, f64)> {
         let (n, level) = (self.count, &self.levels[level]);
         if n < BATCH {
@@ -120,8 +125,8 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// A held packet that left at `left` came with a relative delay in nanoseconds. `number` is the wave above those held, of `levels` above
-    /// them, and `rate` that of the held ones in packets per second.
+    /// A held packet that left at `left` came with a relative delay in nanoseconds. `number` is the wave
+    /// above those held, of `levels` above them, and `rate` that of the held ones in packets per second.
     pub(super) fn record(
         &mut self,
         channels: &DynamicChannels,
@@ -138,7 +143,8 @@ impl Shadow {
         let half = channels.half_epoch_at(left);
         if half != self.half {
             self.half = half;
-            // The sender keeps packets of all levels apart, whoever holds them: as a link does that carries somewhat more than the session.
+            // The sender keeps packets of all levels apart, whoever holds them: as a link does that carries
+            // somewhat more than the session.
             self.turn(channels.ratio(), rate / channels.cumulative_rate(channels.levels() - 1, left));
         }
         let mut parts = [0.0; DEPTH];
@@ -158,8 +164,8 @@ impl Shadow {
         self.filling.add(gap, seconds(delay.saturating_sub(less)) * rate, &more);
     }
 
-    /// Half an epoch is over. What is seen in one batch only may be another's trial; a link that could carry the session as a `whole`, by the slope
-    /// that it would make, is no bottleneck.
+    /// Half an epoch is over. What is seen in one batch only may be another's trial; a link that could carry
+    /// the session as a `whole`, by the slope that it would make, is no bottleneck.
     fn turn(&mut self, ratio: f64, whole: f64) {
         if self.filling.count < BATCH {
             return;
@@ -235,7 +241,8 @@ mod tests {
         DynamicChannels::new(config, Instant::ZERO).unwrap()
     }
 
-    /// Packets of levels 0..=`top` from 20 s on for some seconds, and of others by chance: when each leaves, and its level.
+    /// Packets of levels 0..=`top` from 20 s on for some seconds, and of others by chance: when each leaves,
+    /// and its level.
     fn traffic(
         channels: &DynamicChannels,
         top: u16,
@@ -261,7 +268,8 @@ mod tests {
         all
     }
 
-    /// The most and the last that a receiver of [`HELD`] levels finds to be carried, where others hold levels up to `top`.
+    /// The most and the last that a receiver of [`HELD`] levels finds to be carried, where others hold levels
+    /// up to `top`.
     fn found(top: u16, others: f64, links: &mut [Link], seconds: u64, seed: u64) -> (usize, usize) {
         let channels = channels();
         let mut shadow = Shadow::default();

@@ -1,11 +1,14 @@
-//! PGM as the carrier of a session of files: each ALC packet is the data of one ODATA packet, and receivers' NAKs tell of losses.
+//! PGM as the carrier of a session of files: each ALC packet is the data of one ODATA packet, and receivers'
+//! NAKs tell of losses.
 //!
-//! Nothing is sent again: a NAK is confirmed, so that others keep theirs, and the sender's next symbol repairs, whichever it is. So the
-//! source keeps no data, a receiver no order, and who has all of it asks for nothing. It is a congestion control to the rest:
-//! [`Sender`] puts PGM's header around each packet and gives LE-SBCC's rate, [`Receiver`] NAKs what is missing.
+//! Nothing is sent again: a NAK is confirmed, so that others keep theirs, and the sender's next symbol
+//! repairs, whichever it is. So the source keeps no data, a receiver no order, and who has all of it asks for
+//! nothing. It is a congestion control to the rest: [`Sender`] puts PGM's header around each packet and gives
+//! LE-SBCC's rate, [`Receiver`] NAKs what is missing.
 //!
-//! An ALC packet's first four bits are LCT's version, 1; in a PGM packet they begin the source's port, which a [`Sender`] makes
-//! 32768 or more. So a receiver knows by each datagram alone whether it is carried: [`open`], `docs/wire/pgm.md`.
+//! An ALC packet's first four bits are LCT's version, 1; in a PGM packet they begin the source's port, which
+//! a [`Sender`] makes 32768 or more. So a receiver knows by each datagram alone whether it is carried:
+//! [`open`], `docs/wire/pgm.md`.
 
 mod receiver;
 mod sender;

@@ -15,9 +15,11 @@ use crate::time::{Duration, Instant};
 
 /// Most missing packets that are asked for at a time: of more, those with the latest numbers.
 pub const MISSING_MAX: usize = 1_024;
-/// Packets in a row that are behind the last one begin the count anew: the last one was forged, or the sender began again.
+/// Packets in a row that are behind the last one begin the count anew: the last one was forged, or the sender
+/// began again.
 const BEHIND_MAX: u32 = 64;
-/// How often a NAK is sent again that nobody confirms. What is confirmed is done with: another symbol repairs.
+/// How often a NAK is sent again that nobody confirms. What is confirmed is done with: another symbol
+/// repairs.
 const RETRIES: u8 = 3;
 const NCF_WAIT: Duration = Duration::from_millis(500);
 
@@ -30,8 +32,8 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// A receiver of the session on `group` (the base channel's address), which NAKs name. `seed` draws its back-offs: receivers of
-    /// one session must not share it.
+    /// A receiver of the session on `group` (the base channel's address), which NAKs name. `seed` draws its
+    /// back-offs: receivers of one session must not share it.
     pub fn new(group: IpAddr, seed: Seed) -> Self {
         Self { group, seed, back_off: Duration::from_millis(50) }
     }
@@ -44,8 +46,9 @@ impl ReceiverConfig {
     }
 }
 
-/// Holds the base channel and NAKs what is missing on it, until that is confirmed. A source's first packet it answers with an SPMR within a
-/// back-off, and twice more: the source learns that it is there, and its host the way to the source before a queue is full.
+/// Holds the base channel and NAKs what is missing on it, until that is confirmed. A source's first packet it
+/// answers with an SPMR within a back-off, and twice more: the source learns that it is there, and its host
+/// the way to the source before a queue is full.
 ///
 /// Memory: some 200 bytes for each of at most [`MISSING_MAX`] missing packets.
 #[derive(Clone, Debug)]

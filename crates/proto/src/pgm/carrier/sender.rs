@@ -17,8 +17,9 @@ const SOURCE_PORT_MIN: u16 = 0x8000;
 
 /// Sends each packet as ODATA on the base channel, at LE-SBCC's rate.
 ///
-/// CCI: slot 0, channel 0 and the low 16 bits of PGM's sequence number. NAKs count for packets of the last `window_packets`; each takes
-/// 64 bytes. Confirmations are paid out of the rate, at most eight between two packets.
+/// CCI: slot 0, channel 0 and the low 16 bits of PGM's sequence number. NAKs count for packets of the last
+/// `window_packets`; each takes 64 bytes. Confirmations are paid out of the rate, at most eight between two
+/// packets.
 #[derive(Clone, Debug)]
 pub struct Sender {
     source: Source,
@@ -26,9 +27,9 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender at the unicast address `path`, where NAKs come to, whose first packet leaves at `now`. The source's port becomes
-    /// 32768 or more by its highest bit. `window_packets`: as [`SourceConfig::with_window_packets`]; what is sent in the longest
-    /// time from a packet to its NAK.
+    /// A sender at the unicast address `path`, where NAKs come to, whose first packet leaves at `now`. The
+    /// source's port becomes 32768 or more by its highest bit. `window_packets`: as
+    /// [`SourceConfig::with_window_packets`]; what is sent in the longest time from a packet to its NAK.
     pub fn new(session: Session, path: IpAddr, window_packets: u32, chain: Chain, now: Instant) -> Self {
         let session = Session { source_port: session.source_port | SOURCE_PORT_MIN, ..session };
         let config = SourceConfig::new(session, path, 1)

@@ -268,7 +268,8 @@ fn a_receiver_keeps_a_bounded_number_and_a_forged_jump_does_not_silence_it() {
     assert_eq!(asked[0].2, [151], "the count began anew");
 }
 
-/// Every receiver's NAKs, and those of liars: the rate stays above the floor, the sender's data goes on, confirmations are few.
+/// Every receiver's NAKs, and those of liars: the rate stays above the floor, the sender's data goes on,
+/// confirmations are few.
 #[test]
 fn no_flood_of_naks_stops_the_data_or_takes_it_below_the_floor() {
     let mut sender = sender();

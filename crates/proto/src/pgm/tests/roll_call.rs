@@ -15,7 +15,8 @@ fn indications(bed: &Bed) -> u64 {
     bed.source.chain().expect("it is under LE-SBCC").counters().indications
 }
 
-/// Receivers that never greet are heard all the same, before anything is lost, and what they answer is no loss.
+/// Receivers that never greet are heard all the same, before anything is lost, and what they answer is no
+/// loss.
 #[test]
 fn each_receiver_asks_for_the_first_packet_before_it_is_sent() {
     for idle in [0, 10_000] {
@@ -49,7 +50,8 @@ fn each_receiver_asks_for_the_first_packet_before_it_is_sent() {
     }
 }
 
-/// Whatever two packets in a row are lost, nobody begins behind the first message, but where they are the two SPMs before the call.
+/// Whatever two packets in a row are lost, nobody begins behind the first message, but where they are the two
+/// SPMs before the call.
 #[test]
 fn a_lost_call_costs_nobody_the_first_message() {
     for lost in 0..6 {
@@ -80,7 +82,8 @@ fn who_comes_in_a_pause_before_the_first_message_gets_it() {
     assert!(bed.source.counters().spms < 40, "{} of them", bed.source.counters().spms);
 }
 
-/// Its answers are late where it is far away: the packet is there by then, and is sent again, but was not lost.
+/// Its answers are late where it is far away: the packet is there by then, and is sent again, but was not
+/// lost.
 #[test]
 fn a_late_answer_is_no_loss() {
     let mut bed = called(1, lossless());
@@ -124,7 +127,8 @@ fn a_close_in_the_middle_sends_what_was_told_of() {
     assert_eq!(bed.receivers[0].counters().lost, 0);
 }
 
-/// OpenPGM's receivers give a packet up some 12 s after they missed it first: repairs of a long loss go before new data.
+/// OpenPGM's receivers give a packet up some 12 s after they missed it first: repairs of a long loss go
+/// before new data.
 #[test]
 fn a_long_loss_is_repaired_sooner_than_new_data_goes_on() {
     let source = Source::new(config(Mode::Pgm), Control::Fixed(Rate::from_kilobits(100)), Instant::ZERO);

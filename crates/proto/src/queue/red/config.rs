@@ -24,14 +24,15 @@ pub struct RedConfig {
     pub average_in_bytes: bool,
     /// A packet is drawn in proportion to its size (ns-2: `bytes_`).
     pub draw_by_bytes: bool,
-    /// Bytes on the wire of a typical packet: the unit of the above, and of the packets that an idle link could have
-    /// sent. The idle correction is wrong when this is.
+    /// Bytes on the wire of a typical packet: the unit of the above, and of the packets that an idle link
+    /// could have sent. The idle correction is wrong when this is.
     pub packet_bytes_mean: u32,
     /// Mark a drawn packet instead of dropping it, if it is ECN-capable (RFC 3168; ns-2: `setbit_`).
     pub ecn: bool,
     /// Drop all the same where the probability is above this (ns-2: `mark_p_`). 1 always marks.
     pub mark_p: f64,
-    /// Beyond all draws, an ECN-capable packet is dropped as well. Off, it is marked (Linux without `harddrop`).
+    /// Beyond all draws, an ECN-capable packet is dropped as well. Off, it is marked (Linux without
+    /// `harddrop`).
     pub hard_drop: bool,
 }
 
@@ -54,8 +55,8 @@ pub enum Thresholds {
 pub enum Weight {
     /// This, in (0, 1].
     Fixed(f64),
-    /// A time constant of ten round-trip times, taken as 100 ms or three times the link's delay and one packet's
-    /// sending time, if that is longer: 1 - exp(-1 / (10 RTT C)).
+    /// A time constant of ten round-trip times, taken as 100 ms or three times the link's delay and one
+    /// packet's sending time, if that is longer: 1 - exp(-1 / (10 RTT C)).
     Automatic,
     /// A time constant: an arrival after a gap has 1 - exp(-gap / this). Idle time needs no correction then.
     Over(Duration),

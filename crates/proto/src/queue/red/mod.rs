@@ -1,5 +1,5 @@
-//! Random early detection: Floyd and Jacobson, *Random Early Detection Gateways for Congestion Avoidance* (1993), as
-//! ns-2 has it, in its variants of 1999 and after 2001.
+//! Random early detection: Floyd and Jacobson, *Random Early Detection Gateways for Congestion Avoidance*
+//! (1993), as ns-2 has it, in its variants of 1999 and after 2001.
 
 mod config;
 #[cfg(test)]
@@ -158,7 +158,8 @@ impl Red {
         }
     }
 
-    /// `p_a`: makes the gaps between draws uniform rather than geometric. In bytes, whole mean packets are counted.
+    /// `p_a`: makes the gaps between draws uniform rather than geometric. In bytes, whole mean packets are
+    /// counted.
     fn spread(&self, base: f64, bytes: u32) -> f64 {
         let mean = self.config.packet_bytes_mean;
         let count = if self.config.draw_by_bytes { self.count_bytes / u64::from(mean) } else { self.count };

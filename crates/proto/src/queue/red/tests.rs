@@ -109,7 +109,8 @@ fn an_idle_link_lets_the_average_decay() {
     let draws = &mut Draws(vec![]);
     assert_eq!(red.admit(Instant::ZERO, busy(4), data(500), draws), Verdict::Enqueue);
     assert_eq!(red.average(), 1.0);
-    // At 8 Mbit/s a mean packet of 500 bytes takes 0.5 ms: 1.9 ms are 3 whole packets, and this arrival is a fourth.
+    // At 8 Mbit/s a mean packet of 500 bytes takes 0.5 ms: 1.9 ms are 3 whole packets, and this arrival is a
+    // fourth.
     let idle = Occupancy { packets: 0, bytes: 0, idle_since: Some(Instant::from_nanos(100_000)) };
     assert_eq!(red.admit(Instant::from_nanos(2_000_000), idle, data(500), draws), Verdict::Enqueue);
     assert!((red.average() - 0.75_f64.powi(4)).abs() < 1e-15);
@@ -224,8 +225,8 @@ fn gaps_are_uniform() {
     }
 }
 
-/// RED as one procedure, after the pseudo-code of the paper (figure 2) with ns-2's changes to it: (m + 1), the first
-/// arrival, the guard on q, wait, bytes, gentle, `mark_p`.
+/// RED as one procedure, after the pseudo-code of the paper (figure 2) with ns-2's changes to it: (m + 1),
+/// the first arrival, the guard on q, wait, bytes, gentle, `mark_p`.
 struct Reference {
     config: RedConfig,
     /// In packets.

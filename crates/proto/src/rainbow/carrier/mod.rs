@@ -1,11 +1,14 @@
-//! BCFS as the carrier of a session of files: each ALC packet is the body of a reply, and goes to those who asked.
+//! BCFS as the carrier of a session of files: each ALC packet is the body of a reply, and goes to those who
+//! asked.
 //!
-//! A [`Receiver`] asks by Rainbow's window, and a [`Sender`] answers each request with the session's next symbol, whichever that is: fresh for all who
-//! asked. Both are congestion controls to [`delivery`](crate::delivery). What a session is, its FDT tells, as always; a receiver
-//! asks for that by labels of its own, symbol by symbol, so that late ones have it at once: `docs/wire/bcfs.md`.
+//! A [`Receiver`] asks by Rainbow's window, and a [`Sender`] answers each request with the session's next
+//! symbol, whichever that is: fresh for all who asked. Both are congestion controls to
+//! [`delivery`](crate::delivery). What a session is, its FDT tells, as always; a receiver asks for that by
+//! labels of its own, symbol by symbol, so that late ones have it at once: `docs/wire/bcfs.md`.
 //!
-//! Nothing proves who asked, and a reply is some 30 times longer than its request. So a sender answers fast only to addresses that have shown that
-//! they hear it: each reply carries a word that only it can make, different for each address (in the header's CCI), and requests bring back the last one.
+//! Nothing proves who asked, and a reply is some 30 times longer than its request. So a sender answers fast
+//! only to addresses that have shown that they hear it: each reply carries a word that only it can make,
+//! different for each address (in the header's CCI), and requests bring back the last one.
 //!
 //! | what strangers may try | what becomes of it |
 //! |---|---|

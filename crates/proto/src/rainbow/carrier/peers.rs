@@ -45,8 +45,8 @@ struct Peer {
 }
 
 impl Peers {
-    /// `key` is nobody else's. A proven address may ask so often a second, with bursts of a tenth of a second; all others together `unproven` times, with
-    /// bursts of a fifth.
+    /// `key` is nobody else's. A proven address may ask so often a second, with bursts of a tenth of a
+    /// second; all others together `unproven` times, with bursts of a fifth.
     pub(super) fn new(key: Key, per_second: u32, unproven: u32) -> Self {
         Self {
             key,
@@ -65,7 +65,8 @@ impl Peers {
         [a, b, c, d]
     }
 
-    /// Whether a request from an address, which brings `body`, brings the word of another sender, or of another address.
+    /// Whether a request from an address, which brings `body`, brings the word of another sender, or of
+    /// another address.
     pub(super) fn brings_another(&self, peer: SocketAddr, body: &[u8]) -> bool {
         body.len() == size_of::<Word>() && body != self.word(peer)
     }

@@ -49,7 +49,8 @@ impl ReceiverConfig {
 
 /// Asks for packets as its window lets it, from start to stop; first for the FDT.
 ///
-/// Only a packet of the session answers a request. Memory: that of the window, and 8 bytes for each label that can be.
+/// Only a packet of the session answers a request. Memory: that of the window, and 8 bytes for each label
+/// that can be.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -138,7 +139,8 @@ impl Receiver {
     }
 }
 
-/// Whether a packet came in place of a symbol of the FDT that there is not: content, or where there is none, the first symbol.
+/// Whether a packet came in place of a symbol of the FDT that there is not: content, or where there is none,
+/// the first symbol.
 fn stands_for_none(header: &alc::Repr, number: u32) -> bool {
     let is_first = header.payload_id == Some(PayloadId { sbn: 0, esi: 0 });
     header.toi.is_some_and(|toi| toi != 0 || (is_first && number > 0))
@@ -281,7 +283,8 @@ impl ReceiverEnvelope for Receiver {
 
 impl Requester for Receiver {
     fn on_close(&mut self, _now: Instant) {
-        // Each request more would bring that word once more. A packet behind it that does not close takes it back.
+        // Each request more would bring that word once more. A packet behind it that does not close takes it
+        // back.
         self.is_dismissed = true;
         self.window.stop();
     }

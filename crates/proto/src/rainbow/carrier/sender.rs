@@ -32,7 +32,8 @@ pub struct SenderConfig {
 }
 
 impl SenderConfig {
-    /// A sender that answers by whatever address it is asked by, as fast as it is asked. Nobody else may know `key`: by it addresses show that they hear.
+    /// A sender that answers by whatever address it is asked by, as fast as it is asked. Nobody else may know
+    /// `key`: by it addresses show that they hear.
     pub const fn new(key: [u64; 2]) -> Self {
         Self {
             key,
@@ -67,14 +68,16 @@ impl SenderConfig {
         self
     }
 
-    /// Requests a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default: [`REQUESTS_PER_SECOND`].
+    /// Requests a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default:
+    /// [`REQUESTS_PER_SECOND`].
     #[must_use]
     pub const fn with_requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests;
         self
     }
 
-    /// Replies a second to addresses that have shown nothing: of a highest rate a quarter at the most, so that they do not take all of it.
+    /// Replies a second to addresses that have shown nothing: of a highest rate a quarter at the most, so
+    /// that they do not take all of it.
     fn unproven_per_second(&self) -> u32 {
         self.packets_in(Duration::from_millis(250)).map_or(UNPROVEN_PER_SECOND, |packets| {
             u32::try_from(packets).unwrap_or(u32::MAX).clamp(1, UNPROVEN_PER_SECOND)

@@ -216,8 +216,9 @@ fn whoever_asks_whenever_gets_all_and_nothing_twice() {
             assert_eq!(stats.duplicates, 0, "{loss}: {stats:?}");
             let again = if loss > 0.0 { 2 } else { 0 };
             assert!((3..=3 + again).contains(&stats.fdt_packets), "{loss}: {stats:?}");
-            // What is under way when the last block is whole is too much, and what comes of the large block while the other waits for one more: who gets
-            // half of what is sent has 28 symbols of it give or take 4 when the large one is whole.
+            // What is under way when the last block is whole is too much, and what comes of the large block
+            // while the other waits for one more: who gets half of what is sent has 28 symbols of it give or
+            // take 4 when the large one is whole.
             assert!(stats.useful <= symbols + 6 && stats.surplus < 500, "{loss}: {stats:?}");
         }
         assert!(bed.sender.stats().packets < 3 * (symbols + 510) + bed.sent / 10);
@@ -258,7 +259,8 @@ fn files_without_content_come_although_packets_are_lost() {
     assert!(stats.fdt_packets > 30, "{stats:?}");
 }
 
-/// On a network where replies come to all, another receiver that asks for more of the FDT than there is tells nothing of what this one asked for.
+/// On a network where replies come to all, another receiver that asks for more of the FDT than there is tells
+/// nothing of what this one asked for.
 #[test]
 fn what_others_ask_of_the_description_does_not_end_it() {
     let contents: Vec<_> = (0..300).map(|bytes| content(1 + bytes)).collect();
@@ -371,7 +373,8 @@ fn a_session_that_is_closed_tells_who_asks_and_ends() {
     assert!(alone.is_finished() && alone.poll_timeout().is_none());
 }
 
-/// A corrupt or forged word, or one that a relay kept from before the source was started again: the session goes on behind it.
+/// A corrupt or forged word, or one that a relay kept from before the source was started again: the session
+/// goes on behind it.
 #[test]
 fn one_packet_that_closes_does_not_end_a_session_that_goes_on() {
     let file = content(3_000_000);
@@ -388,7 +391,8 @@ fn one_packet_that_closes_does_not_end_a_session_that_goes_on() {
     bed.assert_whole(0, &[&file]);
 }
 
-/// The source is started again, with another number: what comes of it answers nothing, until the old one has been silent for five seconds.
+/// The source is started again, with another number: what comes of it answers nothing, until the old one has
+/// been silent for five seconds.
 #[test]
 fn another_session_of_the_source_takes_over_after_a_silence() {
     let file = content(3_000_000);
@@ -407,7 +411,8 @@ fn another_session_of_the_source_takes_over_after_a_silence() {
     assert_eq!(receiver.control().window().counters().answered, answered);
 }
 
-/// Receivers keep what they have of the session before: the same symbols once more would bring them nothing. They are known by the word that they bring back.
+/// Receivers keep what they have of the session before: the same symbols once more would bring them nothing.
+/// They are known by the word that they bring back.
 #[test]
 fn a_source_that_is_started_again_sends_other_symbols() {
     let file = content(100_000);
@@ -580,8 +585,8 @@ fn a_highest_rate_is_kept_and_few_requests_wait() {
     assert!(after.count() <= 25, "a tenth of a second");
 }
 
-/// Answers requests, of which twenty always wait, for 30 s from `begin` with a driver that takes `packet_ms` for each packet. Returns how many packets left in the last
-/// 10 s.
+/// Answers requests, of which twenty always wait, for 30 s from `begin` with a driver that takes `packet_ms`
+/// for each packet. Returns how many packets left in the last 10 s.
 fn answered(sender: &mut Sender, begin: Instant, packet_ms: u64) -> u32 {
     let (mut word, mut waiting, mut answered) = (Vec::new(), 0, 0);
     let (mut now, end) = (begin, begin + Duration::from_secs(30));

@@ -6,7 +6,8 @@ use super::{asks, at};
 use crate::rainbow::{Overtaking, Window, WindowConfig};
 use crate::time::{Duration, Instant};
 
-/// Nineteen of twenty requests are answered by a relay beside the receiver, the others by the source, 60 ms away; nothing is lost.
+/// Nineteen of twenty requests are answered by a relay beside the receiver, the others by the source, 60 ms
+/// away; nothing is lost.
 #[test]
 fn what_goes_up_is_not_held_to_be_lost_when_most_is_answered_at_once() {
     let config = WindowConfig::new().with_labels_max(40).with_overtaking(Overtaking::Longest);
@@ -33,7 +34,8 @@ fn what_goes_up_is_not_held_to_be_lost_when_most_is_answered_at_once() {
     assert_eq!((counters.overtaken, counters.late, counters.cuts), (0, 0, 0), "{counters:?}");
 }
 
-/// What a relay had got in place of something lost is a loss of who gets it, too: one in a round-trip time, and none of what was asked for before a cut.
+/// What a relay had got in place of something lost is a loss of who gets it, too: one in a round-trip time,
+/// and none of what was asked for before a cut.
 #[test]
 fn a_loss_that_a_relay_tells_of_cuts_once_in_a_round_trip_time() {
     let mut window = Window::new(WindowConfig::new().with_overtaking(Overtaking::Longest));

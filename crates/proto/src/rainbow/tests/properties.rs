@@ -41,7 +41,8 @@ impl Witness {
         assert!(window.poll_timeout().is_some());
     }
 
-    /// A reply came, and a request waited for it, or not. One that a lower level answered is asked for at the same level again.
+    /// A reply came, and a request waited for it, or not. One that a lower level answered is asked for at the
+    /// same level again.
     fn replied(&mut self, label: u16, level: u16, was_waited_for: bool) {
         if was_waited_for || self.open.get(&label).is_some_and(|asked| *asked <= level) {
             self.open.remove(&label);

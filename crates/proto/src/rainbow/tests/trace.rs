@@ -1,4 +1,4 @@
-//! The window by hand (bcfs-rainbow.md 3).
+//! The window by hand (Yano and McCanne 1999, Rainbow receiver).
 
 use super::{asks, at};
 use crate::rainbow::config::{Overtaking, WindowConfig};
@@ -39,8 +39,8 @@ impl Bench {
 #[test]
 fn slow_start_loss_recovery_and_growth() {
     let mut bench = Bench::of_four(WindowConfig::new());
-    // 2 is answered before 1 and 3, asked for earlier: one event. 1 and 2 are left of the window; 4 is still under way, so
-    // that there is room for one request: the lowest, a level higher than what was lost.
+    // 2 is answered before 1 and 3, asked for earlier: one event. 1 and 2 are left of the window; 4 is still
+    // under way, so that there is room for one request: the lowest, a level higher than what was lost.
     assert_eq!(bench.reply(301, 2, 1), [(1, 2)]);
     assert_eq!((bench.0.size(), bench.0.mode()), (2, Mode::Recover));
     assert_eq!((bench.0.counters().cuts, bench.0.counters().overtaken), (1, 2));
@@ -147,7 +147,8 @@ fn silence_brings_the_window_to_one_and_doubles_the_timeout() {
 fn a_reply_of_a_lower_level_answers_but_clears_nothing() {
     let mut bench = Bench::of_four(WindowConfig::new());
     bench.reply(301, 2, 1);
-    // 1 was asked for again at level 2, and its first reply is only late: breadcrumbs of level 2 are still there.
+    // 1 was asked for again at level 2, and its first reply is only late: breadcrumbs of level 2 are still
+    // there.
     let before = bench.0.counters().overtaken;
     bench.0.reply(at(310), 1, 1);
     assert_eq!(bench.0.counters().overtaken, before, "it answers an old request: nothing was overtaken");

@@ -18,8 +18,9 @@ pub struct RelayConfig {
 }
 
 impl RelayConfig {
-    /// For so many blocks of groups, 1 to [`SESSIONS_MAX`], each of a session of at most so many groups, 1 to [`GROUPS_MAX`]. `links` are those below,
-    /// at most [`LINKS_MAX`], with what they are given; where that is nothing, what comes is sent on at once.
+    /// For so many blocks of groups, 1 to [`SESSIONS_MAX`], each of a session of at most so many groups, 1 to
+    /// [`GROUPS_MAX`]. `links` are those below, at most [`LINKS_MAX`], with what they are given; where that
+    /// is nothing, what comes is sent on at once.
     pub fn new(sessions: usize, groups: u16, mut links: Vec<Option<Shape>>, seed: Seed) -> Self {
         links.truncate(LINKS_MAX);
         Self {

@@ -7,9 +7,11 @@ use crate::sim::GROUPS_MAX;
 use crate::sim::telling::EVERY;
 use crate::time::{Duration, Instant};
 
-/// Receivers and relays below that a relay knows of at a time; others wait until one has left or fallen silent.
+/// Receivers and relays below that a relay knows of at a time; others wait until one has left or fallen
+/// silent.
 pub const MEMBERS_MAX: usize = 1 << 14;
-/// Of those, at one address for a session on a link: programs on one host, or hosts behind one translator of addresses.
+/// Of those, at one address for a session on a link: programs on one host, or hosts behind one translator of
+/// addresses.
 pub const PORTS_MAX: usize = 16;
 /// Who has not told for so long holds nothing: three tellings were missed.
 const SILENCE: Duration = Duration::from_nanos(7 * EVERY.as_nanos() / 2);
@@ -23,7 +25,8 @@ struct Member {
     told: Instant,
 }
 
-/// The members of all links and sessions. Memory: [`MEMBERS_MAX`] entries of some 60 bytes, and 260 bytes for each session and link with members.
+/// The members of all links and sessions. Memory: [`MEMBERS_MAX`] entries of some 60 bytes, and 260 bytes for
+/// each session and link with members.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     table: BTreeMap<(Place, SocketAddr), Member>,
@@ -32,7 +35,8 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Somebody tells that so many groups are held, at most [`GROUPS_MAX`]; false where there is no room for one more.
+    /// Somebody tells that so many groups are held, at most [`GROUPS_MAX`]; false where there is no room for
+    /// one more.
     pub fn tell(&mut self, now: Instant, place: Place, who: SocketAddr, groups: u8) -> bool {
         if groups == 0 {
             self.remove((place, who));

@@ -1,9 +1,10 @@
-//! SIM's router on a host: what one interface hears of a session's groups goes out by others, through queues that mark, and reports are merged on the
-//! way back.
+//! SIM's router on a host: what one interface hears of a session's groups goes out by others, through queues
+//! that mark, and reports are merged on the way back.
 //!
-//! Whoever hears a relay takes it for the sender: reports, and what receivers tell of the groups that they hold, go to where data comes from, so each hop
-//! ends what is below it, and knows nothing of what is beyond the next. A link is sent the bottom group always, so that who comes hears the session,
-//! and further groups while somebody below tells of them.
+//! Whoever hears a relay takes it for the sender: reports, and what receivers tell of the groups that they
+//! hold, go to where data comes from, so each hop ends what is below it, and knows nothing of what is beyond
+//! the next. A link is sent the bottom group always, so that who comes hears the session, and further groups
+//! while somebody below tells of them.
 //!
 //! | what strangers on a link may try | what becomes of it |
 //! |---|---|
@@ -13,7 +14,8 @@
 //! | tell from ever other addresses | [`MEMBERS_MAX`] are known, [`PORTS_MAX`] at one address; those that are keep their groups |
 //! | send on the groups themselves | while the session is sent, only who was heard first is forwarded |
 //!
-//! At most [`SESSIONS_MAX`] blocks of groups, [`LINKS_MAX`] links and [`crate::bcfs::relay::WAITING_MAX`] packets that wait.
+//! At most [`SESSIONS_MAX`] blocks of groups, [`LINKS_MAX`] links and [`crate::bcfs::relay::WAITING_MAX`]
+//! packets that wait.
 
 mod config;
 mod members;
@@ -97,7 +99,8 @@ pub struct RelayCounters {
     pub holdings: u64,
     /// Of those, tellings of members that there was no room for.
     pub crowded: u64,
-    /// Of those, tellings of more groups than the relay carries of a session: it should carry as many as the sender has.
+    /// Of those, tellings of more groups than the relay carries of a session: it should carry as many as the
+    /// sender has.
     pub beyond: u64,
     /// Members below.
     pub members: usize,
@@ -244,7 +247,8 @@ impl Relay {
         if !self.members.tell(now, place, datagram.source, holding.groups.min(most)) {
             self.counters.crowded += 1;
         } else if self.members.top(place) > self.tops[link][block] {
-            // What nobody holds any more goes at the next sweep: who tells of more and less in turn brings one join in that time.
+            // What nobody holds any more goes at the next sweep: who tells of more and less in turn brings
+            // one join in that time.
             self.follow(now, block, false);
         }
     }
@@ -253,7 +257,8 @@ impl Relay {
         self.sessions.iter().position(|session| session.number() == Some(number))
     }
 
-    /// Has links and the way up carry what members hold of a block; where it may not fall, what is carried already, too.
+    /// Has links and the way up carry what members hold of a block; where it may not fall, what is carried
+    /// already, too.
     fn follow(&mut self, now: Instant, block: usize, may_fall: bool) {
         let mut most = 1;
         for link in 0..self.tops.len() {
@@ -304,8 +309,8 @@ fn tsi_of(payload: &[u8], rank: u16) -> Option<u64> {
     packet.tsi().filter(|_| u16::from(data.rank) == rank)
 }
 
-/// Between interfaces: [`UPSTREAM`] and [`below`]. Datagrams on groups come with their [`channel`], by whatever interface; those to this end's own
-/// address come with none, by the link.
+/// Between interfaces: [`UPSTREAM`] and [`below`]. Datagrams on groups come with their [`channel`], by
+/// whatever interface; those to this end's own address come with none, by the link.
 impl Router for Relay {
     type Event = Infallible;
 

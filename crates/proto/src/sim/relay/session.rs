@@ -41,7 +41,8 @@ impl Session {
         self.heard.map(|heard| heard.from)
     }
 
-    /// Whether data from there is of the session: of the first one heard. `None` where it is not; else whether it is another one than before.
+    /// Whether data from there is of the session: of the first one heard. `None` where it is not; else
+    /// whether it is another one than before.
     pub fn takes(&mut self, now: Instant, config: &RelayConfig, from: SocketAddr, tsi: u64) -> Option<bool> {
         let is_same = self.heard.is_some_and(|heard| (heard.from, heard.tsi) == (from.ip(), tsi));
         if !is_same && self.heard.is_some_and(|heard| now.since(heard.at) < SILENCE) {

@@ -223,7 +223,8 @@ fn who_is_late_counts_for_the_next_request() {
     assert_eq!(bed.router.counters().refused, refused + 1);
 }
 
-/// Whoever came too late once, as a newcomer does where the others are known, is waited for from then on; and a copy counts once.
+/// Whoever came too late once, as a newcomer does where the others are known, is waited for from then on; and
+/// a copy counts once.
 #[test]
 fn who_was_late_once_is_in_time_again() {
     let mut bed = Bed::new(Vec::new());
@@ -276,7 +277,8 @@ fn what_was_late_gives_way_to_what_is_told_anew() {
     }
 }
 
-/// Whoever echoes what was sent seconds before the request, and is silent at the next one, makes nobody else wait past that.
+/// Whoever echoes what was sent seconds before the request, and is silent at the next one, makes nobody else
+/// wait past that.
 #[test]
 fn old_echoes_mute_nobody() {
     let mut bed = Bed::new(Vec::new());
@@ -314,7 +316,8 @@ fn who_comes_after_the_time_mutes_nobody() {
     }
 }
 
-/// A queue that fills makes the way longer from request to request, each of which follows twice the way before.
+/// A queue that fills makes the way longer from request to request, each of which follows twice the way
+/// before.
 #[test]
 fn a_way_that_grows_is_waited_for() {
     let mut bed = Bed::new(Vec::new());
@@ -378,7 +381,8 @@ fn a_vanished_sender_leaves_nothing_to_wait_for() {
     assert_eq!(bed.router.poll_timeout(), None);
 }
 
-/// Fourteen routers one above the other, of whom none knows the one below it: all wait equally long, and the answer is at the top all the same.
+/// Fourteen routers one above the other, of whom none knows the one below it: all wait equally long, and the
+/// answer is at the top all the same.
 #[test]
 fn routers_that_know_nobody_send_on_what_comes_first() {
     let mut chain: Vec<Bed> = (0..14).map(|_| Bed::new(vec![LEFT])).collect();
@@ -435,7 +439,8 @@ fn writers_are_bounded() {
     assert_eq!(collector.children(), 0, "and forgotten");
 }
 
-/// Routers tell of many groups each: what stands in other requests than it answers is bounded as their writers are.
+/// Routers tell of many groups each: what stands in other requests than it answers is bounded as their
+/// writers are.
 #[test]
 fn what_is_kept_for_other_requests_is_bounded() {
     const GROUPS: u8 = 64;
@@ -453,7 +458,8 @@ fn what_is_kept_for_other_requests_is_bounded() {
         collector.tallies().into_iter().flatten().map(|tally| tally.reports).sum::<u32>()
     };
     let kept = u32::try_from(CHILDREN_MAX).unwrap();
-    // All groups are settled by one writer's reports: those of the others are late, and are kept for the next request.
+    // All groups are settled by one writer's reports: those of the others are late, and are kept for the next
+    // request.
     let mut collector = Collector::new(0, GROUPS.into());
     collector.begin(at(0), 1, 0);
     for rank in 0..GROUPS {
@@ -530,8 +536,8 @@ proptest! {
         prop_assert_eq!(sent_on.age(), whole.age());
     }
 
-    /// Beside two honest receivers, a storm of reports from one address, each as it likes, counts as one receiver at most, and the router answers each
-    /// request once per group.
+    /// Beside two honest receivers, a storm of reports from one address, each as it likes, counts as one
+    /// receiver at most, and the router answers each request once per group.
     #[test]
     fn a_hostile_writer_is_one_receiver(
         storm in prop::collection::vec((any_report(), 0_u64..60), 1..60),

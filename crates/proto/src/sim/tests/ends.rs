@@ -128,7 +128,8 @@ fn a_rate_rises_by_four_tenths_of_a_packet_a_request_and_falls_by_an_eighth_at_m
     assert!(falls.windows(2).all(|pair| pair[1] - pair[0] >= 3), "held off: {falls:?}");
 }
 
-/// The maximum round-trip times of a sender, bounded to 50 ms and 1 s, by request, which these groups answer in no time at all.
+/// The maximum round-trip times of a sender, bounded to 50 ms and 1 s, by request, which these groups answer
+/// in no time at all.
 fn times(first_ms: u64, until: Instant, groups: impl Fn(u16) -> Vec<u8>) -> Vec<f64> {
     let ms = Duration::from_millis;
     let config = Config::new(5, 1_000).with_rtt(ms(first_ms)).with_rtt_bounds(ms(50), ms(1_000));
@@ -153,7 +154,8 @@ fn half_of_a_round_trip_time_that_is_over_is_kept() {
     check_times(&times(800, at(6_000), |_| vec![0]), &[0.8, 0.4, 0.2, 0.1, 0.05, 0.05]);
 }
 
-/// Those who are missing may be the farthest: a clock that they make no slower any more would run away from them.
+/// Those who are missing may be the farthest: a clock that they make no slower any more would run away from
+/// them.
 #[test]
 fn the_round_trip_time_stays_while_a_group_is_missed() {
     let times = times(800, at(6_000), |request| if request < 2 { vec![0, 2] } else { vec![0] });
@@ -203,7 +205,8 @@ fn without_answers_the_round_trip_time_doubles_and_the_first_answer_takes_its_pl
     check_times(&times, &[0.1, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 0.05]);
 }
 
-/// Who comes by a way eight times as long as the longest so far is heard: requests become as far apart as that takes, and the rate follows.
+/// Who comes by a way eight times as long as the longest so far is heard: requests become as far apart as
+/// that takes, and the rate follows.
 #[test]
 fn a_receiver_that_is_far_away_is_heard() {
     let ms = Duration::from_millis;
@@ -266,9 +269,10 @@ fn a_group_that_is_closed_counts_no_more_and_one_that_opens_again_is_measured_an
     assert!(near(slow.rate(), 0.0), "{:?}", slow.rate());
 }
 
-/// A receiver that joins the second group, as the bottom one falls at request 6 for others' sake, loses these of the bottom group's packets in each
-/// request then, and so leaves. From then on `bottom` says, by requests since the leave, how many packets the bottom group has in a request, and whether they
-/// are marked. What it reports before and after the leave: whether it is congested.
+/// A receiver that joins the second group, as the bottom one falls at request 6 for others' sake, loses these
+/// of the bottom group's packets in each request then, and so leaves. From then on `bottom` says, by requests
+/// since the leave, how many packets the bottom group has in a request, and whether they are marked. What it
+/// reports before and after the leave: whether it is congested.
 fn after_a_leave(
     is_lost: impl Fn(u64, bool) -> bool,
     bottom: impl Fn(u16) -> (u64, bool),
@@ -349,7 +353,8 @@ fn who_left_a_full_queue_joins_nothing_for_it() {
     assert_eq!((receiver.held(), receiver.counters().changes), (1, 2));
 }
 
-/// A receiver fed by a sender that it alone answers, with nothing lost. `see` gives what a packet carries, and its bytes.
+/// A receiver fed by a sender that it alone answers, with nothing lost. `see` gives what a packet carries,
+/// and its bytes.
 fn feed(
     receiver: &mut Receiver,
     sender: &mut Sender,
@@ -401,7 +406,8 @@ fn each_request_is_answered_once_and_marks_are_told() {
     assert_eq!(receiver.counters().changes, changes, "it holds nothing any more");
 }
 
-/// A relay that carries the bottom group alone: who joins the next one in vain leaves it, and tries it seldom.
+/// A relay that carries the bottom group alone: who joins the next one in vain leaves it, and tries it
+/// seldom.
 #[test]
 fn a_group_that_nobody_carries_is_left() {
     let least = Duration::from_millis(40);
@@ -433,7 +439,8 @@ fn a_group_that_nobody_carries_is_left() {
     assert!(above > 40 && 8 * above < requests, "it holds it in vain for {above} requests of {requests}");
 }
 
-/// Packets of the FDT, and of the ends of files, are shorter: a request that follows one shows no fall, after which it would join.
+/// Packets of the FDT, and of the ends of files, are shorter: a request that follows one shows no fall, after
+/// which it would join.
 #[test]
 fn the_length_of_a_packet_says_nothing_of_the_rate_that_is_sent() {
     let rtt = Duration::from_millis(100);
@@ -457,8 +464,8 @@ fn the_length_of_a_packet_says_nothing_of_the_rate_that_is_sent() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-    /// Whatever a hostile writer adds to what an honest receiver says, no rate moves in a request by more than an honest report could move it: a
-    /// step up, or an eighth down, and what order demands.
+    /// Whatever a hostile writer adds to what an honest receiver says, no rate moves in a request by more
+    /// than an honest report could move it: a step up, or an eighth down, and what order demands.
     #[test]
     fn hostile_reports_move_a_rate_by_no_more_than_one_could(
         storm in prop::collection::vec((any::<[u32; 6]>(), 0_u8..6, 0_u8..3, any::<bool>()), 1..20),
@@ -474,7 +481,8 @@ proptest! {
             sender.timeout(now);
             let rates: Vec<f64> = (0..5).map(|rank| sender.cumulative(rank)).collect();
             for (rank, rate) in rates.iter().enumerate() {
-                // A step is a packet in two round-trip times, 100 kbit/s at most; a group that opens begins 100 kbit/s above the one below.
+                // A step is a packet in two round-trip times, 100 kbit/s at most; a group that opens begins
+                // 100 kbit/s above the one below.
                 let below = if rank == 0 { 0.0 } else { rates[rank - 1] };
                 let most = (before[rank] + 100_001.0).max(below + 200_001.0);
                 prop_assert!(*rate <= most, "group {} from {} to {}", rank, before[rank], rate);

@@ -1,5 +1,6 @@
-//! Figure 2 of the paper in a fluid model: sixteen receivers behind 1 to 6 Mbit/s, five groups. A receiver is congested when its top group's
-//! cumulative rate is above what its path takes. What links and queues make of it: `lab/experiments/sim/s1`.
+//! Figure 2 of the paper in a fluid model: sixteen receivers behind 1 to 6 Mbit/s, five groups. A receiver is
+//! congested when its top group's cumulative rate is above what its path takes. What links and queues make of
+//! it: `lab/experiments/sim/s1`.
 
 use std::fmt::Write as _;
 
@@ -110,7 +111,8 @@ fn groups_find_the_receivers() {
     insta::assert_snapshot!(text);
 }
 
-/// The paper's steady state, whatever the phases: subscriptions of its figure 2, rates within 10 % on average, only receiver 25 moves.
+/// The paper's steady state, whatever the phases: subscriptions of its figure 2, rates within 10 % on
+/// average, only receiver 25 moves.
 #[test]
 fn the_steady_state_is_the_papers() {
     let mut fluid = Fluid::new(5, &PATHS);
@@ -137,8 +139,9 @@ fn the_steady_state_is_the_papers() {
     assert!(fluid.changes > settled, "receiver 25 goes on moving");
 }
 
-/// Three groups behind 6, 4 and 2 Mbit/s, where other flows take most of the 6 at first. Who is behind it then takes the middle group, below those behind
-/// 4, and comes past them once it can: by the menu's bound that group is never more than they receive.
+/// Three groups behind 6, 4 and 2 Mbit/s, where other flows take most of the 6 at first. Who is behind it
+/// then takes the middle group, below those behind 4, and comes past them once it can: by the menu's bound
+/// that group is never more than they receive.
 #[test]
 fn who_was_behind_less_finds_its_place() {
     let paths: Vec<f64> = [6.0; 8].into_iter().chain([4.0; 6]).chain([2.0; 2]).collect();

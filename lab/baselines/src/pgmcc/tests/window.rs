@@ -64,8 +64,8 @@ fn a_hole_and_three_packets_behind_it_halve_the_window_once() {
     assert!(window.packets() > halved, "what was sent after the halving was acknowledged");
 }
 
-/// The queue drops another packet of the same window, behind the first one by nearly a round trip: its acknowledgements come when the
-/// halving is over.
+/// The queue drops another packet of the same window, behind the first one by nearly a round trip: its
+/// acknowledgements come when the halving is over.
 #[test]
 fn what_was_sent_before_a_halving_halves_no_more() {
     let (mut window, first) = grown();
@@ -127,7 +127,8 @@ fn what_was_not_sent_cannot_be_acknowledged() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-    /// Whatever is lost, on both ways: tokens and packets under way make the window, so it neither leaks nor stands still.
+    /// Whatever is lost, on both ways: tokens and packets under way make the window, so it neither leaks nor
+    /// stands still.
     #[test]
     fn tokens_and_packets_under_way_make_the_window(
         first: u32,

@@ -1,4 +1,5 @@
-//! `headwater-lab arena`: all our controls, the kernel's TCP and other tools on the same bottlenecks, one report.
+//! `headwater-lab arena`: all our controls, the kernel's TCP and other tools on the same bottlenecks, one
+//! report.
 
 mod report;
 mod scene;
@@ -57,8 +58,8 @@ impl Cell {
         Ok(Self { scene, by, rate, receivers, bytes, plan, scores: Vec::new(), failures: Vec::new() })
     }
 
-    /// Seconds that the file takes at the rate that is fair, the mean over the receivers: that of the links, less what others have:
-    /// one TCP half, short connections what they ask for.
+    /// Seconds that the file takes at the rate that is fair, the mean over the receivers: that of the links,
+    /// less what others have: one TCP half, short connections what they ask for.
     pub fn ideal(&self) -> f64 {
         let rate = self.rate as f64 * 1e6;
         let others = match self.scene.rival {
@@ -155,7 +156,8 @@ fn cells(args: &ArenaArgs) -> Result<Vec<Cell>, Failure> {
     Ok(cells)
 }
 
-/// Runs of all cells, the first of each before the second of any: contenders take turns, so that a busy time hits all alike.
+/// Runs of all cells, the first of each before the second of any: contenders take turns, so that a busy time
+/// hits all alike.
 fn jobs(cells: &[Cell]) -> Vec<Job> {
     let runs = cells.iter().map(|cell| cell.plan.runs()).max().unwrap_or(0);
     let of = |run: u64| {

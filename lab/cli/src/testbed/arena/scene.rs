@@ -142,7 +142,8 @@ impl Scene {
     }
 }
 
-/// When its sender starts: ours send on whoever listens; of the others, those that wait for their receivers start after them.
+/// When its sender starts: ours send on whoever listens; of the others, those that wait for their receivers
+/// start after them.
 fn starts(by: &str) -> &'static str {
     match by {
         _ if TOOLS.contains(&by) => "9s",

@@ -94,13 +94,15 @@ pub struct Score {
 }
 
 impl Score {
-    /// Of a line of results of `by`; `bits` is the bottleneck's rate, `bytes` the file's length. `None` if it is no such line.
+    /// Of a line of results of `by`; `bits` is the bottleneck's rate, `bytes` the file's length. `None` if it
+    /// is no such line.
     pub fn of(line: &str, by: &str, bits: f64, bytes: f64) -> Option<Self> {
         let line: Line = serde_json::from_str(line).ok()?;
         let main = line.flows.iter().find(|flow| flow.name == "main")?;
         let rival = line.flows.iter().find(|flow| flow.name == "rival").map(|flow| flow.throughput);
         let link = line.links.iter().find(|link| link.name == "bottleneck");
-        // Who serves each receiver by itself crosses the bottleneck once for each; throughput is the mean of receivers.
+        // Who serves each receiver by itself crosses the bottleneck once for each; throughput is the mean of
+        // receivers.
         let crossings =
             if BY_UNICAST.contains(&by) { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
         let mut score = Self {

@@ -1,4 +1,5 @@
-//! LE-SBCC over PGM: a source that finds its rate by its receivers' NAKs. With one receiver it is a unicast flow.
+//! LE-SBCC over PGM: a source that finds its rate by its receivers' NAKs. With one receiver it is a unicast
+//! flow.
 
 use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
 use headwater_proto::pgm::{Mode, SourceConfig};

@@ -1,6 +1,8 @@
-//! The flows of a plan: TCP, constant and on-off traffic, short connections, sessions of Headwater's protocols, single rates.
+//! The flows of a plan: TCP, constant and on-off traffic, short connections, sessions of Headwater's
+//! protocols, single rates.
 //!
-//! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; what puts it to work is in `run/deploy.rs`.
+//! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; what puts it to work is in
+//! `run/deploy.rs`.
 
 mod baseline;
 mod le_sbcc;
@@ -88,7 +90,8 @@ pub struct Flow {
     pub start: Duration,
     /// When it stops, if before the end of the run.
     pub stop: Option<Duration>,
-    /// Nodes whose routers have a part in it: they send on the first NAK for each packet only, merge reports of SIM, or follow breadcrumbs.
+    /// Nodes whose routers have a part in it: they send on the first NAK for each packet only, merge reports
+    /// of SIM, or follow breadcrumbs.
     pub routers: Vec<usize>,
 }
 
@@ -355,7 +358,8 @@ impl Reader<'_, '_> {
         nodes.into_iter().map(|node| self.member(section, node, keys)).collect()
     }
 
-    /// The nodes under `key`, in which `{i}` stands for the number of the instance, each once: as they are written, and in order.
+    /// The nodes under `key`, in which `{i}` stands for the number of the instance, each once: as they are
+    /// written, and in order.
     fn nodes(
         &self,
         section: &Section<'_>,

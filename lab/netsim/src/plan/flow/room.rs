@@ -4,8 +4,8 @@ use super::{Content, Flow, FlowKind, Receivers, Session};
 use crate::engine::core::Core;
 use crate::plan::topology::Topology;
 
-/// Most content of all sessions and windows of all other flows in bytes, counted once for the sender and once for each receiver
-/// that holds it.
+/// Most content of all sessions and windows of all other flows in bytes, counted once for the sender and once
+/// for each receiver that holds it.
 const CONTENT_BYTES_MAX: u64 = 4 << 30;
 
 /// What the flows so far have taken.

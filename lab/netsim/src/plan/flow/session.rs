@@ -18,7 +18,8 @@ pub(super) const KEYS: &[&str] = &["control", "max-rate"];
 
 /// Longest content: unless it is zeros, it is held in memory, once at the sender and once at each receiver.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
-/// Bytes of a packet's ALC header, with short congestion control information, 16-bit identifiers and a FEC payload ID.
+/// Bytes of a packet's ALC header, with short congestion control information, 16-bit identifiers and a FEC
+/// payload ID.
 const ALC_HEADER_BYTES: u16 = 16;
 /// Of those, congestion control information.
 const CCI_BYTES: u16 = 4;
@@ -49,8 +50,8 @@ pub struct File {
     pub code: Code,
     /// What the content is.
     pub content: Content,
-    /// Whether receivers decode and hold the content. Otherwise each symbol is compared with the original as it comes, as
-    /// many symbols as a block has make it whole, and thousands of receivers take little memory.
+    /// Whether receivers decode and hold the content. Otherwise each symbol is compared with the original as
+    /// it comes, as many symbols as a block has make it whole, and thousands of receivers take little memory.
     pub decodes: bool,
     /// Passes after which the sender ends; it sends on until the end of the run without this.
     pub passes: Option<u64>,

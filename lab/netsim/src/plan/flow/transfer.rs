@@ -36,7 +36,8 @@ pub struct Transfer {
     pub by: &'static str,
     /// Bytes of content.
     pub size: u64,
-    /// Most that is sent, bit/s of UDP payload; of `fixed` and `openpgm` the rate. TCP, udpcast and NORM take none.
+    /// Most that is sent, bit/s of UDP payload; of `fixed` and `openpgm` the rate. TCP, udpcast and NORM take
+    /// none.
     pub max_rate: Rate,
 }
 

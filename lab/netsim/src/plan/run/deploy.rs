@@ -1,4 +1,5 @@
-//! From a flow of a plan to agents at nodes, and from these to its counters. Each kind of flow has its place here.
+//! From a flow of a plan to agents at nodes, and from these to its counters. Each kind of flow has its place
+//! here.
 
 use headwater_proto::{ChannelId, Duration, Instant};
 

@@ -76,7 +76,8 @@ impl RunError {
 
 /// Who looks on while a run is under way.
 pub trait Watch {
-    /// Observers of all that happens in the run, for traces; `links` are the directions of the links that are reported.
+    /// Observers of all that happens in the run, for traces; `links` are the directions of the links that are
+    /// reported.
     fn observers(&mut self, _run: &Run, _links: &[LinkId]) -> Vec<Box<dyn Observer>> {
         Vec::new()
     }
@@ -94,8 +95,8 @@ pub trait Watch {
 impl Watch for () {}
 
 impl Plan {
-    /// Runs `cell` for the `run`th time, counted from 1. The outcome depends on the plan, the cell, the seed and the
-    /// number of the run only.
+    /// Runs `cell` for the `run`th time, counted from 1. The outcome depends on the plan, the cell, the seed
+    /// and the number of the run only.
     ///
     /// # Errors
     ///

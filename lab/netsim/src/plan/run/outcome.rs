@@ -15,8 +15,8 @@ use crate::network::LinkCounters;
 use crate::plan::Scenario;
 use crate::plan::flow::Member;
 
-/// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; all but `trace`, `hops`, `packets_peak` and what is said
-/// of sessions are of the window after the warm-up.
+/// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; all but `trace`, `hops`,
+/// `packets_peak` and what is said of sessions are of the window after the warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Which run it was.
@@ -26,13 +26,14 @@ pub struct Outcome {
     pub window: Window,
     /// As in the plan.
     pub flows: Vec<FlowOutcome>,
-    /// Directions of the links that are reported: the link's name forward, with `/back` behind it for the other.
+    /// Directions of the links that are reported: the link's name forward, with `/back` behind it for the
+    /// other.
     pub links: Vec<LinkOutcome>,
     /// Jain's index of the goodputs in each group of two or more flows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub jain: BTreeMap<String, f64>,
-    /// Delta-fair convergence time in seconds since the time that the plan gives; `None` if the flows did not converge,
-    /// or were not asked.
+    /// Delta-fair convergence time in seconds since the time that the plan gives; `None` if the flows did not
+    /// converge, or were not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub convergence: Option<f64>,
     /// Over time.
@@ -92,7 +93,8 @@ pub struct FlowOutcome {
     pub throughput: f64,
     /// New payload bit/s; of a multicast group, the mean over its receivers.
     pub goodput: f64,
-    /// Packets dropped or lost on the way, over those that met their end (of a group, copies); `None` without any.
+    /// Packets dropped or lost on the way, over those that met their end (of a group, copies); `None` without
+    /// any.
     pub loss: Option<f64>,
     /// Coefficient of variation of the throughput in the bins of the series; `None` without them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,7 +117,8 @@ pub struct FlowOutcome {
     /// Of a transfer that is complete, over the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<Criteria>,
-    /// Of a session, or a group under LE-SBCC, TFMCC, PGMCC or Rainbow, with at most [`MEMBERS_MAX`] receivers: each of them.
+    /// Of a session, or a group under LE-SBCC, TFMCC, PGMCC or Rainbow, with at most [`MEMBERS_MAX`]
+    /// receivers: each of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberOutcome>,
 }
@@ -199,7 +202,8 @@ pub struct RainbowOutcome {
     pub raised: u64,
     /// Nulls that reached the source.
     pub nulls: u64,
-    /// N * ps / sum(pr) - 1: symbols sent over those that a receiver got on average, less 1. `None` before any came.
+    /// N * ps / sum(pr) - 1: symbols sent over those that a receiver got on average, less 1. `None` before
+    /// any came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<f64>,
     /// Requests that receivers sent.
@@ -248,8 +252,8 @@ pub struct SessionOutcome {
     pub duplicates: Option<u64>,
 }
 
-/// The criteria by which the sequencer's paper compares transfers, of one that is complete; of a session the means over the
-/// receivers that have all. Shares are parts of 1.
+/// The criteria by which the sequencer's paper compares transfers, of one that is complete; of a session the
+/// means over the receivers that have all. Shares are parts of 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Criteria {
     /// Seconds from the coming of the receiver, of TCP from the start, until all had arrived.
@@ -271,14 +275,15 @@ pub struct Criteria {
     /// Bytes of a full packet on the wire over those of its symbol, less 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<f64>,
-    /// `time` over the time until the last symbol that was needed had arrived, less 1. Decoding takes no simulated time: of a testbed only.
+    /// `time` over the time until the last symbol that was needed had arrived, less 1. Decoding takes no
+    /// simulated time: of a testbed only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comp: Option<f64>,
 }
 
 impl Criteria {
-    /// Of a transfer of `bytes` that took `time` seconds and `link_bytes` on the wire; `losses` are the packets lost and those
-    /// that came.
+    /// Of a transfer of `bytes` that took `time` seconds and `link_bytes` on the wire; `losses` are the
+    /// packets lost and those that came.
     pub fn of_transfer(time: f64, bytes: u64, link_bytes: u64, losses: (u64, u64)) -> Self {
         Self {
             time,

@@ -40,8 +40,8 @@ impl Sender {
         (in_network < self.window.segments()).then(|| self.new_segment())?
     }
 
-    /// Segments that Limited Transmit lets out beyond the window. None where three duplicate acknowledgements would not
-    /// be taken for a loss either: they come from segments that were sent twice.
+    /// Segments that Limited Transmit lets out beyond the window. None where three duplicate acknowledgements
+    /// would not be taken for a loss either: they come from segments that were sent twice.
     fn limited_transmit(&self) -> u32 {
         let allowed = self.config.limited_transmit && !self.repeats_barred();
         if allowed { self.dup_acks.min(LIMITED_TRANSMIT).min(self.board.outstanding()) } else { 0 }
@@ -63,7 +63,8 @@ impl Sender {
         (self.board.outstanding() < self.window.segments()).then(|| self.new_segment())?
     }
 
-    /// `NextSeg` of RFC 6675, section 4, in the room between pipe and window, or as the proportional reduction allows.
+    /// `NextSeg` of RFC 6675, section 4, in the room between pipe and window, or as the proportional
+    /// reduction allows.
     fn next_segment(&mut self) -> Option<Choice> {
         let room = match self.reduces_in_proportion() {
             true => self.prr.allows(),
@@ -80,7 +81,8 @@ impl Sender {
         self.board.next_hole().map(Choice::Again)
     }
 
-    /// The last segment once more, when nothing else may be sent: it may be the one missing (`NextSeg`, rule 4).
+    /// The last segment once more, when nothing else may be sent: it may be the one missing (`NextSeg`, rule
+    /// 4).
     fn rescue(&self) -> Option<Choice> {
         if self.rescued { None } else { self.board.last_hole().map(Choice::Rescue) }
     }

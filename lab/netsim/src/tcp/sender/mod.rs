@@ -52,7 +52,8 @@ pub struct Sender {
     /// The segment being timed, and when it went out.
     timed: Option<(u32, Instant)>,
     dup_acks: u32,
-    /// SND.MAX at the last loss event: `recover` of RFC 6582, RecoveryPoint of RFC 6675. `None` before the first.
+    /// SND.MAX at the last loss event: `recover` of RFC 6582, RecoveryPoint of RFC 6675. `None` before the
+    /// first.
     recover: Option<u32>,
     /// SND.MAX at the last window cut of any kind: one reaction per window (RFC 3168, section 6.1.2).
     reduced_at: Option<u32>,
@@ -62,7 +63,8 @@ pub struct Sender {
     prr: Prr,
     /// The estimated pipe of [`SackPipe::Estimate`], in recovery.
     estimate: u32,
-    /// Whether this recovery had its partial acknowledgement, or its rescue retransmission (RFC 6675, `NextSeg` 4).
+    /// Whether this recovery had its partial acknowledgement, or its rescue retransmission (RFC 6675,
+    /// `NextSeg` 4).
     partial_seen: bool,
     rescued: bool,
     /// Whether the next new segment says that the window was cut (CWR).
@@ -71,8 +73,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender of `data`. `stream` is drawn from only if [`Config::overhead`] is not zero. The configuration must have
-    /// passed [`Config::check`].
+    /// A sender of `data`. `stream` is drawn from only if [`Config::overhead`] is not zero. The configuration
+    /// must have passed [`Config::check`].
     pub fn new(config: Config, data: Data, stream: Stream) -> Self {
         let (total, last_payload) = segments_of(data, config.segment_bytes);
         Self {
@@ -108,7 +110,8 @@ impl Sender {
         }
     }
 
-    /// Takes a segment from the sink. One that acknowledges what was never sent is ignored (RFC 793, section 3.9).
+    /// Takes a segment from the sink. One that acknowledges what was never sent is ignored (RFC 793, section
+    /// 3.9).
     pub fn receive(&mut self, now: Instant, segment: &Segment) {
         if !segment.acknowledges || segment.ack > self.board.end() {
             return;
@@ -308,8 +311,8 @@ impl Sender {
     }
 }
 
-/// Segments that `data` takes, and the payload of the last. Numbers are 32 bits: a greedy source ends after 2^32 - 1
-/// segments, which at 1000 bytes is an hour at 9.5 Gbit/s.
+/// Segments that `data` takes, and the payload of the last. Numbers are 32 bits: a greedy source ends after
+/// 2^32 - 1 segments, which at 1000 bytes is an hour at 9.5 Gbit/s.
 fn segments_of(data: Data, segment_bytes: u16) -> (u32, u16) {
     let full = u64::from(segment_bytes);
     match data {

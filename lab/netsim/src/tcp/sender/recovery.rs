@@ -20,8 +20,8 @@ impl Sender {
         if segment.ack > self.board.una() {
             self.acknowledge(now, segment.ack, echo);
         } else if segment.ack == self.board.una() && self.board.outstanding() > 0 {
-            // With a scoreboard, a duplicate is what tells of new segments (RFC 6675, section 2): not the echo of a
-            // retransmission that was not needed.
+            // With a scoreboard, a duplicate is what tells of new segments (RFC 6675, section 2): not the
+            // echo of a retransmission that was not needed.
             if newly_sacked > 0 || !self.uses_scoreboard() {
                 self.duplicate(now);
             }
@@ -80,8 +80,8 @@ impl Sender {
                 self.urgent = Some(self.board.una());
                 self.board.take_lost(self.board.una());
                 self.window.deflate(acked);
-                // Only the first re-arms the timer: many losses end in a timeout rather than in as many round trips
-                // (the Impatient variant of RFC 6582, section 4).
+                // Only the first re-arms the timer: many losses end in a timeout rather than in as many round
+                // trips (the Impatient variant of RFC 6582, section 4).
                 if first {
                     self.rearm(now);
                 }
@@ -131,9 +131,9 @@ impl Sender {
         }
     }
 
-    /// Whether duplicate acknowledgements say nothing: until the acknowledgement exceeds what had been sent at the last
-    /// loss event, they may come from segments that were sent twice (RFC 6582, section 3.2, step 2). With a scoreboard
-    /// they cannot, so reaching it is enough (RFC 6675, section 5.1).
+    /// Whether duplicate acknowledgements say nothing: until the acknowledgement exceeds what had been sent
+    /// at the last loss event, they may come from segments that were sent twice (RFC 6582, section 3.2, step
+    /// 2). With a scoreboard they cannot, so reaching it is enough (RFC 6675, section 5.1).
     pub(super) fn repeats_barred(&self) -> bool {
         let una = self.board.una();
         self.recover

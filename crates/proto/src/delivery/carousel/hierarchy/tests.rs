@@ -1,4 +1,5 @@
-//! The tables of sequencer.md 4 to the unit, and what receivers of all rates get twice.
+//! Tables derived from the application scheduler of Lucas et al. 2010, to the unit, and what receivers of all
+//! rates get twice.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +68,8 @@ fn sessions_of_the_same_content_begin_elsewhere() {
     assert!(first_visits(vec![rateless(1); 3], Start::Drawn(Seed(1)), 3).contains(&(1, 0)));
 }
 
-/// A receiver whose fair rate changes: it joins the next level when that fits, and slows down by doing nothing.
+/// A receiver whose fair rate changes: it joins the next level when that fits, and slows down by doing
+/// nothing.
 struct Listener {
     /// Packets a second: now, in the mean, and by what factor they go up and down.
     rate: f64,
@@ -180,7 +182,8 @@ fn listen(blocks: &[CarouselBlock], listeners: &mut [Listener]) {
     }
 }
 
-/// What 16 receivers of rates from a 32nd to all of the source's got twice, and what they got beyond need, in percent.
+/// What 16 receivers of rates from a 32nd to all of the source's got twice, and what they got beyond need, in
+/// percent.
 struct Outcome {
     twice: Vec<f64>,
     beyond: Vec<f64>,
@@ -220,7 +223,8 @@ fn rateless_symbols_never_come_twice_and_blocks_grow_together() {
     }
 }
 
-/// What the luckier blocks get beyond need is what chance takes of the others, and nothing of the order's own.
+/// What the luckier blocks get beyond need is what chance takes of the others, and nothing of the order's
+/// own.
 #[test]
 fn long_blocks_of_one_size_are_whole_together() {
     let (blocks, k, loss) = (15_u32, 2_000, 0.02);
@@ -267,8 +271,9 @@ fn a_code_of_twice_the_symbols_brings_few_twice() {
     }
 }
 
-/// Reed-Solomon has 255 symbols for 127, not 254: a ring of three times 127 turns brought 126 of each block again, which cost 9 to
-/// 11 % in the mean and up to 24 %. Over a ring of 255 turns all points met the same block at the same time.
+/// Reed-Solomon has 255 symbols for 127, not 254: a ring of three times 127 turns brought 126 of each block
+/// again, which cost 9 to 11 % in the mean and up to 24 %. Over a ring of 255 turns all points met the same
+/// block at the same time.
 #[test]
 fn many_short_blocks_of_255_symbols_bring_few_twice() {
     for k in [127, 126, 100] {

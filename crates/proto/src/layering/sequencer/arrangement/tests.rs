@@ -1,5 +1,5 @@
-//! The worked example of sequencer.md 2 to the packet, and the property the sequencer exists for: what a receiver holds is
-//! the beginning of the buffer.
+//! A worked example of the tiles of Lucas et al. 2010, to the packet, and the property the sequencer exists
+//! for: what a receiver holds is the beginning of the buffer.
 
 use std::collections::BTreeMap;
 
@@ -57,8 +57,8 @@ fn send(layering: &impl Layering, from: Instant, time: Duration, parts: u64, ord
     sent
 }
 
-/// What a receiver holds that has each level while its cumulative rate is at most `rate`: packets, and those of them that
-/// are the buffer's beginning.
+/// What a receiver holds that has each level while its cumulative rate is at most `rate`: packets, and those
+/// of them that are the buffer's beginning.
 fn held(layering: &impl Layering, sent: &[Sent], rate: f64) -> (u64, u64) {
     let mut numbers: Vec<u64> = sent
         .iter()
@@ -190,7 +190,8 @@ fn check(layering: &impl Layering, from: Instant, time: Duration) -> Result<(), 
             let (packets, prefix) = held(layering, &sent, rate);
             prop_assert_eq!(packets, prefix, "{:?}: level {} at {} packets/s", order, level, rate);
         }
-        // Any other rate: no more is missing than lies in tiles that are held in part; nothing in exact order.
+        // Any other rate: no more is missing than lies in tiles that are held in part; nothing in exact
+        // order.
         for step in 1..20 {
             let top = layering.cumulative_rate(layering.levels() - 1, boundary);
             let rate = top * f64::from(step) / 20.0;

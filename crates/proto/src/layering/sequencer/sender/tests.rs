@@ -18,7 +18,8 @@ fn layers() -> StaticLayers {
     StaticLayers::new(&[Rate::from_bits(800).unwrap(); 2], 10, Instant::ZERO)
 }
 
-/// What each departure carries in `from..to`: number of the buffer, part, whether it is over; `None` where reserved.
+/// What each departure carries in `from..to`: number of the buffer, part, whether it is over; `None` where
+/// reserved.
 fn sent(sequencer: &mut Sequencer, from: u64, to: u64) -> Vec<Option<(u16, u32, bool)>> {
     let layers = layers();
     let mut departures: Vec<(Instant, u16)> = Vec::new();

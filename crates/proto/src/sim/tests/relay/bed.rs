@@ -1,4 +1,5 @@
-//! A sender, a relay, two relays below it, and three receivers at each: behind 2, 4 and 8 Mbit/s. Hops take 5 ms.
+//! A sender, a relay, two relays below it, and three receivers at each: behind 2, 4 and 8 Mbit/s. Hops take 5
+//! ms.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};

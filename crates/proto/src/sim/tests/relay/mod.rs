@@ -243,7 +243,8 @@ fn shaped(index: usize, (_, channel_number, payload, _): &mut Arriving) -> Socke
     ([10, 0, 0, host], 5).into()
 }
 
-/// Gives a relay all that, and says what it counted. It holds the bottom groups always, and no others than sessions may have.
+/// Gives a relay all that, and says what it counted. It holds the bottom groups always, and no others than
+/// sessions may have.
 fn survive(messages: Vec<Arriving>) -> Result<RelayCounters, TestCaseError> {
     let config = RelayConfig::new(2, 8, vec![Some(shape(1_000_000)), None], Seed(1));
     let mut relay = Relay::new(config, Instant::ZERO).unwrap();

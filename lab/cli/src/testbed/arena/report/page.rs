@@ -1,4 +1,5 @@
-//! The report as one page of HTML that needs nothing else: who does how well at a glance, then each bottleneck.
+//! The report as one page of HTML that needs nothing else: who does how well at a glance, then each
+//! bottleneck.
 
 use std::fmt::Write;
 
@@ -109,7 +110,8 @@ impl Glance {
 
     fn cell(&self, cell: &Cell) -> String {
         let Some(value) = (self.value)(cell) else {
-            // Who ran and did not deliver has failed; without a run it may be the machine, or a program that is not there.
+            // Who ran and did not deliver has failed; without a run it may be the machine, or a program that
+            // is not there.
             return match (self.is_due, cell.scores.is_empty(), cell.failures.is_empty()) {
                 (true, false, _) => "<td class=bad>failed".into(),
                 (true, true, false) => "<td>no run".into(),
