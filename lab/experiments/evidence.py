@@ -4,7 +4,7 @@
     evidence.py [--from DIR ...] [--page FILE]
 
 DIR is an --out of verdict.py (default: /tmp/headwater-verdicts). Of each experiment the newest results of the full form are taken, else what the page has
-already, with the tables of docs (which verdict.py makes, of the full form) in its place where they have the same rows, else the short form, which is said. The page
+already, with the tables of the notebook (which verdict.py makes, of the full form) in its place where they have the same rows, else the short form, which is said. The page
 says which were run again. An experiment without any is named. A testbed's experiment that has the plan of a simulated one stands beside
 it. Rows that neither a paper nor a goal speaks of are left out. Reasons are those of verdict.toml.
 """
@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 HEAD = """# Evidence: what was published, and what came out
 
 Made by `python3 lab/experiments/evidence.py` from the tables of `lab/experiments/verdict.py`; not written by hand. What each row means stands with its experiment
-([experiments](../lab/experiments/README.md)); what was found out about the differences at length in [multirate](multirate.md), [single-rate](single-rate.md), [rainbow](rainbow.md) and [sim](sim.md).
+([experiments](../experiments/README.md)); what was found out about the differences at length in [multirate](multirate.md), [single-rate](single-rate.md), [rainbow](rainbow.md) and [sim](sim.md).
 """
 PAPERS = {"m2c": "M2C and the sequencer (Lucas, Pansiot, Grad, Hilt 2010)", "le_sbcc": "LE-SBCC (Thapliyal, Sidhartha, Li, Kalyanaraman)",
           "rainbow": "Rainbow (Yano, McCanne 1999)", "sim": "SIM (Gorinsky, Ramakrishnan, Vin)", "testbed": "The testbed's own"}
@@ -68,7 +68,7 @@ class Found:
         title = tomllib.loads((self.simulated / "verdict.toml").read_text())["title"] if self.simulated else self.wanted["title"]
         kept, self.form = from_page(before, title, self.world)
         # The page may have rows that docs leave out; what docs have is newer.
-        self.rows = list({row["row"].replace("_", " "): row for row in kept + from_docs(folder.name)}.values())
+        self.rows = list({row["row"].replace("_", " "): row for row in kept + from_notebook(folder.name)}.values())
         tables = [path for root in roots for form in ("full", "short") for path in root.glob(f"{form}-*/{folder.name}.csv")]
         # The full form before the short one, then the newest.
         path = max(tables, key=lambda path: (path.parent.name.startswith("full"), path.stat().st_mtime), default=None)
@@ -112,10 +112,10 @@ def row(what, ours, published, ratio, criterion, verdict):
     return {"row": what, "mean": mean, "ci95": half, "published": value, "published_ci95": interval, "ratio": ratio, "criterion": criterion, "verdict": verdict}
 
 
-def from_docs(name):
-    """The rows of an experiment's tables in docs."""
+def from_notebook(name):
+    """The rows of an experiment's tables in the notebook."""
     rows = []
-    for page in sorted((HERE.parent.parent / "docs").glob("*.md")):
+    for page in sorted((HERE.parent / "notebook").glob("*.md")):
         for table in re.findall(rf"<!-- verdict {re.escape(name)}:[^>]* -->\n(.*?)<!-- end -->", page.read_text(), re.DOTALL):
             if not table:
                 continue

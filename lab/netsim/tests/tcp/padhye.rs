@@ -1,5 +1,5 @@
 //! TCP under independent loss, against the square-root law and the equation of Padhye et al.
-//! (`docs/netsim-validation.md`).
+//! (`lab/notebook/netsim-validation.md`).
 
 use headwater_netsim::network::LinkConfig;
 use headwater_netsim::tcp::{AckPolicy, Config, Profile, Variant};

@@ -2,7 +2,7 @@
 //!
 //! A connection of which P segments are on the path and B can wait loses one segment when its window exceeds
 //! W = P + B + 1, and halves it: a saw-tooth from W/2 to W, of 3/8 * b * W^2 segments
-//! (`docs/netsim-validation.md`).
+//! (`lab/notebook/netsim-validation.md`).
 
 use headwater_netsim::network::LinkConfig;
 use headwater_netsim::tcp::{AckPolicy, Config, Profile, Variant};

@@ -1,4 +1,4 @@
-//! TCPs over RED that drops and over RED that marks, at equal load (`docs/netsim-validation.md`).
+//! TCPs over RED that drops and over RED that marks, at equal load (`lab/notebook/netsim-validation.md`).
 
 use headwater_netsim::agent::{TcpConnection, TcpSource};
 use headwater_netsim::network::{Builder, LinkConfig, LinkCounters};

@@ -58,7 +58,7 @@ fn queues_are_as_long_as_theory_says() {
 }
 
 #[test]
-#[ignore = "several minutes in release: makes the numbers of docs/netsim-validation.md"]
+#[ignore = "several minutes in release: makes the numbers of lab/notebook/netsim-validation.md"]
 fn queues_are_as_long_as_theory_says_in_long_runs() {
     println!("| queue, load | theory | ours, 10 runs, 95 % |\n|---|---|---|");
     compare(4_000_000, [0.02, 0.02, 0.05]);
