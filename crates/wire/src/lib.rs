@@ -31,7 +31,6 @@ pub mod extensions;
 pub mod fdt;
 pub mod fti;
 pub mod lct;
-pub mod payload_id;
 pub mod pgm;
 pub mod probe;
 pub mod rtt;
@@ -39,5 +38,4 @@ pub mod sim;
 
 pub use cci::Cci;
 pub use extensions::Extensions;
-pub use fti::{EncodingId, Fti};
-pub use payload_id::PayloadId;
+pub use fti::{EncodingId, Fti, PayloadId};
