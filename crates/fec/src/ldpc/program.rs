@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::dense::{self, Dense};
-use super::graph::Graph;
+use super::matrix::Graph;
 use super::peeling::{Peeling, Step};
 use crate::FecError;
 use crate::codec::Recipe;
