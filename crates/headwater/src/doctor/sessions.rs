@@ -9,9 +9,9 @@ use headwater_proto::pgm::carrier::{self, Opened};
 use headwater_wire::{lct, probe};
 
 use super::check::Check;
-use crate::kernel_files::InputLosses;
 use crate::net::{Poller, ReceiverSocket, RecvBatch};
 use crate::send::symbol_size_within;
+use crate::system::InputLosses;
 
 const NAME: &str = "sessions";
 /// Most sessions told apart.

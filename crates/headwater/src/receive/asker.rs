@@ -9,17 +9,15 @@ use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
 use headwater_proto::{ChannelId, Duration};
 use tracing::warn;
 
-use super::error::ReceiveError;
 use super::listener::{ListenOptions, Listener};
-use super::options::Ask;
-use super::session::Ears;
+use super::session::{Ask, Ears, ReceiveError};
 use super::update::ReceiveStarted;
 use crate::driver::Port;
 use crate::net::{
     Channels, Interface, LinkChange, MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket,
     RecvBatch, Run, SendError, UnicastOptions, UnicastSocket,
 };
-use crate::stop::stoppable;
+use crate::threads::stoppable;
 
 /// Receive buffer in bytes: what a busy machine may let wait of a window of the most labels.
 const BUFFER_BYTES: usize = 16 << 20;

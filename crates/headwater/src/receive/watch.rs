@@ -1,6 +1,9 @@
 //! Watches a receiver's machine: reports what it does, ends it, and says how it ended.
+//!
+//! [`LongPacketsMissing`] reports packets that are too long for the path to a receiver, from the shorter ones that arrive.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use headwater_proto::Instant;
@@ -9,19 +12,18 @@ use headwater_proto::delivery::{
     OTHERS_MAX, Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 
-use super::long_packets::{self, Facts};
 use super::session::Ears;
 use super::update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
     ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
-use crate::clock::elapsed;
+use crate::clock::{Progress, elapsed};
 use crate::driver::Application;
-use crate::kernel_files::InputLosses;
-use crate::net::LinkChange;
-use crate::progress::Progress;
-use crate::stop::StopHandle;
+use crate::net::{Interface, LinkChange};
+use crate::send::symbol_size_within;
 use crate::store::DiskStore;
+use crate::system::InputLosses;
+use crate::threads::StopHandle;
 
 /// How often the kernel is asked whether it dropped what was not read in time: a call for each socket.
 const DROPS_INTERVAL: headwater_proto::Duration = headwater_proto::Duration::from_millis(50);
@@ -249,7 +251,7 @@ impl<'a> Watch<'a> {
             is_ipv4: source.is_ipv4(),
         };
         let losses = || socket.input_losses().since(before);
-        if let Some(missing) = long_packets::judge(facts, socket.interface(), losses) {
+        if let Some(missing) = judge_long_packets(facts, socket.interface(), losses) {
             self.losses_before = None;
             (self.observer)(ReceiveUpdate::LongPacketsMissing(missing));
         }
@@ -367,5 +369,126 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
         }
         let next = self.progress.next();
         Some(gives_up.map_or(next, |at| at.min(next)))
+    }
+}
+
+/// Least packets missing before their length is suspected.
+const LOST_MIN: u64 = 20;
+/// LCT header and FEC payload id of a packet of content.
+const HEADER_BYTES: u32 = 16;
+
+/// Long packets of a session are missing, while short ones arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongPacketsMissing {
+    /// Bytes of an IP packet that carries a whole symbol of the session, at least.
+    pub packet_bytes: u32,
+    /// UDP payload of the longest packet of the session that arrived, in bytes.
+    pub longest: u64,
+    /// The interface that it is received on, and its MTU if the system tells; nothing where packets are asked for by unicast.
+    pub interface: Option<(String, Option<u32>)>,
+    /// Whether packets came in fragments, of which some are missing.
+    pub is_fragmented: bool,
+    /// Symbol size with which a sender's packets fit the interface.
+    symbol_size: u16,
+}
+
+/// What is known of a session's packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// Symbol size of the session's content, once the FDT has told.
+    pub symbol_size: Option<u16>,
+    /// UDP payload of the longest packet that came, in bytes.
+    pub longest: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Packets missing in the sequence numbers.
+    pub lost: u64,
+    pub is_ipv4: bool,
+}
+
+/// Judges whether long packets are missing: either none of them came, or the interface is too narrow for them and most are lost (runs that the
+/// kernel did not cut pass some drivers all the same).
+pub(super) fn judge_long_packets(
+    facts: Facts,
+    interface: Option<&Interface>,
+    losses: impl FnOnce() -> InputLosses,
+) -> Option<LongPacketsMissing> {
+    let symbol_size = facts.symbol_size?;
+    if facts.lost < LOST_MIN {
+        return None;
+    }
+    let ip_and_udp = if facts.is_ipv4 { 28 } else { 48 };
+    let packet_bytes = u32::from(symbol_size) + HEADER_BYTES + ip_and_udp;
+    let mtu = interface.and_then(Interface::mtu);
+    let is_narrow = mtu.is_some_and(|mtu| mtu < packet_bytes);
+    let none_came = facts.longest < u64::from(symbol_size);
+    let most_are_lost = facts.lost > facts.packets;
+    if !(none_came || (is_narrow && most_are_lost)) {
+        return None;
+    }
+    Some(LongPacketsMissing {
+        packet_bytes,
+        longest: facts.longest,
+        interface: interface.map(|interface| (interface.name.clone(), mtu)),
+        is_fragmented: losses().fragments > 0,
+        symbol_size: symbol_size_within(mtu.filter(|_| is_narrow).or(Some(1_280)), facts.is_ipv4),
+    })
+}
+
+impl fmt::Display for LongPacketsMissing {
+    /// What is wrong, and what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { packet_bytes, longest, symbol_size, .. } = self;
+        write!(
+            f,
+            "long packets of the session are lost: its content comes in packets of {packet_bytes} bytes, "
+        )?;
+        match &self.interface {
+            Some((name, Some(mtu))) if mtu < packet_bytes => write!(
+                f,
+                "and the MTU of {name} is {mtu}; give it the MTU of the sender's network (ip link set dev {name} mtu 1500), or let the \
+                 sender send with --symbol-size {symbol_size}"
+            ),
+            _ => {
+                let fragments = if self.is_fragmented {
+                    ", some of them in fragments that are not all there"
+                } else {
+                    ""
+                };
+                write!(
+                    f,
+                    "and none arrives with more than {longest} bytes of payload{fragments}; an MTU on the way is smaller than the \
+                     sender's: raise it, or let the sender send with --symbol-size {symbol_size}"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts { symbol_size: Some(1_408), longest: 700, packets: 60, lost: 90, is_ipv4: true }
+    }
+
+    #[test]
+    fn long_packets_are_missed_when_none_of_them_comes() {
+        let none = InputLosses::default;
+        let found = judge_long_packets(facts(), None, none).unwrap();
+        assert_eq!((found.packet_bytes, found.symbol_size), (1_452, 1_216));
+        assert!(found.to_string().contains("none arrives with more than 700 bytes"), "{found}");
+        let fragments = InputLosses { frames: 0, fragments: 5 };
+        assert!(
+            judge_long_packets(facts(), None, || fragments).unwrap().to_string().contains("in fragments")
+        );
+        for harmless in [
+            Facts { symbol_size: None, ..facts() },
+            Facts { longest: 1_424, ..facts() },
+            Facts { lost: 19, ..facts() },
+        ] {
+            assert_eq!(judge_long_packets(harmless, None, none), None);
+        }
     }
 }

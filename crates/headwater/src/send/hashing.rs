@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use headwater_proto::delivery::{Digest, SourceError};
 
 use super::content::Content;
-use crate::workers::{worker_count, yield_to_session};
+use crate::threads::{worker_count, yield_to_session};
 
 /// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);

@@ -3,7 +3,6 @@
 mod background;
 mod budget;
 mod content;
-mod desk;
 mod encoders;
 mod error;
 mod files;
@@ -11,17 +10,15 @@ mod hashing;
 mod layout;
 mod link;
 mod options;
-mod read_ahead;
 mod repair_store;
 mod session;
 mod source;
 mod update;
-mod watching;
 
 pub use budget::RepairPlace;
-pub use desk::SOURCE_PORT;
 pub use error::{PrepareError, SendError};
 pub use files::{FileSet, Links, OutsideLink, PreparedFile, Skipped, prepare, prepare_with};
+pub use link::SOURCE_PORT;
 pub(crate) use link::{Link, LinkOptions, link_setters};
 pub use options::{SendEnd, SendOptions, SendOrder};
 pub use session::SendSession;

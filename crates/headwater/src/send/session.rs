@@ -13,25 +13,21 @@ use headwater_proto::delivery::{
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
-use super::content::Content;
-use super::desk::Desk;
+use super::content::{Content, Watching};
 use super::error::SendError;
 use super::files::FileSet;
 use super::hashing::Hashing;
-use super::link::Link;
+use super::link::{Desk, Link};
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
 use super::update::{RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
-use super::watching::Watching;
-use crate::chance;
-use crate::clock::{Clock, elapsed, ntp_now};
+use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
 use crate::net::{BufferSize, LinkChange};
-use crate::progress::Progress;
-use crate::stop::StopHandle;
-use crate::workers::worker_count;
+use crate::system;
+use crate::threads::{StopHandle, worker_count};
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
@@ -196,7 +192,7 @@ impl SendSession {
     fn start(&self) -> Result<Start, SendError> {
         match self.options.congestion_control {
             CongestionControl::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE => Ok(Start::First),
-            _ => Ok(Start::Drawn(Seed(u64::from_ne_bytes(chance::random()?)))),
+            _ => Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?)))),
         }
     }
 
@@ -528,7 +524,7 @@ fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
 
 /// 16 random bits, not 0: headers are shortest with them.
 fn random_tsi() -> Result<u32, SendError> {
-    Ok(u32::from(u16::from_ne_bytes(chance::random()?)).max(1))
+    Ok(u32::from(u16::from_ne_bytes(system::random_bytes()?)).max(1))
 }
 
 #[cfg(test)]

@@ -11,12 +11,11 @@ use headwater_proto::delivery::{Digest, FileVersion};
 use headwater_proto::rng::Stream;
 use rand::RngExt;
 
-use super::change::Change;
-use super::journal::Journal;
+use super::journal::{Change, Journal};
 use super::kept::Kept;
 use super::ledger::JOURNAL_NEW;
-use super::log::UNSYNCED_BYTES_MAX;
 use super::tests::{FILE, OBJECT, Session, T, open};
+use super::writer::UNSYNCED_BYTES_MAX;
 use super::*;
 
 fn journal(folder: &Path, name: &str) -> fs::File {

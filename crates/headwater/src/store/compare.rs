@@ -11,10 +11,10 @@ use headwater_fec::Block;
 use headwater_proto::delivery::{BlockHasher, Digest, ShortDigest, StoreError, file_digest};
 use tracing::warn;
 
-use super::change::Stamp;
 use super::finish::CHUNK_BYTES;
+use super::journal::Stamp;
 use super::place::{FilePlace, ObjectPlace, Places};
-use crate::open_files::read_at;
+use crate::system::read_at;
 
 /// Bytes that are read before other jobs have their turn; more by less than a block.
 const PART_BYTES: u64 = 64 << 20;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use headwater_proto::delivery::{Digest, FileVersion};
 
-use super::change::{Change, Key, Stamp};
+use super::journal::{Change, Key, Stamp};
 
 /// Symbols of a block are numbered with 24 bits at most.
 const ESI_END: u32 = 1 << 24;

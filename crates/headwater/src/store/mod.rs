@@ -10,25 +10,20 @@
 //! What is left of a session that nobody goes on with is removed 14 days after it was written to last, by the next receiver
 //! of the folder, unless another receiver uses it.
 
-mod change;
 #[cfg(test)]
 mod compact_tests;
 mod compare;
 #[cfg(test)]
 mod compare_tests;
-mod description;
 mod finish;
 mod folder;
 mod gather;
-mod hashing;
 mod journal;
 mod kept;
 mod ledger;
-mod log;
 mod place;
 #[cfg(test)]
 mod resume_tests;
-mod strips;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -43,19 +38,18 @@ use headwater_proto::delivery::{
     BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
     ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair,
 };
+use tracing::warn;
 
-use self::change::Stamp;
 use self::compare::Comparison;
 use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
 use self::gather::{Gather, Key};
+use self::journal::Stamp;
 use self::kept::KeptBlock;
 use self::ledger::Ledger;
 use self::place::{FilePlace, ObjectPlace, Places};
 use self::work::Workers;
 use self::writer::{Write, Writer};
-use tracing::warn;
-
 use crate::net::Waker;
 
 /// Longest time that symbols are gathered before they are written.
@@ -351,13 +345,13 @@ impl Store for DiskStore {
     }
 
     fn keep_description(&mut self, description: &Description) {
-        if let Err(error) = description::write(&self.places.folder, description) {
+        if let Err(error) = ledger::write_description(&self.places.folder, description) {
             warn!("{error}; a receiver that goes on with this session waits for its FDT");
         }
     }
 
     fn kept_description(&mut self) -> Option<Description> {
-        description::read(&self.places.folder)
+        ledger::read_description(&self.places.folder)
     }
 
     fn poll_report(&mut self) -> Option<StoreReport> {

@@ -9,9 +9,9 @@ use headwater_fec::{Block, FecError};
 use headwater_proto::delivery::{FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, repair_slots};
 use rustix::fs::FallocateFlags;
 
-use super::change::Key;
 use super::folder::Folder;
-use crate::open_files::{OPEN_FILES_MAX, OpenFiles, read_at};
+use super::journal::Key;
+use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
 
 /// The folder and its open files. Shared by all threads of a store.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{Digest, FileTime, FileVersion, StoredRepair};
 
-use super::change::Change;
+use super::journal::Change;
 use super::kept::Kept;
 use super::tests::{FILE, OBJECT, Session, T, open};
 use super::*;

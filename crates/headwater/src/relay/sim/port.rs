@@ -13,11 +13,11 @@ use tracing::debug;
 use super::{SimRelayError, SimRelayOptions};
 use crate::clock::{Clock, elapsed};
 use crate::driver::Gather;
+use crate::driver::{Direction, PacketTrace, TraceHook};
 use crate::net::{
     Channels, Interface, MembershipError, ReceiverOptions, ReceiverSocket, RecvBatch, Run, UnicastOptions,
     UnicastSocket,
 };
-use crate::trace::{Direction, PacketTrace, TraceHook};
 
 /// Batches read of a socket before the relay is drained.
 const BATCHES: usize = 4;
