@@ -477,7 +477,7 @@ impl fmt::Display for Scheme {
 
 /// A repair symbol and where it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct PlacedRepair<'a> {
     pub(crate) esi: u32,
     place: Place<'a>,
 }
@@ -489,7 +489,7 @@ enum Place<'a> {
     Beside(&'a [u8]),
 }
 
-impl<'a> Given<'a> {
+impl<'a> PlacedRepair<'a> {
     /// Its bytes `columns`.
     pub(crate) fn data<'b>(&self, shape: &Shape, block: &'b [u8], columns: Range<usize>) -> &'b [u8]
     where
@@ -507,9 +507,11 @@ pub(crate) fn enough<'a>(
     missing: &[u32],
     placed: &[u32],
     more: &[Repair<'a>],
-) -> Result<Vec<Given<'a>>, DecodeError> {
-    let inside = missing.iter().zip(placed).map(|(&at, &esi)| Given { esi, place: Place::Missing(at) });
-    let beside = more.iter().map(|repair| Given { esi: repair.esi, place: Place::Beside(repair.data) });
+) -> Result<Vec<PlacedRepair<'a>>, DecodeError> {
+    let inside =
+        missing.iter().zip(placed).map(|(&at, &esi)| PlacedRepair { esi, place: Place::Missing(at) });
+    let beside =
+        more.iter().map(|repair| PlacedRepair { esi: repair.esi, place: Place::Beside(repair.data) });
     let mut given: Vec<_> = inside.chain(beside).collect();
     // A stable sort, so that the first of equals stays.
     given.sort_by_key(|given| given.esi);

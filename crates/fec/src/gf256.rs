@@ -12,7 +12,7 @@
 use raptorq::{SourceBlockEncoder, SourceBlockEncodingPlan, extended_source_block_symbols};
 
 use crate::Kernel;
-use crate::codec::{Given, Shape};
+use crate::codec::{PlacedRepair, Shape};
 use crate::plans::{encoder, fill, solve};
 
 const POLYNOMIAL: u16 = 0x11D;
@@ -113,7 +113,7 @@ const fn split_tables() -> [Split; 256] {
     }
 }
 
-/// Longest block whose coefficients are made, a K': those of the window order, with some room. They take [`bytes`].
+/// Longest block whose coefficients are made, a K': those of the window order, with some room. They take [`encoder_bytes`].
 const K_MAX: u32 = 1_099;
 
 /// Bytes of targets that are summed up at a time: what stays in a processor's first cache.
@@ -180,9 +180,9 @@ impl Coefficients {
         shape: &Shape,
         block: &mut [u8],
         missing: &[u32],
-        given: &[Given<'_>],
+        given: &[PlacedRepair<'_>],
     ) -> bool {
-        let row = |repair: &Given<'_>| {
+        let row = |repair: &PlacedRepair<'_>| {
             let row = self.of(shape, repair.esi);
             missing.iter().map(|&esi| row[esi as usize]).collect()
         };

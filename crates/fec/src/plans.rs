@@ -17,7 +17,7 @@ use raptorq::{
 };
 
 use crate::Kernel;
-use crate::codec::{Given, Shape, strips};
+use crate::codec::{PlacedRepair, Shape, strips};
 use crate::gf256::{self, Coefficients};
 
 /// What blocks of one K' are coded by, each made when first needed.
@@ -150,11 +150,11 @@ pub(crate) fn decode(
     plan: &SourceBlockEncodingPlan,
     block: &mut [u8],
     missing: &[u32],
-    given: &[Given<'_>],
+    given: &[PlacedRepair<'_>],
     strip_bytes_max: usize,
 ) -> bool {
     let units = unit_encoder(shape, plan, missing);
-    let row = |given: &Given<'_>| {
+    let row = |given: &PlacedRepair<'_>| {
         units.repair_packets(given.esi - shape.k(), 1)[0].data()[..missing.len()].to_vec()
     };
     let Some((inverse, chosen)) = solve(missing.len(), given, row) else { return false };
@@ -222,7 +222,7 @@ fn encoder_of_strip(
 fn differences(
     shape: &Shape,
     without: &SourceBlockEncoder,
-    chosen: &[Given<'_>],
+    chosen: &[PlacedRepair<'_>],
     mut repairs: Vec<u8>,
 ) -> Vec<u8> {
     let size = repairs.len() / chosen.len();
@@ -237,9 +237,9 @@ fn differences(
 /// inverse of these, row by row: the factors of the differences in each missing symbol.
 pub(crate) fn solve<'a>(
     missing: usize,
-    given: &[Given<'a>],
-    row: impl Fn(&Given<'a>) -> Vec<u8>,
-) -> Option<(Vec<u8>, Vec<Given<'a>>)> {
+    given: &[PlacedRepair<'a>],
+    row: impl Fn(&PlacedRepair<'a>) -> Vec<u8>,
+) -> Option<(Vec<u8>, Vec<PlacedRepair<'a>>)> {
     let mut elimination = Elimination::new(missing);
     let mut chosen = Vec::with_capacity(missing);
     for repair in given {

@@ -13,7 +13,7 @@ use raptorq::{
     extended_source_block_symbols,
 };
 
-use crate::codec::{Given, Shape, encode_in_full, enough, strips};
+use crate::codec::{PlacedRepair, Shape, encode_in_full, enough, strips};
 use crate::plans::{self, PLANNED_K_MAX, PLANS, making_bytes};
 use crate::{
     BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme, gf256,
@@ -194,7 +194,7 @@ impl RaptorQ {
         shape: &Shape,
         block: &mut [u8],
         missing: &[u32],
-        given: &[Given<'_>],
+        given: &[PlacedRepair<'_>],
     ) -> Result<(), DecodeError> {
         if missing.is_empty() {
             return Ok(());
@@ -217,7 +217,7 @@ impl RaptorQ {
         shape: &Shape,
         block: &mut [u8],
         missing: &[u32],
-        given: &[Given<'_>],
+        given: &[PlacedRepair<'_>],
         strip_bytes_max: usize,
     ) -> bool {
         for columns in strips(shape, strip_bytes_max) {
@@ -237,7 +237,7 @@ impl RaptorQ {
         shape: &Shape,
         block: &[u8],
         missing: &[u32],
-        given: &[Given<'_>],
+        given: &[PlacedRepair<'_>],
         columns: &Range<usize>,
     ) -> Option<Vec<u8>> {
         let information = Self::transmission_information(columns.len());
@@ -246,7 +246,7 @@ impl RaptorQ {
         let [first, second] = attempts(shape.k(), missing.len(), given.len());
         let source =
             shape.received(missing).map(|esi| packet(esi, &block[shape.range(esi)][columns.clone()]));
-        let repair = |given: &Given<'_>| packet(given.esi, given.data(shape, block, columns.clone()));
+        let repair = |given: &PlacedRepair<'_>| packet(given.esi, given.data(shape, block, columns.clone()));
         let mut solved = decoder.decode(source.chain(given[..first].iter().map(repair)));
         for next in [&given[first..second], &given[second..]] {
             if solved.is_none() && !next.is_empty() {

@@ -37,8 +37,8 @@ use crate::net::{
 use crate::system::{self, InputLosses};
 
 pub use check::{Check, Report, Verdict};
-pub use headwater_wire::probe::{Request, Seen};
-pub use probes::{Answerer, Asked, EcnPath, Peer};
+pub use headwater_wire::probe::{ProbeArrival, Request};
+pub use probes::{Answerer, EcnPath, Peer, ReceivedProbe};
 pub use sessions::Session;
 
 /// What to look at.
@@ -214,9 +214,9 @@ impl Examination<'_> {
                 options.source.map(|_| scope.spawn(|| listen_to_all(&channels, interface, deadline)));
             let heard = sessions::listen(receiver, deadline).map(|heard| {
                 let of_others = of_others.and_then(|thread| thread.join().ok()).unwrap_or_default();
-                sessions::Heard { of_others, ..heard }
+                sessions::SessionSurvey { of_others, ..heard }
             });
-            let listening = queries.join().unwrap_or(querier::Listening::Failed);
+            let listening = queries.join().unwrap_or(querier::QuerierSurvey::Failed);
             let asking = peers.join().unwrap_or_else(|_| Err("asking failed".to_owned()));
             (listening, asking, heard)
         });
@@ -232,7 +232,7 @@ impl Examination<'_> {
                 let dropped = |before| Some(host::reverse_path_drops()?.saturating_sub(before));
                 heard.filter_drops = dropped_before.and_then(dropped).unwrap_or(0);
                 heard.losses = InputLosses::read(&interface.name, is_ipv4).since(losses_before);
-                let place = sessions::Place {
+                let place = sessions::SurveyPlace {
                     group: channels.base(),
                     source: options.source,
                     interface: interface.name.clone(),

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use headwater_proto::{ChannelId, Ecn};
-use headwater_wire::probe::{Message, Request, Seen};
+use headwater_wire::probe::{Message, ProbeArrival, Request};
 use tracing::debug;
 
 use super::check::{Check, Verdict};
@@ -73,7 +73,7 @@ pub enum EcnPath {
 
 /// What asking came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asking {
+pub(super) struct ProbeRound {
     nonce: u64,
     ttl: u8,
     here: Vec<IpAddr>,
@@ -91,11 +91,11 @@ pub(super) fn ask(
     ttl: u8,
     nonce: u64,
     here: Vec<IpAddr>,
-) -> Result<Asking, String> {
+) -> Result<ProbeRound, String> {
     let options = SenderOptions { interface: Some(interface.clone()), ttl, ..SenderOptions::default() };
     let mut socket = SenderSocket::open(channels, &options).map_err(|error| error_chain(&error))?;
-    let mut asking = Asking { nonce, ttl, here, peers: Vec::new() };
-    let mut ears = Ears::new().map_err(|error| error.to_string())?;
+    let mut asking = ProbeRound { nonce, ttl, here, peers: Vec::new() };
+    let mut ears = ReplyListener::new().map_err(|error| error.to_string())?;
     for sequence in 0..PROBES {
         let contents = Message::Request(asking.request(sequence)).emit();
         let run = Run {
@@ -111,17 +111,22 @@ pub(super) fn ask(
     Ok(asking)
 }
 
-struct Ears {
+struct ReplyListener {
     poller: Poller,
     batch: RecvBatch,
 }
 
-impl Ears {
+impl ReplyListener {
     fn new() -> io::Result<Self> {
         Ok(Self { poller: Poller::new()?, batch: RecvBatch::new() })
     }
 
-    fn listen(&mut self, socket: &mut SenderSocket, time: Duration, asking: &mut Asking) -> io::Result<()> {
+    fn listen(
+        &mut self,
+        socket: &mut SenderSocket,
+        time: Duration,
+        asking: &mut ProbeRound,
+    ) -> io::Result<()> {
         let until = Instant::now() + time;
         while Instant::now() < until {
             if socket.recv(&mut self.batch)? == 0 {
@@ -137,7 +142,7 @@ fn ecn_of(sequence: u16) -> Ecn {
     CODE_POINTS[usize::from(sequence % 4)]
 }
 
-impl Asking {
+impl ProbeRound {
     fn request(&self, sequence: u16) -> Request {
         Request { nonce: self.nonce, sequence, ttl: self.ttl, traffic_class: ecn_of(sequence) as u8 }
     }
@@ -166,7 +171,7 @@ impl Peer {
         Self { address, is_here, probes: PROBES, answers: 0, routers: None, dscp: None, ecn, answered: 0 }
     }
 
-    fn take(&mut self, request: Request, seen: Seen) {
+    fn take(&mut self, request: Request, seen: ProbeArrival) {
         let bit = 1 << request.sequence;
         if self.answered & bit != 0 {
             return;
@@ -210,7 +215,7 @@ impl Peer {
 }
 
 /// Whether anybody answers. `named`: our address, where peers must name it to hear us.
-pub(super) fn judge(asking: &Result<Asking, String>, group: SocketAddr, named: Option<IpAddr>) -> Check {
+pub(super) fn judge(asking: &Result<ProbeRound, String>, group: SocketAddr, named: Option<IpAddr>) -> Check {
     let source = named.map_or_else(String::new, |source| format!(" --source {source}"));
     let how = format!("on another machine: headwater doctor --answer --group {group}{source}");
     let asking = match asking {
@@ -317,13 +322,13 @@ pub struct Answerer {
 
 /// A probe that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ReceivedProbe {
     /// Who asked.
     pub by: SocketAddr,
     /// What was asked.
     pub request: Request,
     /// How it arrived.
-    pub seen: Seen,
+    pub seen: ProbeArrival,
     /// Whether it was answered; if not, too many were asking, or the answer could not be sent.
     pub is_answered: bool,
 }
@@ -354,7 +359,7 @@ impl Answerer {
     ///
     /// # Errors
     /// When receiving fails for good: the interface is gone.
-    pub fn run(&mut self, observe: &mut dyn FnMut(&Asked)) -> io::Result<()> {
+    pub fn run(&mut self, observe: &mut dyn FnMut(&ReceivedProbe)) -> io::Result<()> {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         while !self.stop.is_stopped() {
             let Some(observed) = self.socket.recv(&mut buffer)? else {
@@ -362,15 +367,15 @@ impl Answerer {
                 continue;
             };
             let Ok(Message::Request(request)) = Message::parse(&buffer[..observed.bytes]) else { continue };
-            let seen = Seen { ttl: observed.ttl, traffic_class: observed.traffic_class };
+            let seen = ProbeArrival { ttl: observed.ttl, traffic_class: observed.traffic_class };
             let is_answered =
                 self.allowance.take(Instant::now()) && self.answer(request, seen, observed.source);
-            observe(&Asked { by: observed.source, request, seen, is_answered });
+            observe(&ReceivedProbe { by: observed.source, request, seen, is_answered });
         }
         Ok(())
     }
 
-    fn answer(&self, request: Request, seen: Seen, to: SocketAddr) -> bool {
+    fn answer(&self, request: Request, seen: ProbeArrival, to: SocketAddr) -> bool {
         let reply = Message::Reply(request, seen).emit();
         match self.socket.send_to(&reply, to) {
             Ok(()) => true,
@@ -442,7 +447,7 @@ fn attempt(channels: &Channels, interface: &Interface, nonce: u64) -> Result<Loo
     receiver.join(ChannelId::BASE).map_err(|error| error_chain(&error))?;
     let request = Request { nonce, sequence: 0, ttl: 0, traffic_class: 0 };
     // A reply, for those are never answered: a peer on this machine has no part in it.
-    let (destination, contents) = (channels.base(), Message::Reply(request, Seen::default()).emit());
+    let (destination, contents) = (channels.base(), Message::Reply(request, ProbeArrival::default()).emit());
     let run = Run { destination, contents: &contents, segment_bytes: 0, ecn: Ecn::NotCapable };
     sender.send(&[run]).map_err(|error| error_chain(&error))?;
     match comes_back(&mut receiver, &contents) {
@@ -497,12 +502,12 @@ mod peers_tests {
     const PEER: &str = "192.0.2.7";
 
     /// Peers as they result from a path that changes what was sent; `None` drops it.
-    fn asked(path: impl Fn(u8) -> Option<u8>) -> Asking {
-        let mut asking = Asking { nonce: 9, ttl: 8, here: Vec::new(), peers: Vec::new() };
+    fn asked(path: impl Fn(u8) -> Option<u8>) -> ProbeRound {
+        let mut asking = ProbeRound { nonce: 9, ttl: 8, here: Vec::new(), peers: Vec::new() };
         for sequence in 0..PROBES {
             let request = asking.request(sequence);
             if let Some(class) = path(request.traffic_class) {
-                let seen = Seen { ttl: Some(6), traffic_class: Some(class) };
+                let seen = ProbeArrival { ttl: Some(6), traffic_class: Some(class) };
                 asking.take(
                     SocketAddr::new(PEER.parse().unwrap(), 7287),
                     &Message::Reply(request, seen).emit(),
@@ -546,7 +551,7 @@ mod peers_tests {
         let peer = SocketAddr::new(PEER.parse().unwrap(), 7287);
         let before = asking.clone();
         let again = asking.request(0);
-        let seen = Seen { ttl: Some(6), traffic_class: Some(3) };
+        let seen = ProbeArrival { ttl: Some(6), traffic_class: Some(3) };
         for forged in
             [again, Request { nonce: 8, ..asking.request(1) }, Request { ttl: 255, ..asking.request(1) }]
         {

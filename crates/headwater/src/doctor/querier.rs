@@ -33,7 +33,7 @@ pub(super) struct Query {
 
 /// What listening came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listening {
+pub(super) enum QuerierSurvey {
     /// A query came.
     Heard(Query),
     /// None came, not even when a group was left.
@@ -96,7 +96,7 @@ pub(super) fn mld_query(message: &[u8], source: IpAddr) -> Option<Query> {
 
 /// Whether somebody asks for members.
 pub(super) fn judge(
-    listening: Listening,
+    listening: QuerierSurvey,
     bridge: Option<&Bridge>,
     is_ipv4: bool,
     is_source_specific: bool,
@@ -107,38 +107,40 @@ pub(super) fn judge(
     }
     let unserved = bridge.filter(|bridge| bridge.snoops);
     match (listening, unserved) {
-        (Listening::Heard(query), _) => heard(query, protocol, is_ipv4, is_source_specific),
-        (Listening::Silence(_) | Listening::Forbidden | Listening::Failed, Some(bridge)) => Check::warning(
-            NAME,
-            format!(
-                "bridge {} snoops, but neither asks for members nor heard anybody ask: it may drop groups \
+        (QuerierSurvey::Heard(query), _) => heard(query, protocol, is_ipv4, is_source_specific),
+        (QuerierSurvey::Silence(_) | QuerierSurvey::Forbidden | QuerierSurvey::Failed, Some(bridge)) => {
+            Check::warning(
+                NAME,
+                format!(
+                    "bridge {} snoops, but neither asks for members nor heard anybody ask: it may drop groups \
                  after minutes",
-                bridge.name
-            ),
-            format!(
-                "let it ask: ip link set dev {0} type bridge mcast_querier 1; or flood: ip link set dev \
+                    bridge.name
+                ),
+                format!(
+                    "let it ask: ip link set dev {0} type bridge mcast_querier 1; or flood: ip link set dev \
                  {0} type bridge mcast_snooping 0",
-                bridge.name
-            ),
-        ),
-        (Listening::Silence(waited), None) if waited < ANSWERED_BY => Check::unknown(
+                    bridge.name
+                ),
+            )
+        }
+        (QuerierSurvey::Silence(waited), None) if waited < ANSWERED_BY => Check::unknown(
             NAME,
             format!("no {protocol} query in {:.1} s, which is too short to tell", waited.as_secs_f64()),
             "listen for longer: --wait 3s",
         ),
-        (Listening::Silence(waited), None) => Check::warning(
+        (QuerierSurvey::Silence(waited), None) => Check::warning(
             NAME,
             format!("no {protocol} query in {:.1} s, not even when a group was left", waited.as_secs_f64()),
             "fine on a plain link; where a switch snoops or a router is to forward, enable its querier, \
              or sessions stop after minutes",
         ),
-        (Listening::Forbidden, None) => Check::unknown(
+        (QuerierSurvey::Forbidden, None) => Check::unknown(
             NAME,
             format!("listening for {protocol} queries needs CAP_NET_RAW"),
             "run this as root; where a switch snoops, it or a router must be querier, or sessions stop \
              after minutes",
         ),
-        (Listening::Failed, None) => Check::unknown(
+        (QuerierSurvey::Failed, None) => Check::unknown(
             NAME,
             format!("{protocol} queries cannot be listened for on this interface"),
             "where a switch snoops, it or a router must be querier, or sessions stop after minutes",
@@ -173,13 +175,13 @@ const IGMP: i32 = 2;
 const MESSAGE_BYTES_MAX: usize = 2_048;
 
 /// Listens until `deadline`.
-pub(super) fn listen(interface: &Interface, is_ipv4: bool, deadline: Instant) -> Listening {
+pub(super) fn listen(interface: &Interface, is_ipv4: bool, deadline: Instant) -> QuerierSurvey {
     let start = Instant::now();
     match receive_query(interface, is_ipv4, deadline) {
-        Ok(Some(query)) => Listening::Heard(query),
-        Ok(None) => Listening::Silence(start.elapsed()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Listening::Forbidden,
-        Err(_) => Listening::Failed,
+        Ok(Some(query)) => QuerierSurvey::Heard(query),
+        Ok(None) => QuerierSurvey::Silence(start.elapsed()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => QuerierSurvey::Forbidden,
+        Err(_) => QuerierSurvey::Failed,
     }
 }
 
@@ -281,25 +283,25 @@ mod tests {
 
     #[test]
     fn a_bridge_that_snoops_alone_is_a_warning() {
-        let silence = Listening::Silence(Duration::from_secs(3));
+        let silence = QuerierSurvey::Silence(Duration::from_secs(3));
         let bridge = |snoops, queries| Bridge { name: "br0".to_owned(), snoops, queries };
         let check = judge(silence, Some(&bridge(true, false)), true, false);
         assert_eq!(check.verdict, Verdict::Warning);
         assert!(check.advice.unwrap().contains("ip link set dev br0 type bridge mcast_querier 1"));
         assert_eq!(judge(silence, Some(&bridge(true, true)), true, false).verdict, Verdict::Ok);
-        assert_eq!(judge(Listening::Forbidden, None, true, false).verdict, Verdict::Unknown);
+        assert_eq!(judge(QuerierSurvey::Forbidden, None, true, false).verdict, Verdict::Unknown);
         assert_eq!(judge(silence, None, false, false).verdict, Verdict::Warning);
-        let short = Listening::Silence(Duration::from_millis(100));
+        let short = QuerierSurvey::Silence(Duration::from_millis(100));
         assert_eq!(judge(short, None, true, false).verdict, Verdict::Unknown);
     }
 
     #[test]
     fn an_old_querier_spoils_source_specific_groups_only() {
-        let heard = |version| Listening::Heard(Query { source: "192.0.2.1".parse().unwrap(), version });
+        let heard = |version| QuerierSurvey::Heard(Query { source: "192.0.2.1".parse().unwrap(), version });
         assert_eq!(judge(heard(2), None, true, false).verdict, Verdict::Ok);
         assert_eq!(judge(heard(2), None, true, true).verdict, Verdict::Problem);
         assert_eq!(judge(heard(2), None, false, true).verdict, Verdict::Ok);
-        let switch = Listening::Heard(Query { source: "0.0.0.0".parse().unwrap(), version: 3 });
+        let switch = QuerierSurvey::Heard(Query { source: "0.0.0.0".parse().unwrap(), version: 3 });
         assert!(judge(switch, None, true, true).seen.starts_with("a switch"));
     }
 }

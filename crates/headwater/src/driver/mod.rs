@@ -109,7 +109,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
         .map_err(|errno| DriverError::Read(errno.into()))?;
     let mut batch = RecvBatch::new();
-    let mut turn = Turn {
+    let mut turn = LoopState {
         gather: Gather::new(),
         now: clock.now(),
         hooks,
@@ -119,7 +119,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
         error: None,
     };
     let mut heard_at = None;
-    let mut watch = Lookout { last: turn.now, unsent: 0, is_troubled: false };
+    let mut watch = LinkCheckTimer { last: turn.now, unsent: 0, is_troubled: false };
     loop {
         let woken = clock.now();
         if watch.is_due(woken, turn.unsent)
@@ -162,21 +162,21 @@ pub(crate) fn drive<M: Machine, P: Port>(
 
 /// What a turn has read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct ReceivedCount {
     datagrams: usize,
     /// Whether nothing was left.
     is_all: bool,
 }
 
 /// When to look at the interface next. An application comes back often enough for it.
-struct Lookout {
+struct LinkCheckTimer {
     last: Instant,
     /// Datagrams that had been refused at the last look.
     unsent: u64,
     is_troubled: bool,
 }
 
-impl Lookout {
+impl LinkCheckTimer {
     fn is_due(&mut self, now: Instant, unsent: u64) -> bool {
         let is_troubled = self.is_troubled || unsent != self.unsent;
         if now < self.last + if is_troubled { LOOK_TROUBLED } else { LOOK } {
@@ -188,7 +188,7 @@ impl Lookout {
 }
 
 /// What one turn of the loop works with.
-struct Turn<'a> {
+struct LoopState<'a> {
     gather: Gather,
     /// What the machine was told last, which never goes back.
     now: Instant,
@@ -200,7 +200,7 @@ struct Turn<'a> {
     error: Option<DriverError>,
 }
 
-impl Turn<'_> {
+impl LoopState<'_> {
     /// Hands the machine what is waiting, each datagram at the time when it came.
     fn receive<M: Machine, P: Port>(
         &mut self,
@@ -208,8 +208,8 @@ impl Turn<'_> {
         port: &mut P,
         batch: &mut RecvBatch,
         clock: Clock,
-    ) -> Result<Heard, DriverError> {
-        let mut heard = Heard::default();
+    ) -> Result<ReceivedCount, DriverError> {
+        let mut heard = ReceivedCount::default();
         for _ in 0..BATCHES_PER_TURN {
             let count = match port.receive(batch) {
                 Ok(0) => {
@@ -250,12 +250,12 @@ impl Turn<'_> {
         let before = self.outputs;
         let now = self.now;
         let mut events = Vec::new();
-        drain(machine, now, &mut Actions { turn: self, port, events: &mut events });
+        drain(machine, now, &mut OutputSink { turn: self, port, events: &mut events });
         self.flush(port);
         for output in events {
             match output {
-                Told::Event(event) => application.event(event),
-                Told::Membership(membership) => application.membership(membership),
+                PendingUpdate::Event(event) => application.event(event),
+                PendingUpdate::Membership(membership) => application.membership(membership),
             }
         }
         match self.error.take() {
@@ -302,19 +302,19 @@ impl Hooks<'_> {
 }
 
 /// What is told to the application once the machine is drained.
-enum Told<E> {
+enum PendingUpdate<E> {
     Event(E),
     Membership(Membership),
 }
 
 /// Where the machine's outputs go.
-struct Actions<'t, 'a, P, E> {
-    turn: &'t mut Turn<'a>,
+struct OutputSink<'t, 'a, P, E> {
+    turn: &'t mut LoopState<'a>,
     port: &'t mut P,
-    events: &'t mut Vec<Told<E>>,
+    events: &'t mut Vec<PendingUpdate<E>>,
 }
 
-impl<P: Port, E> Outlet<E> for Actions<'_, '_, P, E> {
+impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
     fn room(&mut self) -> &mut [u8] {
         self.turn.gather.room()
     }
@@ -327,12 +327,12 @@ impl<P: Port, E> Outlet<E> for Actions<'_, '_, P, E> {
             }
             Output::Join(channel) => self.change(Membership::Join(channel)),
             Output::Leave(channel) => self.change(Membership::Leave(channel)),
-            Output::Event(event) => self.events.push(Told::Event(event)),
+            Output::Event(event) => self.events.push(PendingUpdate::Event(event)),
         }
     }
 }
 
-impl<P: Port, E> Actions<'_, '_, P, E> {
+impl<P: Port, E> OutputSink<'_, '_, P, E> {
     fn transmit(&mut self, destination: Destination, ecn: Ecn, bytes: usize) {
         let destination = match destination {
             Destination::Unicast(address) => Some(address),
@@ -364,7 +364,7 @@ impl<P: Port, E> Actions<'_, '_, P, E> {
 
     fn change(&mut self, membership: Membership) {
         match self.port.change(membership) {
-            Ok(()) => self.events.push(Told::Membership(membership)),
+            Ok(()) => self.events.push(PendingUpdate::Membership(membership)),
             Err(error) => {
                 self.turn.error.get_or_insert(error.into());
             }

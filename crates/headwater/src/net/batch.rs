@@ -54,7 +54,7 @@ struct Message {
 
 /// A message as it came, before it is known what it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(super) struct IncomingMessage {
     pub(super) bytes: usize,
     stride: usize,
     /// Who sent it.
@@ -134,7 +134,7 @@ impl RecvBatch {
     pub(super) fn read(
         &mut self,
         endpoint: &Endpoint,
-        mut accept: impl FnMut(&Heard) -> Option<Option<ChannelId>>,
+        mut accept: impl FnMut(&IncomingMessage) -> Option<Option<ChannelId>>,
     ) -> io::Result<()> {
         let free = self.usable.saturating_sub(self.filled);
         let mut chunks = self.buffer.chunks_exact_mut(BUFFER_STRIDE).skip(self.filled);
@@ -149,7 +149,7 @@ impl RecvBatch {
         let mut bytes = 0;
         for i in 0..received {
             bytes += self.incoming[i].bytes;
-            let Some(heard) = Heard::new(&self.incoming[i], wall) else { continue };
+            let Some(heard) = IncomingMessage::new(&self.incoming[i], wall) else { continue };
             if let Some(channel) = accept(&heard) {
                 self.push(Message::new(self.filled + i, &heard, channel));
             }
@@ -179,7 +179,7 @@ impl Default for RecvBatch {
 }
 
 impl Message {
-    fn new(buffer_index: usize, heard: &Heard, channel: Option<ChannelId>) -> Self {
+    fn new(buffer_index: usize, heard: &IncomingMessage, channel: Option<ChannelId>) -> Self {
         Self {
             buffer_index,
             bytes: heard.bytes,
@@ -196,7 +196,7 @@ impl Message {
     }
 }
 
-impl Heard {
+impl IncomingMessage {
     fn new(incoming: &Incoming, wall: Wall) -> Option<Self> {
         let told = incoming.told();
         let bytes = incoming.bytes.min(MESSAGE_BYTES_MAX);
@@ -228,7 +228,7 @@ const ALIGNMENT_BYTES: usize = size_of::<usize>();
 
 /// What is told of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct MessageMetadata {
     /// Where it was sent to.
     pub(super) destination: Option<IpAddr>,
     /// Traffic class octet: differentiated services (6 bits), ECN (2 bits).
@@ -239,7 +239,7 @@ pub(super) struct Told {
     pub(super) arrived: Option<Duration>,
 }
 
-impl Told {
+impl MessageMetadata {
     /// Reads control messages. What is unknown or makes no sense tells nothing.
     pub(super) fn parse(mut control: &[u8]) -> Self {
         let mut told = Self::default();
@@ -336,7 +336,7 @@ impl Wall {
 }
 
 #[cfg(test)]
-mod told_tests {
+mod metadata_tests {
     use super::*;
 
     fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
@@ -365,15 +365,16 @@ mod told_tests {
 
     #[test]
     fn all_that_is_told_is_read() {
-        let told = Told::parse(&all());
+        let told = MessageMetadata::parse(&all());
         assert_eq!(told.destination, Some("232.1.2.3".parse().unwrap()));
         assert_eq!(told.traffic_class, 0b1011_1011);
         assert_eq!(told.segment_bytes, Some(1_424));
         assert_eq!(told.arrived, Some(Duration::new(1_700_000_000, 123_456_789)));
         let info = ["ff3e::8000:1".parse::<Ipv6Addr>().unwrap().octets().as_slice(), &[0; 4]].concat();
-        let told = Told::parse(&message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info));
+        let told = MessageMetadata::parse(&message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info));
         assert_eq!(told.destination, Some("ff3e::8000:1".parse().unwrap()));
-        let told = Told::parse(&message(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &3_i32.to_ne_bytes()));
+        let told =
+            MessageMetadata::parse(&message(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &3_i32.to_ne_bytes()));
         assert_eq!(told.traffic_class, 3);
     }
 
@@ -381,17 +382,23 @@ mod told_tests {
     fn what_is_cut_off_or_makes_no_sense_tells_nothing() {
         let all = all();
         for bytes in 0..all.len() {
-            let told = Told::parse(&all[..bytes]);
+            let told = MessageMetadata::parse(&all[..bytes]);
             assert!(told.destination.is_none() || bytes > 100, "{bytes}");
         }
         for bytes in [0, 3, usize::MAX] {
             let mut wrong = all.clone();
             wrong[..size_of::<usize>()].copy_from_slice(&bytes.to_ne_bytes());
-            assert_eq!(Told::parse(&wrong), Told::default());
+            assert_eq!(MessageMetadata::parse(&wrong), MessageMetadata::default());
         }
         let late = [0_i64.to_ne_bytes(), 1_000_000_000_i64.to_ne_bytes()].concat();
-        assert_eq!(Told::parse(&message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &late)).arrived, None);
-        assert_eq!(Told::parse(&message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &[])).arrived, None);
+        assert_eq!(
+            MessageMetadata::parse(&message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &late)).arrived,
+            None
+        );
+        assert_eq!(
+            MessageMetadata::parse(&message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &[])).arrived,
+            None
+        );
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) struct LinkWatch {
 
 /// What a look at the interface brought.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct LinkInspection {
     /// Its state now.
     pub(super) state: LinkState,
     /// It as it is now, where what was bound to it must be bound again: another interface of the same name, or one that
@@ -112,7 +112,7 @@ impl LinkWatch {
     }
 
     /// What became of `interface`. Without a change there is nothing to tell.
-    pub(super) fn look(&self, interface: &Interface) -> Option<Look> {
+    pub(super) fn look(&self, interface: &Interface) -> Option<LinkInspection> {
         // A system that lists nothing now, for want of descriptors or memory, tells nothing of the interface.
         let mut interfaces = Interface::list().ok()?;
         let same = interfaces.iter().position(|other| other.index == interface.index);
@@ -120,7 +120,7 @@ impl LinkWatch {
         let found = same.or_else(named).map(|position| interfaces.swap_remove(position));
         let state = LinkState::of(found.as_ref(), self.address);
         let renewed = found.filter(|found| found.index != interface.index || self.state == LinkState::Gone);
-        (state != self.state || renewed.is_some()).then_some(Look { state, renewed })
+        (state != self.state || renewed.is_some()).then_some(LinkInspection { state, renewed })
     }
 
     /// Takes the new state. Something to tell if it is another than before.

@@ -32,7 +32,7 @@ pub use channels::{Channels, ChannelsError};
 pub use endpoint::{BufferSize, OpenError};
 pub use interface::{Interface, InterfaceError};
 pub use link::{LinkChange, LinkState};
-pub use observed::{Observed, ObservedSocket};
+pub use observed::{ObservedDatagram, ObservedSocket};
 pub use poller::{Poller, Readiness, Waker};
 pub use receiver::{MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket};
 pub use send_error::SendError;

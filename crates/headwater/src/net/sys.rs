@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use socket2::{SockAddr, SockAddrStorage};
 
-use super::batch::Told;
+use super::batch::MessageMetadata;
 
 /// `SO_MEMINFO` of `asm-generic/socket.h`, which `libc` lacks.
 const SO_MEMINFO: libc::c_int = 55;
@@ -108,12 +108,12 @@ impl Incoming {
     }
 
     /// What the kernel tells of it.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> MessageMetadata {
         let mut bytes = [0; size_of::<[usize; CONTROL_WORDS]>()];
         for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(&self.control) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
-        Told::parse(&bytes[..self.control_bytes.min(bytes.len())])
+        MessageMetadata::parse(&bytes[..self.control_bytes.min(bytes.len())])
     }
 
     /// Where the kernel is to write, for as long as `self` and `contents` stay where they are.

@@ -464,15 +464,15 @@ impl Mailbox {
     }
 
     /// When that is dropped there is no more to come, whatever ends the thread that holds it.
-    pub(super) fn ending(&self) -> Ending {
-        Ending(self.clone())
+    pub(super) fn ending(&self) -> EndGuard {
+        EndGuard(self.clone())
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Ending(Mailbox);
+pub(super) struct EndGuard(Mailbox);
 
-impl Drop for Ending {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.state().is_ended = true;
         self.0.shared.1.notify_all();

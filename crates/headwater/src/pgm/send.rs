@@ -29,7 +29,7 @@ const LINGER_STOPPED: Duration = Duration::from_millis(350);
 #[derive(Debug)]
 pub struct PgmSendSession {
     options: PgmSendOptions,
-    opened: Opened,
+    opened: SourceEndpoint,
     feed: PgmFeed,
 }
 
@@ -39,7 +39,7 @@ impl PgmSendSession {
     /// # Errors
     /// When an option is out of range, or there is no way to send to the group.
     pub fn open(options: PgmSendOptions) -> Result<Self, SendError> {
-        let opened = Opened::new(&options)?;
+        let opened = SourceEndpoint::new(&options)?;
         let feed = PgmFeed::new(opened.link.poller.waker(), opened.message_bytes_max(&options));
         Ok(Self { options, opened, feed })
     }
@@ -92,7 +92,7 @@ impl PgmSendSession {
                 messages: 0,
                 message_bytes: 0,
             },
-            ending: Ending::new(LINGER_STOPPED.max(self.options.linger.into())),
+            ending: LingerTimer::new(LINGER_STOPPED.max(self.options.linger.into())),
             progress: Progress::new(clock.now()),
             rate: RateWatch::new(self.options.control.rate_max()),
             last: PgmSendProgress::of(&source),
@@ -219,7 +219,7 @@ impl Packing {
 }
 
 /// When a session that has sent all is over.
-struct Ending {
+struct LingerTimer {
     linger: Duration,
     is_sent: bool,
     sent: Option<Instant>,
@@ -227,7 +227,7 @@ struct Ending {
     asked: (u64, Instant),
 }
 
-impl Ending {
+impl LingerTimer {
     const fn new(linger: Duration) -> Self {
         Self { linger, is_sent: false, sent: None, asked: (0, Instant::ZERO) }
     }
@@ -251,7 +251,7 @@ impl Ending {
 struct Watch<'a> {
     stop: StopHandle,
     supply: Supply,
-    ending: Ending,
+    ending: LingerTimer,
     progress: Progress,
     rate: RateWatch,
     last: PgmSendProgress,
@@ -405,7 +405,7 @@ const PAYLOAD_MIN: u16 = 16;
 
 /// An open socket, and the session on it.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct SourceEndpoint {
     pub(super) link: Link,
     pub(super) session: Session,
     pub(super) payload_bytes: u16,
@@ -413,7 +413,7 @@ pub(super) struct Opened {
     packet_bytes: u16,
 }
 
-impl Opened {
+impl SourceEndpoint {
     pub(super) fn new(options: &PgmSendOptions) -> Result<Self, SendError> {
         // To the group's own port receivers send their NAKs, whatever they make of the port that data comes from.
         let link = Link::open(&options.link, 1, options.link.group.port())?;

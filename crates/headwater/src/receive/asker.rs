@@ -10,7 +10,7 @@ use headwater_proto::{ChannelId, Duration};
 use tracing::warn;
 
 use super::listener::{ListenOptions, Listener};
-use super::session::{Ask, Ears, ReceiveError};
+use super::session::{ContentPort, PullOptions, ReceiveError};
 use super::update::ReceiveStarted;
 use crate::driver::Port;
 use crate::net::{
@@ -39,7 +39,7 @@ pub(super) struct AskingPort {
 ///
 /// # Errors
 /// When an option is out of range, or there is no way to receive from the group.
-pub(super) fn open(options: ListenOptions, ask: &Ask) -> Result<Listener<AskingPort>, ReceiveError> {
+pub(super) fn open(options: ListenOptions, ask: &PullOptions) -> Result<Listener<AskingPort>, ReceiveError> {
     options.check()?;
     let (source, upstream) = (options.group, ask.upstream);
     let is_host = |address: SocketAddr| {
@@ -74,7 +74,7 @@ pub(super) fn open(options: ListenOptions, ask: &Ask) -> Result<Listener<AskingP
     Ok(Listener { options, socket, poller, stop })
 }
 
-impl Ears for AskingPort {
+impl ContentPort for AskingPort {
     type Control = carrier::Receiver;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted {

@@ -9,7 +9,7 @@ use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
 use tracing::warn;
 
-use super::session::{Ears, Loss, OTHERS_TIME, ReceiveError};
+use super::session::{ContentPort, Loss, OTHERS_TIME, ReceiveError};
 use super::update::{HeardSession, ReceiveStarted};
 use crate::clock::Clock;
 use crate::doctor::{Session, listen_to_all};
@@ -213,7 +213,7 @@ impl<P: Port> Listener<P> {
     }
 }
 
-impl Ears for ReceiverSocket {
+impl ContentPort for ReceiverSocket {
     type Control = described::Receiver;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted {

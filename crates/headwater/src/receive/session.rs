@@ -21,7 +21,7 @@ use crate::threads::StopHandle;
 /// A session that receives files.
 #[derive(Debug)]
 pub struct ReceiveSession {
-    way: Way,
+    way: SessionListener,
     out: PathBuf,
     /// Until the first run takes it.
     store: Option<DiskStore>,
@@ -29,7 +29,7 @@ pub struct ReceiveSession {
 
 /// How packets come.
 #[derive(Debug)]
-enum Way {
+enum SessionListener {
     /// By groups that are joined.
     Groups(Box<Listener>),
     /// From who is asked for them.
@@ -40,7 +40,7 @@ enum Way {
 pub(super) const OTHERS_TIME: Duration = Duration::from_secs(1);
 
 /// What a session of files asks of a receiver's sockets beside datagrams.
-pub(super) trait Ears: Port {
+pub(super) trait ContentPort: Port {
     type Control: ReceiverControl;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted;
@@ -80,8 +80,8 @@ impl ReceiveSession {
     pub fn open(options: ReceiveOptions) -> Result<Self, ReceiveError> {
         let ReceiveOptions { listen, out, ask } = options;
         let way = match ask {
-            None => Way::Groups(Box::new(Listener::open(listen)?)),
-            Some(ask) => Way::Requests(Box::new(asker::open(listen, &ask)?)),
+            None => SessionListener::Groups(Box::new(Listener::open(listen)?)),
+            Some(ask) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
         let store = DiskStore::open(&out, way.waker())?;
         Ok(Self { way, out, store: Some(store) })
@@ -90,16 +90,16 @@ impl ReceiveSession {
     /// Stops it from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         match &self.way {
-            Way::Groups(listener) => listener.stop.clone(),
-            Way::Requests(asker) => asker.stop.clone(),
+            SessionListener::Groups(listener) => listener.stop.clone(),
+            SessionListener::Requests(asker) => asker.stop.clone(),
         }
     }
 
     /// Where it receives.
     pub fn started(&self) -> ReceiveStarted {
         match &self.way {
-            Way::Groups(listener) => listener.socket.started(&listener.options),
-            Way::Requests(asker) => asker.socket.started(&asker.options),
+            SessionListener::Groups(listener) => listener.socket.started(&listener.options),
+            SessionListener::Requests(asker) => asker.socket.started(&asker.options),
         }
     }
 
@@ -115,13 +115,13 @@ impl ReceiveSession {
         observer(ReceiveUpdate::Started(self.started()));
         let store = self.store.take();
         match &mut self.way {
-            Way::Groups(listener) => run_on(listener, &self.out, store, observer),
-            Way::Requests(asker) => run_on(asker, &self.out, store, observer),
+            SessionListener::Groups(listener) => run_on(listener, &self.out, store, observer),
+            SessionListener::Requests(asker) => run_on(asker, &self.out, store, observer),
         }
     }
 }
 
-impl Way {
+impl SessionListener {
     fn waker(&self) -> Waker {
         match self {
             Self::Groups(listener) => listener.poller.waker(),
@@ -130,7 +130,7 @@ impl Way {
     }
 }
 
-fn run_on<P: Ears>(
+fn run_on<P: ContentPort>(
     listener: &mut Listener<P>,
     out: &Path,
     mut first: Option<DiskStore>,
@@ -172,12 +172,12 @@ fn run_on<P: Ears>(
 pub struct ReceiveOptions {
     pub(super) listen: ListenOptions,
     pub(super) out: PathBuf,
-    pub(super) ask: Option<Ask>,
+    pub(super) ask: Option<PullOptions>,
 }
 
 /// By what way to ask a source, whose address stands in place of the group, for packets.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct PullOptions {
     /// Whom requests go to.
     pub(super) upstream: SocketAddr,
     /// A group by which replies may come, and the interface that it is joined on.
@@ -202,7 +202,7 @@ impl ReceiveOptions {
     /// Asks a source for its session, packet by packet, by way of a relay or directly, and receives it into the folder `out`. Of the options of what
     /// listens TSI, timeout, loss and trace alone count; a source to receive from must be the one that is asked.
     pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
-        let ask = Ask { upstream: via.unwrap_or(source), group: None };
+        let ask = PullOptions { upstream: via.unwrap_or(source), group: None };
         Self { ask: Some(ask), ..Self::new(source, out) }
     }
 

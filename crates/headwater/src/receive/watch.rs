@@ -12,7 +12,7 @@ use headwater_proto::delivery::{
     OTHERS_MAX, Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 
-use super::session::Ears;
+use super::session::ContentPort;
 use super::update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
     ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
@@ -39,7 +39,7 @@ pub(super) struct Watch<'a> {
     /// Messages that the kernel had dropped at the last look, and when the next one is due.
     kernel_drops: u64,
     drops_due: Instant,
-    end: Option<End>,
+    end: Option<EndReason>,
     /// Whether a session was ever heard.
     session_found: bool,
     /// Other sessions heard, at most [`OTHERS_MAX`].
@@ -60,7 +60,7 @@ pub(super) struct Watch<'a> {
 
 /// What ended it.
 #[derive(Clone, Debug)]
-enum End {
+enum EndReason {
     Completed,
     Closed,
     /// Another session has come in its place.
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
 
     /// Whether another session is to be received now; if so, begins anew for it.
     pub(super) fn begins_anew(&mut self, now: Instant) -> bool {
-        if !matches!(self.end, Some(End::Superseded)) {
+        if !matches!(self.end, Some(EndReason::Superseded)) {
             return false;
         }
         self.progress = Progress::new(now);
@@ -119,7 +119,7 @@ impl<'a> Watch<'a> {
     pub(super) fn summary<C: ReceiverControl>(
         mut self,
         machine: &mut Receiver<C, DiskStore>,
-        socket: &impl Ears,
+        socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
@@ -138,25 +138,25 @@ impl<'a> Watch<'a> {
 
     fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
         match (&self.end, out_of_space) {
-            (Some(End::ControlRefused(reason)), _) => ReceiveOutcome::ControlRefused(reason.clone()),
-            (Some(End::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(End::Stopped | End::Superseded) | None, _) => ReceiveOutcome::Interrupted,
+            (Some(EndReason::ControlRefused(reason)), _) => ReceiveOutcome::ControlRefused(reason.clone()),
+            (Some(EndReason::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
+            (Some(EndReason::Stopped | EndReason::Superseded) | None, _) => ReceiveOutcome::Interrupted,
             _ if self.mismatch => ReceiveOutcome::VerificationFailed,
             (_, Some(error)) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(End::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
-            (Some(End::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
-            (Some(End::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
-            (Some(End::Completed), _) if self.files_refused > 0 => {
+            (Some(EndReason::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
+            (Some(EndReason::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
+            (Some(EndReason::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
+            (Some(EndReason::Completed), _) if self.files_refused > 0 => {
                 ReceiveOutcome::Incomplete(IncompleteReason::Refused)
             }
-            (Some(End::Completed), _) => ReceiveOutcome::Completed,
+            (Some(EndReason::Completed), _) => ReceiveOutcome::Completed,
         }
     }
 
     fn snapshot<C: ReceiverControl>(
         &mut self,
         machine: &mut Receiver<C, DiskStore>,
-        socket: &impl Ears,
+        socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveProgress {
         let files: Vec<_> = machine
@@ -193,7 +193,7 @@ impl<'a> Watch<'a> {
     fn watch_silence<C: ReceiverControl>(
         &mut self,
         machine: &Receiver<C, DiskStore>,
-        socket: &impl Ears,
+        socket: &impl ContentPort,
         now: Instant,
     ) {
         let last = machine.last_heard();
@@ -220,7 +220,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Tells of sessions of other sources than the one named, whose membership keeps all others out. The receiver does nothing else meanwhile: nothing comes.
-    fn listen_to_others(&mut self, socket: &impl Ears) {
+    fn listen_to_others(&mut self, socket: &impl ContentPort) {
         for other in socket.others() {
             if self.add_other(other) {
                 let HeardSession { tsi, source } = other;
@@ -239,7 +239,11 @@ impl<'a> Watch<'a> {
     }
 
     /// Tells once that packets are too long for the way, where it looks like that.
-    fn watch_length<C: ReceiverControl>(&mut self, machine: &Receiver<C, DiskStore>, socket: &impl Ears) {
+    fn watch_length<C: ReceiverControl>(
+        &mut self,
+        machine: &Receiver<C, DiskStore>,
+        socket: &impl ContentPort,
+    ) {
         let reception = machine.reception();
         let Some(before) = self.losses_before.filter(|_| reception.lost > 0) else { return };
         let Some((source, _)) = machine.session() else { return };
@@ -265,7 +269,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
+impl<C: ReceiverControl, P: ContentPort> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
     fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut P, now: Instant) {
         if now >= self.drops_due {
             self.drops_due = now + DROPS_INTERVAL;
@@ -289,7 +293,7 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
                 ReceiveUpdate::OtherSession { tsi, source }
             }
             ReceiverEvent::Session(SessionEvent::Superseded { tsi, source }) => {
-                self.end = Some(End::Superseded);
+                self.end = Some(EndReason::Superseded);
                 ReceiveUpdate::SessionReplaced { tsi, source }
             }
             ReceiverEvent::FileAnnounced { file, path, bytes } => {
@@ -312,19 +316,19 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
                 ReceiveUpdate::FileMismatch { file: file.0, path }
             }
             ReceiverEvent::SessionCompleted { refused } => {
-                self.end = Some(End::Completed);
+                self.end = Some(EndReason::Completed);
                 ReceiveUpdate::SessionCompleted { refused }
             }
             ReceiverEvent::ControlRefused { reason } => {
-                self.end = Some(End::ControlRefused(reason.clone()));
+                self.end = Some(EndReason::ControlRefused(reason.clone()));
                 ReceiveUpdate::ControlRefused { reason }
             }
             ReceiverEvent::SessionClosed => {
-                self.end = Some(End::Closed);
+                self.end = Some(EndReason::Closed);
                 ReceiveUpdate::SessionClosed
             }
             ReceiverEvent::StoreFailed(error) => {
-                self.end = Some(End::StoreFailed(error.clone()));
+                self.end = Some(EndReason::StoreFailed(error.clone()));
                 ReceiveUpdate::StoreFailed(error)
             }
         };
@@ -353,12 +357,12 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
             return None;
         }
         if self.stop.is_stopped() {
-            self.end = Some(End::Stopped);
+            self.end = Some(EndReason::Stopped);
             return None;
         }
         let gives_up = self.gives_up(machine);
         if gives_up.is_some_and(|at| at <= now) {
-            self.end = Some(End::TimedOut);
+            self.end = Some(EndReason::TimedOut);
             return None;
         }
         if self.progress.is_due(now) {

@@ -1,6 +1,6 @@
 //! The files of a session as blocks and symbols, read from disk.
 //!
-//! `Watching` notices files that change while a session sends them from memory, where no read finds out.
+//! `FileWatcher` notices files that change while a session sends them from memory, where no read finds out.
 
 use std::fs::{self, File};
 use std::io;
@@ -239,14 +239,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///
 /// Memory: one error for each file that is lost.
 #[derive(Debug)]
-pub(super) struct Watching {
+pub(super) struct FileWatcher {
     lost: Receiver<SourceError>,
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watching {
+impl FileWatcher {
     /// Starts to look.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for FileWatcher {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -320,7 +320,7 @@ mod tests {
         let config = PlanConfig { scheme: Scheme::NoCode, symbol_size: 64, order };
         let plan = SessionPlan::new(files.to_send(), config).unwrap();
         let content = Arc::new(Content::new(files.files(), &plan));
-        let watching = Watching::start(&content).unwrap();
+        let watching = FileWatcher::start(&content).unwrap();
         fs::write(&names[0], "more content").unwrap();
         fs::remove_file(&names[1]).unwrap();
         let patience = Duration::from_secs(30);

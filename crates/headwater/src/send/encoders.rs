@@ -60,7 +60,7 @@ pub(super) struct Encoders {
     content: Arc<Content>,
     order: Order,
     /// First the early symbols of each block, then the encoders.
-    coded: Background<Coded>,
+    coded: Background<BlockCode>,
     blocks: usize,
     /// Index of each object's first block among all.
     first: Vec<usize>,
@@ -68,7 +68,7 @@ pub(super) struct Encoders {
 
 /// What is kept of a block.
 #[derive(Clone)]
-enum Coded {
+enum BlockCode {
     /// Its first repair symbols.
     Early(Arc<[u8]>),
     Encoder(Arc<dyn BlockEncoder>),
@@ -94,9 +94,9 @@ impl Encoders {
                 // Not kept between blocks: room for a block would stay with each thread for the whole session.
                 let room = &mut Vec::new();
                 if job < count {
-                    early(&content, order, object, sbn, room).map(Coded::Early)
+                    early(&content, order, object, sbn, room).map(BlockCode::Early)
                 } else {
-                    content.encoder(object, sbn, room).map(|encoder| Coded::Encoder(encoder.into()))
+                    content.encoder(object, sbn, room).map(|encoder| BlockCode::Encoder(encoder.into()))
                 }
             }
         };
@@ -133,12 +133,12 @@ impl Encoders {
         let is_early = esi < k + early_symbols(&self.content, self.order, object, sbn);
         let block = self.first[object] + sbn as usize;
         match self.coded.result(if is_early { block } else { self.blocks + block })? {
-            Coded::Early(symbols) => {
+            BlockCode::Early(symbols) => {
                 let start = (esi - k) as usize * symbol.len();
                 symbol.copy_from_slice(&symbols[start..start + symbol.len()]);
                 Ok(())
             }
-            Coded::Encoder(encoder) => {
+            BlockCode::Encoder(encoder) => {
                 encoder.symbol(esi, symbol).map_err(|error| SourceError::Session(error.to_string()))
             }
         }

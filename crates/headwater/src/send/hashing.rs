@@ -20,18 +20,18 @@ const AHEAD: usize = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A block of an object, hashed or not.
-type Hashed = Result<Digest, SourceError>;
+type HashResult = Result<Digest, SourceError>;
 
 /// Threads that hash the blocks of a session in order, and what they have found.
 ///
 /// Memory: [`AHEAD`] results.
 #[derive(Debug)]
-pub(super) struct Hashing {
+pub(super) struct HashingThreads {
     blocks: Arc<[(usize, u32)]>,
     content: Arc<Content>,
-    results: Receiver<(usize, Hashed)>,
+    results: Receiver<(usize, HashResult)>,
     /// Results of blocks after the next one, by index.
-    early: BTreeMap<usize, Hashed>,
+    early: BTreeMap<usize, HashResult>,
     /// The next block to be told.
     next: usize,
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ struct Shared {
     is_cancelled: AtomicBool,
 }
 
-impl Hashing {
+impl HashingThreads {
     /// Starts to hash.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Hashing {
         patience: Duration,
         is_stopped: impl Fn() -> bool,
         mut progress: impl FnMut(u64),
-        mut take: impl FnMut(usize, Hashed),
+        mut take: impl FnMut(usize, HashResult),
     ) {
         let end = Instant::now() + patience;
         let (mut bytes, mut report_at) = (0, Instant::now() + REPORT_INTERVAL);
@@ -112,7 +112,7 @@ impl Hashing {
     }
 
     /// The next block in order, if it is hashed by now: its object and its digest.
-    pub(super) fn poll(&mut self) -> Option<(usize, Hashed)> {
+    pub(super) fn poll(&mut self) -> Option<(usize, HashResult)> {
         loop {
             if let Some(next) = self.next_in_order(&mut 0) {
                 return Some(next);
@@ -133,7 +133,7 @@ impl Hashing {
         self.next == self.blocks.len()
     }
 
-    fn next_in_order(&mut self, bytes: &mut u64) -> Option<(usize, Hashed)> {
+    fn next_in_order(&mut self, bytes: &mut u64) -> Option<(usize, HashResult)> {
         let hashed = self.early.remove(&self.next)?;
         let (object, sbn) = self.blocks[self.next];
         self.next += 1;
@@ -149,7 +149,7 @@ impl Hashing {
     }
 }
 
-impl Drop for Hashing {
+impl Drop for HashingThreads {
     fn drop(&mut self) {
         self.shared.is_cancelled.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..) {
@@ -163,7 +163,7 @@ struct Worker {
     blocks: Arc<[(usize, u32)]>,
     content: Arc<Content>,
     shared: Arc<Shared>,
-    results: Sender<(usize, Hashed)>,
+    results: Sender<(usize, HashResult)>,
 }
 
 impl Worker {

@@ -197,7 +197,7 @@ const TTL: u8 = 64;
 
 /// Open sockets, and what drives a machine on them.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct PullEndpoint {
     pub(super) port: UnicastPort,
     /// Where it is asked.
     pub(super) listen: Vec<SocketAddr>,
@@ -205,7 +205,7 @@ pub(super) struct Desk {
     pub(super) stop: StopHandle,
 }
 
-impl Desk {
+impl PullEndpoint {
     /// Opens a socket at each address; without any, at all of this machine: of both IP versions, where it has both. In a rehearsal no port is taken: sockets have
     /// any free one.
     ///

@@ -22,6 +22,6 @@ pub use link::SOURCE_PORT;
 pub(crate) use link::{Link, LinkOptions, link_setters};
 pub use options::{SendEnd, SendOptions, SendOrder};
 pub use session::SendSession;
-pub(crate) use session::{Headers, Planned, symbol_size_within};
+pub(crate) use session::{Headers, PacketPlan, symbol_size_within};
 pub(crate) use update::RateWatch;
 pub use update::{RateLimit, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};

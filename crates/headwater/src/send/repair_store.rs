@@ -80,13 +80,13 @@ pub(super) struct RepairStore {
     first: Vec<usize>,
     writing: Background<()>,
     /// By job: first those that write the early symbols, then those of the others.
-    known: Vec<Known>,
+    known: Vec<JobState>,
     ahead: ReadAhead,
 }
 
 /// What is known of a job without asking its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum JobState {
     Nothing,
     /// It was waited for in vain.
     Late,
@@ -124,7 +124,7 @@ impl RepairStore {
         let jobs = layout.jobs();
         let prompt = if is_lazy { jobs } else { 2 * jobs };
         let writing = Background::start(2 * jobs, prompt, threads, worker)?;
-        let known = vec![Known::Nothing; 2 * jobs];
+        let known = vec![JobState::Nothing; 2 * jobs];
         let ahead = ReadAhead::new(layout.symbol_bytes(), turns, READ_AHEAD_BYTES);
         let (content, first) = (Arc::clone(content), content.first_blocks());
         Ok(Self { file, layout, content, first, writing, known, ahead })
@@ -142,12 +142,12 @@ impl RepairStore {
         let is_early = esi < self.layout.early_end(block);
         let job = self.layout.job_of(block) + if is_early { 0 } else { self.layout.jobs() };
         let patience = match self.known[job] {
-            Known::Written => return Ok(true),
-            Known::Late => Duration::ZERO,
-            Known::Nothing => PATIENCE,
+            JobState::Written => return Ok(true),
+            JobState::Late => Duration::ZERO,
+            JobState::Nothing => PATIENCE,
         };
         let is_written = self.writing.result_within(job, patience)?.is_some();
-        self.known[job] = if is_written { Known::Written } else { Known::Late };
+        self.known[job] = if is_written { JobState::Written } else { JobState::Late };
         // The job may have found out that the file is lost.
         self.content.check_object(object)?;
         Ok(is_written)

@@ -12,7 +12,7 @@ use headwater_proto::rng::Stream;
 use rand::RngExt;
 
 use super::journal::{Change, Journal};
-use super::kept::Kept;
+use super::kept::ResumeState;
 use super::ledger::JOURNAL_NEW;
 use super::tests::{FILE, OBJECT, Session, T, open};
 use super::writer::UNSYNCED_BYTES_MAX;
@@ -22,7 +22,7 @@ fn journal(folder: &Path, name: &str) -> fs::File {
     fs::File::options().create_new(true).read(true).write(true).open(folder.join(name)).unwrap()
 }
 
-fn told(kept: &Kept) -> Vec<Change> {
+fn told(kept: &ResumeState) -> Vec<Change> {
     kept.changes().chain(kept.block_changes()).collect()
 }
 

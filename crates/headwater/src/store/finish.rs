@@ -13,7 +13,7 @@ use headwater_proto::delivery::{
 };
 use md5::{Digest as _, Md5};
 
-use super::compare::{Compared, Comparison};
+use super::compare::{Comparison, ComparisonStep};
 use super::journal::{self, Journal, Stamp};
 use super::kept::BLOCKS_BYTES_MAX;
 use super::ledger::JOURNAL_NEW;
@@ -106,9 +106,9 @@ impl Job {
 fn compare(places: &Places, mut comparison: Box<Comparison>) -> Result<Outcome, StoreError> {
     let file = comparison.file.index;
     Ok(match comparison.go_on(places)? {
-        Compared::Same => Outcome::Comparing(comparison),
-        Compared::Whole(stamp) => Outcome::Present(file, stamp),
-        Compared::Differs => Outcome::Report(StoreReport::FileCompared { file, is_same: false }),
+        ComparisonStep::Same => Outcome::Comparing(comparison),
+        ComparisonStep::Whole(stamp) => Outcome::Present(file, stamp),
+        ComparisonStep::Differs => Outcome::Report(StoreReport::FileCompared { file, is_same: false }),
     })
 }
 

@@ -29,15 +29,15 @@ pub(super) type Key = (usize, u32);
 /// vectors grow by doubling; and [`SPARE_MAX`] buffers.
 #[derive(Debug)]
 pub(super) struct Gather {
-    blocks: BTreeMap<Key, Gathered>,
+    blocks: BTreeMap<Key, SymbolRun>,
     bytes: usize,
     bytes_max: usize,
-    spare: Vec<Gathered>,
+    spare: Vec<SymbolRun>,
 }
 
 /// Symbols of a block in the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct SymbolRun {
     source_esis: Vec<u32>,
     /// Without the padding.
     source: Vec<u8>,
@@ -86,7 +86,7 @@ impl Gather {
     }
 
     /// Takes out what was gathered of a block, to be given back to [`Gather::recycle`].
-    pub(super) fn take(&mut self, key: Key) -> Option<Gathered> {
+    pub(super) fn take(&mut self, key: Key) -> Option<SymbolRun> {
         let gathered = self.blocks.remove(&key)?;
         self.bytes -= gathered.bytes();
         Some(gathered)
@@ -100,11 +100,11 @@ impl Gather {
     /// Forgets what was gathered of the objects that `keeps` does not want.
     pub(super) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
         self.blocks.retain(|(object, _), _| keeps(*object));
-        self.bytes = self.blocks.values().map(Gathered::bytes).sum();
+        self.bytes = self.blocks.values().map(SymbolRun::bytes).sum();
     }
 
     /// Takes the buffers of a block back.
-    pub(super) fn recycle(&mut self, mut gathered: Gathered) {
+    pub(super) fn recycle(&mut self, mut gathered: SymbolRun) {
         if self.spare.len() < SPARE_MAX {
             gathered.clear();
             self.spare.push(gathered);
@@ -112,7 +112,7 @@ impl Gather {
     }
 
     /// Puts so many bytes to a block, whose place is looked up once, as this is done for each packet.
-    fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut Gathered)) -> bool {
+    fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut SymbolRun)) -> bool {
         let gathered = self.blocks.entry(key).or_insert_with(|| self.spare.pop().unwrap_or_default());
         put(gathered);
         self.bytes += bytes;
@@ -120,7 +120,7 @@ impl Gather {
     }
 }
 
-impl Gathered {
+impl SymbolRun {
     /// Runs of consecutive source symbols of a block: the first one, how many, and their bytes.
     pub(super) fn source_runs(
         &self,
@@ -160,7 +160,7 @@ const BLOCKS_MAX: usize = 512;
 
 /// Digests under way.
 #[derive(Debug, Default)]
-pub(super) struct Hashing(BTreeMap<Key, Partial>);
+pub(super) struct BlockDigests(BTreeMap<Key, Partial>);
 
 #[derive(Debug)]
 struct Partial {
@@ -170,7 +170,7 @@ struct Partial {
     hasher: BlockHasher,
 }
 
-impl Hashing {
+impl BlockDigests {
     /// Source symbols of a file's block from `esi` on are written: `bytes`, without padding.
     pub(super) fn write(&mut self, file: FileIndex, key: Key, esi: u32, count: u32, bytes: &[u8]) {
         if esi == 0 && (self.0.len() < BLOCKS_MAX || self.0.contains_key(&key)) {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_written_in_order_has_its_digest() {
-        let mut hashing = Hashing::default();
+        let mut hashing = BlockDigests::default();
         hashing.write(FILE, KEY, 0, 2, b"ab");
         hashing.write(FILE, (0, 8), 0, 1, b"x");
         hashing.write(FILE, KEY, 2, 1, b"c");
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_has_a_hole_or_begins_in_the_middle_has_none() {
-        let mut hashing = Hashing::default();
+        let mut hashing = BlockDigests::default();
         hashing.write(FILE, KEY, 0, 1, b"a");
         hashing.write(FILE, KEY, 2, 1, b"c");
         hashing.write(FILE, KEY, 1, 1, b"b");
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_block_that_comes_anew_is_hashed_anew() {
-        let mut hashing = Hashing::default();
+        let mut hashing = BlockDigests::default();
         hashing.write(FILE, KEY, 0, 1, b"?");
         hashing.write(FILE, KEY, 0, 3, b"abc");
         assert_eq!(hashing.take(KEY, 3), Some(block_digest(b"abc")));
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn blocks_under_way_have_a_bound() {
-        let mut hashing = Hashing::default();
+        let mut hashing = BlockDigests::default();
         (0..1_000).for_each(|sbn| hashing.write(FILE, (0, sbn), 0, 1, b"a"));
         assert_eq!(hashing.0.len(), BLOCKS_MAX);
         hashing.forget(FileIndex(2));

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use headwater_proto::delivery::{Digest, FileTime, FileVersion};
 
-use super::kept::{Id, Kept};
+use super::kept::{Id, ResumeState};
 
 const MAGIC: &[u8; 6] = b"HWJRNL";
 /// Counts up with every change of the format; journals of other versions are discarded.
@@ -109,10 +109,10 @@ pub(super) fn sync(file: &File, end: u64) -> io::Result<()> {
 
 /// Reads a journal up to `end` as far as it is undamaged: its files and objects, and blocks from `from` on that take
 /// `bytes_max`.
-pub(super) fn read(file: &File, end: u64, from: Id, bytes_max: usize) -> Kept {
-    let mut kept = Kept::new(from, bytes_max);
+pub(super) fn read(file: &File, end: u64, from: Id, bytes_max: usize) -> ResumeState {
+    let mut kept = ResumeState::new(from, bytes_max);
     let mut position = HEADER_BYTES as u64;
-    let mut reader = BufReader::with_capacity(1 << 18, At { file, position });
+    let mut reader = BufReader::with_capacity(1 << 18, PositionedReader { file, position });
     let mut batch = Vec::new();
     while read_batch(&mut reader, &mut batch).is_some() {
         position += (4 + CHECKSUM_BYTES + batch.len()) as u64;
@@ -124,12 +124,12 @@ pub(super) fn read(file: &File, end: u64, from: Id, bytes_max: usize) -> Kept {
 }
 
 /// Reads a file from a position of its own: another thread may do the same.
-struct At<'a> {
+struct PositionedReader<'a> {
     file: &'a File,
     position: u64,
 }
 
-impl Read for At<'_> {
+impl Read for PositionedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read_at(buffer, self.position)?;
         self.position += count as u64;
@@ -145,10 +145,10 @@ pub(super) fn compact(
     new: File,
     bytes_max: usize,
     forgets: impl Fn(u32) -> bool,
-) -> io::Result<(Journal, Kept)> {
+) -> io::Result<(Journal, ResumeState)> {
     let mut journal = Journal::create(new)?;
     let mut kept = read(old, end, (0, 0), bytes_max);
-    let forget = |kept: &mut Kept| {
+    let forget = |kept: &mut ResumeState| {
         let files: Vec<u32> = kept.files.keys().copied().filter(|file| forgets(*file)).collect();
         files.into_iter().for_each(|file| kept.forget(file));
     };

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use super::folder::{Folder, is_recent};
 use super::journal::{self, Change, Journal, Key};
-use super::kept::{BLOCKS_BYTES_MAX, Kept, KeptBlock, KeptFile};
+use super::kept::{BLOCKS_BYTES_MAX, ResumeState, ResumedBlock, ResumedFile};
 use super::place::{FilePlace, Places, content_name, key_of, repair_name};
 use super::writer::{Write, WriteLog, Writer};
 
@@ -34,16 +34,16 @@ const FILES_MAX: usize = 1 << 16;
 /// What of a working folder is worth keeping.
 ///
 /// Memory: some 300 bytes for each file and object of the session and of those left by earlier ones, and what
-/// [`Kept`] takes.
+/// [`ResumeState`] takes.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct StoreIndex {
     places: Arc<Places>,
     /// The journal as it was opened, up to its length then: all that earlier sessions left.
     opened: (Arc<File>, u64),
     /// What earlier sessions left of blocks, a part at a time.
-    kept: Kept,
+    kept: ResumeState,
     /// Files that earlier sessions left, as far as this one has not taken them over.
-    files: BTreeMap<Key, (u32, KeptFile)>,
+    files: BTreeMap<Key, (u32, ResumedFile)>,
     /// Their objects, and those of files taken over, by file and identity.
     objects: BTreeMap<(u32, Digest), u32>,
     /// All files of the journal, by its numbers.
@@ -62,7 +62,7 @@ struct State {
     is_placed: bool,
 }
 
-impl Ledger {
+impl StoreIndex {
     /// Reads what earlier sessions left, and begins a journal that tells no more than that.
     pub(super) fn open(places: Arc<Places>) -> Result<(Self, WriteLog), StoreError> {
         let folder = &places.folder;
@@ -77,7 +77,7 @@ impl Ledger {
                 journal::compact(&old, end, new, BLOCKS_BYTES_MAX, |file| lost.contains(&file))
                     .map_err(failed)?
             }
-            _ => (Journal::create(new).map_err(failed)?, Kept::default()),
+            _ => (Journal::create(new).map_err(failed)?, ResumeState::default()),
         };
         for file in kept.files.values().filter(|file| file.placed.is_none()) {
             for name in [content_name(&file.key), repair_name(&file.key)] {
@@ -87,12 +87,12 @@ impl Ledger {
         let (file, end) = journal.written();
         journal::sync(&file, end).map_err(failed)?;
         folder.rename_work(JOURNAL_NEW, JOURNAL)?;
-        let state = |file: &KeptFile| {
-            let KeptFile { key, bytes, version, placed } = *file;
+        let state = |file: &ResumedFile| {
+            let ResumedFile { key, bytes, version, placed } = *file;
             State { key, bytes, version, is_begun: true, is_placed: placed.is_some() }
         };
         let object =
-            |(number, object): (&u32, &super::kept::KeptObject)| ((object.file, object.identity), *number);
+            |(number, object): (&u32, &super::kept::ResumedObject)| ((object.file, object.identity), *number);
         let ledger = Self {
             opened: (file, end),
             states: kept.files.iter().map(|(number, file)| (*number, state(file))).collect(),
@@ -163,7 +163,7 @@ impl Ledger {
         writer: &Writer,
         file: u32,
         identity: Digest,
-    ) -> (u32, BTreeMap<u32, KeptBlock>) {
+    ) -> (u32, BTreeMap<u32, ResumedBlock>) {
         if let Some(number) = self.objects.remove(&(file, identity)) {
             let mut blocks = self.take_blocks(number);
             if !self.has_content(file) {
@@ -183,7 +183,7 @@ impl Ledger {
     }
 
     /// What an earlier session left of an object.
-    fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, KeptBlock> {
+    fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, ResumedBlock> {
         let (journal, end) = &self.opened;
         if !self.kept.has_blocks_of(object) {
             self.kept = journal::read(journal, *end, (object, 0), BLOCKS_BYTES_MAX);
@@ -251,10 +251,10 @@ impl Ledger {
 
 /// Forgets the source symbols of blocks whose content is not there: without that, what is written to new content later
 /// would count beside symbols that are lost.
-fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, KeptBlock>) {
+fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, ResumedBlock>) {
     for (&sbn, block) in blocks.iter_mut().filter(|(_, block)| block.has_source()) {
         let slots = block.slots;
-        *block = KeptBlock { slots, ..KeptBlock::default() };
+        *block = ResumedBlock { slots, ..ResumedBlock::default() };
         writer.note(Change::AllDropped { object, sbn });
         if slots > 0 {
             writer.note(Change::Repairs { object, sbn, slots });
@@ -266,8 +266,8 @@ fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, KeptBlo
 
 /// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too many. A file
 /// may consist of repair symbols alone, or of source symbols alone.
-fn lost_files(places: &Places, files: &BTreeMap<u32, KeptFile>) -> BTreeSet<u32> {
-    let is_kept = |file: &KeptFile| match file.placed {
+fn lost_files(places: &Places, files: &BTreeMap<u32, ResumedFile>) -> BTreeSet<u32> {
+    let is_kept = |file: &ResumedFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),
         None => [content_name(&file.key), repair_name(&file.key)]
             .iter()

@@ -45,8 +45,8 @@ use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
 use self::gather::{Gather, Key};
 use self::journal::Stamp;
-use self::kept::KeptBlock;
-use self::ledger::Ledger;
+use self::kept::ResumedBlock;
+use self::ledger::StoreIndex;
 use self::place::{FilePlace, ObjectPlace, Places};
 use self::work::Workers;
 use self::writer::{Write, Writer};
@@ -60,7 +60,7 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 pub(crate) struct DiskStore {
     workers: Workers,
     writer: Writer,
-    ledger: Ledger,
+    ledger: StoreIndex,
     places: Arc<Places>,
     /// By index; `None` for those refused.
     files: Vec<Option<Arc<FilePlace>>>,
@@ -85,7 +85,7 @@ impl DiskStore {
     /// Opens the folder, made if need be. `waker` is used whenever a report is there.
     pub(crate) fn open(folder: &Path, waker: Waker) -> Result<Self, StoreError> {
         let places = Arc::new(Places::new(Folder::open(folder)?));
-        let (ledger, log) = Ledger::open(Arc::clone(&places))?;
+        let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
         let jobs = workers.jobs().clone();
@@ -205,8 +205,8 @@ impl DiskStore {
     }
 
     /// What an earlier session left of a block; nothing if it cannot be read.
-    fn held_block(&self, place: &ObjectPlace, sbn: u32, kept: KeptBlock) -> Option<HeldBlock> {
-        let KeptBlock { is_whole, source, slots } = kept;
+    fn held_block(&self, place: &ObjectPlace, sbn: u32, kept: ResumedBlock) -> Option<HeldBlock> {
+        let ResumedBlock { is_whole, source, slots } = kept;
         let block = place.spec.partition.block(sbn)?;
         let repairs = match slots {
             0 => Vec::new(),

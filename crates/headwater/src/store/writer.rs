@@ -19,7 +19,7 @@ use headwater_proto::delivery::{BlockVerdict, StoreError, StoreReport};
 use tracing::warn;
 
 use super::finish::{Job, Outcome};
-use super::gather::{self, Gathered, Hashing};
+use super::gather::{self, BlockDigests, SymbolRun};
 use super::journal::{self, Change, Journal, Key, Stamp};
 use super::ledger::{JOURNAL, JOURNAL_NEW};
 use super::place::{FilePlace, ObjectPlace, Places};
@@ -34,7 +34,7 @@ const WRITE_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) enum Write {
     /// Symbols gathered of a block.
-    Symbols(Arc<ObjectPlace>, gather::Key, Gathered),
+    Symbols(Arc<ObjectPlace>, gather::Key, SymbolRun),
     /// A change that the journal tells with its next batch.
     Note(Change),
     /// The end of a batch of the journal.
@@ -95,7 +95,7 @@ struct Queue {
     bytes_max: usize,
     /// Jobs among the writes.
     jobs: usize,
-    spare: Vec<Gathered>,
+    spare: Vec<SymbolRun>,
     /// Whether the thread ends once all is written.
     is_closed: bool,
     /// Whether the thread has ended.
@@ -108,7 +108,7 @@ pub(super) struct Disk {
     places: Arc<Places>,
     jobs: JobQueue,
     log: WriteLog,
-    hashing: Hashing,
+    hashing: BlockDigests,
     /// Whether a write failed: nothing is written any more, since the journal would tell of what is not there.
     has_failed: bool,
 }
@@ -134,7 +134,7 @@ impl Writer {
             queue: Mutex::new(queue),
             news: Condvar::new(),
             room: Condvar::new(),
-            disk: Mutex::new(Disk { places, jobs, log, hashing: Hashing::default(), has_failed: false }),
+            disk: Mutex::new(Disk { places, jobs, log, hashing: BlockDigests::default(), has_failed: false }),
         });
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("headwater-write".into()).spawn(move || own.run());
@@ -167,7 +167,7 @@ impl Writer {
     }
 
     /// Takes back buffers that are written.
-    pub(super) fn spare(&self) -> Option<Gathered> {
+    pub(super) fn spare(&self) -> Option<SymbolRun> {
         self.shared.lock().spare.pop()
     }
 
@@ -227,7 +227,7 @@ impl Shared {
     }
 
     fn run(&self) {
-        let _end = End(self);
+        let _end = EndGuard(self);
         while let Some(write) = self.next() {
             let (bytes, is_job) = (write.bytes(), write.is_job());
             let spare = self.disk().perform(write);
@@ -260,9 +260,9 @@ impl Shared {
 }
 
 /// Whoever waits for room when the thread ends waits no longer.
-struct End<'a>(&'a Shared);
+struct EndGuard<'a>(&'a Shared);
 
-impl Drop for End<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let mut disk = self.0.disk();
@@ -284,7 +284,7 @@ impl Disk {
     }
 
     /// Does a write; returns its buffers. After one that failed nothing is written.
-    fn perform(&mut self, write: Write) -> Option<Gathered> {
+    fn perform(&mut self, write: Write) -> Option<SymbolRun> {
         if self.has_failed {
             return None;
         }
@@ -302,7 +302,7 @@ impl Disk {
         self.jobs.report(Outcome::Report(StoreReport::Failed(error)));
     }
 
-    fn try_perform(&mut self, write: Write) -> Result<Option<Gathered>, StoreError> {
+    fn try_perform(&mut self, write: Write) -> Result<Option<SymbolRun>, StoreError> {
         match write {
             Write::Symbols(object, key, mut gathered) => {
                 self.write(&object, key, &gathered)?;
@@ -349,7 +349,7 @@ impl Disk {
         &mut self,
         object: &ObjectPlace,
         key: gather::Key,
-        gathered: &Gathered,
+        gathered: &SymbolRun,
     ) -> Result<(), StoreError> {
         match self.write_gathered(object, key, gathered) {
             // It was given up, or found in its place, since the symbols came.
@@ -362,7 +362,7 @@ impl Disk {
         &mut self,
         place: &ObjectPlace,
         key: gather::Key,
-        gathered: &Gathered,
+        gathered: &SymbolRun,
     ) -> Result<(), StoreError> {
         let sbn = key.1;
         let block = place.block(sbn);
@@ -372,7 +372,7 @@ impl Disk {
             self.places.write(&place.file, start, bytes)?;
             self.wrote(place, bytes.len(), |object| Change::Source { object, sbn, esi, count })?;
         }
-        let Gathered { slot, repair_esis, repairs, .. } = gathered;
+        let SymbolRun { slot, repair_esis, repairs, .. } = gathered;
         if !repair_esis.is_empty() {
             self.places.write_repairs(place, &block, *slot, repair_esis, repairs)?;
             let slots = slot + u32::try_from(repair_esis.len()).expect("no more than the slots of a block");

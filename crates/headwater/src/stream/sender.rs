@@ -15,7 +15,7 @@ use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::Path;
 use crate::driver::Application;
 use crate::net::{SenderSocket, Waker};
-use crate::send::{Headers, Link, Planned, RateWatch, SendError};
+use crate::send::{Headers, Link, PacketPlan, RateWatch, SendError};
 use crate::threads::{self, StopHandle};
 
 /// Sends a stream of buffers, on a thread of its own, until it is finished, stopped or dropped.
@@ -33,7 +33,7 @@ impl StreamSender {
     /// # Errors
     /// When an option is out of range, or there is no way to send to the group.
     pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
-        let (planned, link) = Planned::open(&options.session, Headers::BUFFERS)?;
+        let (planned, link) = PacketPlan::open(&options.session, Headers::BUFFERS)?;
         let Link { socket, poller, stop } = &link;
         let (stop, inbox) = (stop.clone(), Inbox::new(poller.waker()));
         let started = StreamStarted {
@@ -107,14 +107,14 @@ impl Drop for StreamSender {
 /// What the thread owns.
 struct Session {
     options: StreamSendOptions,
-    planned: Planned,
+    planned: PacketPlan,
     link: Link,
     inbox: Inbox,
 }
 
 impl Session {
     fn run(&mut self) -> Result<StreamSendSummary, SendError> {
-        let (Planned { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
+        let (PacketPlan { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
         let session = &mut self.options.session;
         // The schedule of its channels begins with the first buffer.
         while !self.inbox.has_news() && !link.stop.is_stopped() {

@@ -113,26 +113,26 @@ fn malformed(reader: &NsReader<&[u8]>, error: &impl ToString) -> FdtError {
 fn attributes<'a>(
     reader: &'a NsReader<&[u8]>,
     element: &'a BytesStart<'_>,
-) -> impl Iterator<Item = Result<Known<'a>, FdtError>> {
+) -> impl Iterator<Item = Result<KnownAttribute<'a>, FdtError>> {
     element.attributes().filter_map(|attribute| match attribute {
         Ok(attribute) => known(reader, attribute).map(Ok),
         Err(error) => Some(Err(malformed(reader, &error))),
     })
 }
 
-enum Known<'a> {
+enum KnownAttribute<'a> {
     Flute(&'a str, Value<'a>),
     Headwater(&'a str, Value<'a>),
 }
 
-fn known<'a>(reader: &NsReader<&[u8]>, attribute: Attribute<'a>) -> Option<Known<'a>> {
+fn known<'a>(reader: &NsReader<&[u8]>, attribute: Attribute<'a>) -> Option<KnownAttribute<'a>> {
     let position = reader.buffer_position();
     let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
     let value = Value { attribute, position };
     match namespace {
-        ResolveResult::Unbound => Some(Known::Flute(name.into_inner(), value)),
+        ResolveResult::Unbound => Some(KnownAttribute::Flute(name.into_inner(), value)),
         ResolveResult::Bound(Namespace(HEADWATER_NAMESPACE)) => {
-            Some(Known::Headwater(name.into_inner(), value))
+            Some(KnownAttribute::Headwater(name.into_inner(), value))
         }
         _ => None,
     }
@@ -142,12 +142,12 @@ fn root(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<Instance, 
     let (mut instance, mut expires) = (Instance::default(), None);
     for attribute in attributes(reader, element) {
         let (name, value) = match attribute? {
-            Known::Flute(name, value) => (name, value),
-            Known::Headwater("Congestion-Control", value) => {
+            KnownAttribute::Flute(name, value) => (name, value),
+            KnownAttribute::Headwater("Congestion-Control", value) => {
                 instance.control = Some(value.control()?);
                 continue;
             }
-            Known::Headwater(..) => continue,
+            KnownAttribute::Headwater(..) => continue,
         };
         match name {
             "Expires" => expires = Some(value.number()?),
@@ -165,15 +165,15 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
     let (mut file, mut location, mut segment) = (File::default(), None, SegmentParts::default());
     for attribute in attributes(reader, element) {
         match attribute? {
-            Known::Flute("TOI", value) => file.toi = value.toi()?,
-            Known::Flute("Content-Location", value) => location = Some(value.string()?),
-            Known::Flute("Content-Length", value) => file.content_length = Some(value.number()?),
-            Known::Flute("Transfer-Length", value) => file.transfer_length = Some(value.number()?),
-            Known::Flute("Content-Type", value) => file.content_type = Some(value.string()?),
-            Known::Flute("Content-Encoding", value) => file.content_encoding = Some(value.string()?),
-            Known::Flute("Content-MD5", value) => file.content_md5 = Some(value.md5()?),
-            Known::Flute(name, value) => oti_attribute(&mut file.oti, name, &value)?,
-            Known::Headwater(name, value) => {
+            KnownAttribute::Flute("TOI", value) => file.toi = value.toi()?,
+            KnownAttribute::Flute("Content-Location", value) => location = Some(value.string()?),
+            KnownAttribute::Flute("Content-Length", value) => file.content_length = Some(value.number()?),
+            KnownAttribute::Flute("Transfer-Length", value) => file.transfer_length = Some(value.number()?),
+            KnownAttribute::Flute("Content-Type", value) => file.content_type = Some(value.string()?),
+            KnownAttribute::Flute("Content-Encoding", value) => file.content_encoding = Some(value.string()?),
+            KnownAttribute::Flute("Content-MD5", value) => file.content_md5 = Some(value.md5()?),
+            KnownAttribute::Flute(name, value) => oti_attribute(&mut file.oti, name, &value)?,
+            KnownAttribute::Headwater(name, value) => {
                 headwater_attribute(&mut file.headwater, &mut segment, name, &value)?;
             }
         }
@@ -189,7 +189,7 @@ fn file(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<File, FdtE
 /// The name of a folder.
 fn folder(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> Result<String, FdtError> {
     for attribute in attributes(reader, element) {
-        if let Known::Flute("Content-Location", value) = attribute? {
+        if let KnownAttribute::Flute("Content-Location", value) = attribute? {
             return value.string();
         }
     }
