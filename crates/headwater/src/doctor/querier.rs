@@ -107,7 +107,7 @@ pub(super) fn judge(
     }
     let unserved = bridge.filter(|bridge| bridge.snoops);
     match (listening, unserved) {
-        (QuerierSurvey::Heard(query), _) => heard(query, protocol, is_ipv4, is_source_specific),
+        (QuerierSurvey::Heard(query), _) => judge_query(query, protocol, is_ipv4, is_source_specific),
         (QuerierSurvey::Silence(_) | QuerierSurvey::Forbidden | QuerierSurvey::Failed, Some(bridge)) => {
             Check::warning(
                 NAME,
@@ -148,7 +148,7 @@ pub(super) fn judge(
     }
 }
 
-fn heard(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: bool) -> Check {
+fn judge_query(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: bool) -> Check {
     let newest = if is_ipv4 { 3 } else { 2 };
     let Query { source, version } = query;
     // A switch that asks on a router's behalf has no address to ask from (RFC 4541 section 2.1.1).

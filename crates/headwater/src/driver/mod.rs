@@ -123,7 +123,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
     loop {
         let woken = clock.now();
         if watch.is_due(woken, turn.unsent)
-            && let Some(change) = port.look()
+            && let Some(change) = port.inspect_link()
         {
             watch.is_troubled = change.state != LinkState::Up;
             application.link(change);

@@ -35,7 +35,7 @@ pub(crate) trait Port {
     fn send(&mut self, runs: &[Run<'_>]) -> Result<u64, SendError>;
 
     /// What has become of the interface, if that is another than at the last look.
-    fn look(&mut self) -> Option<LinkChange>;
+    fn inspect_link(&mut self) -> Option<LinkChange>;
 }
 
 impl Port for SenderSocket {
@@ -66,8 +66,8 @@ impl Port for SenderSocket {
         Ok(self.counters().unsent - before)
     }
 
-    fn look(&mut self) -> Option<LinkChange> {
-        SenderSocket::look(self)
+    fn inspect_link(&mut self) -> Option<LinkChange> {
+        SenderSocket::inspect_link(self)
     }
 }
 
@@ -109,8 +109,8 @@ impl Port for ReceiverSocket {
         }))
     }
 
-    fn look(&mut self) -> Option<LinkChange> {
-        ReceiverSocket::look(self)
+    fn inspect_link(&mut self) -> Option<LinkChange> {
+        ReceiverSocket::inspect_link(self)
     }
 }
 
@@ -187,7 +187,7 @@ impl Port for UnicastPort {
         Ok(unsent)
     }
 
-    fn look(&mut self) -> Option<LinkChange> {
+    fn inspect_link(&mut self) -> Option<LinkChange> {
         // What interfaces do is ridden out: what cannot be sent is lost.
         None
     }

@@ -198,15 +198,15 @@ impl Message {
 
 impl IncomingMessage {
     fn new(incoming: &Incoming, wall: Wall) -> Option<Self> {
-        let told = incoming.told();
+        let metadata = incoming.metadata();
         let bytes = incoming.bytes.min(MESSAGE_BYTES_MAX);
         Some(Self {
             bytes,
-            stride: told.segment_bytes.unwrap_or(bytes).min(bytes),
+            stride: metadata.segment_bytes.unwrap_or(bytes).min(bytes),
             source: incoming.source()?,
-            destination: told.destination,
-            ecn: Ecn::from_bits(told.traffic_class),
-            arrived: told.arrived.map_or(wall.monotonic, |since_1970| wall.monotonic(since_1970)),
+            destination: metadata.destination,
+            ecn: Ecn::from_bits(metadata.traffic_class),
+            arrived: metadata.arrived.map_or(wall.monotonic, |since_1970| wall.monotonic(since_1970)),
         })
     }
 
@@ -242,16 +242,16 @@ pub(super) struct MessageMetadata {
 impl MessageMetadata {
     /// Reads control messages. What is unknown or makes no sense tells nothing.
     pub(super) fn parse(mut control: &[u8]) -> Self {
-        let mut told = Self::default();
+        let mut metadata = Self::default();
         while let Some((header, _)) = control.split_at_checked(HEADER_BYTES) {
             let (bytes, kind) = header.split_at(size_of::<usize>());
             let bytes = usize::from_ne_bytes(bytes.try_into().expect("a word"));
             let Some(data) = control.get(HEADER_BYTES..bytes) else { break };
             let (level, kind) = kind.split_at(size_of::<libc::c_int>());
-            told.take(word(level), word(kind), data);
+            metadata.take(word(level), word(kind), data);
             control = control.get(bytes.next_multiple_of(ALIGNMENT_BYTES)..).unwrap_or_default();
         }
-        told
+        metadata
     }
 
     fn take(&mut self, level: Option<i32>, kind: Option<i32>, data: &[u8]) {
@@ -365,25 +365,25 @@ mod metadata_tests {
 
     #[test]
     fn all_that_is_told_is_read() {
-        let told = MessageMetadata::parse(&all());
-        assert_eq!(told.destination, Some("232.1.2.3".parse().unwrap()));
-        assert_eq!(told.traffic_class, 0b1011_1011);
-        assert_eq!(told.segment_bytes, Some(1_424));
-        assert_eq!(told.arrived, Some(Duration::new(1_700_000_000, 123_456_789)));
+        let metadata = MessageMetadata::parse(&all());
+        assert_eq!(metadata.destination, Some("232.1.2.3".parse().unwrap()));
+        assert_eq!(metadata.traffic_class, 0b1011_1011);
+        assert_eq!(metadata.segment_bytes, Some(1_424));
+        assert_eq!(metadata.arrived, Some(Duration::new(1_700_000_000, 123_456_789)));
         let info = ["ff3e::8000:1".parse::<Ipv6Addr>().unwrap().octets().as_slice(), &[0; 4]].concat();
-        let told = MessageMetadata::parse(&message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info));
-        assert_eq!(told.destination, Some("ff3e::8000:1".parse().unwrap()));
-        let told =
+        let metadata = MessageMetadata::parse(&message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info));
+        assert_eq!(metadata.destination, Some("ff3e::8000:1".parse().unwrap()));
+        let metadata =
             MessageMetadata::parse(&message(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &3_i32.to_ne_bytes()));
-        assert_eq!(told.traffic_class, 3);
+        assert_eq!(metadata.traffic_class, 3);
     }
 
     #[test]
     fn what_is_cut_off_or_makes_no_sense_tells_nothing() {
         let all = all();
         for bytes in 0..all.len() {
-            let told = MessageMetadata::parse(&all[..bytes]);
-            assert!(told.destination.is_none() || bytes > 100, "{bytes}");
+            let metadata = MessageMetadata::parse(&all[..bytes]);
+            assert!(metadata.destination.is_none() || bytes > 100, "{bytes}");
         }
         for bytes in [0, 3, usize::MAX] {
             let mut wrong = all.clone();

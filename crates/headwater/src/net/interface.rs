@@ -114,8 +114,8 @@ pub enum InterfaceError {
 impl Interface {
     /// Longest IP packet that leaves it unfragmented, in bytes; `None` where the system does not tell.
     pub fn mtu(&self) -> Option<u32> {
-        let told = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", self.name)).ok()?;
-        told.trim().parse().ok()
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", self.name)).ok()?;
+        text.trim().parse().ok()
     }
 
     /// All interfaces, in the kernel's order.

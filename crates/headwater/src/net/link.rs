@@ -112,7 +112,7 @@ impl LinkWatch {
     }
 
     /// What became of `interface`. Without a change there is nothing to tell.
-    pub(super) fn look(&self, interface: &Interface) -> Option<LinkInspection> {
+    pub(super) fn inspect_link(&self, interface: &Interface) -> Option<LinkInspection> {
         // A system that lists nothing now, for want of descriptors or memory, tells nothing of the interface.
         let mut interfaces = Interface::list().ok()?;
         let same = interfaces.iter().position(|other| other.index == interface.index);
@@ -124,7 +124,7 @@ impl LinkWatch {
     }
 
     /// Takes the new state. Something to tell if it is another than before.
-    pub(super) fn settle(&mut self, interface: &Interface, state: LinkState) -> Option<LinkChange> {
+    pub(super) fn on_state(&mut self, interface: &Interface, state: LinkState) -> Option<LinkChange> {
         let changed = std::mem::replace(&mut self.state, state) != state;
         changed.then(|| LinkChange { interface: interface.name.clone(), state, address: self.address })
     }
@@ -211,12 +211,12 @@ mod tests {
     fn another_interface_of_the_name_is_bound_again_and_nothing_is_told_of_what_stays() {
         let watch = LinkWatch::new(None);
         let mut interface = Interface::find("lo").unwrap();
-        assert!(watch.look(&interface).is_none());
+        assert!(watch.inspect_link(&interface).is_none());
         interface.index += 1_000_000;
-        let look = watch.look(&interface).unwrap();
-        assert_eq!((look.state, look.renewed.unwrap().name), (LinkState::Up, "lo".to_owned()));
+        let inspection = watch.inspect_link(&interface).unwrap();
+        assert_eq!((inspection.state, inspection.renewed.unwrap().name), (LinkState::Up, "lo".to_owned()));
         interface.name = "no-such-one".to_owned();
-        assert_eq!(watch.look(&interface).unwrap().state, LinkState::Gone);
+        assert_eq!(watch.inspect_link(&interface).unwrap().state, LinkState::Gone);
     }
 }
 

@@ -258,16 +258,16 @@ impl ReceiverSocket {
 
     /// Looks whether the interface is still there, and joins again what was joined on one that came back. Tells of a
     /// change. A list of the interfaces from the kernel: for once a second, not for each packet.
-    pub fn look(&mut self) -> Option<LinkChange> {
-        let look = self.link.look(&self.interface)?;
-        let mut state = look.state;
-        if let Some(renewed) = look.renewed
+    pub fn inspect_link(&mut self) -> Option<LinkChange> {
+        let inspection = self.link.inspect_link(&self.interface)?;
+        let mut state = inspection.state;
+        if let Some(renewed) = inspection.renewed
             && !self.join_again(renewed)
         {
             // It went away again: the next look will tell.
             state = LinkState::Gone;
         }
-        self.link.settle(&self.interface, state)
+        self.link.on_state(&self.interface, state)
     }
 
     /// Whether a channel is joined.

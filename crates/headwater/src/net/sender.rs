@@ -152,10 +152,10 @@ impl SenderSocket {
 
     /// Looks whether the interface is still there, and sends on one that came back. Tells of a change. A list of the
     /// interfaces from the kernel: for once a second, not for each packet.
-    pub fn look(&mut self) -> Option<LinkChange> {
-        let look = self.link.look(&self.interface)?;
-        let mut state = look.state;
-        if let Some(renewed) = look.renewed {
+    pub fn inspect_link(&mut self) -> Option<LinkChange> {
+        let inspection = self.link.inspect_link(&self.interface)?;
+        let mut state = inspection.state;
+        if let Some(renewed) = inspection.renewed {
             self.interface = renewed;
             if let Err(error) =
                 set_options(&self.endpoint, self.channels.is_ipv4(), &self.interface, &self.options)
@@ -165,7 +165,7 @@ impl SenderSocket {
                 state = LinkState::Gone;
             }
         }
-        self.link.settle(&self.interface, state)
+        self.link.on_state(&self.interface, state)
     }
 
     /// Replaces what is in `batch` by what receivers have sent to this socket, and says how many datagrams. Never

@@ -108,7 +108,7 @@ impl Incoming {
     }
 
     /// What the kernel tells of it.
-    pub(super) fn told(&self) -> MessageMetadata {
+    pub(super) fn metadata(&self) -> MessageMetadata {
         let mut bytes = [0; size_of::<[usize; CONTROL_WORDS]>()];
         for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(&self.control) {
             bytes.copy_from_slice(&word.to_ne_bytes());

@@ -215,7 +215,7 @@ impl PgmReceiver {
                     box_of_thread.put(PgmReceived::Message(message.to_vec()), &held);
                 }
                 PgmReceiveUpdate::Lost { packets } => box_of_thread.put(PgmReceived::Lost { packets }, &held),
-                PgmReceiveUpdate::Progress(progress) => box_of_thread.tell(progress),
+                PgmReceiveUpdate::Progress(progress) => box_of_thread.report(progress),
                 // Nobody waits for a second time.
                 PgmReceiveUpdate::Joined => _ = joined.send(()),
                 _ => {}
@@ -455,7 +455,7 @@ impl Mailbox {
         }
     }
 
-    pub(super) fn tell(&self, progress: PgmReceiveProgress) {
+    pub(super) fn report(&self, progress: PgmReceiveProgress) {
         self.state().progress = progress;
     }
 

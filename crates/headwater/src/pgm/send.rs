@@ -289,7 +289,7 @@ impl Application<Source, SenderSocket> for Watch<'_> {
     ) -> Option<Instant> {
         let is_over = self.ending.is_over(source, self.stop.is_stopped(), now);
         if self.progress.is_due(now) || is_over {
-            if let Some(limit) = self.rate.look(source.overload()) {
+            if let Some(limit) = self.rate.on_overload(source.overload()) {
                 (self.observer)(PgmSendUpdate::RateLimited(limit));
             }
             self.last = PgmSendProgress {

@@ -141,8 +141,8 @@ impl Port for AskingPort {
         Ok(self.unicast.send(runs))
     }
 
-    fn look(&mut self) -> Option<LinkChange> {
+    fn inspect_link(&mut self) -> Option<LinkChange> {
         // What is asked in vain is asked again.
-        self.group.as_mut().and_then(ReceiverSocket::look)
+        self.group.as_mut().and_then(ReceiverSocket::inspect_link)
     }
 }

@@ -202,16 +202,16 @@ impl Content {
             "'{path}' changed while it was being sent and is left out, as receivers could not verify it; send it again, or a copy \
              that stays as it is"
         );
-        self.lose(index, Withdrawal::Changed, message)
+        self.lost_file(index, Withdrawal::Changed, message)
     }
 
     fn unreadable(&self, index: usize, error: &io::Error) -> SourceError {
         let path = self.files[index].path.display();
         let message = format!("cannot read '{path}': {error}; it is left out; is it still there?");
-        self.lose(index, Withdrawal::Unreadable, message)
+        self.lost_file(index, Withdrawal::Unreadable, message)
     }
 
-    fn lose(&self, file: usize, why: Withdrawal, message: String) -> SourceError {
+    fn lost_file(&self, file: usize, why: Withdrawal, message: String) -> SourceError {
         self.faults[file].get_or_init(|| SourceError::File { file, why, message }).clone()
     }
 }

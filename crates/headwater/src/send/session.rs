@@ -210,7 +210,7 @@ impl SendSession {
         let ContentCheck { digests, lost, hashing, watching } = known;
         let mut machine = Sender::new(config, &self.plan, &digests, control, source)?;
         drop(digests);
-        lost.into_iter().for_each(|error| lose(&mut machine, error));
+        lost.into_iter().for_each(|error| withdraw(&mut machine, error));
         let clock = Clock::start();
         let mut watch = Watch {
             stop: self.way.stop().clone(),
@@ -227,7 +227,9 @@ impl SendSession {
         let options = &mut self.options.link;
         match &mut self.way {
             SessionTransport::Groups(link) => link.drive(options, &mut machine, clock, &mut watch)?,
-            SessionTransport::Requests(desk) => desk.drive(options, &mut machine, clock, &mut watch)?,
+            SessionTransport::Requests(endpoint) => {
+                endpoint.drive(options, &mut machine, clock, &mut watch)?
+            }
         }
         if let Some(error) = watch.failed {
             return Err(error.into());
@@ -241,7 +243,7 @@ impl SendSession {
             fdt_packets: machine.stats().fdt_packets,
             calls: match &self.way {
                 SessionTransport::Groups(link) => link.socket.counters().calls,
-                SessionTransport::Requests(desk) => desk.port.calls(),
+                SessionTransport::Requests(endpoint) => endpoint.port.calls(),
             },
         })
     }
@@ -251,7 +253,7 @@ impl SessionTransport {
     const fn stop(&self) -> &StopHandle {
         match self {
             Self::Groups(link) => &link.stop,
-            Self::Requests(desk) => &desk.stop,
+            Self::Requests(endpoint) => &endpoint.stop,
         }
     }
 
@@ -259,14 +261,14 @@ impl SessionTransport {
     fn listen(&self) -> Vec<SocketAddr> {
         match self {
             Self::Groups(_) => Vec::new(),
-            Self::Requests(desk) => desk.listen.clone(),
+            Self::Requests(endpoint) => endpoint.listen.clone(),
         }
     }
 
     fn send_buffer(&self) -> BufferSize {
         match self {
             Self::Groups(link) => link.socket.send_buffer(),
-            Self::Requests(desk) => desk.port.send_buffer(),
+            Self::Requests(endpoint) => endpoint.port.send_buffer(),
         }
     }
 }
@@ -281,7 +283,7 @@ struct ContentCheck {
 }
 
 /// Withdraws a file from a session, or ends the session where that is what failed.
-fn lose<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: SourceError) {
+fn withdraw<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: SourceError) {
     match error {
         SourceError::File { file, why, .. } => machine.withdraw(file, why, error),
         SourceError::Session(_) => machine.fail(error),
@@ -307,13 +309,13 @@ impl Watch<'_> {
     /// Tells the machine of files lost and blocks hashed meanwhile.
     fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut Sender<C, S>) {
         while let Some(error) = self.watching.poll() {
-            lose(machine, error);
+            withdraw(machine, error);
         }
         let Some(hashing) = &mut self.hashing else { return };
         for (object, hashed) in core::iter::from_fn(|| hashing.poll()).take(DIGESTS_PER_TURN) {
             match hashed {
                 Ok(digest) => machine.add_digests(object, &[digest]),
-                Err(error) => lose(machine, error),
+                Err(error) => withdraw(machine, error),
             }
         }
         if hashing.is_done() {
@@ -356,7 +358,7 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
     ) -> Option<Instant> {
         let ended = machine.is_finished();
         if self.progress.is_due(now) || ended {
-            if let Some(limit) = self.rate.look(machine.control().overload()) {
+            if let Some(limit) = self.rate.on_overload(machine.control().overload()) {
                 (self.observer)(SendUpdate::RateLimited(limit));
             }
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
@@ -467,10 +469,10 @@ fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendErr
     if let ([one, other, ..], _) | (_, [one, other, ..]) = (&ipv4[..], &ipv6[..]) {
         return Err(SendError::ListenTwice(*one, *other));
     }
-    let desk = PullEndpoint::open(&options.listen, &options.link, options.is_rehearsal)?;
-    let (mtu, interface) = desk.mtu();
-    let planned = PacketPlan::new(options, Headers::FILES, desk.header_bytes(), Some(mtu), &interface)?;
-    Ok((planned, SessionTransport::Requests(desk)))
+    let endpoint = PullEndpoint::open(&options.listen, &options.link, options.is_rehearsal)?;
+    let (mtu, interface) = endpoint.mtu();
+    let planned = PacketPlan::new(options, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
+    Ok((planned, SessionTransport::Requests(endpoint)))
 }
 
 /// The order that was asked for, or else the one that the rate asks for and the code can do.

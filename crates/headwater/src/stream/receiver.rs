@@ -131,7 +131,7 @@ impl Session {
                 end: None,
             };
             self.listener.drive(&mut machine, clock, &mut watch)?;
-            let progress = watch.tell(&mut machine, &self.listener.socket, clock.now());
+            let progress = watch.report(&mut machine, &self.listener.socket, clock.now());
             // Another session has come in its place: that one is received from here on.
             if let Some(outcome) = watch.end {
                 return Ok(StreamReceiveSummary { outcome, progress });
@@ -158,7 +158,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn tell<C: ReceiverControl>(
+    fn report<C: ReceiverControl>(
         &mut self,
         machine: &mut Receiver<C>,
         socket: &ReceiverSocket,
@@ -175,7 +175,7 @@ impl Watch {
             kernel_drops: socket.counters().kernel_drops,
             lost: 0,
         };
-        self.outbox.tell(progress.clone());
+        self.outbox.report(progress.clone());
         progress
     }
 
@@ -231,7 +231,7 @@ impl<C: ReceiverControl> Application<Receiver<C>, ReceiverSocket> for Watch {
             return None;
         }
         if self.progress.is_due(now) {
-            self.tell(machine, socket, now);
+            self.report(machine, socket, now);
         }
         Some(self.progress.next())
     }
@@ -307,7 +307,7 @@ impl Outbox {
         self.shared.1.notify_all();
     }
 
-    pub(super) fn tell(&self, progress: StreamReceiveProgress) {
+    pub(super) fn report(&self, progress: StreamReceiveProgress) {
         self.state().progress = progress;
     }
 

@@ -191,7 +191,7 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
             let stats = machine.stats();
             let rate_bits = self.progress.rate_bits(now, stats.bytes);
             let overload = machine.control().overload();
-            if let Some(limit) = self.rate.look(overload)
+            if let Some(limit) = self.rate.on_overload(overload)
                 && !self.is_warned
             {
                 self.is_warned = true;
@@ -202,7 +202,7 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
             }
             let limit = overload.map(|_| self.rate.limit());
             self.last = StreamSendProgress { elapsed: elapsed(now), rate_bits, stats, unsent, limit };
-            self.inbox.tell(self.last);
+            self.inbox.report(self.last);
         }
         (!is_over).then_some(self.progress.next())
     }
@@ -284,7 +284,7 @@ impl Inbox {
         self.shared.1.notify_all();
     }
 
-    pub(super) fn tell(&self, progress: StreamSendProgress) {
+    pub(super) fn report(&self, progress: StreamSendProgress) {
         self.state().progress = progress;
     }
 

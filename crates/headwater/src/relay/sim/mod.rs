@@ -149,7 +149,7 @@ impl SimRelaySession {
             if next <= now {
                 next = now + REPORT;
                 observer(progress());
-                ports.look(relay);
+                ports.inspect_links(relay);
             }
             let due = relay.poll_timeout().map_or(next, |due| due.min(next));
             let deadline = if has_sent || due <= now { due.max(now + QUANTUM) } else { due };

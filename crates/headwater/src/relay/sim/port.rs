@@ -90,9 +90,9 @@ impl Ports {
     }
 
     /// Joins again what was joined on an interface that came back, or could not be joined while it was away.
-    pub(super) fn look(&mut self, relay: &Relay) {
+    pub(super) fn inspect_links(&mut self, relay: &Relay) {
         for (block, socket) in self.above.iter_mut().enumerate() {
-            if let Some(change) = socket.look() {
+            if let Some(change) = socket.inspect_link() {
                 debug!(
                     interface = change.interface,
                     state = change.state.name(),
