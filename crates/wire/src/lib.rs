@@ -7,7 +7,7 @@
 //! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC and our EXT_SEQ and EXT_LEVELS | RFC 5651, RFC 5775, RFC 6726 |
 //! | [`cci`] | the congestion control field in WEBRC's, RLC's and FLID-SL's shapes | RFC 3738, MCL library |
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
-//! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
+//! | [`fti::PayloadId`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
 //! | [`exchange`] | what the next four have in common | ours |

@@ -228,7 +228,7 @@ impl SendSession {
         match &mut self.way {
             SessionTransport::Groups(link) => link.drive(options, &mut machine, clock, &mut watch)?,
             SessionTransport::Requests(endpoint) => {
-                endpoint.drive(options, &mut machine, clock, &mut watch)?
+                endpoint.drive(options, &mut machine, clock, &mut watch)?;
             }
         }
         if let Some(error) = watch.failed {
