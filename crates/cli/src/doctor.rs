@@ -2,7 +2,9 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use headwater::doctor::{Answerer, Asked, Check, DoctorOptions, EcnPath, Report, Seen, Verdict, examine};
+use headwater::doctor::{
+    Answerer, Check, DoctorOptions, EcnPath, ProbeArrival, ReceivedProbe, Report, Verdict, examine,
+};
 use headwater::net::OpenError;
 use serde_json::{Value, json};
 
@@ -195,7 +197,7 @@ fn summary_json(report: &Report) -> Value {
     }})
 }
 
-fn asked_json(asked: &Asked) -> Value {
+fn asked_json(asked: &ReceivedProbe) -> Value {
     json!({
         "event": "asked",
         "by": asked.by.to_string(),
@@ -206,8 +208,8 @@ fn asked_json(asked: &Asked) -> Value {
     })
 }
 
-fn asked_line(asked: &Asked) -> String {
-    let Asked { by, request, seen: Seen { ttl, .. }, is_answered } = asked;
+fn asked_line(asked: &ReceivedProbe) -> String {
+    let ReceivedProbe { by, request, seen: ProbeArrival { ttl, .. }, is_answered } = asked;
     let arrived = ttl.map_or_else(String::new, |ttl| format!(" and arrived with {ttl}"));
     let answered = if *is_answered { "answered" } else { "not answered" };
     format!("asked by {}: sent with TTL {}{arrived}; {answered}", by.ip(), request.ttl)

@@ -1,11 +1,14 @@
+//! The trait of all codes, their names and parameters, and the repair symbols that a decoder is given.
+
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::ldpc::Ldpc;
 use crate::no_code::NoCode;
 use crate::raptor_q::RaptorQ;
 use crate::reed_solomon::ReedSolomon;
-use crate::{DecodeError, FecError, Scheme};
+use crate::{DecodeError, FecError};
 
 /// One erasure code with its symbol size: makes encoders of blocks, and decodes blocks.
 ///
@@ -405,7 +408,7 @@ impl Shape {
     }
 
     /// The bytes of source symbol `esi` in a block.
-    pub(crate) fn range(&self, esi: u32) -> std::ops::Range<usize> {
+    pub(crate) fn range(&self, esi: u32) -> Range<usize> {
         let start = esi as usize * self.symbol_size;
         start..start + self.symbol_size
     }
@@ -429,5 +432,123 @@ pub(crate) fn enough_distinct<'a>(
     match missing.len().checked_sub(distinct.len()) {
         None | Some(0) => Ok(distinct),
         Some(more) => Err(DecodeError::NeedMore { more: u32::try_from(more).unwrap_or(u32::MAX) }),
+    }
+}
+
+/// An FEC scheme that Headwater names, by its FEC Encoding ID (RFC 5052 section 6.1, IANA registry).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Scheme {
+    /// Compact No-Code: source symbols only (RFC 5445 section 3).
+    NoCode = 0,
+    /// LDPC-Staircase (RFC 5170).
+    LdpcStaircase = 3,
+    /// LDPC-Triangle (RFC 5170).
+    LdpcTriangle = 4,
+    /// Reed-Solomon over GF(2^8) (RFC 5510 section 8).
+    ReedSolomon = 5,
+    /// RaptorQ (RFC 6330).
+    RaptorQ = 6,
+}
+
+impl Scheme {
+    /// The scheme of an FEC Encoding ID, or `None` for one that we do not name.
+    pub fn from_encoding_id(id: u8) -> Option<Self> {
+        match id {
+            0 => Some(Self::NoCode),
+            3 => Some(Self::LdpcStaircase),
+            4 => Some(Self::LdpcTriangle),
+            5 => Some(Self::ReedSolomon),
+            6 => Some(Self::RaptorQ),
+            _ => None,
+        }
+    }
+
+    /// The FEC Encoding ID, as in the LCT codepoint and the FDT's `FEC-OTI-FEC-Encoding-ID`.
+    pub fn encoding_id(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCode => "No-Code",
+            Self::LdpcStaircase => "LDPC-Staircase",
+            Self::LdpcTriangle => "LDPC-Triangle",
+            Self::ReedSolomon => "Reed-Solomon",
+            Self::RaptorQ => "RaptorQ",
+        })
+    }
+}
+
+/// A repair symbol and where it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlacedRepair<'a> {
+    pub(crate) esi: u32,
+    place: Place<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place<'a> {
+    /// In the place of this source symbol.
+    Missing(u32),
+    Beside(&'a [u8]),
+}
+
+impl<'a> PlacedRepair<'a> {
+    /// Its bytes `columns`.
+    pub(crate) fn data<'b>(&self, shape: &Shape, block: &'b [u8], columns: Range<usize>) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self.place {
+            Place::Missing(at) => &block[shape.range(at)][columns],
+            Place::Beside(data) => &data[columns],
+        }
+    }
+}
+
+/// The symbols by ascending ESI, of several with one ESI the first, if there are as many as `missing`.
+pub(crate) fn enough<'a>(
+    missing: &[u32],
+    placed: &[u32],
+    more: &[Repair<'a>],
+) -> Result<Vec<PlacedRepair<'a>>, DecodeError> {
+    let inside =
+        missing.iter().zip(placed).map(|(&at, &esi)| PlacedRepair { esi, place: Place::Missing(at) });
+    let beside =
+        more.iter().map(|repair| PlacedRepair { esi: repair.esi, place: Place::Beside(repair.data) });
+    let mut given: Vec<_> = inside.chain(beside).collect();
+    // A stable sort, so that the first of equals stays.
+    given.sort_by_key(|given| given.esi);
+    given.dedup_by_key(|given| given.esi);
+    match missing.len().checked_sub(given.len()) {
+        None | Some(0) => Ok(given),
+        Some(more) => Err(DecodeError::NeedMore { more: u32::try_from(more).unwrap_or(u32::MAX) }),
+    }
+}
+
+/// Parts of a symbol's bytes such that a block of them has at most `bytes_max` bytes: what holds of symbols
+/// holds of any part of them, since codes work on each byte alone. Multiples of 64 bytes, but for the last
+/// one.
+pub(crate) fn strips(shape: &Shape, bytes_max: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let size = shape.symbol_size();
+    let count = (shape.k() as usize * size).div_ceil(bytes_max).max(1);
+    let width = size.div_ceil(count).next_multiple_of(64);
+    (0..size).step_by(width).map(move |start| start..(start + width).min(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scheme;
+
+    #[test]
+    fn encoding_ids_round_trip_and_unknown_ones_are_none() {
+        let known: Vec<u8> = (0..=u8::MAX).filter(|&id| Scheme::from_encoding_id(id).is_some()).collect();
+        assert_eq!(known, [0, 3, 4, 5, 6]);
+        for id in known {
+            assert_eq!(Scheme::from_encoding_id(id).unwrap().encoding_id(), id);
+        }
     }
 }

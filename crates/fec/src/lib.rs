@@ -20,27 +20,23 @@
 
 #![deny(unsafe_code)]
 
-mod block_size;
 mod codec;
-mod dense;
 mod error;
 mod gf256;
-mod given;
 mod kernel;
 mod ldpc;
 mod no_code;
 mod partition;
-mod planned;
 mod plans;
 mod raptor_q;
 mod reed_solomon;
-mod scheme;
 
-pub use block_size::{K_MAX, Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, blocks_for, ldpc_block_symbols};
-pub use codec::{BlockCodec, BlockEncoder, LdpcParameters, Parameters, Recipe, Repair, codec};
+pub use codec::{BlockCodec, BlockEncoder, LdpcParameters, Parameters, Recipe, Repair, Scheme, codec};
 pub use error::{DecodeError, FecError};
 pub use kernel::Kernel;
 pub use ldpc::sending_order;
-pub use partition::{Block, Partition, PartitionError};
+pub use partition::{
+    Block, K_MAX, Order, Partition, PartitionError, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, blocks_for,
+    ldpc_block_symbols,
+};
 pub use plans::{PlanBytes, kept_bytes};
-pub use scheme::Scheme;

@@ -1,3 +1,6 @@
+//! Partition of an object into blocks (RFC 5052 section 9.1), and the lengths of symbols and blocks that a
+//! sender chooses.
+
 /// How an object is cut into blocks of nearly equal length (RFC 5052 section 9.1).
 ///
 /// With T symbols in N blocks, the first I = T - floor(T / N) * N blocks have ceil(T / N) symbols, the others
@@ -149,4 +152,150 @@ fn symbol_count(transfer_length: u64, symbol_size: u16) -> Result<u64, Partition
         return Err(PartitionError::SymbolSize);
     }
     Ok(transfer_length.div_ceil(symbol_size.into()))
+}
+
+/// T by default, in bytes: 22 times 64 (the vector width), with room for our header under IPv6 at MTU 1500.
+pub const SYMBOL_SIZE_DEFAULT: u16 = 1408;
+
+/// The largest K of any block: RaptorQ's K'_max (RFC 6330 section 5.1.2).
+pub const K_MAX: u32 = 56403;
+
+/// The longest block of LDPC that a sender makes, in symbols: with n = 2k decoding one in strips takes 93
+/// MiB.
+const LDPC_K_MAX: u32 = 1 << 17;
+/// Beside itself and its repair symbols, an LDPC block takes so many bytes a symbol while it is encoded: its
+/// matrix.
+const LDPC_SYMBOL_BYTES: u64 = 64;
+
+/// K aimed at in spread order: the optimum of decoding speed against excess reception is flat around it.
+const K_SPREAD: u64 = 5008;
+/// K aimed at where decoding speed decides.
+const K_WINDOW: u64 = 1002;
+/// K aimed at for large objects: fewer blocks, longer runs on disk.
+const K_LARGE: u64 = 10_017;
+/// The same where the rate leaves ample time for decoding, and of any object where it leaves so much that
+/// decoding all blocks when the last symbol has come is below a hundredth of the transfer: the longer a
+/// block, the less the luckier ones wait for the others. A K' whose plan a sender of 100 MB has room for
+/// within 256 MiB.
+const K_SLOW: u64 = 14_415;
+/// 100 GB in symbols of the default size: above it an object is large.
+const LARGE_SYMBOLS: u64 = 100_000_000_000 / SYMBOL_SIZE_DEFAULT as u64;
+/// From 1 Gb/s the decoder, not the order, limits a receiver.
+const FAST_RATE: u64 = 1_000_000_000;
+/// Below 100 Mb/s blocks of a large object may be longer.
+const SLOW_RATE: u64 = 100_000_000;
+/// Below 20 Mb/s those of any object are as long: a core decodes 500 Mb/s of them.
+pub const SLOWEST_RATE: u64 = 20_000_000;
+
+/// The order in which the symbols of an object's blocks are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Round robin over all blocks: receivers may join at any time, and loss is unknown.
+    Spread {
+        /// The highest rate at which one receiver takes the object, in bit/s.
+        rate: u64,
+    },
+    /// Windows of a few blocks, for receivers that start together.
+    Window,
+}
+
+impl Order {
+    /// The order for a receiver of `rate` bit/s: windows from 1 Gbit/s on, where decoding decides.
+    pub fn for_rate(rate: u64) -> Self {
+        if rate >= FAST_RATE { Self::Window } else { Self::Spread { rate } }
+    }
+}
+
+/// The number of equal blocks to cut an object of `symbols` symbols into, for [`Partition::with_blocks`].
+///
+/// 0 for no symbols, else at least 1. Saturates at `u32::MAX`, above 4 * 10^12 symbols.
+///
+/// [`Partition::with_blocks`]: crate::Partition::with_blocks
+pub fn blocks_for(symbols: u64, order: Order) -> u32 {
+    let k = match order {
+        Order::Window => K_WINDOW,
+        Order::Spread { rate } if rate >= FAST_RATE => K_WINDOW,
+        Order::Spread { rate } if symbols > LARGE_SYMBOLS => {
+            if rate < SLOW_RATE {
+                K_SLOW
+            } else {
+                K_LARGE
+            }
+        }
+        Order::Spread { rate } if rate < SLOWEST_RATE => K_SLOW,
+        Order::Spread { .. } if symbols <= 2 * K_SPREAD => 2 * K_SPREAD,
+        Order::Spread { .. } => K_SPREAD,
+    };
+    u32::try_from(symbols.div_ceil(k)).unwrap_or(u32::MAX)
+}
+
+/// The longest block of LDPC with n = 2k, in symbols of `symbol_size` bytes, that is encoded within `memory`
+/// bytes: it and its repair symbols take seven eighths of them, the rest is for what all blocks share. At
+/// least 1. In 256 MiB, at 1408 bytes a symbol, 79 782 symbols: LDPC gets better with the length of a block,
+/// so a file is one block where that is possible.
+pub fn ldpc_block_symbols(symbol_size: u16, memory: u64) -> u32 {
+    let symbols = memory / 16 * 7 / (u64::from(symbol_size) + LDPC_SYMBOL_BYTES);
+    u32::try_from(symbols).unwrap_or(u32::MAX).clamp(1, LDPC_K_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{K_MAX, LARGE_SYMBOLS, Order, blocks_for, ldpc_block_symbols};
+
+    const SLOWEST: Order = Order::Spread { rate: 4_000_000 };
+    const SLOW: Order = Order::Spread { rate: 20_000_000 };
+    const MEDIUM: Order = Order::Spread { rate: 100_000_000 };
+    const FAST: Order = Order::Spread { rate: 1_000_000_000 };
+
+    #[test]
+    fn spread_order_is_one_block_up_to_twice_5008() {
+        assert_eq!(blocks_for(0, SLOW), 0);
+        assert_eq!(blocks_for(1, SLOW), 1);
+        assert_eq!(blocks_for(10_016, SLOW), 1);
+        assert_eq!(blocks_for(10_017, SLOW), 3);
+        assert_eq!(blocks_for(5_008_000, MEDIUM), 1000);
+    }
+
+    #[test]
+    fn slow_receivers_get_the_longest_blocks_that_are_decoded_in_no_time() {
+        for (symbols, blocks) in [(0, 0), (1, 1), (14_415, 1), (14_416, 2), (34_034, 3), (71_644, 5)] {
+            assert_eq!(blocks_for(symbols, SLOWEST), blocks);
+        }
+    }
+
+    #[test]
+    fn ldpc_blocks_are_as_long_as_memory_allows() {
+        assert_eq!(ldpc_block_symbols(1_408, 256 << 20), 79_782);
+        assert_eq!(ldpc_block_symbols(1_448, 256 << 20), 77_672);
+        assert_eq!(ldpc_block_symbols(64, 256 << 20), 1 << 17);
+        assert_eq!((ldpc_block_symbols(8_880, 0), ldpc_block_symbols(1, u64::MAX)), (1, 1 << 17));
+    }
+
+    #[test]
+    fn fast_receivers_and_windows_get_short_blocks() {
+        for order in [FAST, Order::Window] {
+            assert_eq!(blocks_for(0, order), 0);
+            assert_eq!(blocks_for(1002, order), 1);
+            assert_eq!(blocks_for(1003, order), 2);
+        }
+    }
+
+    #[test]
+    fn large_objects_get_long_blocks() {
+        assert_eq!(LARGE_SYMBOLS, 71_022_727);
+        assert_eq!(blocks_for(LARGE_SYMBOLS, SLOW), 14_182);
+        assert_eq!(blocks_for(LARGE_SYMBOLS + 1, MEDIUM), 7091);
+        assert_eq!(blocks_for(LARGE_SYMBOLS + 1, SLOW), 4928);
+    }
+
+    #[test]
+    fn no_block_is_longer_than_the_code_allows() {
+        for order in [SLOWEST, SLOW, MEDIUM, FAST, Order::Window] {
+            for exponent in 0..42 {
+                let symbols = 1u64 << exponent;
+                assert!(symbols.div_ceil(blocks_for(symbols, order).into()) <= K_MAX.into());
+            }
+            assert_eq!(blocks_for(u64::MAX, order), u32::MAX);
+        }
+    }
 }

@@ -13,12 +13,11 @@ use raptorq::{
     extended_source_block_symbols,
 };
 
-use crate::codec::{Shape, encode_in_full};
-use crate::dense;
-use crate::given::{Given, enough, strips};
-use crate::planned;
-use crate::plans::{PLANNED_K_MAX, PLANS, making_bytes};
-use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme};
+use crate::codec::{PlacedRepair, Shape, encode_in_full, enough, strips};
+use crate::plans::{self, PLANNED_K_MAX, PLANS, making_bytes};
+use crate::{
+    BlockCodec, BlockEncoder, DecodeError, FecError, K_MAX, Kernel, Parameters, Repair, Scheme, gf256,
+};
 
 /// Most bytes of a block that the crate's decoder works on at a time: a longer one is decoded in strips of
 /// its symbols, each of which is solved anew. Up to here are the blocks of our senders from 20 Mbit/s on.
@@ -111,7 +110,7 @@ impl BlockCodec for RaptorQ {
             Cow::Owned(copy)
         };
         let plan = PLANS.plan(k);
-        let block = planned::encoder(plan.ready(), shape.symbol_size(), &source);
+        let block = plans::encoder(plan.ready(), shape.symbol_size(), &source);
         Ok(Box::new(Encoder { shape, block }))
     }
 
@@ -126,7 +125,7 @@ impl BlockCodec for RaptorQ {
     }
 
     fn few_symbols(&self, k: u32) -> u32 {
-        dense::symbols_max(k, Kernel::chosen())
+        gf256::combined_max(k, Kernel::chosen())
     }
 
     fn repair_symbols(&self, k: u32, source: &[u8], first: u32, out: &mut [u8]) -> Result<(), FecError> {
@@ -174,10 +173,10 @@ impl BlockCodec for RaptorQ {
         let (symbols, size) = (k as usize, shape.symbol_size());
         let block = symbols * size;
         let strip = symbols * strips(&shape, STRIP_BYTES_MAX).map(|strip| strip.len()).max().unwrap_or(size);
-        let with_plan = block + planned::bytes(&shape, missing, strip).max(making_bytes(k));
+        let with_plan = block + plans::decoding_bytes(&shape, missing, strip).max(making_bytes(k));
         let is_planned = |have| planned_is_faster(k, missing, have, Kernel::chosen());
         if (1..=self.few_symbols(k) as usize).contains(&missing) {
-            return (block + dense::decoding_bytes(&shape, missing)) as u64;
+            return (block + gf256::decoding_bytes(&shape, missing)) as u64;
         }
         let bytes = match (missing, is_planned(missing), is_planned(plenty(k, missing))) {
             (0, ..) => block,
@@ -196,7 +195,7 @@ impl RaptorQ {
         shape: &Shape,
         block: &mut [u8],
         missing: &[u32],
-        given: &[Given<'_>],
+        given: &[PlacedRepair<'_>],
     ) -> Result<(), DecodeError> {
         if missing.is_empty() {
             return Ok(());
@@ -205,7 +204,7 @@ impl RaptorQ {
         let solved = if missing.len() <= self.few_symbols(k) as usize {
             PLANS.plan(k).coefficients().decode(shape, block, missing, given)
         } else if planned_is_faster(k, missing.len(), given.len(), Kernel::chosen()) {
-            planned::decode(shape, PLANS.plan(k).ready(), block, missing, given, STRIP_BYTES_MAX)
+            plans::decode(shape, PLANS.plan(k).ready(), block, missing, given, STRIP_BYTES_MAX)
         } else {
             self.decode_in_full(shape, block, missing, given, STRIP_BYTES_MAX)
         };
@@ -219,7 +218,7 @@ impl RaptorQ {
         shape: &Shape,
         block: &mut [u8],
         missing: &[u32],
-        given: &[Given<'_>],
+        given: &[PlacedRepair<'_>],
         strip_bytes_max: usize,
     ) -> bool {
         for columns in strips(shape, strip_bytes_max) {
@@ -239,7 +238,7 @@ impl RaptorQ {
         shape: &Shape,
         block: &[u8],
         missing: &[u32],
-        given: &[Given<'_>],
+        given: &[PlacedRepair<'_>],
         columns: &Range<usize>,
     ) -> Option<Vec<u8>> {
         let information = Self::transmission_information(columns.len());
@@ -248,7 +247,7 @@ impl RaptorQ {
         let [first, second] = attempts(shape.k(), missing.len(), given.len());
         let source =
             shape.received(missing).map(|esi| packet(esi, &block[shape.range(esi)][columns.clone()]));
-        let repair = |given: &Given<'_>| packet(given.esi, given.data(shape, block, columns.clone()));
+        let repair = |given: &PlacedRepair<'_>| packet(given.esi, given.data(shape, block, columns.clone()));
         let mut solved = decoder.decode(source.chain(given[..first].iter().map(repair)));
         for next in [&given[first..second], &given[second..]] {
             if solved.is_none() && !next.is_empty() {

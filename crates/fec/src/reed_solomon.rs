@@ -1,10 +1,10 @@
 //! Reed-Solomon over GF(2^8), FEC Encoding ID 5 (RFC 5510 section 8).
 //!
 //! A block is a polynomial of degree below k for every byte position: encoding symbol j is its value at the
-//! point x_j, and the source symbols are its values at x_0..x_{k-1}. That is the generator matrix V_{k,k}^-1
-//! * V_{k,n} of the RFC without making it: each further symbol, and each missing one, is a Lagrange
-//! interpolation through any k symbols. With Rizzo's points (see `docs/errata/fec.md`), x_0 = 0 and x_j =
-//! alpha^(j-1).
+//! point x_j, and the source symbols are its values at x_0..x_{k-1}. That is the generator matrix of the RFC,
+//! the product of V_{k,k}^-1 and V_{k,n}, without making it: each further symbol, and each missing one, is a
+//! Lagrange interpolation through any k symbols. With Rizzo's points (see `docs/errata/fec.md`), x_0 = 0 and
+//! x_j = alpha^(j-1).
 
 use std::fmt;
 

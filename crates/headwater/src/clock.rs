@@ -1,8 +1,10 @@
-//! The monotonic clock, as protocol machines count time: from the start of the session.
+//! The monotonic clock, as protocol machines count time from the start of the session, and the times of
+//! progress reports.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::collections::VecDeque;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use headwater_proto::Instant;
+use headwater_proto::{Duration, Instant};
 
 /// Seconds from the NTP epoch (1900) to the Unix epoch (1970).
 const NTP_TO_UNIX_SECS: u64 = 2_208_988_800;
@@ -29,13 +31,13 @@ impl Clock {
 
     /// The same point in time for the operating system; `None` when that is past its reach.
     pub(crate) fn to_std(self, instant: Instant) -> Option<std::time::Instant> {
-        self.zero.checked_add(Duration::from_nanos(instant.as_nanos()))
+        self.zero.checked_add(std::time::Duration::from_nanos(instant.as_nanos()))
     }
 }
 
 /// Time since the clock's zero.
-pub(crate) fn elapsed(now: Instant) -> Duration {
-    Duration::from_nanos(now.as_nanos())
+pub(crate) fn elapsed(now: Instant) -> std::time::Duration {
+    std::time::Duration::from_nanos(now.as_nanos())
 }
 
 /// What a wall clock shows now, in NTP seconds modulo 2^32.
@@ -43,4 +45,87 @@ pub(crate) fn ntp_now() -> u32 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let ntp = unix.wrapping_add(NTP_TO_UNIX_SECS) & u64::from(u32::MAX);
     u32::try_from(ntp).expect("32 bits are left")
+}
+
+/// Time between two reports: ten a second.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// What the rate is taken over.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Most samples in a window: one per report and the one before it.
+const SAMPLES_MAX: usize = 12;
+
+/// Says when a report is due and measures the rate between reports.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    next: Instant,
+    /// When, and bytes up to then; oldest first, at most [`SAMPLES_MAX`].
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl Progress {
+    /// The first report is due one interval after `now`.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { next: now + INTERVAL, samples: VecDeque::from([(now, 0)]) }
+    }
+
+    pub(crate) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Whether a report is due at `now`; the next one is then due an interval later.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.next <= now;
+        if due {
+            self.next = now + INTERVAL;
+        }
+        due
+    }
+
+    /// bit/s over the last second, when `bytes` have passed up to `now`.
+    pub(crate) fn rate_bits(&mut self, now: Instant, bytes: u64) -> u64 {
+        let is_old = |at: Instant| at + WINDOW <= now;
+        // The newest sample that is a window old stays: the rate is taken from there.
+        while self.samples.len() >= SAMPLES_MAX || self.samples.get(1).is_some_and(|(at, _)| is_old(*at)) {
+            self.samples.pop_front();
+        }
+        let (since, before) = self.samples.front().copied().unwrap_or((Instant::ZERO, 0));
+        if self.samples.back().is_none_or(|(at, _)| *at < now) {
+            self.samples.push_back((now, bytes));
+        }
+        let nanos = u128::from(now.since(since).as_nanos());
+        let bits = u128::from(bytes.saturating_sub(before)) * 8 * 1_000_000_000;
+        bits.checked_div(nanos).map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_second() {
+        let mut progress = Progress::new(ms(0));
+        assert_eq!(progress.rate_bits(ms(0), 0), 0);
+        for step in 1..=30 {
+            assert_eq!(progress.rate_bits(ms(step * 100), step * 1_000), 80_000, "at {step}");
+        }
+        for step in 31..=40 {
+            progress.rate_bits(ms(step * 100), 30_000);
+        }
+        assert_eq!(progress.rate_bits(ms(4_050), 30_000), 0, "nothing came for a second");
+    }
+
+    #[test]
+    fn reports_are_due_ten_times_a_second() {
+        let mut progress = Progress::new(ms(0));
+        assert!(!progress.is_due(ms(99)));
+        assert!(progress.is_due(ms(100)));
+        assert!(!progress.is_due(ms(101)));
+        assert!(progress.is_due(ms(5_000)));
+        assert_eq!(progress.next(), ms(5_100));
+    }
 }

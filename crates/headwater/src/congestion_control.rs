@@ -11,9 +11,9 @@ use headwater_proto::rainbow::carrier as on_request;
 use headwater_proto::{Instant, Rate, fixed, flid, sim};
 use headwater_wire::pgm::Gsi;
 
-use crate::chance;
 use crate::pgm::LeSbccOptions;
 use crate::send::SendOrder;
+use crate::system;
 
 /// What [`LayerOptions`] sends on the base channel unless told otherwise: some ten full packets a second. A
 /// receiver knows a session after a second at most, and is at 10 Mbit/s fifteen joins later.
@@ -342,7 +342,7 @@ impl CongestionControl {
             }
             Self::LeSbcc(options) => Box::new(carried(options, packet_bytes, path)),
             Self::Rainbow(options) => {
-                let key = [chance::number(), chance::number()];
+                let key = [system::random_u64(), system::random_u64()];
                 let config = on_request::SenderConfig::new(key).with_max_rate(options.max_rate, packet_bytes);
                 Box::new(on_request::Sender::new(config))
             }
@@ -370,7 +370,7 @@ impl CongestionControl {
 fn carried(options: &LeSbccOptions, packet_bytes: u16, path: Path) -> carrier::Sender {
     // All receivers of files greet the sender.
     let chain = options.chain(packet_bytes, None, Instant::ZERO);
-    let [port @ .., a, b, c, d, e, f] = chance::number().to_ne_bytes();
+    let [port @ .., a, b, c, d, e, f] = system::random_u64().to_ne_bytes();
     let session = Session {
         gsi: Gsi([a, b, c, d, e, f]),
         source_port: u16::from_ne_bytes(port),

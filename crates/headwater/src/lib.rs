@@ -44,30 +44,25 @@
 //! | [`proto`] | the machines |
 
 pub mod bench;
-mod chance;
 mod clock;
 mod congestion_control;
 pub mod doctor;
 mod driver;
-mod kernel_files;
 pub mod net;
-mod open_files;
 pub mod pgm;
-mod progress;
 mod receive;
 pub mod relay;
 mod send;
-mod stop;
 mod store;
 pub mod stream;
-mod trace;
-mod workers;
+mod system;
+mod threads;
 
 pub use congestion_control::{
     BASE_RATE_DEFAULT, CongestionControl, LayerOptions, MAX_RATE_DEFAULT, RainbowOptions, SIM_GROUPS_DEFAULT,
     SIM_RELAYS_MAX, SimOptions,
 };
-pub use driver::DriverError;
+pub use driver::{Direction, DriverError, PacketTrace, TraceHook};
 pub use headwater_fec::Scheme;
 pub use headwater_proto as proto;
 pub use receive::{
@@ -80,10 +75,9 @@ pub use send::{
     SendError, SendOptions, SendOrder, SendOutcome, SendProgress, SendSession, SendStarted, SendSummary,
     SendUpdate, Skipped, prepare, prepare_with,
 };
-pub use stop::StopHandle;
 pub use stream::{
     StreamDelivery, StreamError, StreamOutcome, StreamReceiveOptions, StreamReceiveProgress,
     StreamReceiveSummary, StreamReceiver, StreamSendOptions, StreamSendProgress, StreamSendSummary,
     StreamSender, StreamStarted,
 };
-pub use trace::{Direction, PacketTrace, TraceHook};
+pub use threads::StopHandle;

@@ -4,12 +4,12 @@
 //! UDP payload = LCT header | FEC Payload ID (4 bytes) | encoding symbol(s)
 //! ```
 //! A packet without symbols has no FEC Payload ID either. The codepoint is the FEC Encoding ID, as in FLUTE.
+
 use crate::bytes::Writer;
 use crate::cci::Cci;
 use crate::extensions::{ExtensionError, Extensions};
-use crate::fti::EncodingId;
+use crate::fti::{EncodingId, PAYLOAD_ID_LEN, PayloadId, PayloadIdError};
 use crate::lct::{self, Layout, TOI_MAX, TSI_MAX, VERSION};
-use crate::payload_id::{PAYLOAD_ID_LEN, PayloadId, PayloadIdError};
 
 /// A packet's header. The symbols are not part of it: they follow it in the datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@
 //! | [`extensions`] | EXT_TIME, EXT_FTI, EXT_FDT, EXT_CENC and our EXT_SEQ and EXT_LEVELS | RFC 5651, RFC 5775, RFC 6726 |
 //! | [`cci`] | the congestion control field in WEBRC's, RLC's and FLID-SL's shapes | RFC 3738, MCL library |
 //! | [`fti`] | FEC object transmission information | RFC 5052, 5445, 5170, 5510, 6330 |
-//! | [`payload_id`] | FEC Payload ID: source block number and encoding symbol ID | as above |
+//! | [`fti::PayloadId`] | FEC Payload ID: source block number and encoding symbol ID | as above |
 //! | [`fdt`] | FLUTE's file delivery table, in XML | RFC 6726 |
 //! | [`pgm`] | PGM packets and their options, encapsulated in UDP | RFC 3208 |
 //! | [`exchange`] | what the next four have in common | ours |
@@ -32,7 +32,6 @@ pub mod extensions;
 pub mod fdt;
 pub mod fti;
 pub mod lct;
-pub mod payload_id;
 pub mod pgm;
 pub mod probe;
 pub mod rtt;
@@ -40,5 +39,4 @@ pub mod sim;
 
 pub use cci::Cci;
 pub use extensions::Extensions;
-pub use fti::{EncodingId, Fti};
-pub use payload_id::PayloadId;
+pub use fti::{EncodingId, Fti, PayloadId};

@@ -30,7 +30,7 @@ pub struct Request {
 
 /// How a request arrived; `None` where the answering system does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct ProbeArrival {
     /// Time to live or hop limit.
     pub ttl: Option<u8>,
     /// Traffic class octet.
@@ -43,7 +43,7 @@ pub enum Message {
     /// Sent to the group.
     Request(Request),
     /// Sent back to whoever asked.
-    Reply(Request, Seen),
+    Reply(Request, ProbeArrival),
 }
 
 impl Message {
@@ -61,7 +61,7 @@ impl Message {
                 let seen = |flag, value| (datagram[18] & flag != 0).then_some(value);
                 let ttl = seen(SEEN_TTL, datagram[16]);
                 let traffic_class = seen(SEEN_TRAFFIC_CLASS, datagram[17]);
-                Ok(Message::Reply(request, Seen { ttl, traffic_class }))
+                Ok(Message::Reply(request, ProbeArrival { ttl, traffic_class }))
             }
             kind => Err(Error::Kind(kind)),
         }
@@ -70,7 +70,7 @@ impl Message {
     /// The datagram.
     pub fn emit(&self) -> [u8; BYTES] {
         let (kind, request, seen) = match *self {
-            Message::Request(request) => (KIND_REQUEST, request, Seen::default()),
+            Message::Request(request) => (KIND_REQUEST, request, ProbeArrival::default()),
             Message::Reply(request, seen) => (KIND_REPLY, request, seen),
         };
         let flag = |is_seen: bool, flag| if is_seen { flag } else { 0 };

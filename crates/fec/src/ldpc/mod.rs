@@ -5,21 +5,19 @@
 //! brings them down to about one percent.
 
 mod dense;
-mod graph;
 mod matrix;
-mod order;
 mod peeling;
 mod program;
 
 use std::fmt;
 use std::sync::Arc;
 
-use self::graph::{Graph, Key};
-use self::matrix::{Generator, Variant};
-pub use self::order::sending_order;
+use self::matrix::{Generator, Graph, Key, Variant};
 use self::program::{Program, inactive_max, xor};
 use crate::codec::{Recipe, Shape, enough_distinct};
 use crate::{BlockCodec, BlockEncoder, DecodeError, FecError, Parameters, Repair, Scheme};
+
+pub use self::peeling::sending_order;
 
 /// n at most: ESIs have 20 bits on the wire.
 const N_MAX: u32 = 1 << 20;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::dense::{self, Dense};
-use super::graph::Graph;
+use super::matrix::Graph;
 use super::peeling::{Peeling, Step};
 use crate::FecError;
 use crate::codec::Recipe;
@@ -168,35 +168,35 @@ impl Symbols<'_> {
 
     fn get(&self, column: u32) -> &[u8] {
         match self.locate(column) {
-            Located::Source(start) => &self.block[start..start + self.width],
-            Located::Received(index) => self.repairs[index],
-            Located::Made(start) => &self.made[start..start + self.width],
+            SymbolLocation::Source(start) => &self.block[start..start + self.width],
+            SymbolLocation::Received(index) => self.repairs[index],
+            SymbolLocation::Made(start) => &self.made[start..start + self.width],
         }
     }
 
     /// Where a symbol is written that is made.
     fn place(&mut self, column: u32) -> &mut [u8] {
         match self.locate(column) {
-            Located::Source(start) => &mut self.block[start..start + self.width],
-            Located::Made(start) => &mut self.made[start..start + self.width],
-            Located::Received(_) => unreachable!("steps make what was not received"),
+            SymbolLocation::Source(start) => &mut self.block[start..start + self.width],
+            SymbolLocation::Made(start) => &mut self.made[start..start + self.width],
+            SymbolLocation::Received(_) => unreachable!("steps make what was not received"),
         }
     }
 
-    fn locate(&self, column: u32) -> Located {
+    fn locate(&self, column: u32) -> SymbolLocation {
         let Program { graph, received, places, .. } = self.program;
         let Some(repair) = column.checked_sub(graph.matrix.k()) else {
-            return Located::Source(column as usize * self.width);
+            return SymbolLocation::Source(column as usize * self.width);
         };
         let place = places[repair as usize];
         match place.checked_sub(*received) {
-            None => Located::Received(place as usize),
-            Some(made) => Located::Made(made as usize * self.width),
+            None => SymbolLocation::Received(place as usize),
+            Some(made) => SymbolLocation::Made(made as usize * self.width),
         }
     }
 }
 
-enum Located {
+enum SymbolLocation {
     Source(usize),
     Received(usize),
     Made(usize),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::peers::Peer;
+use super::probes::Peer;
 use super::sessions::Session;
 
 /// How something is.

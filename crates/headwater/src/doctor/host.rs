@@ -1,8 +1,12 @@
 //! The interface, the routes, the MTU and the scope of the group.
+//!
+//! Reverse path filtering: the kernel drops, without a word, packets whose source it would not reach by the
+//! same way.
 
 use std::net::IpAddr;
 
 use super::check::Check;
+use super::limits;
 use crate::net::{Interface, InterfaceError};
 use crate::send::symbol_size_within;
 
@@ -216,6 +220,97 @@ fn route_command(group: IpAddr, interface: &str) -> String {
     }
 }
 
+const NAME: &str = "reverse path";
+
+/// `net.ipv4.conf.*.rp_filter` (ip-sysctl.rst): the higher of `all` and the interface's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReversePathFilter {
+    /// 0: nothing is dropped.
+    Off,
+    /// 1: the route back must lead through the same interface.
+    Strict,
+    /// 2: there must be a route back.
+    Loose,
+}
+
+/// What decides about a source.
+#[derive(Clone, Debug)]
+pub(super) struct ReversePathFacts {
+    /// `None`: IPv6, which has no such filter, or the system does not tell.
+    pub filter: Option<ReversePathFilter>,
+    /// Packets dropped by the filter since the machine started.
+    pub dropped: Option<u64>,
+    /// The source asked about, and the way back to it.
+    pub source: Option<(IpAddr, Route)>,
+    /// Interfaces other than loopback that are up and have an address of the family.
+    pub interfaces: usize,
+}
+
+/// Reads the filter of an interface.
+pub(super) fn reverse_path_filter(interface: &Interface) -> Option<ReversePathFilter> {
+    let value = |of: &str| limits::read_number(&format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"));
+    Some(match value("all").into_iter().chain(value(&interface.name)).max()? {
+        0 => ReversePathFilter::Off,
+        1 => ReversePathFilter::Strict,
+        _ => ReversePathFilter::Loose,
+    })
+}
+
+/// Packets that the filter has dropped since the machine started.
+pub(super) fn reverse_path_drops() -> Option<u64> {
+    limits::netstat(&limits::text("/proc/net/netstat")?, "TcpExt", "IPReversePathFilter")
+}
+
+/// Whether the filter stands in the way.
+pub(super) fn judge_reverse_path(interface: &Interface, facts: &ReversePathFacts) -> Option<Check> {
+    let filter = facts.filter?;
+    let name = &interface.name;
+    let loosen = format!("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{name}.rp_filter=2");
+    let so_far = match facts.dropped {
+        Some(dropped) if dropped > 0 => {
+            format!("; {dropped} packets dropped by it since the start")
+        }
+        _ => String::new(),
+    };
+    let kind = match filter {
+        ReversePathFilter::Off => return Some(Check::ok(NAME, "not filtered")),
+        ReversePathFilter::Strict => "strict (rp_filter 1)",
+        ReversePathFilter::Loose => "loose (rp_filter 2)",
+    };
+    if interface.loopback {
+        return Some(Check::ok(NAME, format!("{kind}, does not matter on loopback")));
+    }
+    Some(match &facts.source {
+        Some((source, Route::None)) => Check::problem(
+            NAME,
+            format!("{kind}, and there is no route back to {source}: its packets are dropped{so_far}"),
+            format!(
+                "add a route to {source} through {name}, or turn the filter off: sysctl -w \
+                 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.{name}.rp_filter=0"
+            ),
+        ),
+        Some((source, Route::Through(other))) if other != name && filter == ReversePathFilter::Strict => {
+            Check::problem(
+                NAME,
+                format!(
+                    "{kind}, but the way back to {source} is {other}: its packets on {name} are dropped{so_far}"
+                ),
+                format!("receive on {other}, or loosen the filter: {loosen}"),
+            )
+        }
+        Some((source, _)) => Check::ok(NAME, format!("{kind}, and the way back to {source} agrees")),
+        None if filter == ReversePathFilter::Strict && facts.interfaces > 1 => Check::warning(
+            NAME,
+            format!(
+                "{kind} with {} networks: a sender that is routed elsewhere is dropped{so_far}",
+                facts.interfaces
+            ),
+            format!("check with --source ADDR, or loosen the filter: {loosen}"),
+        ),
+        None => Check::ok(NAME, format!("{kind}, with one network{so_far}")),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,5 +376,30 @@ mod tests {
         assert_eq!(verdict("239.255.72.87", 1), Verdict::Ok);
         assert!(reach("232.1.1.1".parse().unwrap(), 4).seen.contains("3 routers"));
         assert!(advice(reach("ff15::1".parse().unwrap(), 1)).contains("--ttl"));
+    }
+}
+
+#[cfg(test)]
+mod reverse_path_tests {
+    use super::*;
+    use crate::doctor::check::Verdict;
+
+    fn verdict(filter: ReversePathFilter, source: Option<Route>, interfaces: usize) -> Verdict {
+        let eth0 = Interface::named("eth0");
+        let source = source.map(|route| ("192.0.2.7".parse().unwrap(), route));
+        let facts = ReversePathFacts { filter: Some(filter), dropped: Some(3), source, interfaces };
+        judge_reverse_path(&eth0, &facts).unwrap().verdict
+    }
+
+    #[test]
+    fn only_a_filter_that_disagrees_is_a_problem() {
+        let through = |name: &str| Some(Route::Through(name.to_owned()));
+        assert_eq!(verdict(ReversePathFilter::Strict, through("eth0"), 2), Verdict::Ok);
+        assert_eq!(verdict(ReversePathFilter::Strict, through("eth1"), 2), Verdict::Problem);
+        assert_eq!(verdict(ReversePathFilter::Loose, through("eth1"), 2), Verdict::Ok);
+        assert_eq!(verdict(ReversePathFilter::Loose, Some(Route::None), 2), Verdict::Problem);
+        assert_eq!(verdict(ReversePathFilter::Off, Some(Route::None), 2), Verdict::Ok);
+        assert_eq!(verdict(ReversePathFilter::Strict, None, 1), Verdict::Ok);
+        assert_eq!(verdict(ReversePathFilter::Strict, None, 2), Verdict::Warning);
     }
 }

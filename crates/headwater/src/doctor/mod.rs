@@ -7,25 +7,20 @@
 //! | file | what |
 //! |---|---|
 //! | `check` | verdicts |
-//! | `host`, `reverse_path`, `limits`, `system` | interface, route, MTU, reach; rp_filter; memberships and buffers; the kernel's files |
+//! | `host` | interface, route, MTU, scope, reverse path filter |
+//! | `limits` | memberships and buffers |
 //! | `firewall` | rules of the packet filter |
-//! | `loopback` | a datagram that this machine sends to itself |
-//! | `querier`, `queries` | who asks for members: the verdict, the raw socket |
+//! | `querier` | who asks for members: the verdict, the raw socket |
 //! | `sessions` | what is sent to the group now |
-//! | `peers`, `answer` | probes ([`headwater_wire::probe`]) and their answers: reach, routers between, ECN |
+//! | `probes` | probes ([`headwater_wire::probe`]) and their answers: reach, routers between, ECN; a datagram to this machine |
 
-mod answer;
 mod check;
 mod firewall;
 mod host;
 mod limits;
-mod loopback;
-mod peers;
+mod probes;
 mod querier;
-mod queries;
-mod reverse_path;
 mod sessions;
-mod system;
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -34,18 +29,16 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::ChannelId;
 
-use crate::chance;
 use crate::congestion_control::{CongestionControl, LayerOptions};
-use crate::kernel_files::InputLosses;
 use crate::net::{
     Channels, ChannelsError, Interface, InterfaceError, ReceiverOptions, ReceiverSocket, SenderOptions,
     SenderSocket,
 };
+use crate::system::{self, InputLosses};
 
-pub use answer::{Answerer, Asked};
 pub use check::{Check, Report, Verdict};
-pub use headwater_wire::probe::{Request, Seen};
-pub use peers::{EcnPath, Peer};
+pub use headwater_wire::probe::{ProbeArrival, Request};
+pub use probes::{Answerer, EcnPath, Peer, ReceivedProbe};
 pub use sessions::Session;
 
 /// What to look at.
@@ -157,8 +150,8 @@ impl Examination<'_> {
         }
         self.paths(&interface);
         let Some(mut receiver) = self.sockets(&interface) else { return };
-        let outcome = loopback::probe(&self.channels, &interface, chance::number());
-        self.add(loopback::judge(&outcome, &self.channels, &interface));
+        let outcome = probes::probe_loopback(&self.channels, &interface, system::random_u64());
+        self.add(probes::judge_loopback(&outcome, &self.channels, &interface));
         self.add(firewall::judge(&firewall::read(is_ipv4), self.channels.port(), is_ipv4));
         self.network(&interface, &mut receiver);
     }
@@ -168,13 +161,13 @@ impl Examination<'_> {
         let group = self.options.group.ip();
         let is_named = self.options.interface.is_some();
         self.add(host::route(group, interface, is_named, &host::route_to(group)));
-        let facts = reverse_path::Facts {
-            filter: if group.is_ipv4() { reverse_path::filter_of(interface) } else { None },
-            dropped: reverse_path::dropped(),
+        let facts = host::ReversePathFacts {
+            filter: if group.is_ipv4() { host::reverse_path_filter(interface) } else { None },
+            dropped: host::reverse_path_drops(),
             source: self.options.source.map(|source| (source, host::route_to(source))),
             interfaces: networks(group.is_ipv4()),
         };
-        if let Some(check) = reverse_path::judge(interface, &facts) {
+        if let Some(check) = host::judge_reverse_path(interface, &facts) {
             self.add(check);
         }
         self.add(host::mtu(interface, interface.mtu(), group.is_ipv4()));
@@ -212,20 +205,20 @@ impl Examination<'_> {
         let (channels, options) = (self.channels, self.options);
         let is_ipv4 = channels.is_ipv4();
         let deadline = Instant::now() + options.wait;
-        let dropped_before = reverse_path::dropped();
+        let dropped_before = host::reverse_path_drops();
         let losses_before = InputLosses::read(&interface.name, is_ipv4);
         let (listening, asking, heard) = thread::scope(|scope| {
-            let queries = scope.spawn(|| queries::listen(interface, is_ipv4, deadline));
-            let peers =
-                scope.spawn(|| peers::ask(&channels, interface, options.ttl, chance::number(), addresses()));
+            let queries = scope.spawn(|| querier::listen(interface, is_ipv4, deadline));
+            let peers = scope
+                .spawn(|| probes::ask(&channels, interface, options.ttl, system::random_u64(), addresses()));
             // A membership of the sender named keeps all others out.
             let of_others =
                 options.source.map(|_| scope.spawn(|| listen_to_all(&channels, interface, deadline)));
             let heard = sessions::listen(receiver, deadline).map(|heard| {
                 let of_others = of_others.and_then(|thread| thread.join().ok()).unwrap_or_default();
-                sessions::Heard { of_others, ..heard }
+                sessions::SessionSurvey { of_others, ..heard }
             });
-            let listening = queries.join().unwrap_or(querier::Listening::Failed);
+            let listening = queries.join().unwrap_or(querier::QuerierSurvey::Failed);
             let asking = peers.join().unwrap_or_else(|_| Err("asking failed".to_owned()));
             (listening, asking, heard)
         });
@@ -238,10 +231,10 @@ impl Examination<'_> {
         }
         match heard {
             Ok(mut heard) => {
-                let dropped = |before| Some(reverse_path::dropped()?.saturating_sub(before));
+                let dropped = |before| Some(host::reverse_path_drops()?.saturating_sub(before));
                 heard.filter_drops = dropped_before.and_then(dropped).unwrap_or(0);
                 heard.losses = InputLosses::read(&interface.name, is_ipv4).since(losses_before);
-                let place = sessions::Place {
+                let place = sessions::SurveyPlace {
                     group: channels.base(),
                     source: options.source,
                     interface: interface.name.clone(),
@@ -255,8 +248,8 @@ impl Examination<'_> {
         }
         let own = if is_ipv4 { interface.ipv4.map(IpAddr::V4) } else { interface.ipv6.map(IpAddr::V6) };
         let named = own.filter(|_| channels.is_source_specific());
-        self.add(peers::judge(&asking, channels.base(), named));
-        if let Some(check) = asking.ok().and_then(|asking| peers::judge_ecn(&asking.peers)) {
+        self.add(probes::judge(&asking, channels.base(), named));
+        if let Some(check) = asking.ok().and_then(|asking| probes::judge_ecn(&asking.peers)) {
             self.add(check);
         }
     }
@@ -278,27 +271,27 @@ pub(crate) fn listen_to_all(channels: &Channels, interface: &Interface, deadline
 
 fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts {
     let is_ipv4 = channels.is_ipv4();
-    let setting = |path: String| system::number(&path);
+    let setting = |path: String| limits::read_number(&path);
     let per_interface = |what: &str| {
         let of = |name: &str| setting(format!("/proc/sys/net/{what}").replace('*', name));
         of("all").into_iter().chain(of(&interface.name)).max().unwrap_or(0)
     };
     let joined = if is_ipv4 {
-        system::text("/proc/net/igmp").map(|text| system::igmp(&text, &interface.name))
+        limits::text("/proc/net/igmp").map(|text| limits::igmp(&text, &interface.name))
     } else {
-        system::text("/proc/net/igmp6").map(|text| system::igmp6(&text, &interface.name))
+        limits::text("/proc/net/igmp6").map(|text| limits::igmp6(&text, &interface.name))
     };
     let sources = if is_ipv4 { "ipv4/igmp_max_msf" } else { "ipv6/mld_max_msf" };
     limits::Facts {
         is_ipv4,
         is_source_specific: channels.is_source_specific(),
         memberships_max: if is_ipv4 {
-            system::number("/proc/sys/net/ipv4/igmp_max_memberships")
+            limits::read_number("/proc/sys/net/ipv4/igmp_max_memberships")
         } else {
             None
         },
         sources_max: setting(format!("/proc/sys/net/{sources}")),
-        optmem_max: system::number("/proc/sys/net/core/optmem_max"),
+        optmem_max: limits::read_number("/proc/sys/net/core/optmem_max"),
         forced_version: per_interface(if is_ipv4 {
             "ipv4/conf/*/force_igmp_version"
         } else {
@@ -314,7 +307,7 @@ fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts
 
 /// What the driver says of the link; reading fails while the interface is down.
 fn carrier(interface: &Interface) -> Option<bool> {
-    system::number(&format!("/sys/class/net/{}/carrier", interface.name)).map(|carrier| carrier == 1)
+    limits::read_number(&format!("/sys/class/net/{}/carrier", interface.name)).map(|carrier| carrier == 1)
 }
 
 /// Interfaces other than loopback that are up and have an address of the family.

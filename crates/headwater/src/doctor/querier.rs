@@ -1,11 +1,20 @@
 //! Who asks for members: without a querier, switches that snoop forget groups after some minutes, and routers
 //! never learn of them.
+//!
+//! Listens for IGMP and MLD queries on a raw socket, and provokes one: whoever keeps track of members asks
+//! whether there are others when a group is left (RFC 3376 section 6.4.2, RFC 3810 section 7.4.2).
 
-use std::net::IpAddr;
-use std::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{SockaddrIn6, SockaddrStorage, recvfrom};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::check::Check;
-use super::system;
+use super::limits;
+use crate::net::{Interface, Poller};
 
 const NAME: &str = "querier";
 
@@ -24,7 +33,7 @@ pub(super) struct Query {
 
 /// What listening came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listening {
+pub(super) enum QuerierSurvey {
     /// A query came.
     Heard(Query),
     /// None came, not even when a group was left.
@@ -53,7 +62,7 @@ pub(super) fn bridge_of(interface: &str) -> Option<Bridge> {
         Ok(target) => target.file_name()?.to_str()?.to_owned(),
         Err(_) => interface.to_owned(),
     };
-    let setting = |what: &str| system::number(&format!("/sys/class/net/{name}/bridge/multicast_{what}"));
+    let setting = |what: &str| limits::read_number(&format!("/sys/class/net/{name}/bridge/multicast_{what}"));
     let snoops = setting("snooping")? == 1;
     Some(Bridge { snoops, queries: setting("querier") == Some(1), name })
 }
@@ -87,7 +96,7 @@ pub(super) fn mld_query(message: &[u8], source: IpAddr) -> Option<Query> {
 
 /// Whether somebody asks for members.
 pub(super) fn judge(
-    listening: Listening,
+    listening: QuerierSurvey,
     bridge: Option<&Bridge>,
     is_ipv4: bool,
     is_source_specific: bool,
@@ -98,38 +107,40 @@ pub(super) fn judge(
     }
     let unserved = bridge.filter(|bridge| bridge.snoops);
     match (listening, unserved) {
-        (Listening::Heard(query), _) => heard(query, protocol, is_ipv4, is_source_specific),
-        (Listening::Silence(_) | Listening::Forbidden | Listening::Failed, Some(bridge)) => Check::warning(
-            NAME,
-            format!(
-                "bridge {} snoops, but neither asks for members nor heard anybody ask: it may drop groups \
+        (QuerierSurvey::Heard(query), _) => judge_query(query, protocol, is_ipv4, is_source_specific),
+        (QuerierSurvey::Silence(_) | QuerierSurvey::Forbidden | QuerierSurvey::Failed, Some(bridge)) => {
+            Check::warning(
+                NAME,
+                format!(
+                    "bridge {} snoops, but neither asks for members nor heard anybody ask: it may drop groups \
                  after minutes",
-                bridge.name
-            ),
-            format!(
-                "let it ask: ip link set dev {0} type bridge mcast_querier 1; or flood: ip link set dev \
+                    bridge.name
+                ),
+                format!(
+                    "let it ask: ip link set dev {0} type bridge mcast_querier 1; or flood: ip link set dev \
                  {0} type bridge mcast_snooping 0",
-                bridge.name
-            ),
-        ),
-        (Listening::Silence(waited), None) if waited < ANSWERED_BY => Check::unknown(
+                    bridge.name
+                ),
+            )
+        }
+        (QuerierSurvey::Silence(waited), None) if waited < ANSWERED_BY => Check::unknown(
             NAME,
             format!("no {protocol} query in {:.1} s, which is too short to tell", waited.as_secs_f64()),
             "listen for longer: --wait 3s",
         ),
-        (Listening::Silence(waited), None) => Check::warning(
+        (QuerierSurvey::Silence(waited), None) => Check::warning(
             NAME,
             format!("no {protocol} query in {:.1} s, not even when a group was left", waited.as_secs_f64()),
             "fine on a plain link; where a switch snoops or a router is to forward, enable its querier, \
              or sessions stop after minutes",
         ),
-        (Listening::Forbidden, None) => Check::unknown(
+        (QuerierSurvey::Forbidden, None) => Check::unknown(
             NAME,
             format!("listening for {protocol} queries needs CAP_NET_RAW"),
             "run this as root; where a switch snoops, it or a router must be querier, or sessions stop \
              after minutes",
         ),
-        (Listening::Failed, None) => Check::unknown(
+        (QuerierSurvey::Failed, None) => Check::unknown(
             NAME,
             format!("{protocol} queries cannot be listened for on this interface"),
             "where a switch snoops, it or a router must be querier, or sessions stop after minutes",
@@ -137,7 +148,7 @@ pub(super) fn judge(
     }
 }
 
-fn heard(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: bool) -> Check {
+fn judge_query(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: bool) -> Check {
     let newest = if is_ipv4 { 3 } else { 2 };
     let Query { source, version } = query;
     // A switch that asks on a router's behalf has no address to ask from (RFC 4541 section 2.1.1).
@@ -153,6 +164,93 @@ fn heard(query: Query, protocol: &str, is_ipv4: bool, is_source_specific: bool) 
         );
     }
     Check::ok(NAME, seen)
+}
+
+/// Groups of nobody: what is left to be asked about. Beside the default group of sessions,
+/// organization-local.
+const SCRATCH_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 72, 86);
+const SCRATCH_V6: Ipv6Addr = Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0x4857, 0x6472);
+/// How long the group is held, so that its join is reported, and how long it stays left, so that its leave
+/// is.
+const HELD: Duration = Duration::from_millis(300);
+const IGMP: i32 = 2;
+const MESSAGE_BYTES_MAX: usize = 2_048;
+
+/// Listens until `deadline`.
+pub(super) fn listen(interface: &Interface, is_ipv4: bool, deadline: Instant) -> QuerierSurvey {
+    let start = Instant::now();
+    match receive_query(interface, is_ipv4, deadline) {
+        Ok(Some(query)) => QuerierSurvey::Heard(query),
+        Ok(None) => QuerierSurvey::Silence(start.elapsed()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => QuerierSurvey::Forbidden,
+        Err(_) => QuerierSurvey::Failed,
+    }
+}
+
+fn receive_query(interface: &Interface, is_ipv4: bool, deadline: Instant) -> io::Result<Option<Query>> {
+    let socket = raw_socket(interface, is_ipv4)?;
+    let mut poller = Poller::new()?;
+    let mut hear = |until: Instant| next_query(&socket, &mut poller, is_ipv4, until.min(deadline));
+    // Joined, left, and joined again, for the question goes to the group itself.
+    for is_joined in [true, false] {
+        member(&socket, interface.index, is_ipv4, is_joined)?;
+        if let Some(query) = hear(Instant::now() + HELD)? {
+            return Ok(Some(query));
+        }
+    }
+    member(&socket, interface.index, is_ipv4, true)?;
+    hear(deadline)
+}
+
+fn raw_socket(interface: &Interface, is_ipv4: bool) -> io::Result<Socket> {
+    let (domain, protocol) =
+        if is_ipv4 { (Domain::IPV4, Protocol::from(IGMP)) } else { (Domain::IPV6, Protocol::ICMPV6) };
+    let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    socket.bind_device(Some(interface.name.as_bytes()))?;
+    Ok(socket)
+}
+
+fn member(socket: &Socket, index: u32, is_ipv4: bool, is_joined: bool) -> io::Result<()> {
+    let on = InterfaceIndexOrAddress::Index(index);
+    match (is_ipv4, is_joined) {
+        (true, true) => socket.join_multicast_v4_n(&SCRATCH_V4, &on),
+        (true, false) => socket.leave_multicast_v4_n(&SCRATCH_V4, &on),
+        (false, true) => socket.join_multicast_v6(&SCRATCH_V6, index),
+        (false, false) => socket.leave_multicast_v6(&SCRATCH_V6, index),
+    }
+}
+
+fn next_query(
+    socket: &Socket,
+    poller: &mut Poller,
+    is_ipv4: bool,
+    until: Instant,
+) -> io::Result<Option<Query>> {
+    let mut buffer = [0; MESSAGE_BYTES_MAX];
+    loop {
+        let (bytes, from) = match recvfrom::<SockaddrStorage>(socket.as_raw_fd(), &mut buffer) {
+            Ok(received) => received,
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) if Instant::now() >= until => return Ok(None),
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => {
+                poller.wait([socket.as_fd()], Some(until))?;
+                continue;
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        let message = &buffer[..bytes];
+        let query =
+            if is_ipv4 { igmp_query(message) } else { mld_query(message, ipv6_source(from.as_ref())) };
+        // A busy link must not hold us beyond the deadline.
+        if query.is_some() || Instant::now() >= until {
+            return Ok(query);
+        }
+    }
+}
+
+fn ipv6_source(from: Option<&SockaddrStorage>) -> IpAddr {
+    let address = from.and_then(SockaddrStorage::as_sockaddr_in6);
+    address.map_or(Ipv6Addr::UNSPECIFIED, SockaddrIn6::ip).into()
 }
 
 #[cfg(test)]
@@ -187,25 +285,25 @@ mod tests {
 
     #[test]
     fn a_bridge_that_snoops_alone_is_a_warning() {
-        let silence = Listening::Silence(Duration::from_secs(3));
+        let silence = QuerierSurvey::Silence(Duration::from_secs(3));
         let bridge = |snoops, queries| Bridge { name: "br0".to_owned(), snoops, queries };
         let check = judge(silence, Some(&bridge(true, false)), true, false);
         assert_eq!(check.verdict, Verdict::Warning);
         assert!(check.advice.unwrap().contains("ip link set dev br0 type bridge mcast_querier 1"));
         assert_eq!(judge(silence, Some(&bridge(true, true)), true, false).verdict, Verdict::Ok);
-        assert_eq!(judge(Listening::Forbidden, None, true, false).verdict, Verdict::Unknown);
+        assert_eq!(judge(QuerierSurvey::Forbidden, None, true, false).verdict, Verdict::Unknown);
         assert_eq!(judge(silence, None, false, false).verdict, Verdict::Warning);
-        let short = Listening::Silence(Duration::from_millis(100));
+        let short = QuerierSurvey::Silence(Duration::from_millis(100));
         assert_eq!(judge(short, None, true, false).verdict, Verdict::Unknown);
     }
 
     #[test]
     fn an_old_querier_spoils_source_specific_groups_only() {
-        let heard = |version| Listening::Heard(Query { source: "192.0.2.1".parse().unwrap(), version });
+        let heard = |version| QuerierSurvey::Heard(Query { source: "192.0.2.1".parse().unwrap(), version });
         assert_eq!(judge(heard(2), None, true, false).verdict, Verdict::Ok);
         assert_eq!(judge(heard(2), None, true, true).verdict, Verdict::Problem);
         assert_eq!(judge(heard(2), None, false, true).verdict, Verdict::Ok);
-        let switch = Listening::Heard(Query { source: "0.0.0.0".parse().unwrap(), version: 3 });
+        let switch = QuerierSurvey::Heard(Query { source: "0.0.0.0".parse().unwrap(), version: 3 });
         assert!(judge(switch, None, true, true).seen.starts_with("a switch"));
     }
 }

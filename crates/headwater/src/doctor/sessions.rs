@@ -9,9 +9,9 @@ use headwater_proto::pgm::carrier::{self, Opened};
 use headwater_wire::{lct, probe};
 
 use super::check::Check;
-use crate::kernel_files::InputLosses;
 use crate::net::{Poller, ReceiverSocket, RecvBatch};
 use crate::send::symbol_size_within;
+use crate::system::InputLosses;
 
 const NAME: &str = "sessions";
 /// Most sessions told apart.
@@ -25,7 +25,7 @@ const FRAMES_DROPPED_MIN: u64 = 10;
 
 /// Where sessions are listened for.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SurveyPlace {
     /// The group.
     pub group: SocketAddr,
     /// The only source, if one was named.
@@ -53,7 +53,7 @@ pub struct Session {
 
 /// What listening came to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct SessionSurvey {
     /// The sessions, at most [`SESSIONS_MAX`].
     pub sessions: Vec<Session>,
     /// Datagrams that are no ALC packets, and packets of further sessions.
@@ -70,7 +70,7 @@ pub(super) struct Heard {
     pub listened: Duration,
 }
 
-impl Heard {
+impl SessionSurvey {
     /// Takes a datagram.
     pub(super) fn take(&mut self, source: SocketAddr, datagram: &[u8]) {
         if probe::Message::parse(datagram).is_ok() {
@@ -113,11 +113,11 @@ impl Heard {
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn listen(socket: &mut ReceiverSocket, deadline: Instant) -> io::Result<Heard> {
+pub(super) fn listen(socket: &mut ReceiverSocket, deadline: Instant) -> io::Result<SessionSurvey> {
     let start = Instant::now();
     let mut poller = Poller::new()?;
     let mut batch = RecvBatch::new();
-    let mut heard = Heard::default();
+    let mut heard = SessionSurvey::default();
     // The deadline is asked for after each batch: a flood must not hold us.
     while Instant::now() < deadline {
         if socket.recv(&mut batch)? == 0 {
@@ -133,7 +133,7 @@ pub(super) fn listen(socket: &mut ReceiverSocket, deadline: Instant) -> io::Resu
 }
 
 /// Whether a session is there, and comes through whole.
-pub(super) fn judge(place: &Place, heard: Heard) -> Check {
+pub(super) fn judge(place: &SurveyPlace, heard: SessionSurvey) -> Check {
     let seconds = format!("{:.1} s", heard.listened.as_secs_f64());
     let mut check = if let Some(check) = too_long(place, &heard, &seconds) {
         check
@@ -156,8 +156,8 @@ pub(super) fn judge(place: &Place, heard: Heard) -> Check {
 
 /// Packets that are lost because they are too long for the interface, or because not all of their fragments
 /// come.
-fn too_long(place: &Place, heard: &Heard, seconds: &str) -> Option<Check> {
-    let Place { interface, mtu, .. } = place;
+fn too_long(place: &SurveyPlace, heard: &SessionSurvey, seconds: &str) -> Option<Check> {
+    let SurveyPlace { interface, mtu, .. } = place;
     let InputLosses { frames, fragments } = heard.losses;
     let seen = match (heard.sessions.is_empty(), named(&heard.sessions)) {
         (true, _) => "no session".to_owned(),
@@ -189,8 +189,8 @@ fn too_long(place: &Place, heard: &Heard, seconds: &str) -> Option<Check> {
     })
 }
 
-fn silence(place: &Place, heard: &Heard, seconds: &str) -> Check {
-    let Place { group, source, interface, .. } = place;
+fn silence(place: &SurveyPlace, heard: &SessionSurvey, seconds: &str) -> Check {
+    let SurveyPlace { group, source, interface, .. } = place;
     let from = source.map_or_else(String::new, |source| format!(" from {source}"));
     if heard.filter_drops > 0 {
         return Check::problem(
@@ -267,27 +267,27 @@ mod tests {
         let carrier = Packet::new(0x8001, 7_500, Gsi::default(), body);
         let mut datagram = vec![0; carrier.buffer_len()];
         carrier.emit(&mut datagram).unwrap();
-        let mut heard = Heard::default();
+        let mut heard = SessionSurvey::default();
         heard.take("192.0.2.1:5".parse().unwrap(), &datagram);
         assert_eq!((heard.sessions.len(), heard.sessions[0].tsi, heard.others), (1, Some(7), 0));
     }
 
-    fn place() -> Place {
+    fn place() -> SurveyPlace {
         let group = "239.1.1.1:7287".parse().unwrap();
-        Place { group, source: None, interface: "eth0".to_owned(), mtu: Some(1_500) }
+        SurveyPlace { group, source: None, interface: "eth0".to_owned(), mtu: Some(1_500) }
     }
 
-    fn session(source: &str) -> Heard {
-        let mut heard = Heard::default();
+    fn session(source: &str) -> SessionSurvey {
+        let mut heard = SessionSurvey::default();
         heard.take(source.parse().unwrap(), &packet(7));
         heard
     }
 
     #[test]
     fn a_sender_that_is_named_and_not_heard_is_told() {
-        let named = Place { source: Some("192.0.2.9".parse().unwrap()), ..place() };
+        let named = SurveyPlace { source: Some("192.0.2.9".parse().unwrap()), ..place() };
         let others = session("192.0.2.1:5").sessions;
-        let check = judge(&named, Heard { of_others: others, ..Heard::default() });
+        let check = judge(&named, SessionSurvey { of_others: others, ..SessionSurvey::default() });
         assert_eq!(check.verdict, Verdict::Problem);
         assert!(
             check.seen.contains("nothing from 192.0.2.9") && check.seen.contains("TSI 7"),
@@ -295,27 +295,30 @@ mod tests {
             check.seen
         );
         assert!(check.advice.unwrap().contains("--source 192.0.2.1,"));
-        assert_eq!(judge(&named, Heard::default()).verdict, Verdict::Warning);
+        assert_eq!(judge(&named, SessionSurvey::default()).verdict, Verdict::Warning);
     }
 
     #[test]
     fn packets_too_long_for_the_interface_are_the_problem() {
         let losses = InputLosses { frames: 500, fragments: 0 };
-        let small = Place { mtu: Some(1_200), ..place() };
-        let check = judge(&small, Heard { losses, ..session("192.0.2.1:5") });
+        let small = SurveyPlace { mtu: Some(1_200), ..place() };
+        let check = judge(&small, SessionSurvey { losses, ..session("192.0.2.1:5") });
         assert_eq!(check.verdict, Verdict::Problem);
         assert!(check.seen.contains("its MTU is 1200"), "{}", check.seen);
         let advice = check.advice.unwrap();
         assert!(advice.contains("dev eth0 mtu 1500") && advice.contains("--symbol-size 1088"), "{advice}");
         // With the usual MTU frames are dropped for other reasons.
-        assert_eq!(judge(&place(), Heard { losses, ..session("192.0.2.1:5") }).verdict, Verdict::Ok);
+        assert_eq!(judge(&place(), SessionSurvey { losses, ..session("192.0.2.1:5") }).verdict, Verdict::Ok);
         let losses = InputLosses { frames: 0, fragments: 3 };
-        assert_eq!(judge(&place(), Heard { losses, ..session("192.0.2.1:5") }).verdict, Verdict::Warning);
+        assert_eq!(
+            judge(&place(), SessionSurvey { losses, ..session("192.0.2.1:5") }).verdict,
+            Verdict::Warning
+        );
     }
 
     #[test]
     fn sessions_are_told_apart_by_source_and_tsi() {
-        let mut heard = Heard::default();
+        let mut heard = SessionSurvey::default();
         let (a, b) = ("192.0.2.1:5".parse().unwrap(), "192.0.2.2:5".parse().unwrap());
         for (source, tsi) in [(a, 7), (a, 7), (a, 8), (b, 7)] {
             heard.take(source, &packet(tsi));
@@ -333,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_sessions_stays_bounded() {
-        let mut heard = Heard::default();
+        let mut heard = SessionSurvey::default();
         for port in 1..=100 {
             heard.take(SocketAddr::from(([192, 0, 2, 1], port)), &packet(1));
         }
@@ -343,10 +346,10 @@ mod tests {
     #[test]
     fn silence_has_reasons() {
         let verdict = |heard| judge(&place(), heard).verdict;
-        assert_eq!(verdict(Heard::default()), Verdict::Unknown);
-        assert_eq!(verdict(Heard { others: 5, ..Heard::default() }), Verdict::Warning);
-        assert_eq!(verdict(Heard { filter_drops: 5, ..Heard::default() }), Verdict::Problem);
-        let mut dropping = Heard { kernel_drops: 9, ..Heard::default() };
+        assert_eq!(verdict(SessionSurvey::default()), Verdict::Unknown);
+        assert_eq!(verdict(SessionSurvey { others: 5, ..SessionSurvey::default() }), Verdict::Warning);
+        assert_eq!(verdict(SessionSurvey { filter_drops: 5, ..SessionSurvey::default() }), Verdict::Problem);
+        let mut dropping = SessionSurvey { kernel_drops: 9, ..SessionSurvey::default() };
         dropping.take("192.0.2.1:5".parse().unwrap(), &packet(1));
         let check = judge(&place(), dropping);
         assert_eq!(check.verdict, Verdict::Warning);

@@ -14,29 +14,30 @@
 //! call. The burst that this makes is bounded: what the rate brings in a quantum and one datagram more, which
 //! is 18 full datagrams at 1 Gbit/s. Below 57 Mbit/s full datagrams are further apart than that, and leave
 //! one by one.
+//!
+//! [`Gather`] holds outgoing datagrams back to back, so that one call to the kernel sends many.
 
-mod gather;
 mod port;
 #[cfg(test)]
 mod tests;
-mod unicast;
 
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
 use headwater_proto::control::Membership;
 use headwater_proto::{
-    Datagram, Destination, EXPECTED_MAX, Ecn, Input, Instant, Machine, Outlet, Output, drain,
+    DATAGRAM_BYTES_MAX, Datagram, Destination, EXPECTED_MAX, Ecn, Input, Instant, Machine, Outlet, Output,
+    drain,
 };
 use rand::RngExt;
 use tracing::warn;
 
-pub(crate) use self::gather::Gather;
-pub(crate) use self::port::Port;
-pub(crate) use self::unicast::UnicastPort;
 use crate::clock::{Clock, elapsed};
-use crate::net::{LinkChange, LinkState, MembershipError, Poller, RecvBatch, SendError};
-use crate::trace::{Direction, PacketTrace, TraceHook};
+use crate::net::{LinkChange, LinkState, MembershipError, Poller, RUN_BYTES_MAX, RecvBatch, Run, SendError};
+
+pub use self::port::{Direction, PacketTrace, TraceHook};
+pub(crate) use self::port::{Port, UnicastPort};
 
 /// Batches read before the machine is drained: what it wants to send does not wait for more.
 const BATCHES_PER_TURN: usize = 8;
@@ -110,7 +111,7 @@ pub(crate) fn drive<M: Machine, P: Port>(
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
         .map_err(|errno| DriverError::Read(errno.into()))?;
     let mut batch = RecvBatch::new();
-    let mut turn = Turn {
+    let mut turn = LoopState {
         gather: Gather::new(),
         now: clock.now(),
         hooks,
@@ -120,11 +121,11 @@ pub(crate) fn drive<M: Machine, P: Port>(
         error: None,
     };
     let mut heard_at = None;
-    let mut watch = Lookout { last: turn.now, unsent: 0, is_troubled: false };
+    let mut watch = LinkCheckTimer { last: turn.now, unsent: 0, is_troubled: false };
     loop {
         let woken = clock.now();
         if watch.is_due(woken, turn.unsent)
-            && let Some(change) = port.look()
+            && let Some(change) = port.inspect_link()
         {
             watch.is_troubled = change.state != LinkState::Up;
             application.link(change);
@@ -163,21 +164,21 @@ pub(crate) fn drive<M: Machine, P: Port>(
 
 /// What a turn has read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct ReceivedCount {
     datagrams: usize,
     /// Whether nothing was left.
     is_all: bool,
 }
 
 /// When to look at the interface next. An application comes back often enough for it.
-struct Lookout {
+struct LinkCheckTimer {
     last: Instant,
     /// Datagrams that had been refused at the last look.
     unsent: u64,
     is_troubled: bool,
 }
 
-impl Lookout {
+impl LinkCheckTimer {
     fn is_due(&mut self, now: Instant, unsent: u64) -> bool {
         let is_troubled = self.is_troubled || unsent != self.unsent;
         if now < self.last + if is_troubled { LOOK_TROUBLED } else { LOOK } {
@@ -189,7 +190,7 @@ impl Lookout {
 }
 
 /// What one turn of the loop works with.
-struct Turn<'a> {
+struct LoopState<'a> {
     gather: Gather,
     /// What the machine was told last, which never goes back.
     now: Instant,
@@ -201,7 +202,7 @@ struct Turn<'a> {
     error: Option<DriverError>,
 }
 
-impl Turn<'_> {
+impl LoopState<'_> {
     /// Hands the machine what is waiting, each datagram at the time when it came.
     fn receive<M: Machine, P: Port>(
         &mut self,
@@ -209,8 +210,8 @@ impl Turn<'_> {
         port: &mut P,
         batch: &mut RecvBatch,
         clock: Clock,
-    ) -> Result<Heard, DriverError> {
-        let mut heard = Heard::default();
+    ) -> Result<ReceivedCount, DriverError> {
+        let mut heard = ReceivedCount::default();
         for _ in 0..BATCHES_PER_TURN {
             let count = match port.receive(batch) {
                 Ok(0) => {
@@ -251,12 +252,12 @@ impl Turn<'_> {
         let before = self.outputs;
         let now = self.now;
         let mut events = Vec::new();
-        drain(machine, now, &mut Actions { turn: self, port, events: &mut events });
+        drain(machine, now, &mut OutputSink { turn: self, port, events: &mut events });
         self.flush(port);
         for output in events {
             match output {
-                Told::Event(event) => application.event(event),
-                Told::Membership(membership) => application.membership(membership),
+                PendingUpdate::Event(event) => application.event(event),
+                PendingUpdate::Membership(membership) => application.membership(membership),
             }
         }
         match self.error.take() {
@@ -303,19 +304,19 @@ impl Hooks<'_> {
 }
 
 /// What is told to the application once the machine is drained.
-enum Told<E> {
+enum PendingUpdate<E> {
     Event(E),
     Membership(Membership),
 }
 
 /// Where the machine's outputs go.
-struct Actions<'t, 'a, P, E> {
-    turn: &'t mut Turn<'a>,
+struct OutputSink<'t, 'a, P, E> {
+    turn: &'t mut LoopState<'a>,
     port: &'t mut P,
-    events: &'t mut Vec<Told<E>>,
+    events: &'t mut Vec<PendingUpdate<E>>,
 }
 
-impl<P: Port, E> Outlet<E> for Actions<'_, '_, P, E> {
+impl<P: Port, E> Outlet<E> for OutputSink<'_, '_, P, E> {
     fn room(&mut self) -> &mut [u8] {
         self.turn.gather.room()
     }
@@ -328,12 +329,12 @@ impl<P: Port, E> Outlet<E> for Actions<'_, '_, P, E> {
             }
             Output::Join(channel) => self.change(Membership::Join(channel)),
             Output::Leave(channel) => self.change(Membership::Leave(channel)),
-            Output::Event(event) => self.events.push(Told::Event(event)),
+            Output::Event(event) => self.events.push(PendingUpdate::Event(event)),
         }
     }
 }
 
-impl<P: Port, E> Actions<'_, '_, P, E> {
+impl<P: Port, E> OutputSink<'_, '_, P, E> {
     fn transmit(&mut self, destination: Destination, ecn: Ecn, bytes: usize) {
         let destination = match destination {
             Destination::Unicast(address) => Some(address),
@@ -365,10 +366,135 @@ impl<P: Port, E> Actions<'_, '_, P, E> {
 
     fn change(&mut self, membership: Membership) {
         match self.port.change(membership) {
-            Ok(()) => self.events.push(Told::Membership(membership)),
+            Ok(()) => self.events.push(PendingUpdate::Membership(membership)),
             Err(error) => {
                 self.turn.error.get_or_insert(error.into());
             }
         }
+    }
+}
+
+/// Datagrams gathered before they are sent: four full messages with segmentation offload, of full datagrams.
+const GATHER_BYTES: usize = 4 * (RUN_BYTES_MAX - 1_500);
+
+/// Datagrams to be sent, in order.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    buffer: Box<[u8]>,
+    filled: usize,
+    runs: Vec<Span>,
+}
+
+/// Datagrams of one size (the last may be shorter) for one destination.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    destination: SocketAddr,
+    ecn: Ecn,
+    start: usize,
+    end: usize,
+    segment_bytes: usize,
+}
+
+impl Gather {
+    pub(crate) fn new() -> Self {
+        Self { buffer: vec![0; GATHER_BYTES + DATAGRAM_BYTES_MAX].into(), filled: 0, runs: Vec::new() }
+    }
+
+    /// Room for the next datagram.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled..]
+    }
+
+    /// The first `bytes` in the room.
+    pub(crate) fn written(&self, bytes: usize) -> &[u8] {
+        &self.buffer[self.filled..self.filled + bytes]
+    }
+
+    /// Takes the first `bytes` in the room as a datagram. False when there is no room for another one: time
+    /// to send.
+    #[must_use]
+    pub(crate) fn put(&mut self, destination: SocketAddr, ecn: Ecn, bytes: usize) -> bool {
+        let start = self.filled;
+        self.filled += bytes;
+        let end = self.filled;
+        match self.runs.last_mut() {
+            Some(run) if run.takes(destination, ecn, bytes) => run.end = end,
+            _ => self.runs.push(Span { destination, ecn, start, end, segment_bytes: bytes }),
+        }
+        self.filled <= GATHER_BYTES
+    }
+
+    /// The datagrams gathered, as runs to send.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
+        self.runs.iter().map(|run| Run {
+            destination: run.destination,
+            contents: &self.buffer[run.start..run.end],
+            segment_bytes: run.segment_bytes,
+            ecn: run.ecn,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.filled = 0;
+        self.runs.clear();
+    }
+}
+
+impl Span {
+    /// Whether another datagram may join: only the last of a run may be shorter, and none is empty.
+    fn takes(&self, destination: SocketAddr, ecn: Ecn, bytes: usize) -> bool {
+        let whole = self.segment_bytes > 0 && (self.end - self.start).is_multiple_of(self.segment_bytes);
+        let fits = bytes > 0 && bytes <= self.segment_bytes;
+        whole && fits && self.destination == destination && self.ecn == ecn
+    }
+}
+
+#[cfg(test)]
+mod gather_tests {
+    use super::*;
+
+    const HERE: &str = "239.0.0.1:1";
+    const THERE: &str = "239.0.0.2:1";
+
+    fn gather(datagrams: &[(&str, Ecn, usize)]) -> Vec<(usize, usize)> {
+        let mut gather = Gather::new();
+        for (destination, ecn, bytes) in datagrams {
+            assert!(gather.put(destination.parse().unwrap(), *ecn, *bytes));
+        }
+        gather.runs().map(|run| (run.contents.len(), run.segment_bytes)).collect()
+    }
+
+    #[test]
+    fn equal_datagrams_make_a_run_that_a_shorter_one_ends() {
+        let no = Ecn::NotCapable;
+        assert_eq!(
+            gather(&[(HERE, no, 100), (HERE, no, 100), (HERE, no, 40), (HERE, no, 40)]),
+            [(240, 100), (40, 40)]
+        );
+        assert_eq!(gather(&[(HERE, no, 100), (HERE, no, 101)]), [(100, 100), (101, 101)]);
+    }
+
+    #[test]
+    fn destinations_and_ecn_fields_are_kept_apart() {
+        let no = Ecn::NotCapable;
+        assert_eq!(gather(&[(HERE, no, 9), (THERE, no, 9), (HERE, no, 9)]).len(), 3);
+        assert_eq!(gather(&[(HERE, no, 9), (HERE, Ecn::Capable0, 9)]).len(), 2);
+    }
+
+    #[test]
+    fn there_is_room_for_the_largest_datagram_until_it_says_otherwise() {
+        let mut gather = Gather::new();
+        loop {
+            assert!(gather.room().len() >= DATAGRAM_BYTES_MAX);
+            if !gather.put(HERE.parse().unwrap(), Ecn::NotCapable, DATAGRAM_BYTES_MAX) {
+                break;
+            }
+        }
+        gather.clear();
+        assert!(gather.is_empty() && gather.room().len() >= DATAGRAM_BYTES_MAX);
     }
 }

@@ -1,8 +1,13 @@
-//! Whether the interface of a socket can carry anything, as it changes while a session runs.
+//! State of a socket's interface as it changes while a session runs, and sending that outlasts an interface
+//! that is down.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
 
 use super::interface::Interface;
+use super::send_error::SendError;
 
 /// What an interface can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +99,7 @@ pub(super) struct LinkWatch {
 
 /// What a look at the interface brought.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct LinkInspection {
     /// Its state now.
     pub(super) state: LinkState,
     /// It as it is now, where what was bound to it must be bound again: another interface of the same name,
@@ -110,7 +115,7 @@ impl LinkWatch {
     }
 
     /// What became of `interface`. Without a change there is nothing to tell.
-    pub(super) fn look(&self, interface: &Interface) -> Option<Look> {
+    pub(super) fn inspect_link(&self, interface: &Interface) -> Option<LinkInspection> {
         // A system that lists nothing now, for want of descriptors or memory, tells nothing of the interface.
         let mut interfaces = Interface::list().ok()?;
         let same = interfaces.iter().position(|other| other.index == interface.index);
@@ -118,11 +123,11 @@ impl LinkWatch {
         let found = same.or_else(named).map(|position| interfaces.swap_remove(position));
         let state = LinkState::of(found.as_ref(), self.address);
         let renewed = found.filter(|found| found.index != interface.index || self.state == LinkState::Gone);
-        (state != self.state || renewed.is_some()).then_some(Look { state, renewed })
+        (state != self.state || renewed.is_some()).then_some(LinkInspection { state, renewed })
     }
 
     /// Takes the new state. Something to tell if it is another than before.
-    pub(super) fn settle(&mut self, interface: &Interface, state: LinkState) -> Option<LinkChange> {
+    pub(super) fn on_state(&mut self, interface: &Interface, state: LinkState) -> Option<LinkChange> {
         let changed = std::mem::replace(&mut self.state, state) != state;
         changed.then(|| LinkChange { interface: interface.name.clone(), state, address: self.address })
     }
@@ -130,6 +135,55 @@ impl LinkWatch {
     /// The state last told.
     pub(super) const fn state(&self) -> LinkState {
         self.state
+    }
+}
+
+/// How long nothing could be sent, and how long that may last.
+#[derive(Debug)]
+pub(super) struct Outage {
+    longest: Duration,
+    since: Option<Instant>,
+}
+
+impl Outage {
+    /// None yet; none may last longer than `longest`.
+    pub(super) const fn new(longest: Duration) -> Self {
+        Self { longest, since: None }
+    }
+
+    /// What a refusal means for the session: nothing while it may still pass, else why it ends.
+    ///
+    /// # Errors
+    /// The refusal itself when it is no outage, or that the outage lasts too long.
+    pub(super) fn refused(
+        &mut self,
+        refusal: SendError,
+        interface: &str,
+        (state, address): (LinkState, IpAddr),
+    ) -> Result<(), SendError> {
+        if !refusal.may_pass() {
+            return Err(refusal);
+        }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert_with(|| {
+            warn!("nothing can be sent on {interface}, going on for {:?}: {refusal}", self.longest);
+            now
+        });
+        if now - since < self.longest {
+            return Ok(());
+        }
+        Err(SendError::Outage {
+            longest: self.longest,
+            advice: state.complaint(interface, Some(address)),
+            source: Box::new(refusal),
+        })
+    }
+
+    /// Something was sent.
+    pub(super) fn ended(&mut self, interface: &str) {
+        if let Some(since) = self.since.take() {
+            info!("sending on {interface} again after {:.1} s", since.elapsed().as_secs_f64());
+        }
     }
 }
 
@@ -160,11 +214,53 @@ mod tests {
     fn another_interface_of_the_name_is_bound_again_and_nothing_is_told_of_what_stays() {
         let watch = LinkWatch::new(None);
         let mut interface = Interface::find("lo").unwrap();
-        assert!(watch.look(&interface).is_none());
+        assert!(watch.inspect_link(&interface).is_none());
         interface.index += 1_000_000;
-        let look = watch.look(&interface).unwrap();
-        assert_eq!((look.state, look.renewed.unwrap().name), (LinkState::Up, "lo".to_owned()));
+        let inspection = watch.inspect_link(&interface).unwrap();
+        assert_eq!((inspection.state, inspection.renewed.unwrap().name), (LinkState::Up, "lo".to_owned()));
         interface.name = "no-such-one".to_owned();
-        assert_eq!(watch.look(&interface).unwrap().state, LinkState::Gone);
+        assert_eq!(watch.inspect_link(&interface).unwrap().state, LinkState::Gone);
+    }
+}
+
+#[cfg(test)]
+mod outage_tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn down() -> SendError {
+        SendError::InterfaceDown {
+            interface: "eth7".to_owned(),
+            source: std::io::Error::from_raw_os_error(libc::ENETDOWN),
+        }
+    }
+
+    #[test]
+    fn an_outage_is_ridden_out_until_it_lasts_too_long() {
+        let mut patient = Outage::new(Duration::from_secs(3_600));
+        assert!(patient.refused(down(), "eth7", (LinkState::Down, ADDRESS)).is_ok());
+        assert!(patient.refused(down(), "eth7", (LinkState::Down, ADDRESS)).is_ok());
+        let mut hasty = Outage::new(Duration::ZERO);
+        let error = hasty.refused(down(), "eth7", (LinkState::Down, ADDRESS)).unwrap_err();
+        assert!(error.to_string().contains("ip link set dev eth7 up"), "{error}");
+        let error = hasty.refused(down(), "eth7", (LinkState::Gone, ADDRESS)).unwrap_err();
+        assert!(error.to_string().contains("no interface eth7 any more"), "{error}");
+    }
+
+    #[test]
+    fn what_does_not_pass_ends_at_once() {
+        let refusal = SendError::TooLarge {
+            bytes: 9_000,
+            interface: "eth7".to_owned(),
+            source: std::io::Error::from_raw_os_error(libc::EMSGSIZE),
+        };
+        let mut patient = Outage::new(Duration::from_secs(3_600));
+        assert!(matches!(
+            patient.refused(refusal, "eth7", (LinkState::Up, ADDRESS)),
+            Err(SendError::TooLarge { .. })
+        ));
     }
 }

@@ -23,7 +23,7 @@ pub struct ObservedSocket {
 
 /// A datagram as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedDatagram {
     /// Bytes of its payload; what exceeds the buffer is cut off.
     pub bytes: usize,
     /// Who sent it.
@@ -68,7 +68,7 @@ impl ObservedSocket {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Observed>> {
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<ObservedDatagram>> {
         let mut buffers = [IoSliceMut::new(buffer)];
         // On the heap, which is aligned as the kernel's structures are.
         let mut control = vec![0; CONTROL_BYTES];
@@ -86,7 +86,7 @@ impl ObservedSocket {
         let Some(source) = message.address.as_ref().and_then(socket_address) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let mut observed = Observed { bytes: message.bytes, source, ttl: None, traffic_class: None };
+        let mut observed = ObservedDatagram { bytes: message.bytes, source, ttl: None, traffic_class: None };
         for said in message.cmsgs().into_iter().flatten() {
             match said {
                 ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use socket2::InterfaceIndexOrAddress;
 use tracing::debug;
 
-use super::batch::{Heard, RecvBatch};
+use super::batch::{IncomingMessage, RecvBatch};
 use super::channels::Channels;
 use super::endpoint::{BufferSize, Endpoint, OpenError};
 use super::interface::Interface;
@@ -108,7 +108,7 @@ pub struct ReceiverSocket {
     /// Socket to read first, so that none starves the others.
     next: usize,
     /// From where senders are asked, once one was.
-    asking: Option<Asking>,
+    asking: Option<QuerySocket>,
     counters: ReceiverCounters,
 }
 
@@ -124,7 +124,7 @@ struct Membership {
 /// A socket of its own, on a port that no one else shares: the groups' port would give an answer to any
 /// receiver of this machine.
 #[derive(Debug)]
-struct Asking {
+struct QuerySocket {
     endpoint: Endpoint,
     /// Whom was asked last; what others send there is dropped.
     of: SocketAddr,
@@ -185,7 +185,7 @@ impl ReceiverSocket {
                 Some(asking) => asking,
                 None => {
                     let endpoint = Endpoint::open(SocketAddr::new(any_address(&self.channels), 0), false)?;
-                    self.asking.insert(Asking { endpoint, of: run.destination })
+                    self.asking.insert(QuerySocket { endpoint, of: run.destination })
                 }
             };
             asking.of = run.destination;
@@ -263,16 +263,16 @@ impl ReceiverSocket {
 
     /// Looks whether the interface is still there, and joins again what was joined on one that came back.
     /// Tells of a change. A list of the interfaces from the kernel: for once a second, not for each packet.
-    pub fn look(&mut self) -> Option<LinkChange> {
-        let look = self.link.look(&self.interface)?;
-        let mut state = look.state;
-        if let Some(renewed) = look.renewed
+    pub fn inspect_link(&mut self) -> Option<LinkChange> {
+        let inspection = self.link.inspect_link(&self.interface)?;
+        let mut state = inspection.state;
+        if let Some(renewed) = inspection.renewed
             && !self.join_again(renewed)
         {
             // It went away again: the next look will tell.
             state = LinkState::Gone;
         }
-        self.link.settle(&self.interface, state)
+        self.link.on_state(&self.interface, state)
     }
 
     /// Whether a channel is joined.
@@ -299,7 +299,7 @@ impl ReceiverSocket {
                 counters.admit(channels, source, heard).map(Some)
             })?;
         }
-        if let Some(Asking { endpoint, of }) = self.asking.as_ref().filter(|_| !batch.is_full()) {
+        if let Some(QuerySocket { endpoint, of }) = self.asking.as_ref().filter(|_| !batch.is_full()) {
             let counters = &mut self.counters;
             batch.read(endpoint, |heard| counters.admit_answer(*of, heard).then_some(None))?;
         }
@@ -434,7 +434,7 @@ fn any_address(channels: &Channels) -> IpAddr {
 
 impl ReceiverCounters {
     /// Counts what came where answers are expected, and says whether it is to be handed over.
-    fn admit_answer(&mut self, of: SocketAddr, heard: &Heard) -> bool {
+    fn admit_answer(&mut self, of: SocketAddr, heard: &IncomingMessage) -> bool {
         let count = heard.datagrams();
         let is_theirs = (heard.source.ip(), heard.source.port()) == (of.ip(), of.port());
         if is_theirs {
@@ -447,7 +447,12 @@ impl ReceiverCounters {
     }
 
     /// Counts a message, and says which channel it belongs to or that it is to be dropped.
-    fn admit(&mut self, channels: &Channels, source: Option<IpAddr>, heard: &Heard) -> Option<ChannelId> {
+    fn admit(
+        &mut self,
+        channels: &Channels,
+        source: Option<IpAddr>,
+        heard: &IncomingMessage,
+    ) -> Option<ChannelId> {
         let count = heard.datagrams();
         let Some(channel) = heard.destination.and_then(|group| channels.channel_of(group)) else {
             self.foreign_group += count;

@@ -1,27 +1,26 @@
-//! The sending socket: sends runs of datagrams to groups, and reads what receivers send back.
+//! The sending socket: options, runs of datagrams to groups, cut into pieces of one message, and packets of
+//! receivers.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use headwater_proto::Ecn;
+use nix::sys::socket::{setsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tracing::debug;
 
 use super::batch::RecvBatch;
 use super::channels::Channels;
-use super::control::Control;
-use super::endpoint::{BufferSize, Endpoint, OpenError};
+use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
 use super::interface::Interface;
-use super::link::{LinkChange, LinkState, LinkWatch};
-use super::outage::Outage;
-use super::pieces::{Piece, Pieces};
+use super::link::{LinkChange, LinkState, LinkWatch, Outage};
 use super::send_error::{SendError, is_report, is_segmentation_refusal, is_shortage};
-use super::sender_options::{SenderOptions, set_options, traffic_class};
-use super::sys::{Outgoing, send_messages};
+use super::sys::{Control, Outgoing, send_messages};
 
 /// A differentiated services code point has 6 bits (RFC 2474).
 const DSCP_MAX: u8 = 63;
@@ -154,10 +153,10 @@ impl SenderSocket {
 
     /// Looks whether the interface is still there, and sends on one that came back. Tells of a change. A list
     /// of the interfaces from the kernel: for once a second, not for each packet.
-    pub fn look(&mut self) -> Option<LinkChange> {
-        let look = self.link.look(&self.interface)?;
-        let mut state = look.state;
-        if let Some(renewed) = look.renewed {
+    pub fn inspect_link(&mut self) -> Option<LinkChange> {
+        let inspection = self.link.inspect_link(&self.interface)?;
+        let mut state = inspection.state;
+        if let Some(renewed) = inspection.renewed {
             self.interface = renewed;
             if let Err(error) =
                 set_options(&self.endpoint, self.channels.is_ipv4(), &self.interface, &self.options)
@@ -167,7 +166,7 @@ impl SenderSocket {
                 state = LinkState::Gone;
             }
         }
-        self.link.settle(&self.interface, state)
+        self.link.on_state(&self.interface, state)
     }
 
     /// Replaces what is in `batch` by what receivers have sent to this socket, and says how many datagrams.
@@ -341,5 +340,213 @@ impl SenderSocket {
 impl AsFd for SenderSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.endpoint.as_fd()
+    }
+}
+
+/// How a sending socket is opened.
+#[derive(Clone, Debug)]
+pub struct SenderOptions {
+    /// Where to send. Default: where the kernel's route to the group leads.
+    pub interface: Option<Interface>,
+    /// Port to send from. Default: 0, any free one.
+    pub port: u16,
+    /// Routers that a multicast packet may pass, plus 1. Default: 1, so that nothing leaves the link unasked.
+    pub ttl: u8,
+    /// Differentiated services code point, 0 to 63 (RFC 2474). Default: 0, best effort.
+    pub dscp: u8,
+    /// Whether receivers on this machine hear it. Default: yes.
+    pub loopback: bool,
+    /// Send buffer in bytes. Default: 256 KiB. A larger one only makes packets wait in this machine.
+    pub send_buffer_bytes: usize,
+    /// Whether datagrams carry the ECN field asked for. Default: yes. If not, all are sent as not
+    /// ECN-capable, for networks that drop the others.
+    pub ecn: bool,
+    /// How long the interface may be gone, down or without its address before that is an error. Default: 60
+    /// s, in which a switch or a driver starts again. Only once something was sent: a wrong start is an error
+    /// at once.
+    pub outage_max: Duration,
+}
+
+impl Default for SenderOptions {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            port: 0,
+            ttl: 1,
+            dscp: 0,
+            loopback: true,
+            send_buffer_bytes: 256 << 10,
+            ecn: true,
+            outage_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Sets them on a socket that sends on the interface, for groups of either IP version.
+///
+/// # Errors
+/// [`OpenError::Option`].
+pub(super) fn set_options(
+    endpoint: &Endpoint,
+    ipv4: bool,
+    interface: &Interface,
+    options: &SenderOptions,
+) -> Result<(), OpenError> {
+    if ipv4 {
+        set_options_v4(endpoint, interface, options)
+    } else {
+        set_options_v6(endpoint, interface, options)
+    }
+}
+
+fn set_options_v4(
+    endpoint: &Endpoint,
+    interface: &Interface,
+    options: &SenderOptions,
+) -> Result<(), OpenError> {
+    let socket = &endpoint.socket;
+    let address = interface.ipv4.unwrap_or(Ipv4Addr::UNSPECIFIED);
+    trying(
+        "set IP_MULTICAST_IF",
+        rustix::net::sockopt::set_ip_multicast_if_with_ifindex(
+            socket,
+            &Ipv4Addr::UNSPECIFIED,
+            &address,
+            interface.index,
+        )
+        .map_err(io::Error::from),
+    )?;
+    // Without it a full queue of the interface goes unnoticed.
+    trying("set IP_RECVERR", setsockopt(socket, sockopt::Ipv4RecvErr, &true).map_err(io::Error::from))?;
+    trying("set IP_MULTICAST_TTL", socket.set_multicast_ttl_v4(u32::from(options.ttl)))?;
+    trying("set IP_MULTICAST_LOOP", socket.set_multicast_loop_v4(options.loopback))?;
+    let octet = traffic_class(options.dscp, Ecn::NotCapable);
+    trying("set IP_TOS", socket.set_tos_v4(u32::from(octet)))
+}
+
+fn set_options_v6(
+    endpoint: &Endpoint,
+    interface: &Interface,
+    options: &SenderOptions,
+) -> Result<(), OpenError> {
+    let socket = &endpoint.socket;
+    trying("set IPV6_MULTICAST_IF", socket.set_multicast_if_v6(interface.index))?;
+    trying("set IPV6_RECVERR", setsockopt(socket, sockopt::Ipv6RecvErr, &true).map_err(io::Error::from))?;
+    trying("set IPV6_MULTICAST_HOPS", socket.set_multicast_hops_v6(u32::from(options.ttl)))?;
+    trying("set IPV6_MULTICAST_LOOP", socket.set_multicast_loop_v6(options.loopback))?;
+    let octet = traffic_class(options.dscp, Ecn::NotCapable);
+    trying("set IPV6_TCLASS", socket.set_tclass_v6(u32::from(octet)))
+}
+
+/// The octet that IPv4 calls type of service and IPv6 traffic class (RFC 2474, RFC 3168).
+pub(super) const fn traffic_class(dscp: u8, ecn: Ecn) -> u8 {
+    (dscp << 2) | ecn as u8
+}
+
+/// Most bytes of a run in one message. With its headers (Ethernet 14 and two tags of 4, IPv6 40, UDP 8) a run
+/// is then shorter than 64 KiB, the longest that an interface takes whole (`gso_max_size`): a byte more, and
+/// the kernel cuts every run itself, at five times the cost.
+pub(crate) const RUN_BYTES_MAX: usize = 65_535 - (14 + 8 + 40 + 8);
+
+/// What one message carries: datagrams of a run, all of `segment_bytes` but the last, which may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece<'a> {
+    pub(super) destination: SocketAddr,
+    /// Never empty.
+    pub(super) contents: &'a [u8],
+    pub(super) segment_bytes: usize,
+    pub(super) ecn: Ecn,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn datagrams(&self) -> u64 {
+        self.contents.len().div_ceil(self.segment_bytes) as u64
+    }
+
+    /// Its datagrams, each as a run of its own.
+    pub(super) fn singly(&self) -> impl Iterator<Item = Run<'a>> {
+        let Self { destination, contents, segment_bytes, ecn } = *self;
+        contents.chunks(segment_bytes).map(move |contents| Run { destination, contents, segment_bytes, ecn })
+    }
+}
+
+/// The pieces of runs, in order. Empty runs have none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pieces<'a> {
+    runs: &'a [Run<'a>],
+    /// Bytes of the first run that were taken.
+    taken: usize,
+    segments_max: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// Pieces of at most `segments_max` datagrams.
+    pub(super) fn new(runs: &'a [Run<'a>], segments_max: usize) -> Self {
+        Self { runs, taken: 0, segments_max }
+    }
+
+    /// The same from here on, with as many datagrams in a piece.
+    pub(super) fn with_segments_max(self, segments_max: usize) -> Self {
+        Self { segments_max, ..self }
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let (run, later) = loop {
+            let (run, later) = self.runs.split_first()?;
+            if self.taken < run.contents.len() {
+                break (run, later);
+            }
+            (self.runs, self.taken) = (later, 0);
+        };
+        let segment_bytes = match run.segment_bytes {
+            0 => run.contents.len(),
+            bytes => bytes.min(run.contents.len()),
+        };
+        let segments = (RUN_BYTES_MAX / segment_bytes).clamp(1, self.segments_max);
+        let rest = &run.contents[self.taken..];
+        let contents = &rest[..rest.len().min(segment_bytes * segments)];
+        self.taken += contents.len();
+        if contents.len() == rest.len() {
+            (self.runs, self.taken) = (later, 0);
+        }
+        Some(Piece { destination: run.destination, contents, segment_bytes, ecn: run.ecn })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(runs: &[(usize, usize)], segments_max: usize) -> Vec<(usize, u64)> {
+        let contents = vec![0; 200_000];
+        let run = |(bytes, segment_bytes): &(usize, usize)| Run {
+            destination: "239.0.0.1:1".parse().unwrap(),
+            contents: &contents[..*bytes],
+            segment_bytes: *segment_bytes,
+            ecn: Ecn::NotCapable,
+        };
+        let runs: Vec<_> = runs.iter().map(run).collect();
+        let cut = Pieces::new(&runs, segments_max);
+        cut.map(|piece| (piece.contents.len(), piece.datagrams())).collect()
+    }
+
+    #[test]
+    fn runs_are_cut_between_datagrams() {
+        assert_eq!(pieces(&[(150_000, 1_000)], 64), [(64_000, 64), (64_000, 64), (22_000, 22)]);
+        assert_eq!(pieces(&[(150_000, 1_472)], 64), [(64_768, 44), (64_768, 44), (20_464, 14)]);
+        // 46 of these would fit a UDP payload, but with their headers no interface.
+        assert_eq!(pieces(&[(66_000, 1_424)], 64), [(64_080, 45), (1_920, 2)]);
+        assert_eq!(pieces(&[(2_500, 1_000)], 1), [(1_000, 1), (1_000, 1), (500, 1)]);
+    }
+
+    #[test]
+    fn empty_runs_have_no_piece_and_a_run_without_segments_is_one_datagram() {
+        assert_eq!(pieces(&[(0, 0), (0, 9), (7, 0), (0, 1), (7, 100)], 64), [(7, 1), (7, 1)]);
+        assert_eq!(pieces(&[], 64), []);
+        assert_eq!(pieces(&[(70_000, 0)], 64), [(70_000, 1)]);
     }
 }

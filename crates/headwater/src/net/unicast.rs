@@ -10,13 +10,10 @@ use nix::sys::socket::{setsockopt, sockopt};
 use tracing::debug;
 
 use super::batch::RecvBatch;
-use super::control::Control;
 use super::endpoint::{BufferSize, Endpoint, OpenError, trying};
 use super::interface::Interface;
-use super::pieces::{Piece, Pieces};
-use super::sender::Run;
-use super::sender_options::{SenderOptions, set_options, traffic_class};
-use super::sys::{Outgoing, messages_dropped, send_messages};
+use super::sender::{Piece, Pieces, Run, SenderOptions, set_options, traffic_class};
+use super::sys::{Control, Outgoing, messages_dropped, send_messages};
 
 /// How often a call that failed is made again, in case that it told of something else.
 const REPORTS_MAX: u32 = 3;

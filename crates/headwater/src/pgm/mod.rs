@@ -43,23 +43,16 @@
 //! address can have a port.
 
 mod feed;
-mod mailbox;
 mod options;
 mod receive;
-mod receiver;
 mod send;
-mod sender;
-mod sink;
-mod socket;
 mod update;
 
 pub use feed::{PgmFeed, PgmFeedError};
 pub use headwater_proto::le_sbcc::Module as LeSbccModule;
 pub use options::{Framing, LeSbccOptions, PgmControl, PgmReceiveOptions, PgmSendOptions};
-pub use receive::PgmReceiveSession;
-pub use receiver::PgmReceiver;
-pub use send::PgmSendSession;
-pub use sender::PgmSender;
+pub use receive::{PgmReceiveSession, PgmReceiver};
+pub use send::{PgmSendSession, PgmSender};
 pub use update::{
     PgmReceiveOutcome, PgmReceiveProgress, PgmReceiveStarted, PgmReceiveSummary, PgmReceiveUpdate,
     PgmReceived, PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpdate,

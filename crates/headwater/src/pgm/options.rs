@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headwater_proto as proto;
 use headwater_proto::le_sbcc::{Chain, Config, Module};
-use headwater_proto::{self as proto, Instant, Rate, Seed};
+use headwater_proto::{Instant, Rate, Seed};
 
-use crate::chance;
 use crate::congestion_control::MAX_RATE_DEFAULT;
 use crate::receive::{ListenOptions, listen_setters};
 use crate::send::{LinkOptions, link_setters};
+use crate::system;
 
 /// Packets kept for repair on either side, unless told otherwise: 2 s at 100 Mbit/s. They take up to 25 MB.
 const WINDOW_PACKETS: u32 = 16_384;
@@ -138,7 +139,7 @@ impl LeSbccOptions {
             .with_max_rate(self.max_rate);
         let config = self.start_rate.map_or(config, |rate| config.with_initial_rate(rate));
         let config = self.min_rate.map_or(config, |rate| config.with_min_rate(rate));
-        Chain::new(config, Seed(chance::number()).stream("le-sbcc", 0), now)
+        Chain::new(config, Seed(system::random_u64()).stream("le-sbcc", 0), now)
     }
 }
 

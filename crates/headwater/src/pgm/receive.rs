@@ -1,24 +1,28 @@
-//! A session that receives messages.
+//! Sessions that receive messages, on the thread of the caller or on a thread of their own.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use headwater_proto::control::Membership;
-use headwater_proto::pgm::{Receiver, ReceiverConfig, ReceiverEvent};
+use headwater_proto::pgm::zmq::Unpacker;
+use headwater_proto::pgm::{ByteStream, Deliver, Receiver, ReceiverConfig, ReceiverEvent};
 use headwater_proto::{Instant, Seed};
 use headwater_wire::pgm::Gsi;
 
 use super::options::{Framing, PgmReceiveOptions};
-use super::sink::Sink;
 use super::update::{
     PgmReceiveOutcome, PgmReceiveProgress, PgmReceiveStarted, PgmReceiveSummary, PgmReceiveUpdate,
+    PgmReceived,
 };
-use crate::chance;
-use crate::clock::{Clock, elapsed};
+use crate::clock::{Clock, Progress, elapsed};
 use crate::driver::Application;
 use crate::net::{LinkChange, ReceiverSocket};
-use crate::progress::Progress;
 use crate::receive::{Listener, ReceiveError};
-use crate::stop::StopHandle;
+use crate::system;
+use crate::threads::{self, StopHandle};
 
 /// How long to wait for a confirmation, and for the repair after it, before asking again: what libzmq waits.
 /// OpenPGM's own 2 s are longer than a window lasts on a fast network.
@@ -72,7 +76,7 @@ impl PgmReceiveSession {
         }));
         let clock = Clock::start();
         let sink = Sink::new(self.framing, self.message_bytes_max);
-        let mut machine = Receiver::new(self.config, sink, Seed(chance::number()).stream("pgm", 0));
+        let mut machine = Receiver::new(self.config, sink, Seed(system::random_u64()).stream("pgm", 0));
         let mut watch = Watch {
             stop: self.listener.stop.clone(),
             timeout: self.listener.options.timeout.map(Into::into),
@@ -181,5 +185,347 @@ impl Application<Receiver<Sink>, ReceiverSocket> for Watch<'_> {
             }
             None => Some(self.progress.next()),
         }
+    }
+}
+
+/// Receives messages until the source ends, or it is stopped or dropped.
+///
+/// As an iterator it gives messages in order, and in between what was lost. 16 MiB wait for the application;
+/// one that is slower is a slow receiver: datagrams wait in the socket's buffer, then they are lost, and
+/// asked for.
+#[derive(Debug)]
+pub struct PgmReceiver {
+    mailbox: Mailbox,
+    stop: StopHandle,
+    thread: Option<JoinHandle<Result<PgmReceiveSummary, ReceiveError>>>,
+}
+
+impl PgmReceiver {
+    /// Opens the socket, and returns once the group is joined.
+    ///
+    /// # Errors
+    /// When an option is out of range, or there is no way to receive from the group.
+    pub fn open(options: PgmReceiveOptions) -> Result<Self, ReceiveError> {
+        let mut session = PgmReceiveSession::open(options)?;
+        let (stop, mailbox) = (session.stop_handle(), Mailbox::default());
+        let (held, box_of_thread) = (stop.clone(), mailbox.clone());
+        let (joined, has_joined) = mpsc::channel();
+        let run = move || {
+            let _end = box_of_thread.ending();
+            session.run(&mut |update| match update {
+                PgmReceiveUpdate::Message(message) => {
+                    box_of_thread.put(PgmReceived::Message(message.to_vec()), &held);
+                }
+                PgmReceiveUpdate::Lost { packets } => box_of_thread.put(PgmReceived::Lost { packets }, &held),
+                PgmReceiveUpdate::Progress(progress) => box_of_thread.report(progress),
+                // Nobody waits for a second time.
+                PgmReceiveUpdate::Joined => _ = joined.send(()),
+                _ => {}
+            })
+        };
+        let thread = threads::spawn("headwater-pgm", run)?;
+        // Where it could not join, its end tells why.
+        let _failed = has_joined.recv();
+        Ok(Self { mailbox, stop, thread: Some(thread) })
+    }
+
+    /// Waits for a message, or for word of a loss, for so long at most; `None` when none came, or the session
+    /// has ended.
+    pub fn next_within(&mut self, timeout: Option<Duration>) -> Option<PgmReceived> {
+        self.mailbox.take(timeout)
+    }
+
+    /// How far it is; new about ten times a second.
+    pub fn progress(&self) -> PgmReceiveProgress {
+        self.mailbox.progress()
+    }
+
+    /// Stops it from any thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Stops it if it still goes on, and sums it up.
+    ///
+    /// # Errors
+    /// When the network failed.
+    pub fn finish(mut self) -> Result<PgmReceiveSummary, ReceiveError> {
+        self.stop.stop();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(PgmReceiveSummary {
+                outcome: PgmReceiveOutcome::Interrupted,
+                progress: self.mailbox.progress(),
+            }),
+        }
+    }
+}
+
+impl Iterator for PgmReceiver {
+    type Item = PgmReceived;
+
+    fn next(&mut self) -> Option<PgmReceived> {
+        self.next_within(None)
+    }
+}
+
+impl Drop for PgmReceiver {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stop.stop();
+            // What went wrong is for those to know who call `finish`.
+            let _result = thread.join();
+        }
+    }
+}
+
+/// Holds what came since it was last emptied: at most the window and what was read in one turn, and 8 bytes
+/// for each message. Of ZeroMQ's empty messages, 2 bytes each, that is four times as much again.
+#[derive(Debug)]
+pub(super) struct Sink {
+    unpacking: Unpacking,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    pub(super) messages: u64,
+    pub(super) message_bytes: u64,
+}
+
+/// What comes of packets.
+#[derive(Debug)]
+enum Unpacking {
+    /// What PGM made of them.
+    Messages,
+    Zmq(Unpacker),
+    Bytes(ByteStream),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    /// A message of so many bytes.
+    Message(u32),
+    /// So many packets, or more.
+    Lost(u32),
+}
+
+impl Sink {
+    pub(super) fn new(framing: Framing, message_bytes_max: u32) -> Self {
+        Self {
+            unpacking: match framing {
+                Framing::Messages => Unpacking::Messages,
+                Framing::Zmq => Unpacking::Zmq(Unpacker::new(message_bytes_max)),
+                Framing::Bytes => Unpacking::Bytes(ByteStream::default()),
+            },
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            messages: 0,
+            message_bytes: 0,
+        }
+    }
+
+    /// What the framing could make no sense of.
+    pub(super) fn broken(&self) -> u64 {
+        match &self.unpacking {
+            Unpacking::Zmq(unpacker) => unpacker.broken(),
+            Unpacking::Messages | Unpacking::Bytes(_) => 0,
+        }
+    }
+
+    /// Whether nothing more can come: it is a stream of bytes, and some of them are lost for good.
+    pub(super) const fn has_broken_off(&self) -> bool {
+        matches!(&self.unpacking, Unpacking::Bytes(stream) if stream.is_broken())
+    }
+
+    /// Gives all to the application, in order.
+    pub(super) fn empty(&mut self, observer: &mut dyn FnMut(PgmReceiveUpdate<'_>)) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut rest = &self.bytes[..];
+        for entry in self.entries.drain(..) {
+            match entry {
+                Entry::Message(bytes) => {
+                    let (message, behind) = rest.split_at(bytes as usize);
+                    rest = behind;
+                    observer(PgmReceiveUpdate::Message(message));
+                }
+                Entry::Lost(packets) => observer(PgmReceiveUpdate::Lost { packets: packets.into() }),
+            }
+        }
+        self.bytes.clear();
+        observer(PgmReceiveUpdate::Settled);
+    }
+}
+
+impl Deliver for Sink {
+    fn message(&mut self, _now: Instant, message: &[u8]) {
+        let Self { unpacking, bytes, entries, messages, message_bytes } = self;
+        let mut keep = |message: &[u8]| {
+            // None is longer than `message_bytes_max`, or a packet.
+            let Ok(length) = u32::try_from(message.len()) else { return };
+            bytes.extend_from_slice(message);
+            entries.push(Entry::Message(length));
+            *messages += 1;
+            *message_bytes += message.len() as u64;
+        };
+        match unpacking {
+            Unpacking::Messages => keep(message),
+            Unpacking::Zmq(unpacker) => unpacker.packet(message, keep),
+            Unpacking::Bytes(stream) => stream.packet(message, keep),
+        }
+    }
+
+    fn lost(&mut self, _now: Instant, packets: u64) {
+        match &mut self.unpacking {
+            Unpacking::Messages => {}
+            Unpacking::Zmq(unpacker) => unpacker.lost(),
+            Unpacking::Bytes(stream) => stream.lost(),
+        }
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        match self.entries.last_mut() {
+            Some(Entry::Lost(before)) => *before = before.saturating_add(packets),
+            _ => self.entries.push(Entry::Lost(packets)),
+        }
+    }
+}
+
+/// Bytes that wait at most, but for one message alone; then the thread that receives waits.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// What a message costs beside its bytes.
+const MESSAGE_COST: usize = 64;
+/// How often a thread that waits looks whether it is stopped.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mailbox {
+    shared: Arc<(Mutex<State>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<PgmReceived>,
+    bytes: usize,
+    is_ended: bool,
+    progress: PgmReceiveProgress,
+}
+
+fn cost(received: &PgmReceived) -> usize {
+    match received {
+        PgmReceived::Message(message) => message.len() + MESSAGE_COST,
+        PgmReceived::Lost { .. } => MESSAGE_COST,
+    }
+}
+
+impl Mailbox {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts something in; waits while there is no room, unless stopped: then it is dropped.
+    pub(super) fn put(&self, received: PgmReceived, stop: &StopHandle) {
+        let cost = cost(&received);
+        let mut state = self.state();
+        while state.bytes > 0 && state.bytes + cost > WAITING_BYTES_MAX {
+            if stop.is_stopped() {
+                return;
+            }
+            let waited = self.shared.1.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.bytes += cost;
+        state.waiting.push_back(received);
+        drop(state);
+        self.shared.1.notify_all();
+    }
+
+    /// Waits for the next; `None` when there is no more, or the time is over.
+    pub(super) fn take(&self, timeout: Option<Duration>) -> Option<PgmReceived> {
+        let deadline = timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout));
+        let mut state = self.state();
+        loop {
+            if let Some(received) = state.waiting.pop_front() {
+                state.bytes -= cost(&received);
+                drop(state);
+                self.shared.1.notify_all();
+                return Some(received);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+            if state.is_ended || left.is_some_and(|left| left.is_zero()) {
+                return None;
+            }
+            let waited = self.shared.1.wait_timeout(state, left.unwrap_or(Duration::from_secs(3_600)));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn report(&self, progress: PgmReceiveProgress) {
+        self.state().progress = progress;
+    }
+
+    pub(super) fn progress(&self) -> PgmReceiveProgress {
+        self.state().progress
+    }
+
+    /// When that is dropped there is no more to come, whatever ends the thread that holds it.
+    pub(super) fn ending(&self) -> EndGuard {
+        EndGuard(self.clone())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct EndGuard(Mailbox);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        self.0.state().is_ended = true;
+        self.0.shared.1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::Poller;
+
+    #[test]
+    fn who_is_slow_holds_the_sender_up_and_loses_nothing() {
+        let stop = StopHandle::new(Poller::new().unwrap().waker());
+        let mailbox = Mailbox::default();
+        let (other, held) = (mailbox.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let _end = other.ending();
+            (0..40_u8).for_each(|number| other.put(PgmReceived::Message(vec![number; 1 << 20]), &held));
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(mailbox.state().bytes <= WAITING_BYTES_MAX);
+        let all: Vec<_> = std::iter::from_fn(|| mailbox.take(None)).collect();
+        thread.join().unwrap();
+        assert!(
+            (0..40_u8).zip(&all).all(|(number, got)| *got == PgmReceived::Message(vec![number; 1 << 20]))
+        );
+        assert_eq!((all.len(), mailbox.state().bytes), (40, 0));
+    }
+
+    #[test]
+    fn who_waits_is_let_go_when_the_thread_panics() {
+        let mailbox = Mailbox::default();
+        let other = mailbox.clone();
+        let thread = std::thread::spawn(move || {
+            let _end = other.ending();
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert_eq!(mailbox.take(Some(Duration::from_secs(20))), None);
+        assert!(mailbox.state().is_ended && thread.join().is_err());
+    }
+
+    #[test]
+    fn waits_end_by_a_stop_and_by_time() {
+        let stop = StopHandle::new(Poller::new().unwrap().waker());
+        let mailbox = Mailbox::default();
+        assert_eq!(mailbox.take(Some(Duration::from_millis(1))), None);
+        mailbox.put(PgmReceived::Message(vec![0; WAITING_BYTES_MAX + 1]), &stop);
+        stop.stop();
+        mailbox.put(PgmReceived::Lost { packets: 1 }, &stop);
+        assert_eq!(mailbox.state().waiting.len(), 1, "one alone however long, and no more once stopped");
     }
 }

@@ -1,32 +1,36 @@
-//! A session that sends messages.
+//! Sessions that send messages, on the thread of the caller or on a thread of their own, and the socket of
+//! the source.
 
-use headwater_proto::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
 use headwater_proto::pgm::zmq::Packer;
-use headwater_proto::pgm::{Filler, Source, SourceEvent};
+use headwater_proto::pgm::{Control, Filler, Mode, Session, Source, SourceConfig, SourceEvent};
+use headwater_proto::{DATAGRAM_BYTES_MAX, Duration, Instant};
+use headwater_wire::pgm::Gsi;
 
-use super::feed::{Batch, PgmFeed};
-use super::options::{Framing, PgmSendOptions};
-use super::socket::Opened;
+use super::feed::{Batch, PgmFeed, PgmFeedError};
+use super::options::{Framing, PgmControl, PgmSendOptions};
 use super::update::{PgmSendOutcome, PgmSendProgress, PgmSendStarted, PgmSendSummary, PgmSendUpdate};
-use crate::clock::{Clock, elapsed};
+use crate::clock::{Clock, Progress, elapsed};
 use crate::driver::Application;
-use crate::net::{LinkChange, SenderSocket};
-use crate::progress::Progress;
-use crate::send::{RateWatch, SendError};
-use crate::stop::StopHandle;
+use crate::net::{LinkChange, OpenError, SenderSocket};
+use crate::send::{Link, RateWatch, SendError};
+use crate::system;
+use crate::threads::{self, StopHandle};
 
 /// Packets that wait for their departure: what a turn of the driver may send at some Gbit/s.
 const READY_PACKETS: u32 = 64;
 /// Receivers that go on asking hold a session no longer than this.
-const LINGER_MAX: headwater_proto::Duration = headwater_proto::Duration::from_secs(60);
+const LINGER_MAX: Duration = Duration::from_secs(60);
 /// The end is told a few times whatever happens; a stopped sender repairs little more and is gone.
-const LINGER_STOPPED: headwater_proto::Duration = headwater_proto::Duration::from_millis(350);
+const LINGER_STOPPED: Duration = Duration::from_millis(350);
 
 /// Sends messages that its feeds hand over, on the thread that calls [`Self::run`].
 #[derive(Debug)]
 pub struct PgmSendSession {
     options: PgmSendOptions,
-    opened: Opened,
+    opened: SourceEndpoint,
     feed: PgmFeed,
 }
 
@@ -36,7 +40,7 @@ impl PgmSendSession {
     /// # Errors
     /// When an option is out of range, or there is no way to send to the group.
     pub fn open(options: PgmSendOptions) -> Result<Self, SendError> {
-        let opened = Opened::new(&options)?;
+        let opened = SourceEndpoint::new(&options)?;
         let feed = PgmFeed::new(opened.link.poller.waker(), opened.message_bytes_max(&options));
         Ok(Self { options, opened, feed })
     }
@@ -89,7 +93,7 @@ impl PgmSendSession {
                 messages: 0,
                 message_bytes: 0,
             },
-            ending: Ending::new(LINGER_STOPPED.max(self.options.linger.into())),
+            ending: LingerTimer::new(LINGER_STOPPED.max(self.options.linger.into())),
             progress: Progress::new(clock.now()),
             rate: RateWatch::new(self.options.control.rate_max()),
             last: PgmSendProgress::of(&source),
@@ -216,16 +220,16 @@ impl Packing {
 }
 
 /// When a session that has sent all is over.
-struct Ending {
-    linger: headwater_proto::Duration,
+struct LingerTimer {
+    linger: Duration,
     is_sent: bool,
     sent: Option<Instant>,
     /// Numbers asked for, and since when they are no more.
     asked: (u64, Instant),
 }
 
-impl Ending {
-    const fn new(linger: headwater_proto::Duration) -> Self {
+impl LingerTimer {
+    const fn new(linger: Duration) -> Self {
         Self { linger, is_sent: false, sent: None, asked: (0, Instant::ZERO) }
     }
 
@@ -248,7 +252,7 @@ impl Ending {
 struct Watch<'a> {
     stop: StopHandle,
     supply: Supply,
-    ending: Ending,
+    ending: LingerTimer,
     progress: Progress,
     rate: RateWatch,
     last: PgmSendProgress,
@@ -286,7 +290,7 @@ impl Application<Source, SenderSocket> for Watch<'_> {
     ) -> Option<Instant> {
         let is_over = self.ending.is_over(source, self.stop.is_stopped(), now);
         if self.progress.is_due(now) || is_over {
-            if let Some(limit) = self.rate.look(source.overload()) {
+            if let Some(limit) = self.rate.on_overload(source.overload()) {
                 (self.observer)(PgmSendUpdate::RateLimited(limit));
             }
             self.last = PgmSendProgress {
@@ -305,5 +309,181 @@ impl Application<Source, SenderSocket> for Watch<'_> {
         // What the source has too little of, the next turn brings.
         let wants = source.waiting() == 0 && !self.ending.is_sent && self.supply.has_more();
         Some(if wants { now } else { self.progress.next() })
+    }
+}
+
+/// Sends messages until it is finished, stopped or dropped.
+#[derive(Debug)]
+pub struct PgmSender {
+    feed: PgmFeed,
+    stop: StopHandle,
+    started: PgmSendStarted,
+    progress: Arc<Mutex<Option<PgmSendProgress>>>,
+    thread: Option<JoinHandle<Result<PgmSendSummary, SendError>>>,
+}
+
+impl PgmSender {
+    /// Opens the socket and starts the thread.
+    ///
+    /// # Errors
+    /// When an option is out of range, or there is no way to send to the group.
+    pub fn open(options: PgmSendOptions) -> Result<Self, SendError> {
+        let mut session = PgmSendSession::open(options)?;
+        let (feed, stop, started) = (session.feed(), session.stop_handle(), session.started());
+        let progress = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&progress);
+        let run = move || {
+            session.run(&mut |update| {
+                if let PgmSendUpdate::Progress(progress) = update {
+                    *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+                }
+            })
+        };
+        let thread = threads::spawn("headwater-pgm", run)?;
+        Ok(Self { feed, stop, started, progress, thread: Some(thread) })
+    }
+
+    /// Where and how it sends.
+    pub const fn started(&self) -> &PgmSendStarted {
+        &self.started
+    }
+
+    /// Hands a message over; waits while 64 KiB wait already.
+    ///
+    /// # Errors
+    /// When it is too long, or the session has ended.
+    pub fn send(&self, message: &[u8]) -> Result<(), PgmFeedError> {
+        self.feed.send(message)
+    }
+
+    /// How far it is, new about ten times a second; `None` at first.
+    pub fn progress(&self) -> Option<PgmSendProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops it from any thread: what waits is dropped, receivers are told that it ended.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Waits until all is sent, and nobody asks any more.
+    ///
+    /// # Errors
+    /// When the network failed.
+    pub fn finish(mut self) -> Result<PgmSendSummary, SendError> {
+        self.feed.finish();
+        // It is there until here: only `drop` takes it, too.
+        let thread = self.thread.take().ok_or(SendError::Open(OpenError::Option {
+            attempt: "wait for the thread",
+            source: std::io::ErrorKind::NotFound.into(),
+        }))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for PgmSender {
+    /// Stops it, and waits until receivers were told.
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stop.stop();
+            // What went wrong is for those to know who call `finish`.
+            let _result = thread.join();
+        }
+    }
+}
+
+/// Of a data packet without options.
+const HEADER_BYTES: u16 = 24;
+/// OPT_LENGTH and OPT_FRAGMENT, in packets of messages longer than one.
+const FRAGMENT_BYTES: u16 = 4 + 16;
+/// Longest IP packet that OpenPGM takes unless it is told otherwise.
+const IP_BYTES_MAX: u32 = 1_500;
+/// Receivers of other makes say nothing until they miss something, and then their hosts may be seconds in
+/// finding the way: less is sent meanwhile than twice what was sent before.
+const BLIND_DOUBLING: Duration = Duration::from_secs(2);
+const PAYLOAD_MAX: u16 = 8_192;
+const PAYLOAD_MIN: u16 = 16;
+
+/// An open socket, and the session on it.
+#[derive(Debug)]
+pub(super) struct SourceEndpoint {
+    pub(super) link: Link,
+    pub(super) session: Session,
+    pub(super) payload_bytes: u16,
+    /// UDP payload of a full packet.
+    packet_bytes: u16,
+}
+
+impl SourceEndpoint {
+    pub(super) fn new(options: &PgmSendOptions) -> Result<Self, SendError> {
+        // To the group's own port receivers send their NAKs, whatever they make of the port that data comes
+        // from.
+        let link = Link::open(&options.link, 1, options.link.group.port())?;
+        let headers =
+            HEADER_BYTES + if options.wire.framing == Framing::Messages { FRAGMENT_BYTES } else { 0 };
+        let payload_bytes = payload_bytes(options.payload_bytes, &link, u32::from(headers))?;
+        let packet_bytes = payload_bytes + headers;
+        Ok(Self { link, session: session(options)?, payload_bytes, packet_bytes })
+    }
+
+    /// The machine, beginning at `now`.
+    pub(super) fn source(&self, options: &PgmSendOptions, now: Instant) -> Source {
+        let control = match options.control {
+            PgmControl::Fixed(rate) => Control::Fixed(rate),
+            PgmControl::LeSbcc(options) => {
+                let chain = options.chain(self.packet_bytes, Some(BLIND_DOUBLING), now);
+                Control::LeSbcc(Box::new(chain))
+            }
+        };
+        Source::new(self.config(options), control, now)
+    }
+
+    /// Most bytes of a message.
+    pub(super) fn message_bytes_max(&self, options: &PgmSendOptions) -> usize {
+        let packets = self.config(options).waiting_packets_max() as usize;
+        // Of ZeroMQ's packets, two bytes are the offset and one more may be in use by the message before.
+        match options.wire.framing {
+            Framing::Messages => packets * usize::from(self.payload_bytes),
+            Framing::Zmq => (packets - 2) * usize::from(self.payload_bytes - 2),
+            Framing::Bytes => (packets - 1) * usize::from(self.payload_bytes),
+        }
+    }
+
+    fn config(&self, options: &PgmSendOptions) -> SourceConfig {
+        let path = self.link.socket.local_addr().ip();
+        SourceConfig::new(self.session, path, self.payload_bytes)
+            .with_mode(Mode::Pgm)
+            .with_window_packets(options.window_packets)
+            .with_roll_call(matches!(options.control, PgmControl::LeSbcc(_)))
+    }
+}
+
+fn session(options: &PgmSendOptions) -> Result<Session, SendError> {
+    let [a, b, c, d, e, f, port @ ..]: [u8; 8] = system::random_bytes()?;
+    let group = options.link.group;
+    let destination_port = options.wire.port(group);
+    // Receivers tell packets up and down by the two ports.
+    let source_port = u16::from_be_bytes(port).max(1);
+    let source_port = if source_port == destination_port { source_port ^ 1 } else { source_port };
+    Ok(Session { gsi: Gsi([a, b, c, d, e, f]), source_port, destination_port, group: group.ip() })
+}
+
+/// What is asked for, or else what fits.
+fn payload_bytes(asked: Option<u16>, link: &Link, headers: u32) -> Result<u16, SendError> {
+    let headers = link.header_bytes() + headers;
+    let interface = link.socket.interface();
+    let mtu = interface.mtu();
+    let Some(asked) = asked else {
+        let room = mtu.unwrap_or(IP_BYTES_MAX).min(IP_BYTES_MAX).saturating_sub(headers);
+        return Ok(u16::try_from(room).unwrap_or(PAYLOAD_MAX).max(PAYLOAD_MIN));
+    };
+    let fits_datagram = u32::from(asked) + headers <= u32::try_from(DATAGRAM_BYTES_MAX).unwrap_or(u32::MAX);
+    if !(PAYLOAD_MIN..=PAYLOAD_MAX).contains(&asked) || !fits_datagram {
+        let option = "the length of a packet's payload";
+        return Err(SendError::Option { option, value: asked.into(), range: "from 16 to 8192 bytes" });
+    }
+    match mtu.filter(|mtu| headers + u32::from(asked) > *mtu) {
+        Some(mtu) => Err(SendError::Mtu { symbol_size: asked, mtu, interface: interface.name.clone() }),
+        None => Ok(asked),
     }
 }

@@ -9,17 +9,15 @@ use headwater_proto::rainbow::{Overtaking, WindowConfig, carrier};
 use headwater_proto::{ChannelId, Duration};
 use tracing::warn;
 
-use super::error::ReceiveError;
 use super::listener::{ListenOptions, Listener};
-use super::options::Ask;
-use super::session::Ears;
+use super::session::{ContentPort, PullOptions, ReceiveError};
 use super::update::ReceiveStarted;
 use crate::driver::Port;
 use crate::net::{
     Channels, Interface, LinkChange, MembershipError, ReceiverCounters, ReceiverOptions, ReceiverSocket,
     RecvBatch, Run, SendError, UnicastOptions, UnicastSocket,
 };
-use crate::stop::stoppable;
+use crate::threads::stoppable;
 
 /// Receive buffer in bytes: what a busy machine may let wait of a window of the most labels.
 const BUFFER_BYTES: usize = 16 << 20;
@@ -41,7 +39,7 @@ pub(super) struct AskingPort {
 ///
 /// # Errors
 /// When an option is out of range, or there is no way to receive from the group.
-pub(super) fn open(options: ListenOptions, ask: &Ask) -> Result<Listener<AskingPort>, ReceiveError> {
+pub(super) fn open(options: ListenOptions, ask: &PullOptions) -> Result<Listener<AskingPort>, ReceiveError> {
     options.check()?;
     let (source, upstream) = (options.group, ask.upstream);
     let is_host = |address: SocketAddr| {
@@ -77,7 +75,7 @@ pub(super) fn open(options: ListenOptions, ask: &Ask) -> Result<Listener<AskingP
     Ok(Listener { options, socket, poller, stop })
 }
 
-impl Ears for AskingPort {
+impl ContentPort for AskingPort {
     type Control = carrier::Receiver;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted {
@@ -144,8 +142,8 @@ impl Port for AskingPort {
         Ok(self.unicast.send(runs))
     }
 
-    fn look(&mut self) -> Option<LinkChange> {
+    fn inspect_link(&mut self) -> Option<LinkChange> {
         // What is asked in vain is asked again.
-        self.group.as_mut().and_then(ReceiverSocket::look)
+        self.group.as_mut().and_then(ReceiverSocket::inspect_link)
     }
 }

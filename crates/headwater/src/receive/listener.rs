@@ -9,18 +9,15 @@ use headwater_proto::rtt::ProberConfig;
 use headwater_proto::{Machine, Rate, Seed, described};
 use tracing::warn;
 
-use super::error::ReceiveError;
-use super::options::Loss;
-use super::session::{Ears, OTHERS_TIME};
+use super::session::{ContentPort, Loss, OTHERS_TIME, ReceiveError};
 use super::update::{HeardSession, ReceiveStarted};
-use crate::chance;
 use crate::clock::Clock;
 use crate::doctor::{Session, listen_to_all};
+use crate::driver::TraceHook;
 use crate::driver::{Application, Hooks, Port, drive};
-use crate::kernel_files::InputLosses;
 use crate::net::{Channels, Interface, Poller, ReceiverCounters, ReceiverOptions, ReceiverSocket};
-use crate::stop::{StopHandle, stoppable};
-use crate::trace::TraceHook;
+use crate::system::{self, InputLosses};
+use crate::threads::{StopHandle, stoppable};
 
 /// Where and how to listen. [`crate::ReceiveOptions`] says what each means.
 pub(crate) struct ListenOptions {
@@ -64,13 +61,13 @@ impl ListenOptions {
 
     /// A control for whatever the session describes. The one place where a receiver's control is made.
     pub(crate) fn control(&self) -> described::Receiver {
-        let naks = carrier::ReceiverConfig::new(self.group.ip(), Seed(chance::number()));
+        let naks = carrier::ReceiverConfig::new(self.group.ip(), Seed(system::random_u64()));
         let config = described::ReceiverConfig::new()
             .with_max_rate(self.max_rate)
             .with_rtt_hint(self.rtt.map(Into::into))
             .with_naks(Some(naks))
-            .with_seed(Seed(chance::number()))
-            .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(chance::number()))));
+            .with_seed(Seed(system::random_u64()))
+            .with_prober(self.rtt.is_none().then(|| ProberConfig::new(Seed(system::random_u64()))));
         described::Receiver::new(config)
     }
 }
@@ -110,7 +107,7 @@ macro_rules! listen_setters {
 
         /// Called for each datagram received, dropped on purpose or not. Default: none.
         #[must_use]
-        pub fn with_trace(mut self, trace: Option<crate::trace::TraceHook>) -> Self {
+        pub fn with_trace(mut self, trace: Option<crate::driver::TraceHook>) -> Self {
             self.listen.trace = trace;
             self
         }
@@ -147,7 +144,8 @@ macro_rules! session_setters {
     };
 }
 
-pub(crate) use {listen_setters, session_setters};
+pub(crate) use listen_setters;
+pub(crate) use session_setters;
 
 impl fmt::Debug for ListenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,7 +215,7 @@ impl<P: Port> Listener<P> {
     }
 }
 
-impl Ears for ReceiverSocket {
+impl ContentPort for ReceiverSocket {
     type Control = described::Receiver;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted {

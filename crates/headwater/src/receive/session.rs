@@ -1,29 +1,27 @@
-//! A session that receives files: opened, run, summed up.
+//! A session that receives files: its options, opened, run, and its errors.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_proto::control::ReceiverControl;
-use headwater_proto::delivery::{Receiver, ReceiverConfig};
+use headwater_proto::delivery::{Receiver, ReceiverConfig, StoreError};
 
 use super::asker::{self, AskingPort};
-use super::error::ReceiveError;
-use super::listener::{ListenOptions, Listener};
-use super::options::ReceiveOptions;
+use super::listener::{ListenOptions, Listener, listen_setters, session_setters};
 use super::update::{HeardSession, ReceiveOutcome, ReceiveStarted, ReceiveSummary, ReceiveUpdate};
 use super::watch::Watch;
 use crate::clock::Clock;
-use crate::driver::Port;
-use crate::kernel_files::InputLosses;
-use crate::net::{Interface, ReceiverCounters, Waker};
-use crate::stop::StopHandle;
+use crate::driver::{DriverError, Port};
+use crate::net::{ChannelsError, Interface, InterfaceError, OpenError, ReceiverCounters, Waker};
 use crate::store::DiskStore;
+use crate::system::InputLosses;
+use crate::threads::StopHandle;
 
 /// A session that receives files.
 #[derive(Debug)]
 pub struct ReceiveSession {
-    way: Way,
+    way: SessionListener,
     out: PathBuf,
     /// Until the first run takes it.
     store: Option<DiskStore>,
@@ -31,7 +29,7 @@ pub struct ReceiveSession {
 
 /// How packets come.
 #[derive(Debug)]
-enum Way {
+enum SessionListener {
     /// By groups that are joined.
     Groups(Box<Listener>),
     /// From who is asked for them.
@@ -42,7 +40,7 @@ enum Way {
 pub(super) const OTHERS_TIME: Duration = Duration::from_secs(1);
 
 /// What a session of files asks of a receiver's sockets beside datagrams.
-pub(super) trait Ears: Port {
+pub(super) trait ContentPort: Port {
     type Control: ReceiverControl;
 
     fn started(&self, options: &ListenOptions) -> ReceiveStarted;
@@ -83,8 +81,8 @@ impl ReceiveSession {
     pub fn open(options: ReceiveOptions) -> Result<Self, ReceiveError> {
         let ReceiveOptions { listen, out, ask } = options;
         let way = match ask {
-            None => Way::Groups(Box::new(Listener::open(listen)?)),
-            Some(ask) => Way::Requests(Box::new(asker::open(listen, &ask)?)),
+            None => SessionListener::Groups(Box::new(Listener::open(listen)?)),
+            Some(ask) => SessionListener::Requests(Box::new(asker::open(listen, &ask)?)),
         };
         let store = DiskStore::open(&out, way.waker())?;
         Ok(Self { way, out, store: Some(store) })
@@ -93,16 +91,16 @@ impl ReceiveSession {
     /// Stops it from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         match &self.way {
-            Way::Groups(listener) => listener.stop.clone(),
-            Way::Requests(asker) => asker.stop.clone(),
+            SessionListener::Groups(listener) => listener.stop.clone(),
+            SessionListener::Requests(asker) => asker.stop.clone(),
         }
     }
 
     /// Where it receives.
     pub fn started(&self) -> ReceiveStarted {
         match &self.way {
-            Way::Groups(listener) => listener.socket.started(&listener.options),
-            Way::Requests(asker) => asker.socket.started(&asker.options),
+            SessionListener::Groups(listener) => listener.socket.started(&listener.options),
+            SessionListener::Requests(asker) => asker.socket.started(&asker.options),
         }
     }
 
@@ -120,13 +118,13 @@ impl ReceiveSession {
         observer(ReceiveUpdate::Started(self.started()));
         let store = self.store.take();
         match &mut self.way {
-            Way::Groups(listener) => run_on(listener, &self.out, store, observer),
-            Way::Requests(asker) => run_on(asker, &self.out, store, observer),
+            SessionListener::Groups(listener) => run_on(listener, &self.out, store, observer),
+            SessionListener::Requests(asker) => run_on(asker, &self.out, store, observer),
         }
     }
 }
 
-impl Way {
+impl SessionListener {
     fn waker(&self) -> Waker {
         match self {
             Self::Groups(listener) => listener.poller.waker(),
@@ -135,7 +133,7 @@ impl Way {
     }
 }
 
-fn run_on<P: Ears>(
+fn run_on<P: ContentPort>(
     listener: &mut Listener<P>,
     out: &Path,
     mut first: Option<DiskStore>,
@@ -170,4 +168,94 @@ fn run_on<P: Ears>(
         }
         return Ok(summary);
     }
+}
+
+/// How a session is received.
+#[derive(Debug)]
+pub struct ReceiveOptions {
+    pub(super) listen: ListenOptions,
+    pub(super) out: PathBuf,
+    pub(super) ask: Option<PullOptions>,
+}
+
+/// By what way to ask a source, whose address stands in place of the group, for packets.
+#[derive(Clone, Debug)]
+pub(super) struct PullOptions {
+    /// Whom requests go to.
+    pub(super) upstream: SocketAddr,
+    /// A group by which replies may come, and the interface that it is joined on.
+    pub(super) group: Option<(SocketAddr, Option<String>)>,
+}
+
+/// Datagrams dropped on purpose as they arrive, to see what loss does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Chance of each datagram to be dropped, from 0 to 1.
+    pub probability: f64,
+    /// Which datagrams: the same seed drops the same ones.
+    pub seed: u64,
+}
+
+impl ReceiveOptions {
+    /// Receives the first session heard on `group` (its base channel) into the folder `out`, which is made if
+    /// need be.
+    pub fn new(group: SocketAddr, out: impl Into<PathBuf>) -> Self {
+        Self { listen: ListenOptions::new(group), out: out.into(), ask: None }
+    }
+
+    /// Asks a source for its session, packet by packet, by way of a relay or directly, and receives it into
+    /// the folder `out`. Of the options of what listens TSI, timeout, loss and trace alone count; a source to
+    /// receive from must be the one that is asked.
+    pub fn asking(source: SocketAddr, via: Option<SocketAddr>, out: impl Into<PathBuf>) -> Self {
+        let ask = PullOptions { upstream: via.unwrap_or(source), group: None };
+        Self { ask: Some(ask), ..Self::new(source, out) }
+    }
+
+    /// A group by which the relay replies to all on this network, where it does
+    /// ([`RelayGroup`](crate::relay::RelayGroup)), and the interface to join it on: by default where the
+    /// kernel's route to it leads. Nothing comes of it where no source is asked.
+    #[must_use]
+    pub fn with_replies_to(mut self, group: SocketAddr, interface: Option<String>) -> Self {
+        if let Some(ask) = &mut self.ask {
+            ask.group = Some((group, interface));
+        }
+        self
+    }
+
+    listen_setters!();
+    session_setters!();
+}
+
+/// Why a session cannot be received. What goes wrong with its content is a
+/// [`ReceiveOutcome`](crate::ReceiveOutcome) instead.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// The group is no multicast address.
+    #[error(transparent)]
+    Channels(#[from] ChannelsError),
+    /// There is no interface to receive on.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The socket could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The chance of loss is no probability.
+    #[error("the loss probability is {0}, which must be from 0 to 1")]
+    Loss(f64),
+    /// The folder for the files cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The source, or the relay that it is to be asked by, is no address of a host.
+    #[error(
+        "nothing of {0} can be asked for by way of {1}: port 0, an unspecified address and a group are no host's"
+    )]
+    Nobody(SocketAddr, SocketAddr),
+    /// Receiving failed: the interface or a membership.
+    #[error("receiving from {group} failed")]
+    Network {
+        /// The base channel's group, or the source that is asked.
+        group: IpAddr,
+        /// What went wrong.
+        source: DriverError,
+    },
 }

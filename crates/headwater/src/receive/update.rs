@@ -8,7 +8,7 @@ use headwater_proto::ChannelId;
 use headwater_proto::control::{Reception, Status};
 use headwater_proto::delivery::{Digest, ReceiverStats, RelativePath, StoreError};
 
-use super::long_packets::LongPacketsMissing;
+use super::watch::LongPacketsMissing;
 use crate::net::{BufferSize, LinkChange};
 
 /// What a receiving session tells its observer, in order. Files are numbered from 0 as they are announced.

@@ -1,6 +1,10 @@
 //! Watches a receiver's machine: reports what it does, ends it, and says how it ended.
+//!
+//! [`LongPacketsMissing`] reports packets that are too long for the path to a receiver, from the shorter ones
+//! that arrive.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use headwater_proto::Instant;
@@ -9,19 +13,18 @@ use headwater_proto::delivery::{
     OTHERS_MAX, Receiver, ReceiverEvent, RelativePath, SessionEvent, StoreError,
 };
 
-use super::long_packets::{self, Facts};
-use super::session::Ears;
+use super::session::ContentPort;
 use super::update::{
     FileStatus, HeardSession, IncompleteReason, ReceiveOutcome, ReceiveProgress, ReceiveSummary,
     ReceiveUpdate, SILENCE_SHOWN, SILENCE_TOLD,
 };
-use crate::clock::elapsed;
+use crate::clock::{Progress, elapsed};
 use crate::driver::Application;
-use crate::kernel_files::InputLosses;
-use crate::net::LinkChange;
-use crate::progress::Progress;
-use crate::stop::StopHandle;
+use crate::net::{Interface, LinkChange};
+use crate::send::symbol_size_within;
 use crate::store::DiskStore;
+use crate::system::InputLosses;
+use crate::threads::StopHandle;
 
 /// How often the kernel is asked whether it dropped what was not read in time: a call for each socket.
 const DROPS_INTERVAL: headwater_proto::Duration = headwater_proto::Duration::from_millis(50);
@@ -37,7 +40,7 @@ pub(super) struct Watch<'a> {
     /// Messages that the kernel had dropped at the last look, and when the next one is due.
     kernel_drops: u64,
     drops_due: Instant,
-    end: Option<End>,
+    end: Option<EndReason>,
     /// Whether a session was ever heard.
     session_found: bool,
     /// Other sessions heard, at most [`OTHERS_MAX`].
@@ -59,7 +62,7 @@ pub(super) struct Watch<'a> {
 
 /// What ended it.
 #[derive(Clone, Debug)]
-enum End {
+enum EndReason {
     Completed,
     Closed,
     /// Another session has come in its place.
@@ -102,7 +105,7 @@ impl<'a> Watch<'a> {
 
     /// Whether another session is to be received now; if so, begins anew for it.
     pub(super) fn begins_anew(&mut self, now: Instant) -> bool {
-        if !matches!(self.end, Some(End::Superseded)) {
+        if !matches!(self.end, Some(EndReason::Superseded)) {
             return false;
         }
         self.progress = Progress::new(now);
@@ -118,7 +121,7 @@ impl<'a> Watch<'a> {
     pub(super) fn summary<C: ReceiverControl>(
         mut self,
         machine: &mut Receiver<C, DiskStore>,
-        socket: &impl Ears,
+        socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveSummary {
         let progress = self.snapshot(machine, socket, now);
@@ -137,25 +140,25 @@ impl<'a> Watch<'a> {
 
     fn outcome(&self, out_of_space: Option<&StoreError>) -> ReceiveOutcome {
         match (&self.end, out_of_space) {
-            (Some(End::ControlRefused(reason)), _) => ReceiveOutcome::ControlRefused(reason.clone()),
-            (Some(End::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(End::Stopped | End::Superseded) | None, _) => ReceiveOutcome::Interrupted,
+            (Some(EndReason::ControlRefused(reason)), _) => ReceiveOutcome::ControlRefused(reason.clone()),
+            (Some(EndReason::StoreFailed(error)), _) => ReceiveOutcome::StoreFailed(error.clone()),
+            (Some(EndReason::Stopped | EndReason::Superseded) | None, _) => ReceiveOutcome::Interrupted,
             _ if self.mismatch => ReceiveOutcome::VerificationFailed,
             (_, Some(error)) => ReceiveOutcome::StoreFailed(error.clone()),
-            (Some(End::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
-            (Some(End::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
-            (Some(End::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
-            (Some(End::Completed), _) if self.files_refused > 0 => {
+            (Some(EndReason::TimedOut), _) if !self.session_found => ReceiveOutcome::NothingReceived,
+            (Some(EndReason::TimedOut), _) => ReceiveOutcome::Incomplete(IncompleteReason::TimedOut),
+            (Some(EndReason::Closed), _) => ReceiveOutcome::Incomplete(IncompleteReason::SessionClosed),
+            (Some(EndReason::Completed), _) if self.files_refused > 0 => {
                 ReceiveOutcome::Incomplete(IncompleteReason::Refused)
             }
-            (Some(End::Completed), _) => ReceiveOutcome::Completed,
+            (Some(EndReason::Completed), _) => ReceiveOutcome::Completed,
         }
     }
 
     fn snapshot<C: ReceiverControl>(
         &mut self,
         machine: &mut Receiver<C, DiskStore>,
-        socket: &impl Ears,
+        socket: &impl ContentPort,
         now: Instant,
     ) -> ReceiveProgress {
         let files: Vec<_> = machine
@@ -192,7 +195,7 @@ impl<'a> Watch<'a> {
     fn watch_silence<C: ReceiverControl>(
         &mut self,
         machine: &Receiver<C, DiskStore>,
-        socket: &impl Ears,
+        socket: &impl ContentPort,
         now: Instant,
     ) {
         let last = machine.last_heard();
@@ -220,7 +223,7 @@ impl<'a> Watch<'a> {
 
     /// Tells of sessions of other sources than the one named, whose membership keeps all others out. The
     /// receiver does nothing else meanwhile: nothing comes.
-    fn listen_to_others(&mut self, socket: &impl Ears) {
+    fn listen_to_others(&mut self, socket: &impl ContentPort) {
         for other in socket.others() {
             if self.add_other(other) {
                 let HeardSession { tsi, source } = other;
@@ -239,7 +242,11 @@ impl<'a> Watch<'a> {
     }
 
     /// Tells once that packets are too long for the way, where it looks like that.
-    fn watch_length<C: ReceiverControl>(&mut self, machine: &Receiver<C, DiskStore>, socket: &impl Ears) {
+    fn watch_length<C: ReceiverControl>(
+        &mut self,
+        machine: &Receiver<C, DiskStore>,
+        socket: &impl ContentPort,
+    ) {
         let reception = machine.reception();
         let Some(before) = self.losses_before.filter(|_| reception.lost > 0) else { return };
         let Some((source, _)) = machine.session() else { return };
@@ -251,7 +258,7 @@ impl<'a> Watch<'a> {
             is_ipv4: source.is_ipv4(),
         };
         let losses = || socket.input_losses().since(before);
-        if let Some(missing) = long_packets::judge(facts, socket.interface(), losses) {
+        if let Some(missing) = judge_long_packets(facts, socket.interface(), losses) {
             self.losses_before = None;
             (self.observer)(ReceiveUpdate::LongPacketsMissing(missing));
         }
@@ -265,7 +272,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
+impl<C: ReceiverControl, P: ContentPort> Application<Receiver<C, DiskStore>, P> for Watch<'_> {
     fn steer(&mut self, machine: &mut Receiver<C, DiskStore>, socket: &mut P, now: Instant) {
         if now >= self.drops_due {
             self.drops_due = now + DROPS_INTERVAL;
@@ -289,7 +296,7 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
                 ReceiveUpdate::OtherSession { tsi, source }
             }
             ReceiverEvent::Session(SessionEvent::Superseded { tsi, source }) => {
-                self.end = Some(End::Superseded);
+                self.end = Some(EndReason::Superseded);
                 ReceiveUpdate::SessionReplaced { tsi, source }
             }
             ReceiverEvent::FileAnnounced { file, path, bytes } => {
@@ -312,19 +319,19 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
                 ReceiveUpdate::FileMismatch { file: file.0, path }
             }
             ReceiverEvent::SessionCompleted { refused } => {
-                self.end = Some(End::Completed);
+                self.end = Some(EndReason::Completed);
                 ReceiveUpdate::SessionCompleted { refused }
             }
             ReceiverEvent::ControlRefused { reason } => {
-                self.end = Some(End::ControlRefused(reason.clone()));
+                self.end = Some(EndReason::ControlRefused(reason.clone()));
                 ReceiveUpdate::ControlRefused { reason }
             }
             ReceiverEvent::SessionClosed => {
-                self.end = Some(End::Closed);
+                self.end = Some(EndReason::Closed);
                 ReceiveUpdate::SessionClosed
             }
             ReceiverEvent::StoreFailed(error) => {
-                self.end = Some(End::StoreFailed(error.clone()));
+                self.end = Some(EndReason::StoreFailed(error.clone()));
                 ReceiveUpdate::StoreFailed(error)
             }
         };
@@ -353,12 +360,12 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
             return None;
         }
         if self.stop.is_stopped() {
-            self.end = Some(End::Stopped);
+            self.end = Some(EndReason::Stopped);
             return None;
         }
         let gives_up = self.gives_up(machine);
         if gives_up.is_some_and(|at| at <= now) {
-            self.end = Some(End::TimedOut);
+            self.end = Some(EndReason::TimedOut);
             return None;
         }
         if self.progress.is_due(now) {
@@ -369,5 +376,127 @@ impl<C: ReceiverControl, P: Ears> Application<Receiver<C, DiskStore>, P> for Wat
         }
         let next = self.progress.next();
         Some(gives_up.map_or(next, |at| at.min(next)))
+    }
+}
+
+/// Least packets missing before their length is suspected.
+const LOST_MIN: u64 = 20;
+/// LCT header and FEC payload id of a packet of content.
+const HEADER_BYTES: u32 = 16;
+
+/// Long packets of a session are missing, while short ones arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongPacketsMissing {
+    /// Bytes of an IP packet that carries a whole symbol of the session, at least.
+    pub packet_bytes: u32,
+    /// UDP payload of the longest packet of the session that arrived, in bytes.
+    pub longest: u64,
+    /// The interface that it is received on, and its MTU if the system tells; nothing where packets are asked
+    /// for by unicast.
+    pub interface: Option<(String, Option<u32>)>,
+    /// Whether packets came in fragments, of which some are missing.
+    pub is_fragmented: bool,
+    /// Symbol size with which a sender's packets fit the interface.
+    symbol_size: u16,
+}
+
+/// What is known of a session's packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// Symbol size of the session's content, once the FDT has told.
+    pub symbol_size: Option<u16>,
+    /// UDP payload of the longest packet that came, in bytes.
+    pub longest: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Packets missing in the sequence numbers.
+    pub lost: u64,
+    pub is_ipv4: bool,
+}
+
+/// Judges whether long packets are missing: either none of them came, or the interface is too narrow for them
+/// and most are lost (runs that the kernel did not cut pass some drivers all the same).
+pub(super) fn judge_long_packets(
+    facts: Facts,
+    interface: Option<&Interface>,
+    losses: impl FnOnce() -> InputLosses,
+) -> Option<LongPacketsMissing> {
+    let symbol_size = facts.symbol_size?;
+    if facts.lost < LOST_MIN {
+        return None;
+    }
+    let ip_and_udp = if facts.is_ipv4 { 28 } else { 48 };
+    let packet_bytes = u32::from(symbol_size) + HEADER_BYTES + ip_and_udp;
+    let mtu = interface.and_then(Interface::mtu);
+    let is_narrow = mtu.is_some_and(|mtu| mtu < packet_bytes);
+    let none_came = facts.longest < u64::from(symbol_size);
+    let most_are_lost = facts.lost > facts.packets;
+    if !(none_came || (is_narrow && most_are_lost)) {
+        return None;
+    }
+    Some(LongPacketsMissing {
+        packet_bytes,
+        longest: facts.longest,
+        interface: interface.map(|interface| (interface.name.clone(), mtu)),
+        is_fragmented: losses().fragments > 0,
+        symbol_size: symbol_size_within(mtu.filter(|_| is_narrow).or(Some(1_280)), facts.is_ipv4),
+    })
+}
+
+impl fmt::Display for LongPacketsMissing {
+    /// What is wrong, and what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { packet_bytes, longest, symbol_size, .. } = self;
+        write!(
+            f,
+            "long packets of the session are lost: its content comes in packets of {packet_bytes} bytes, "
+        )?;
+        match &self.interface {
+            Some((name, Some(mtu))) if mtu < packet_bytes => write!(
+                f,
+                "and the MTU of {name} is {mtu}; give it the MTU of the sender's network (ip link set dev {name} mtu 1500), or let the \
+                 sender send with --symbol-size {symbol_size}"
+            ),
+            _ => {
+                let fragments = if self.is_fragmented {
+                    ", some of them in fragments that are not all there"
+                } else {
+                    ""
+                };
+                write!(
+                    f,
+                    "and none arrives with more than {longest} bytes of payload{fragments}; an MTU on the way is smaller than the \
+                     sender's: raise it, or let the sender send with --symbol-size {symbol_size}"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts { symbol_size: Some(1_408), longest: 700, packets: 60, lost: 90, is_ipv4: true }
+    }
+
+    #[test]
+    fn long_packets_are_missed_when_none_of_them_comes() {
+        let none = InputLosses::default;
+        let found = judge_long_packets(facts(), None, none).unwrap();
+        assert_eq!((found.packet_bytes, found.symbol_size), (1_452, 1_216));
+        assert!(found.to_string().contains("none arrives with more than 700 bytes"), "{found}");
+        let fragments = InputLosses { frames: 0, fragments: 5 };
+        assert!(
+            judge_long_packets(facts(), None, || fragments).unwrap().to_string().contains("in fragments")
+        );
+        for harmless in [
+            Facts { symbol_size: None, ..facts() },
+            Facts { longest: 1_424, ..facts() },
+            Facts { lost: 19, ..facts() },
+        ] {
+            assert_eq!(judge_long_packets(harmless, None, none), None);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::delivery::SourceError;
 
-use crate::workers::yield_to_session;
+use crate::threads::yield_to_session;
 
 /// Jobs numbered from 0, kept with their results until they are dropped. Those that are prompt are begun at
 /// once, the later ones when any of them is waited for.

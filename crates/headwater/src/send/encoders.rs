@@ -64,7 +64,7 @@ pub(super) struct Encoders {
     content: Arc<Content>,
     order: Order,
     /// First the early symbols of each block, then the encoders.
-    coded: Background<Coded>,
+    coded: Background<BlockCode>,
     blocks: usize,
     /// Index of each object's first block among all.
     first: Vec<usize>,
@@ -72,7 +72,7 @@ pub(super) struct Encoders {
 
 /// What is kept of a block.
 #[derive(Clone)]
-enum Coded {
+enum BlockCode {
     /// Its first repair symbols.
     Early(Arc<[u8]>),
     Encoder(Arc<dyn BlockEncoder>),
@@ -99,9 +99,9 @@ impl Encoders {
                 // session.
                 let room = &mut Vec::new();
                 if job < count {
-                    early(&content, order, object, sbn, room).map(Coded::Early)
+                    early(&content, order, object, sbn, room).map(BlockCode::Early)
                 } else {
-                    content.encoder(object, sbn, room).map(|encoder| Coded::Encoder(encoder.into()))
+                    content.encoder(object, sbn, room).map(|encoder| BlockCode::Encoder(encoder.into()))
                 }
             }
         };
@@ -138,12 +138,12 @@ impl Encoders {
         let is_early = esi < k + early_symbols(&self.content, self.order, object, sbn);
         let block = self.first[object] + sbn as usize;
         match self.coded.result(if is_early { block } else { self.blocks + block })? {
-            Coded::Early(symbols) => {
+            BlockCode::Early(symbols) => {
                 let start = (esi - k) as usize * symbol.len();
                 symbol.copy_from_slice(&symbols[start..start + symbol.len()]);
                 Ok(())
             }
-            Coded::Encoder(encoder) => {
+            BlockCode::Encoder(encoder) => {
                 encoder.symbol(esi, symbol).map_err(|error| SourceError::Session(error.to_string()))
             }
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use headwater_proto::delivery::{Digest, SourceError};
 
 use super::content::Content;
-use crate::workers::{worker_count, yield_to_session};
+use crate::threads::{worker_count, yield_to_session};
 
 /// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -21,18 +21,18 @@ const AHEAD: usize = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A block of an object, hashed or not.
-type Hashed = Result<Digest, SourceError>;
+type HashResult = Result<Digest, SourceError>;
 
 /// Threads that hash the blocks of a session in order, and what they have found.
 ///
 /// Memory: [`AHEAD`] results.
 #[derive(Debug)]
-pub(super) struct Hashing {
+pub(super) struct HashingThreads {
     blocks: Arc<[(usize, u32)]>,
     content: Arc<Content>,
-    results: Receiver<(usize, Hashed)>,
+    results: Receiver<(usize, HashResult)>,
     /// Results of blocks after the next one, by index.
-    early: BTreeMap<usize, Hashed>,
+    early: BTreeMap<usize, HashResult>,
     /// The next block to be told.
     next: usize,
     shared: Arc<Shared>,
@@ -49,7 +49,7 @@ struct Shared {
     is_cancelled: AtomicBool,
 }
 
-impl Hashing {
+impl HashingThreads {
     /// Starts to hash.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Hashing {
         patience: Duration,
         is_stopped: impl Fn() -> bool,
         mut progress: impl FnMut(u64),
-        mut take: impl FnMut(usize, Hashed),
+        mut take: impl FnMut(usize, HashResult),
     ) {
         let end = Instant::now() + patience;
         let (mut bytes, mut report_at) = (0, Instant::now() + REPORT_INTERVAL);
@@ -113,7 +113,7 @@ impl Hashing {
     }
 
     /// The next block in order, if it is hashed by now: its object and its digest.
-    pub(super) fn poll(&mut self) -> Option<(usize, Hashed)> {
+    pub(super) fn poll(&mut self) -> Option<(usize, HashResult)> {
         loop {
             if let Some(next) = self.next_in_order(&mut 0) {
                 return Some(next);
@@ -134,7 +134,7 @@ impl Hashing {
         self.next == self.blocks.len()
     }
 
-    fn next_in_order(&mut self, bytes: &mut u64) -> Option<(usize, Hashed)> {
+    fn next_in_order(&mut self, bytes: &mut u64) -> Option<(usize, HashResult)> {
         let hashed = self.early.remove(&self.next)?;
         let (object, sbn) = self.blocks[self.next];
         self.next += 1;
@@ -150,7 +150,7 @@ impl Hashing {
     }
 }
 
-impl Drop for Hashing {
+impl Drop for HashingThreads {
     fn drop(&mut self) {
         self.shared.is_cancelled.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..) {
@@ -164,7 +164,7 @@ struct Worker {
     blocks: Arc<[(usize, u32)]>,
     content: Arc<Content>,
     shared: Arc<Shared>,
-    results: Sender<(usize, Hashed)>,
+    results: Sender<(usize, HashResult)>,
 }
 
 impl Worker {

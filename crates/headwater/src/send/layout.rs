@@ -1,16 +1,18 @@
 //! Where repair symbols are in a store: in the order in which a carousel sends them, so that writing goes in
 //! runs and reading goes forward.
+//!
+//! In spread order, blocks of one size take turns, so their symbols do as well: the first repair symbol of
+//! each block, then the second of each, and so on, as many as source symbols. A session has few sizes; each
+//! has its part of the store.
+//!
+//! In window order, the store holds the repair symbols of the first pass, block after block, then those of
+//! the second pass, and so on, as many passes as are stored (47 % of the content).
 
-mod spread;
-mod window;
-
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use headwater_fec::Order;
-
-use self::spread::SpreadLayout;
-use self::window::WindowLayout;
-pub(super) use self::window::early_symbols;
+use headwater_proto::delivery::passes_end;
 
 /// A block as the store sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +139,268 @@ impl Layout {
     }
 }
 
+/// Memory: 12 bytes a block.
+#[derive(Debug)]
+pub(in crate::send) struct SpreadLayout {
+    symbol_bytes: usize,
+    gather: usize,
+    classes: Vec<Class>,
+    /// By block: its class and its place in it.
+    places: Vec<(u32, u32)>,
+    bytes: u64,
+}
+
+/// Blocks of one size.
+#[derive(Debug)]
+struct Class {
+    /// k.
+    symbols: u32,
+    /// Repair symbols stored, those from ESI k on.
+    repairs: u32,
+    /// Where its part of the store begins, in bytes.
+    start: u64,
+    /// Its first job.
+    job: usize,
+    /// In the order of the session.
+    blocks: Vec<u32>,
+}
+
+impl SpreadLayout {
+    pub(super) fn new(blocks: &[StoredBlock], symbol_size: u16, gather: usize) -> Self {
+        let mut by_size = BTreeMap::<u32, Class>::new();
+        let mut places = Vec::with_capacity(blocks.len());
+        for (index, block) in (0..).zip(blocks) {
+            let new = || Class {
+                symbols: block.symbols,
+                repairs: block.repairs_max.min(block.symbols),
+                start: 0,
+                job: 0,
+                blocks: Vec::new(),
+            };
+            let class = by_size.entry(block.symbols).or_insert_with(new);
+            places.push((block.symbols, u32::try_from(class.blocks.len()).expect("below 2^32 blocks")));
+            class.blocks.push(index);
+        }
+        let mut classes: Vec<Class> = by_size.into_values().collect();
+        let (mut bytes, mut job) = (0, 0);
+        for class in &mut classes {
+            (class.start, class.job) = (bytes, job);
+            bytes += u64::from(class.repairs) * class.blocks.len() as u64 * u64::from(symbol_size);
+            job += class.blocks.len().div_ceil(gather);
+        }
+        for (size, _) in &mut places {
+            let class = classes.binary_search_by_key(size, |class| class.symbols);
+            *size = u32::try_from(class.expect("every size has a class")).expect("below 2^32 blocks");
+        }
+        Self { symbol_bytes: symbol_size.into(), gather, classes, places, bytes }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn jobs(&self) -> usize {
+        self.classes.last().map_or(0, |class| class.job + class.blocks.len().div_ceil(self.gather))
+    }
+
+    pub(super) fn job_of(&self, block: usize) -> usize {
+        let (class, index) = self.places[block];
+        self.classes[class as usize].job + index as usize / self.gather
+    }
+
+    pub(super) fn blocks_of(&self, job: usize) -> &[u32] {
+        let class = &self.classes[self.classes.partition_point(|class| class.job <= job) - 1];
+        let first = (job - class.job) * self.gather;
+        &class.blocks[first..class.blocks.len().min(first + self.gather)]
+    }
+
+    pub(super) fn esis(&self, block: usize) -> Range<u32> {
+        let Class { symbols, repairs, .. } = self.classes[self.places[block].0 as usize];
+        symbols..symbols + repairs
+    }
+
+    pub(super) fn runs_of(&self, job: usize) -> Vec<u64> {
+        let first = self.blocks_of(job)[0] as usize;
+        self.esis(first).map(|esi| self.offset(first, esi)).collect()
+    }
+
+    pub(super) fn esis_of_run(&self, block: usize, run: usize) -> Range<u32> {
+        let esi = self.esis(block).start + u32::try_from(run).expect("below the number of repair symbols");
+        esi..esi + 1
+    }
+
+    pub(super) fn offset(&self, block: usize, esi: u32) -> u64 {
+        let (class, index) = self.places[block];
+        let Class { symbols, start, ref blocks, .. } = self.classes[class as usize];
+        let round = u64::from(esi - symbols);
+        start + (round * blocks.len() as u64 + u64::from(index)) * self.symbol_bytes as u64
+    }
+
+    pub(super) fn symbol_bytes(&self) -> usize {
+        self.symbol_bytes
+    }
+}
+
+/// Passes kept: the first one and those after it.
+const PASSES: usize = 21;
+/// Of these, passes whose symbols are needed soon: those of a loss of up to 1 %.
+const EARLY_PASSES: usize = 3;
+/// Blocks between two of which the sums are kept: they bound what finding a symbol adds up.
+const CHUNK: usize = 32;
+
+/// Memory: 9.25 bytes a block, 88 bytes for each length of blocks.
+#[derive(Debug)]
+pub(in crate::send) struct WindowLayout {
+    symbol_bytes: usize,
+    gather: usize,
+    early: usize,
+    lengths: Vec<Length>,
+    /// By block: its length.
+    blocks: Vec<u32>,
+    /// By pass and chunk: where the symbols of its first block begin, in symbols.
+    starts: Vec<Vec<u64>>,
+    symbols: u64,
+}
+
+/// Blocks of one length.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    /// k.
+    symbols: u32,
+    /// The ESI with which each pass ends.
+    ends: [u32; PASSES],
+}
+
+impl WindowLayout {
+    pub(super) fn new(blocks: &[StoredBlock], symbol_size: u16, gather: usize) -> Self {
+        let mut known = BTreeMap::new();
+        let mut lengths = Vec::new();
+        let mut length_of = |block: &StoredBlock| {
+            *known.entry((block.symbols, block.repairs_max)).or_insert_with(|| {
+                lengths.push(Length::new(block));
+                u32::try_from(lengths.len() - 1).expect("a session has below 2^32 blocks")
+            })
+        };
+        let early = |block: &StoredBlock| early_passes(block.symbols, block.few);
+        let early = blocks.iter().map(early).min().unwrap_or(0);
+        let blocks: Vec<u32> = blocks.iter().map(&mut length_of).collect();
+        let (starts, symbols) = starts(&blocks, &lengths);
+        Self { symbol_bytes: symbol_size.into(), gather, early, lengths, blocks, starts, symbols }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.symbols * self.symbol_bytes as u64
+    }
+
+    pub(super) fn jobs(&self) -> usize {
+        self.blocks.len().div_ceil(self.gather)
+    }
+
+    pub(super) fn job_of(&self, block: usize) -> usize {
+        block / self.gather
+    }
+
+    pub(super) fn blocks_of(&self, job: usize) -> Range<usize> {
+        job * self.gather..self.blocks.len().min((job + 1) * self.gather)
+    }
+
+    pub(super) fn esis(&self, block: usize) -> Range<u32> {
+        let Length { symbols, ends } = *self.length(block);
+        symbols..ends[PASSES - 1]
+    }
+
+    pub(super) fn runs_of(&self, job: usize) -> Vec<u64> {
+        let first = self.blocks_of(job).start;
+        (0..PASSES).map(|pass| self.start(first, pass) * self.symbol_bytes as u64).collect()
+    }
+
+    pub(super) fn early_runs(&self) -> usize {
+        self.early
+    }
+
+    pub(super) fn early_end(&self, block: usize) -> u32 {
+        let length = self.length(block);
+        self.early.checked_sub(1).map_or(length.symbols, |last| length.ends[last])
+    }
+
+    pub(super) fn esis_of_run(&self, block: usize, pass: usize) -> Range<u32> {
+        self.length(block).pass(pass)
+    }
+
+    pub(super) fn run_end(&self, block: usize, esi: u32) -> u32 {
+        let length = self.length(block);
+        length.pass(length.pass_of(esi)).end
+    }
+
+    pub(super) fn offset(&self, block: usize, esi: u32) -> u64 {
+        let length = self.length(block);
+        let pass = length.pass_of(esi);
+        let within = esi - length.pass(pass).start;
+        (self.start(block, pass) + u64::from(within)) * self.symbol_bytes as u64
+    }
+
+    pub(super) fn symbol_bytes(&self) -> usize {
+        self.symbol_bytes
+    }
+
+    fn length(&self, block: usize) -> &Length {
+        &self.lengths[self.blocks[block] as usize]
+    }
+
+    /// Where the symbols of a block and pass begin, in symbols.
+    fn start(&self, block: usize, pass: usize) -> u64 {
+        let chunk = block / CHUNK;
+        let before = (chunk * CHUNK..block).map(|block| self.length(block).pass(pass).len() as u64);
+        self.starts[pass][chunk] + before.sum::<u64>()
+    }
+}
+
+/// Repair symbols of a block of k source symbols that are made before all others, where a code makes `few`
+/// fast.
+pub(in crate::send) fn early_symbols(symbols: u32, few: u32) -> u32 {
+    let early = early_passes(symbols, few).checked_sub(1);
+    early.and_then(|last| passes_end(symbols).nth(last)).map_or(0, |end| end - symbols)
+}
+
+/// The passes that these are for.
+fn early_passes(symbols: u32, few: u32) -> usize {
+    passes_end(symbols).take(EARLY_PASSES).take_while(|end| end - symbols <= few).count()
+}
+
+impl Length {
+    fn new(block: &StoredBlock) -> Self {
+        let mut ends = [0; PASSES];
+        for (end, of_pass) in ends.iter_mut().zip(passes_end(block.symbols)) {
+            *end = of_pass.min(block.symbols.saturating_add(block.repairs_max));
+        }
+        Self { symbols: block.symbols, ends }
+    }
+
+    /// The pass that sends repair symbol `esi` first.
+    fn pass_of(&self, esi: u32) -> usize {
+        self.ends.partition_point(|end| *end <= esi)
+    }
+
+    /// The repair symbols of a pass.
+    fn pass(&self, pass: usize) -> Range<u32> {
+        let start = pass.checked_sub(1).map_or(self.symbols, |before| self.ends[before]);
+        start..self.ends[pass]
+    }
+}
+
+fn starts(blocks: &[u32], lengths: &[Length]) -> (Vec<Vec<u64>>, u64) {
+    let mut symbols = 0;
+    let mut of_chunk = |pass: usize, chunk: &[u32]| {
+        let start = symbols;
+        let count = |block: &u32| lengths[*block as usize].pass(pass).len() as u64;
+        symbols += chunk.iter().map(count).sum::<u64>();
+        start
+    };
+    let of_pass = |pass| blocks.chunks(CHUNK).map(|chunk| of_chunk(pass, chunk)).collect();
+    let starts = (0..PASSES).map(of_pass).collect();
+    (starts, symbols)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -221,5 +485,71 @@ mod tests {
             let layout = Layout::new(&[StoredBlock { symbols: 100, repairs_max: 3, few: 0 }; 2], 1, 2, order);
             assert_eq!((layout.esis(1), layout.bytes()), (100..103, 6));
         }
+    }
+}
+
+#[cfg(test)]
+mod spread_tests {
+    use headwater_fec::Order;
+    use headwater_proto::delivery::{Carousel, CarouselBlock};
+
+    use super::*;
+
+    fn block(symbols: u32) -> StoredBlock {
+        StoredBlock { symbols, repairs_max: u32::MAX, few: 0 }
+    }
+
+    #[test]
+    fn symbols_of_one_size_stand_as_they_are_sent() {
+        let sizes = [5, 4, 5, 4, 5, 5];
+        let layout = SpreadLayout::new(&sizes.map(block), 64, 3);
+        assert_eq!(layout.bytes(), 28 * 64);
+        let carousel_block =
+            |symbols| CarouselBlock { symbols, encoding_symbols: 2 * symbols, rateless: false };
+        let mut carousel = Carousel::new(sizes.map(carousel_block).to_vec(), Order::Spread { rate: 1 });
+        let mut sent = BTreeMap::<u32, Vec<u64>>::new();
+        for _ in 0..56 {
+            let visit = carousel.next_visit().unwrap();
+            let k = sizes[visit.block as usize];
+            if visit.esi >= k {
+                sent.entry(k).or_default().push(layout.offset(visit.block as usize, visit.esi) / 64);
+            }
+        }
+        assert_eq!(sent[&4], (0..8).collect::<Vec<_>>());
+        assert_eq!(sent[&5], (8..28).collect::<Vec<_>>());
+    }
+
+    /// The largest session: 1 TB in blocks of 10017 symbols. Offsets are below the end, and no two are the
+    /// same.
+    #[test]
+    fn offsets_hold_for_a_terabyte() {
+        let blocks: Vec<_> = (0..70_900).map(|index| block(10_017 - index / 40_000)).collect();
+        let layout = SpreadLayout::new(&blocks, 1_408, 3);
+        assert_eq!(layout.bytes(), blocks.iter().map(|block| u64::from(block.symbols) * 1_408).sum::<u64>());
+        let last = |index: usize| layout.offset(index, layout.esis(index).end - 1) + 1_408;
+        assert_eq!(last(39_999), layout.bytes());
+        assert_eq!(last(70_899), layout.offset(0, 10_017));
+    }
+}
+
+#[cfg(test)]
+mod window_tests {
+    use super::*;
+
+    #[test]
+    fn the_passes_that_are_stored_are_kept() {
+        assert_eq!(passes_end(1_002).count(), PASSES);
+        let layout =
+            WindowLayout::new(&[StoredBlock { symbols: 1_000, repairs_max: 1 << 20, few: 15 }; 3], 10, 2);
+        assert_eq!((layout.esis(2), layout.bytes()), (1_000..1_470, 3 * 470 * 10));
+        assert_eq!((layout.esis_of_run(2, 0), layout.esis_of_run(2, 16)), (1_000..1_010, 1_270..1_310));
+        assert_eq!((layout.early_runs(), layout.early_end(2)), (2, 1_015));
+    }
+
+    #[test]
+    fn as_many_passes_are_early_as_the_code_makes_fast() {
+        let early = [0, 10, 11, 15, 16, 20, 21, 1_000].map(|few| early_symbols(1_002, few));
+        assert_eq!(early, [0, 0, 11, 11, 16, 16, 21, 21]);
+        assert_eq!(early_symbols(1, 60), 1, "any block has one from the start");
     }
 }

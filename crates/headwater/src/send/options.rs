@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use headwater_fec::Scheme;
 
-use super::desk::SOURCE_PORT;
-use super::link::{LinkOptions, link_setters};
+use super::link::{LinkOptions, SOURCE_PORT, link_setters};
 use crate::congestion_control::{CongestionControl, RainbowOptions};
 
 /// When a sender stops by itself.

@@ -13,25 +13,21 @@ use headwater_proto::delivery::{
 use headwater_proto::{DATAGRAM_BYTES_MAX, Instant, Rate, Seed, fixed};
 
 use super::budget::{Budget, MEMORY_LIMIT_DEFAULT, RepairPlace};
-use super::content::Content;
-use super::desk::Desk;
+use super::content::{Content, FileWatcher};
 use super::error::SendError;
 use super::files::FileSet;
-use super::hashing::Hashing;
-use super::link::Link;
+use super::hashing::HashingThreads;
+use super::link::{Link, PullEndpoint};
 use super::options::{SendEnd, SendOptions, SendOrder};
 use super::repair_store::store_file;
 use super::source::FileSource;
 use super::update::{RateWatch, SendOutcome, SendProgress, SendStarted, SendSummary, SendUpdate};
-use super::watching::Watching;
-use crate::chance;
-use crate::clock::{Clock, elapsed, ntp_now};
+use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::{CongestionControl, Path};
 use crate::driver::{Application, Port};
 use crate::net::{BufferSize, LinkChange};
-use crate::progress::Progress;
-use crate::stop::StopHandle;
-use crate::workers::worker_count;
+use crate::system;
+use crate::threads::{StopHandle, worker_count};
 
 /// Headers of a packet with one symbol: LCT with long identifiers, CCI and FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: usize = 92;
@@ -55,16 +51,16 @@ pub struct SendSession {
     packet_bytes: u16,
     budget: Budget,
     tsi: u32,
-    way: Way,
+    way: SessionTransport,
 }
 
 /// How packets get to receivers.
 #[derive(Debug)]
-enum Way {
+enum SessionTransport {
     /// By groups.
     Groups(Box<Link>),
     /// To each who asks.
-    Requests(Desk),
+    Requests(PullEndpoint),
 }
 
 impl SendSession {
@@ -75,7 +71,7 @@ impl SendSession {
     /// When an option is out of range, there is too little memory or disk for the content, or no way to send
     /// to the group.
     pub fn open(files: FileSet, options: SendOptions) -> Result<Self, SendError> {
-        let (Planned { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
+        let (PacketPlan { tsi, symbol_size, packet_bytes, .. }, way) = open(&options)?;
         let order = order(&options);
         let memory = options.memory_limit.unwrap_or(MEMORY_LIMIT_DEFAULT);
         let planned = |order| -> Result<(SessionPlan, Budget), SendError> {
@@ -121,11 +117,11 @@ impl SendSession {
     pub fn started(&self) -> SendStarted {
         let listen = self.way.listen();
         let (channels, source, interface) = match &self.way {
-            Way::Groups(link) => {
+            SessionTransport::Groups(link) => {
                 let socket = &link.socket;
                 (socket.channels().count(), socket.local_addr(), Some(socket.interface().name.clone()))
             }
-            Way::Requests(_) => (1, listen[0], None),
+            SessionTransport::Requests(_) => (1, listen[0], None),
         };
         SendStarted {
             tsi: self.tsi,
@@ -139,7 +135,7 @@ impl SendSession {
             symbols: self.plan.symbols(),
             symbol_size: self.symbol_size,
             send_buffer: self.way.send_buffer(),
-            segmentation: matches!(&self.way, Way::Groups(link) if link.socket.segmentation()),
+            segmentation: matches!(&self.way, SessionTransport::Groups(link) if link.socket.segmentation()),
         }
     }
 
@@ -160,7 +156,7 @@ impl SendSession {
         let bytes_total = self.files.bytes();
         let mut digests = vec![Vec::new(); self.plan.objects().len()];
         let mut lost = Vec::new();
-        let mut hashing = Hashing::start(&content)?;
+        let mut hashing = HashingThreads::start(&content)?;
         hashing.wait(
             HASHING_BEFORE,
             || self.way.stop().is_stopped(),
@@ -173,7 +169,7 @@ impl SendSession {
         if self.way.stop().is_stopped() {
             return Ok(SendSummary::nothing_sent());
         }
-        let known = Known { digests, lost, hashing, watching: Watching::start(&content)? };
+        let known = ContentCheck { digests, lost, hashing, watching: FileWatcher::start(&content)? };
         let control = self.options.congestion_control;
         let layered = control.is_multi_rate() && !control.is_on_request();
         let source = FileSource::new(content, &self.plan, &self.budget, store, layered)?;
@@ -200,7 +196,7 @@ impl SendSession {
     fn start(&self) -> Result<Start, SendError> {
         match self.options.congestion_control {
             CongestionControl::Fixed { rate } if rate.as_bits() >= SOURCE_FIRST_RATE => Ok(Start::First),
-            _ => Ok(Start::Drawn(Seed(u64::from_ne_bytes(chance::random()?)))),
+            _ => Ok(Start::Drawn(Seed(u64::from_ne_bytes(system::random_bytes()?)))),
         }
     }
 
@@ -208,17 +204,17 @@ impl SendSession {
         &mut self,
         control: C,
         source: FileSource,
-        known: Known,
+        known: ContentCheck,
         observer: &mut dyn FnMut(SendUpdate),
     ) -> Result<SendSummary, SendError> {
         let config = SenderConfig::new(self.tsi)
             .with_end(self.options.end.into())
             .with_ntp_at_zero(ntp_now())
             .with_start(self.start()?);
-        let Known { digests, lost, hashing, watching } = known;
+        let ContentCheck { digests, lost, hashing, watching } = known;
         let mut machine = Sender::new(config, &self.plan, &digests, control, source)?;
         drop(digests);
-        lost.into_iter().for_each(|error| lose(&mut machine, error));
+        lost.into_iter().for_each(|error| withdraw(&mut machine, error));
         let clock = Clock::start();
         let mut watch = Watch {
             stop: self.way.stop().clone(),
@@ -234,8 +230,10 @@ impl SendSession {
         };
         let options = &mut self.options.link;
         match &mut self.way {
-            Way::Groups(link) => link.drive(options, &mut machine, clock, &mut watch)?,
-            Way::Requests(desk) => desk.drive(options, &mut machine, clock, &mut watch)?,
+            SessionTransport::Groups(link) => link.drive(options, &mut machine, clock, &mut watch)?,
+            SessionTransport::Requests(endpoint) => {
+                endpoint.drive(options, &mut machine, clock, &mut watch)?;
+            }
         }
         if let Some(error) = watch.failed {
             return Err(error.into());
@@ -248,18 +246,18 @@ impl SendSession {
             files_left_out: watch.left_out,
             fdt_packets: machine.stats().fdt_packets,
             calls: match &self.way {
-                Way::Groups(link) => link.socket.counters().calls,
-                Way::Requests(desk) => desk.port.calls(),
+                SessionTransport::Groups(link) => link.socket.counters().calls,
+                SessionTransport::Requests(endpoint) => endpoint.port.calls(),
             },
         })
     }
 }
 
-impl Way {
+impl SessionTransport {
     const fn stop(&self) -> &StopHandle {
         match self {
             Self::Groups(link) => &link.stop,
-            Self::Requests(desk) => &desk.stop,
+            Self::Requests(endpoint) => &endpoint.stop,
         }
     }
 
@@ -267,29 +265,29 @@ impl Way {
     fn listen(&self) -> Vec<SocketAddr> {
         match self {
             Self::Groups(_) => Vec::new(),
-            Self::Requests(desk) => desk.listen.clone(),
+            Self::Requests(endpoint) => endpoint.listen.clone(),
         }
     }
 
     fn send_buffer(&self) -> BufferSize {
         match self {
             Self::Groups(link) => link.socket.send_buffer(),
-            Self::Requests(desk) => desk.port.send_buffer(),
+            Self::Requests(endpoint) => endpoint.port.send_buffer(),
         }
     }
 }
 
 /// Digests known when the session starts, files that cannot be sent, and the threads that find out the rest.
-struct Known {
+struct ContentCheck {
     digests: Vec<Vec<Digest>>,
     /// Files that cannot be sent.
     lost: Vec<SourceError>,
-    hashing: Hashing,
-    watching: Watching,
+    hashing: HashingThreads,
+    watching: FileWatcher,
 }
 
 /// Withdraws a file from a session, or ends the session where that is what failed.
-fn lose<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: SourceError) {
+fn withdraw<C: SenderControl, S: Source>(machine: &mut Sender<C, S>, error: SourceError) {
     match error {
         SourceError::File { file, why, .. } => machine.withdraw(file, why, error),
         SourceError::Session(_) => machine.fail(error),
@@ -302,8 +300,8 @@ struct Watch<'a> {
     observer: &'a mut dyn FnMut(SendUpdate),
     files: &'a FileSet,
     /// Until all blocks are hashed.
-    hashing: Option<Hashing>,
-    watching: Watching,
+    hashing: Option<HashingThreads>,
+    watching: FileWatcher,
     progress: Progress,
     rate: RateWatch,
     failed: Option<SourceError>,
@@ -315,13 +313,13 @@ impl Watch<'_> {
     /// Tells the machine of files lost and blocks hashed meanwhile.
     fn tell_digests<C: SenderControl, S: Source>(&mut self, machine: &mut Sender<C, S>) {
         while let Some(error) = self.watching.poll() {
-            lose(machine, error);
+            withdraw(machine, error);
         }
         let Some(hashing) = &mut self.hashing else { return };
         for (object, hashed) in core::iter::from_fn(|| hashing.poll()).take(DIGESTS_PER_TURN) {
             match hashed {
                 Ok(digest) => machine.add_digests(object, &[digest]),
-                Err(error) => lose(machine, error),
+                Err(error) => withdraw(machine, error),
             }
         }
         if hashing.is_done() {
@@ -364,7 +362,7 @@ impl<C: SenderControl, S: Source, P: Port> Application<Sender<C, S>, P> for Watc
     ) -> Option<Instant> {
         let ended = machine.is_finished();
         if self.progress.is_due(now) || ended {
-            if let Some(limit) = self.rate.look(machine.control().overload()) {
+            if let Some(limit) = self.rate.on_overload(machine.control().overload()) {
                 (self.observer)(SendUpdate::RateLimited(limit));
             }
             let rate_bits = self.progress.rate_bits(now, machine.stats().bytes);
@@ -420,14 +418,14 @@ impl Headers {
 
 /// What a session of files and one of buffers have in common: options that make sense, and a socket.
 #[derive(Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PacketPlan {
     pub(crate) tsi: u32,
     pub(crate) symbol_size: u16,
     /// UDP payload of a packet of content, as far as the congestion control counts it.
     pub(crate) packet_bytes: u16,
 }
 
-impl Planned {
+impl PacketPlan {
     /// A session to groups, and the socket that sends to them.
     pub(crate) fn open(options: &SendOptions, headers: Headers) -> Result<(Self, Link), SendError> {
         check(options)?;
@@ -466,20 +464,20 @@ impl Planned {
 }
 
 /// Opens what a session of files is sent by.
-fn open(options: &SendOptions) -> Result<(Planned, Way), SendError> {
+fn open(options: &SendOptions) -> Result<(PacketPlan, SessionTransport), SendError> {
     if !options.congestion_control.is_on_request() {
-        return Planned::open(options, Headers::FILES)
-            .map(|(planned, link)| (planned, Way::Groups(Box::new(link))));
+        return PacketPlan::open(options, Headers::FILES)
+            .map(|(planned, link)| (planned, SessionTransport::Groups(Box::new(link))));
     }
     check(options)?;
     let (ipv4, ipv6): (Vec<SocketAddr>, Vec<_>) = options.listen.iter().partition(|at| at.is_ipv4());
     if let ([one, other, ..], _) | (_, [one, other, ..]) = (&ipv4[..], &ipv6[..]) {
         return Err(SendError::ListenTwice(*one, *other));
     }
-    let desk = Desk::open(&options.listen, &options.link, options.is_rehearsal)?;
-    let (mtu, interface) = desk.mtu();
-    let planned = Planned::new(options, Headers::FILES, desk.header_bytes(), Some(mtu), &interface)?;
-    Ok((planned, Way::Requests(desk)))
+    let endpoint = PullEndpoint::open(&options.listen, &options.link, options.is_rehearsal)?;
+    let (mtu, interface) = endpoint.mtu();
+    let planned = PacketPlan::new(options, Headers::FILES, endpoint.header_bytes(), Some(mtu), &interface)?;
+    Ok((planned, SessionTransport::Requests(endpoint)))
 }
 
 /// The order that was asked for, or else the one that the rate asks for and the code can do.
@@ -533,7 +531,7 @@ fn symbol_size_for(mtu: Option<u32>, header_bytes: u32) -> u16 {
 
 /// 16 random bits, not 0: headers are shortest with them.
 fn random_tsi() -> Result<u32, SendError> {
-    Ok(u32::from(u16::from_ne_bytes(chance::random()?)).max(1))
+    Ok(u32::from(u16::from_ne_bytes(system::random_bytes()?)).max(1))
 }
 
 #[cfg(test)]

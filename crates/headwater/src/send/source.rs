@@ -9,8 +9,7 @@ use headwater_proto::delivery::{SessionPlan, Source, SourceError};
 use super::budget::{Budget, store_layout};
 use super::content::Content;
 use super::encoders::Encoders;
-use super::read_ahead::ReadAhead;
-use super::repair_store::RepairStore;
+use super::repair_store::{ReadAhead, RepairStore};
 
 /// Most blocks of a window where they have 1002 symbols each: the last one may reach beyond.
 const WINDOW_BLOCKS: usize = 256 + 1;

@@ -70,7 +70,7 @@ impl RateWatch {
     }
 
     /// Returns the rate that is sent, if that is another one than at the last look.
-    pub(crate) fn look(&mut self, overload: Option<Overload>) -> Option<RateLimit> {
+    pub(crate) fn on_overload(&mut self, overload: Option<Overload>) -> Option<RateLimit> {
         if core::mem::replace(&mut self.overload, overload) == overload {
             return None;
         }

@@ -11,19 +11,18 @@ use headwater_proto::delivery::{Digest, FileVersion};
 use headwater_proto::rng::Stream;
 use rand::RngExt;
 
-use super::change::Change;
-use super::journal::Journal;
-use super::kept::Kept;
+use super::journal::{Change, Journal};
+use super::kept::ResumeState;
 use super::ledger::JOURNAL_NEW;
-use super::log::UNSYNCED_BYTES_MAX;
 use super::tests::{FILE, OBJECT, Session, T, open};
+use super::writer::UNSYNCED_BYTES_MAX;
 use super::*;
 
 fn journal(folder: &Path, name: &str) -> fs::File {
     fs::File::options().create_new(true).read(true).write(true).open(folder.join(name)).unwrap()
 }
 
-fn told(kept: &Kept) -> Vec<Change> {
+fn told(kept: &ResumeState) -> Vec<Change> {
     kept.changes().chain(kept.block_changes()).collect()
 }
 

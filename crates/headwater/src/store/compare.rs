@@ -11,10 +11,10 @@ use headwater_fec::Block;
 use headwater_proto::delivery::{BlockHasher, Digest, ShortDigest, StoreError, file_digest};
 use tracing::warn;
 
-use super::change::Stamp;
 use super::finish::CHUNK_BYTES;
+use super::journal::Stamp;
 use super::place::{FilePlace, ObjectPlace, Places};
-use crate::open_files::read_at;
+use crate::system::read_at;
 
 /// Bytes that are read before other jobs have their turn; more by less than a block.
 const PART_BYTES: u64 = 64 << 20;
@@ -38,7 +38,7 @@ pub(super) struct Comparison {
 
 /// Result of comparing one part.
 #[derive(Debug)]
-pub(super) enum Compared {
+pub(super) enum ComparisonStep {
     /// There is more to read.
     Same,
     /// The whole file is identical; its stamp.
@@ -62,13 +62,13 @@ impl Comparison {
     ///
     /// # Errors
     /// When the working folder cannot be used. What cannot be read is not the same, and no error.
-    pub(super) fn go_on(&mut self, places: &Places) -> Result<Compared, StoreError> {
+    pub(super) fn go_on(&mut self, places: &Places) -> Result<ComparisonStep, StoreError> {
         if self.found.is_none() {
             self.found = places.folder.find(&self.file.spec.path);
         }
-        let Some((file, stamp)) = &self.found else { return Ok(Compared::Differs) };
+        let Some((file, stamp)) = &self.found else { return Ok(ComparisonStep::Differs) };
         if stamp.bytes != self.file.spec.bytes {
-            return Ok(Compared::Differs);
+            return Ok(ComparisonStep::Differs);
         }
         let mut bytes = 0;
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -77,11 +77,11 @@ impl Comparison {
             Some((object, block))
         }) {
             let Ok(digest) = digest_of(file, object.offset(&block), &block, &mut chunk) else {
-                return Ok(Compared::Differs);
+                return Ok(ComparisonStep::Differs);
             };
             let promised = self.promised.get(self.read.len());
             if promised.is_some_and(|promised| !digest.starts_with(promised)) {
-                return Ok(Compared::Differs);
+                return Ok(ComparisonStep::Differs);
             }
             self.read.push(digest);
             self.next = match self.next.1 + 1 == object.spec.partition.blocks() {
@@ -90,20 +90,20 @@ impl Comparison {
             };
             bytes += block.bytes;
             if bytes >= PART_BYTES {
-                return Ok(Compared::Same);
+                return Ok(ComparisonStep::Same);
             }
         }
         // Whoever writes to it meanwhile makes it another one.
         let is_unchanged = places.folder.find(&self.file.spec.path).is_some_and(|(_, now)| now == *stamp);
         if !is_unchanged || file_digest(&self.read) != self.digest {
-            return Ok(Compared::Differs);
+            return Ok(ComparisonStep::Differs);
         }
         if let Err(error) = places.folder.adopt(file, &self.file.spec) {
             warn!("{error}; its content is as announced");
         }
         places.give_up(&self.file);
         places.discard(&self.file.key())?;
-        Ok(places.folder.stamp(&self.file.spec.path).map_or(Compared::Differs, Compared::Whole))
+        Ok(places.folder.stamp(&self.file.spec.path).map_or(ComparisonStep::Differs, ComparisonStep::Whole))
     }
 }
 

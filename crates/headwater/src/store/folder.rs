@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use tracing::warn;
 
-use super::change::Stamp;
+use super::journal::Stamp;
 use super::place::{content_name, key_of};
 
 /// How folders are opened: never through a link.

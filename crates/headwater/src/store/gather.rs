@@ -1,9 +1,16 @@
 //! Symbols on their way to disk, gathered by block: one write for many.
+//!
+//! Digests of blocks, made of the bytes that are about to be written while these are in the processor's
+//! cache.
+//!
+//! Where nothing is lost, a block's source symbols are written in order, and its digest is there with its
+//! last symbol: no thread has to be woken to read the block back. A block that comes otherwise is read back
+//! by one.
 
 use std::collections::BTreeMap;
 
 use headwater_fec::Block;
-use headwater_proto::delivery::StoredRepair;
+use headwater_proto::delivery::{BlockHasher, Digest, FileIndex, StoredRepair};
 
 /// Bytes gathered of a block before they are written.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -25,15 +32,15 @@ pub(super) type Key = (usize, u32);
 /// room, as vectors grow by doubling; and [`SPARE_MAX`] buffers.
 #[derive(Debug)]
 pub(super) struct Gather {
-    blocks: BTreeMap<Key, Gathered>,
+    blocks: BTreeMap<Key, SymbolRun>,
     bytes: usize,
     bytes_max: usize,
-    spare: Vec<Gathered>,
+    spare: Vec<SymbolRun>,
 }
 
 /// Symbols of a block in the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct SymbolRun {
     source_esis: Vec<u32>,
     /// Without the padding.
     source: Vec<u8>,
@@ -82,7 +89,7 @@ impl Gather {
     }
 
     /// Takes out what was gathered of a block, to be given back to [`Gather::recycle`].
-    pub(super) fn take(&mut self, key: Key) -> Option<Gathered> {
+    pub(super) fn take(&mut self, key: Key) -> Option<SymbolRun> {
         let gathered = self.blocks.remove(&key)?;
         self.bytes -= gathered.bytes();
         Some(gathered)
@@ -96,11 +103,11 @@ impl Gather {
     /// Forgets what was gathered of the objects that `keeps` does not want.
     pub(super) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
         self.blocks.retain(|(object, _), _| keeps(*object));
-        self.bytes = self.blocks.values().map(Gathered::bytes).sum();
+        self.bytes = self.blocks.values().map(SymbolRun::bytes).sum();
     }
 
     /// Takes the buffers of a block back.
-    pub(super) fn recycle(&mut self, mut gathered: Gathered) {
+    pub(super) fn recycle(&mut self, mut gathered: SymbolRun) {
         if self.spare.len() < SPARE_MAX {
             gathered.clear();
             self.spare.push(gathered);
@@ -108,7 +115,7 @@ impl Gather {
     }
 
     /// Puts so many bytes to a block, whose place is looked up once, as this is done for each packet.
-    fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut Gathered)) -> bool {
+    fn put(&mut self, key: Key, bytes: usize, put: impl FnOnce(&mut SymbolRun)) -> bool {
         let gathered = self.blocks.entry(key).or_insert_with(|| self.spare.pop().unwrap_or_default());
         put(gathered);
         self.bytes += bytes;
@@ -116,7 +123,7 @@ impl Gather {
     }
 }
 
-impl Gathered {
+impl SymbolRun {
     /// Runs of consecutive source symbols of a block: the first one, how many, and their bytes.
     pub(super) fn source_runs(
         &self,
@@ -148,5 +155,99 @@ impl Gathered {
         self.source.clear();
         self.repair_esis.clear();
         self.repairs.clear();
+    }
+}
+
+/// Blocks whose digest is under way, at most: those of a window of 256 and of the one before. Each takes 2
+/// KiB.
+const BLOCKS_MAX: usize = 512;
+
+/// Digests under way.
+#[derive(Debug, Default)]
+pub(super) struct BlockDigests(BTreeMap<Key, Partial>);
+
+#[derive(Debug)]
+struct Partial {
+    file: FileIndex,
+    /// Source symbols hashed: those below this one.
+    symbols: u32,
+    hasher: BlockHasher,
+}
+
+impl BlockDigests {
+    /// Source symbols of a file's block from `esi` on are written: `bytes`, without padding.
+    pub(super) fn write(&mut self, file: FileIndex, key: Key, esi: u32, count: u32, bytes: &[u8]) {
+        if esi == 0 && (self.0.len() < BLOCKS_MAX || self.0.contains_key(&key)) {
+            self.0.insert(key, Partial { file, symbols: 0, hasher: BlockHasher::default() });
+        }
+        let Some(partial) = self.0.get_mut(&key) else { return };
+        if partial.symbols == esi {
+            partial.hasher.update(bytes);
+            partial.symbols += count;
+        } else {
+            self.0.remove(&key);
+        }
+    }
+
+    /// Takes the digest of a block of so many source symbols, if all of them were written in order.
+    pub(super) fn take(&mut self, key: Key, symbols: u32) -> Option<Digest> {
+        let partial = self.0.remove(&key)?;
+        (partial.symbols == symbols).then(|| partial.hasher.finish())
+    }
+
+    /// Forgets what was hashed of a file.
+    pub(super) fn forget(&mut self, file: FileIndex) {
+        self.0.retain(|_, partial| partial.file != file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_proto::delivery::block_digest;
+
+    use super::*;
+
+    const FILE: FileIndex = FileIndex(3);
+    const KEY: Key = (0, 7);
+
+    #[test]
+    fn what_is_written_in_order_has_its_digest() {
+        let mut hashing = BlockDigests::default();
+        hashing.write(FILE, KEY, 0, 2, b"ab");
+        hashing.write(FILE, (0, 8), 0, 1, b"x");
+        hashing.write(FILE, KEY, 2, 1, b"c");
+        assert_eq!(hashing.take(KEY, 3), Some(block_digest(b"abc")));
+        assert_eq!(hashing.take(KEY, 3), None);
+        assert_eq!(hashing.take((0, 8), 2), None, "a symbol is missing");
+    }
+
+    #[test]
+    fn what_has_a_hole_or_begins_in_the_middle_has_none() {
+        let mut hashing = BlockDigests::default();
+        hashing.write(FILE, KEY, 0, 1, b"a");
+        hashing.write(FILE, KEY, 2, 1, b"c");
+        hashing.write(FILE, KEY, 1, 1, b"b");
+        assert_eq!(hashing.take(KEY, 3), None);
+        hashing.write(FILE, KEY, 1, 2, b"bc");
+        assert_eq!(hashing.take(KEY, 3), None);
+    }
+
+    #[test]
+    fn a_block_that_comes_anew_is_hashed_anew() {
+        let mut hashing = BlockDigests::default();
+        hashing.write(FILE, KEY, 0, 1, b"?");
+        hashing.write(FILE, KEY, 0, 3, b"abc");
+        assert_eq!(hashing.take(KEY, 3), Some(block_digest(b"abc")));
+    }
+
+    #[test]
+    fn blocks_under_way_have_a_bound() {
+        let mut hashing = BlockDigests::default();
+        (0..1_000).for_each(|sbn| hashing.write(FILE, (0, sbn), 0, 1, b"a"));
+        assert_eq!(hashing.0.len(), BLOCKS_MAX);
+        hashing.forget(FileIndex(2));
+        assert_eq!(hashing.0.len(), BLOCKS_MAX, "those of another file stay");
+        hashing.forget(FILE);
+        assert!(hashing.0.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use headwater_proto::delivery::{Digest, FileVersion};
 
-use super::change::{Change, Key, Stamp};
+use super::journal::{Change, Key, Stamp};
 
 /// Symbols of a block are numbered with 24 bits at most.
 const ESI_END: u32 = 1 << 24;
@@ -21,20 +21,20 @@ pub(super) type Id = (u32, u32);
 /// Files and objects by the journal's numbers, and as many of their blocks as there is memory for. Bound:
 /// [`BLOCKS_BYTES_MAX`] or one block, and some 150 bytes for each file and object.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    pub(super) files: BTreeMap<u32, KeptFile>,
-    pub(super) objects: BTreeMap<u32, KeptObject>,
+pub(super) struct ResumeState {
+    pub(super) files: BTreeMap<u32, ResumedFile>,
+    pub(super) objects: BTreeMap<u32, ResumedObject>,
     /// The blocks that are told of: from this one on, up to the one that there was no memory for.
     from: Id,
     pub(super) until: Option<Id>,
-    blocks: BTreeMap<Id, KeptBlock>,
+    blocks: BTreeMap<Id, ResumedBlock>,
     bytes: usize,
     bytes_max: usize,
 }
 
 /// A file that was received in part, or is in place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeptFile {
+pub(super) struct ResumedFile {
     pub(super) key: Key,
     pub(super) bytes: u64,
     pub(super) version: FileVersion,
@@ -44,14 +44,14 @@ pub(super) struct KeptFile {
 
 /// An object of a kept file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeptObject {
+pub(super) struct ResumedObject {
     pub(super) file: u32,
     pub(super) identity: Digest,
 }
 
 /// What came of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeptBlock {
+pub(super) struct ResumedBlock {
     pub(super) is_whole: bool,
     /// Source symbols in place: bit `esi % 64` of word `esi / 64`.
     pub(super) source: Vec<u64>,
@@ -59,7 +59,7 @@ pub(super) struct KeptBlock {
     pub(super) slots: u32,
 }
 
-impl KeptBlock {
+impl ResumedBlock {
     /// Whether source symbols are claimed.
     pub(super) fn has_source(&self) -> bool {
         self.is_whole || !self.source.is_empty()
@@ -80,7 +80,7 @@ impl KeptBlock {
     }
 }
 
-impl Kept {
+impl ResumeState {
     /// Nothing yet, to be told of blocks from `from` on that take so many bytes.
     pub(super) fn new(from: Id, bytes_max: usize) -> Self {
         Self { from, bytes_max, ..Self::default() }
@@ -97,12 +97,12 @@ impl Kept {
     /// The changes that make the files and objects from nothing.
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
         let files = self.files.iter().flat_map(|(&file, kept)| {
-            let KeptFile { key, bytes, version, placed } = *kept;
+            let ResumedFile { key, bytes, version, placed } = *kept;
             let placed = placed.map(|stamp| Change::Placed { file, stamp });
             [Change::File { file, key, bytes, version }].into_iter().chain(placed)
         });
         let objects = self.objects.iter().map(|(&object, kept)| {
-            let KeptObject { file, identity } = *kept;
+            let ResumedObject { file, identity } = *kept;
             Change::Object { object, file, identity }
         });
         files.chain(objects)
@@ -124,10 +124,10 @@ impl Kept {
     }
 
     /// Takes the blocks of an object out, as far as they are told of.
-    pub(super) fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, KeptBlock> {
+    pub(super) fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, ResumedBlock> {
         let mut taken = self.blocks.split_off(&(object, 0));
         self.blocks.extend(taken.split_off(&(object + 1, 0)));
-        self.bytes -= taken.values().map(KeptBlock::bytes).sum::<usize>();
+        self.bytes -= taken.values().map(ResumedBlock::bytes).sum::<usize>();
         taken.into_iter().map(|((_, sbn), block)| (sbn, block)).collect()
     }
 
@@ -155,11 +155,11 @@ impl Kept {
             Change::File { file, key, bytes, version } => {
                 // A number belongs to one file for ever.
                 let placed = self.files.get(&file).and_then(|known| known.placed);
-                self.files.insert(file, KeptFile { key, bytes, version, placed });
+                self.files.insert(file, ResumedFile { key, bytes, version, placed });
             }
             Change::Object { object, file, identity } => {
                 self.files.get(&file)?;
-                self.objects.insert(object, KeptObject { file, identity });
+                self.objects.insert(object, ResumedObject { file, identity });
             }
             Change::Source { object, sbn, esi, count } => {
                 let end = esi.checked_add(count).filter(|end| *end <= ESI_END)?;
@@ -180,7 +180,7 @@ impl Kept {
                 })?;
             }
             Change::Whole { object, sbn } => self.change((object, sbn), |block| {
-                *block = KeptBlock { is_whole: true, ..KeptBlock::default() };
+                *block = ResumedBlock { is_whole: true, ..ResumedBlock::default() };
                 Some(())
             })?,
             Change::RepairsDropped { object, sbn } => self.change((object, sbn), |block| {
@@ -201,7 +201,7 @@ impl Kept {
     }
 
     /// Changes a block of a known object, if it is one of those told of; the last ones make room.
-    fn change(&mut self, id: Id, change: impl FnOnce(&mut KeptBlock) -> Option<()>) -> Option<()> {
+    fn change(&mut self, id: Id, change: impl FnOnce(&mut ResumedBlock) -> Option<()>) -> Option<()> {
         // Of an object forgotten with its file, too.
         if !self.objects.contains_key(&id.0) || !self.tells_of(id) {
             return Some(());
@@ -209,7 +209,7 @@ impl Kept {
         let mut added = 0;
         let block = self.blocks.entry(id).or_insert_with(|| {
             added = BLOCK_BYTES;
-            KeptBlock::default()
+            ResumedBlock::default()
         });
         let before = block.bytes();
         change(block)?;
@@ -224,7 +224,7 @@ impl Kept {
 }
 
 /// The changes that make a block: source symbols in runs, or word by word where that is shorter.
-fn block_changes((object, sbn): Id, kept: &KeptBlock) -> Vec<Change> {
+fn block_changes((object, sbn): Id, kept: &ResumedBlock) -> Vec<Change> {
     let mut changes = Vec::new();
     changes.extend(kept.is_whole.then_some(Change::Whole { object, sbn }));
     let words = kept.source.iter().filter(|word| **word != 0).count();

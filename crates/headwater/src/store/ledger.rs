@@ -1,22 +1,33 @@
 //! What of a working folder may be resumed: what earlier sessions left, and the files of this one, as the
 //! journal numbers them.
+//!
+//! The FDT is in the working folder, too, so that a receiver that is started again knows the session from its
+//! first packet on.
+//!
+//! It is not made safe on disk: what a loss of power leaves of it does not match its checksum, and the FDT
+//! comes again.
+//!
+//! ```text
+//! "HWFDT\0" version:u16 source:16 tsi:u64 instance:u32 length:u32 FDT checksum:32
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use headwater_proto::delivery::{Digest, FileSpec, FileVersion, HeldFile, StoreError};
+use headwater_proto::delivery::{
+    Description, Digest, FDT_BYTES_MAX, FileSpec, FileVersion, HeldFile, StoreError,
+};
 use tracing::warn;
 
-use super::change::{Change, Key};
-use super::description;
-use super::folder::is_recent;
-use super::journal::{self, Journal};
-use super::kept::{BLOCKS_BYTES_MAX, Kept, KeptBlock, KeptFile};
-use super::log::WriteLog;
+use super::folder::{Folder, is_recent};
+use super::journal::{self, Change, Journal, Key};
+use super::kept::{BLOCKS_BYTES_MAX, ResumeState, ResumedBlock, ResumedFile};
 use super::place::{FilePlace, Places, content_name, key_of, repair_name};
-use super::writer::{Write, Writer};
+use super::writer::{Write, WriteLog, Writer};
 
 pub(super) const JOURNAL: &str = "journal";
 /// A journal being made anew.
@@ -26,16 +37,16 @@ const FILES_MAX: usize = 1 << 16;
 /// What of a working folder is worth keeping.
 ///
 /// Memory: some 300 bytes for each file and object of the session and of those left by earlier ones, and what
-/// [`Kept`] takes.
+/// [`ResumeState`] takes.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct StoreIndex {
     places: Arc<Places>,
     /// The journal as it was opened, up to its length then: all that earlier sessions left.
     opened: (Arc<File>, u64),
     /// What earlier sessions left of blocks, a part at a time.
-    kept: Kept,
+    kept: ResumeState,
     /// Files that earlier sessions left, as far as this one has not taken them over.
-    files: BTreeMap<Key, (u32, KeptFile)>,
+    files: BTreeMap<Key, (u32, ResumedFile)>,
     /// Their objects, and those of files taken over, by file and identity.
     objects: BTreeMap<(u32, Digest), u32>,
     /// All files of the journal, by its numbers.
@@ -54,7 +65,7 @@ struct State {
     is_placed: bool,
 }
 
-impl Ledger {
+impl StoreIndex {
     /// Reads what earlier sessions left, and begins a journal that tells no more than that.
     pub(super) fn open(places: Arc<Places>) -> Result<(Self, WriteLog), StoreError> {
         let folder = &places.folder;
@@ -69,7 +80,7 @@ impl Ledger {
                 journal::compact(&old, end, new, BLOCKS_BYTES_MAX, |file| lost.contains(&file))
                     .map_err(failed)?
             }
-            _ => (Journal::create(new).map_err(failed)?, Kept::default()),
+            _ => (Journal::create(new).map_err(failed)?, ResumeState::default()),
         };
         for file in kept.files.values().filter(|file| file.placed.is_none()) {
             for name in [content_name(&file.key), repair_name(&file.key)] {
@@ -79,12 +90,12 @@ impl Ledger {
         let (file, end) = journal.written();
         journal::sync(&file, end).map_err(failed)?;
         folder.rename_work(JOURNAL_NEW, JOURNAL)?;
-        let state = |file: &KeptFile| {
-            let KeptFile { key, bytes, version, placed } = *file;
+        let state = |file: &ResumedFile| {
+            let ResumedFile { key, bytes, version, placed } = *file;
             State { key, bytes, version, is_begun: true, is_placed: placed.is_some() }
         };
         let object =
-            |(number, object): (&u32, &super::kept::KeptObject)| ((object.file, object.identity), *number);
+            |(number, object): (&u32, &super::kept::ResumedObject)| ((object.file, object.identity), *number);
         let ledger = Self {
             opened: (file, end),
             states: kept.files.iter().map(|(number, file)| (*number, state(file))).collect(),
@@ -155,7 +166,7 @@ impl Ledger {
         writer: &Writer,
         file: u32,
         identity: Digest,
-    ) -> (u32, BTreeMap<u32, KeptBlock>) {
+    ) -> (u32, BTreeMap<u32, ResumedBlock>) {
         if let Some(number) = self.objects.remove(&(file, identity)) {
             let mut blocks = self.take_blocks(number);
             if !self.has_content(file) {
@@ -175,7 +186,7 @@ impl Ledger {
     }
 
     /// What an earlier session left of an object.
-    fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, KeptBlock> {
+    fn take_blocks(&mut self, object: u32) -> BTreeMap<u32, ResumedBlock> {
         let (journal, end) = &self.opened;
         if !self.kept.has_blocks_of(object) {
             self.kept = journal::read(journal, *end, (object, 0), BLOCKS_BYTES_MAX);
@@ -231,7 +242,7 @@ impl Ledger {
         let under_way = self.states.values().filter(|state| !state.is_placed);
         let mut names: Vec<_> =
             under_way.flat_map(|state| [content_name(&state.key), repair_name(&state.key)]).collect();
-        names.extend([JOURNAL, description::NAME].map(str::to_owned));
+        names.extend([JOURNAL, DESCRIPTION_FILE].map(str::to_owned));
         names.sort_unstable();
         if let Err(error) =
             self.places.folder.clean(|name| names.binary_search_by(|known| known.as_str().cmp(name)).is_ok())
@@ -243,10 +254,10 @@ impl Ledger {
 
 /// Forgets the source symbols of blocks whose content is not there: without that, what is written to new
 /// content later would count beside symbols that are lost.
-fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, KeptBlock>) {
+fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, ResumedBlock>) {
     for (&sbn, block) in blocks.iter_mut().filter(|(_, block)| block.has_source()) {
         let slots = block.slots;
-        *block = KeptBlock { slots, ..KeptBlock::default() };
+        *block = ResumedBlock { slots, ..ResumedBlock::default() };
         writer.note(Change::AllDropped { object, sbn });
         if slots > 0 {
             writer.note(Change::Repairs { object, sbn, slots });
@@ -258,8 +269,8 @@ fn lose_content(writer: &Writer, object: u32, blocks: &mut BTreeMap<u32, KeptBlo
 
 /// The files of a journal of which nothing is there any more, or that are not worth keeping: too old, or too
 /// many. A file may consist of repair symbols alone, or of source symbols alone.
-fn lost_files(places: &Places, files: &BTreeMap<u32, KeptFile>) -> BTreeSet<u32> {
-    let is_kept = |file: &KeptFile| match file.placed {
+fn lost_files(places: &Places, files: &BTreeMap<u32, ResumedFile>) -> BTreeSet<u32> {
+    let is_kept = |file: &ResumedFile| match file.placed {
         Some(stamp) => is_recent(stamp.time()),
         None => [content_name(&file.key), repair_name(&file.key)]
             .iter()
@@ -272,4 +283,99 @@ fn lost_files(places: &Places, files: &BTreeMap<u32, KeptFile>) -> BTreeSet<u32>
         .filter(|(place, (_, file))| *place < beyond || !is_kept(file))
         .map(|(_, (number, _))| *number)
         .collect()
+}
+
+/// Its name in the working folder.
+const DESCRIPTION_FILE: &str = "fdt";
+/// The same while it is written.
+const DESCRIPTION_FILE_NEW: &str = "fdt.new";
+const MAGIC: &[u8; 6] = b"HWFDT\0";
+/// Counts up with every change of the format; those of other versions are not read.
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 6 + 2 + 16 + 8 + 4 + 4;
+const CHECKSUM_BYTES: usize = 32;
+
+/// Writes it in the place of the last one.
+pub(super) fn write_description(folder: &Folder, description: &Description) -> Result<(), StoreError> {
+    folder.discard(DESCRIPTION_FILE_NEW)?;
+    let file = folder.open_work(DESCRIPTION_FILE_NEW, Some(0))?;
+    let written = file.write_all_at(&encode(description), 0);
+    written.map_err(|error| folder.failed("keep the FDT", error))?;
+    folder.rename_unsafe(DESCRIPTION_FILE_NEW, DESCRIPTION_FILE)
+}
+
+/// Reads it, if it is there and undamaged.
+pub(super) fn read_description(folder: &Folder) -> Option<Description> {
+    read_description_file(&folder.find_work(DESCRIPTION_FILE)?)
+}
+
+fn read_description_file(file: &File) -> Option<Description> {
+    let mut bytes = Vec::new();
+    let bytes_max = (HEADER_BYTES + FDT_BYTES_MAX + CHECKSUM_BYTES) as u64;
+    file.take(bytes_max).read_to_end(&mut bytes).ok()?;
+    decode(&bytes)
+}
+
+fn encode(description: &Description) -> Vec<u8> {
+    let source = match description.source {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let length = u32::try_from(description.xml.len()).expect("at most FDT_BYTES_MAX");
+    let mut bytes = [
+        MAGIC.as_slice(),
+        &VERSION.to_le_bytes(),
+        &source.octets(),
+        &description.tsi.to_le_bytes(),
+        &description.instance_id.to_le_bytes(),
+        &length.to_le_bytes(),
+        &description.xml,
+    ]
+    .concat();
+    bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Description> {
+    let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
+    if blake3::hash(content).as_bytes() != checksum {
+        return None;
+    }
+    let mut rest = content.strip_prefix(MAGIC)?.strip_prefix(&VERSION.to_le_bytes())?;
+    let source = Ipv6Addr::from_octets(take(&mut rest)?).to_canonical();
+    let tsi = u64::from_le_bytes(take(&mut rest)?);
+    let instance_id = u32::from_le_bytes(take(&mut rest)?);
+    let length = u32::from_le_bytes(take(&mut rest)?);
+    (rest.len() == length as usize).then(|| Description { source, tsi, instance_id, xml: rest.to_vec() })
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (field, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_back_as_it_was_or_not_at_all() {
+        for source in ["192.0.2.1", "2001:db8::1"] {
+            let kept = Description {
+                source: source.parse().unwrap(),
+                tsi: 77,
+                instance_id: 0xF_FFFF,
+                xml: b"<FDT-Instance/>".to_vec(),
+            };
+            let bytes = encode(&kept);
+            assert_eq!(decode(&bytes), Some(kept));
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x10;
+                assert_eq!(decode(&damaged), None, "byte {at}");
+                assert_eq!(decode(&bytes[..at]), None, "cut at {at}");
+            }
+        }
+    }
 }

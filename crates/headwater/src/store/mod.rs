@@ -11,25 +11,20 @@
 //! What is left of a session that nobody goes on with is removed 14 days after it was written to last, by the
 //! next receiver of the folder, unless another receiver uses it.
 
-mod change;
 #[cfg(test)]
 mod compact_tests;
 mod compare;
 #[cfg(test)]
 mod compare_tests;
-mod description;
 mod finish;
 mod folder;
 mod gather;
-mod hashing;
 mod journal;
 mod kept;
 mod ledger;
-mod log;
 mod place;
 #[cfg(test)]
 mod resume_tests;
-mod strips;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -44,19 +39,18 @@ use headwater_proto::delivery::{
     BlockJob, BlockVerdict, Description, Digest, FileIndex, FileSpec, HeldBlock, HeldFile, ObjectIndex,
     ObjectSpec, RelativePath, ShortDigest, Store, StoreError, StoreReport, StoredRepair,
 };
+use tracing::warn;
 
-use self::change::Stamp;
 use self::compare::Comparison;
 use self::finish::{Job, Outcome};
 use self::folder::{Folder, no_space};
 use self::gather::{Gather, Key};
-use self::kept::KeptBlock;
-use self::ledger::Ledger;
+use self::journal::Stamp;
+use self::kept::ResumedBlock;
+use self::ledger::StoreIndex;
 use self::place::{FilePlace, ObjectPlace, Places};
 use self::work::Workers;
 use self::writer::{Write, Writer};
-use tracing::warn;
-
 use crate::net::Waker;
 
 /// Longest time that symbols are gathered before they are written.
@@ -67,7 +61,7 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 pub(crate) struct DiskStore {
     workers: Workers,
     writer: Writer,
-    ledger: Ledger,
+    ledger: StoreIndex,
     places: Arc<Places>,
     /// By index; `None` for those refused.
     files: Vec<Option<Arc<FilePlace>>>,
@@ -92,7 +86,7 @@ impl DiskStore {
     /// Opens the folder, made if need be. `waker` is used whenever a report is there.
     pub(crate) fn open(folder: &Path, waker: Waker) -> Result<Self, StoreError> {
         let places = Arc::new(Places::new(Folder::open(folder)?));
-        let (ledger, log) = Ledger::open(Arc::clone(&places))?;
+        let (ledger, log) = StoreIndex::open(Arc::clone(&places))?;
         let workers = Workers::start(Arc::clone(&places), waker)?;
         let gather = Gather::new();
         let jobs = workers.jobs().clone();
@@ -214,8 +208,8 @@ impl DiskStore {
     }
 
     /// What an earlier session left of a block; nothing if it cannot be read.
-    fn held_block(&self, place: &ObjectPlace, sbn: u32, kept: KeptBlock) -> Option<HeldBlock> {
-        let KeptBlock { is_whole, source, slots } = kept;
+    fn held_block(&self, place: &ObjectPlace, sbn: u32, kept: ResumedBlock) -> Option<HeldBlock> {
+        let ResumedBlock { is_whole, source, slots } = kept;
         let block = place.spec.partition.block(sbn)?;
         let repairs = match slots {
             0 => Vec::new(),
@@ -354,13 +348,13 @@ impl Store for DiskStore {
     }
 
     fn keep_description(&mut self, description: &Description) {
-        if let Err(error) = description::write(&self.places.folder, description) {
+        if let Err(error) = ledger::write_description(&self.places.folder, description) {
             warn!("{error}; a receiver that goes on with this session waits for its FDT");
         }
     }
 
     fn kept_description(&mut self) -> Option<Description> {
-        description::read(&self.places.folder)
+        ledger::read_description(&self.places.folder)
     }
 
     fn poll_report(&mut self) -> Option<StoreReport> {

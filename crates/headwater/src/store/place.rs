@@ -9,19 +9,19 @@ use headwater_fec::{Block, FecError};
 use headwater_proto::delivery::{FileIndex, FileSpec, ObjectSpec, RelativePath, StoreError, repair_slots};
 use rustix::fs::FallocateFlags;
 
-use super::change::Key;
 use super::folder::Folder;
-use crate::open_files::{OPEN_FILES_MAX, OpenFiles, read_at};
+use super::journal::Key;
+use crate::system::{OPEN_FILES_MAX, OpenFiles, read_at};
 
 /// The folder and its open files. Shared by all threads of a store.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) folder: Folder,
-    open: OpenFiles<Opened>,
+    open: OpenFiles<FileKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Opened {
+enum FileKey {
     Content(usize),
     /// Its repair symbols.
     Repair(usize),
@@ -125,7 +125,7 @@ impl Places {
 
     /// The working file of a file's content: made when first asked for, at its full length but sparse.
     pub(super) fn content(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
-        self.open.get(Opened::Content(place.index.0), || {
+        self.open.get(FileKey::Content(place.index.0), || {
             place.check()?;
             let file = self.folder.open_work(&place.content_name(), place.spec.mode)?;
             let attempt = || format!("make room for '{}'", place.spec.path);
@@ -149,8 +149,8 @@ impl Places {
 
     /// Closes the working files of a file.
     pub(super) fn close(&self, place: &FilePlace) {
-        self.open.forget(Opened::Content(place.index.0));
-        self.open.forget(Opened::Repair(place.index.0));
+        self.open.forget(FileKey::Content(place.index.0));
+        self.open.forget(FileKey::Repair(place.index.0));
     }
 
     /// Ends the use of a file's working files: they are closed, and not made again.
@@ -243,7 +243,7 @@ impl Places {
     }
 
     fn repairs(&self, place: &FilePlace) -> Result<Arc<File>, StoreError> {
-        self.open.get(Opened::Repair(place.index.0), || {
+        self.open.get(FileKey::Repair(place.index.0), || {
             place.check()?;
             self.folder.open_work(&place.repair_name(), None)
         })

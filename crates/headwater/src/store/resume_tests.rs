@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use headwater_fec::{Parameters, Partition, codec};
 use headwater_proto::delivery::{Digest, FileTime, FileVersion, StoredRepair};
 
-use super::change::Change;
-use super::kept::Kept;
+use super::journal::Change;
+use super::kept::ResumeState;
 use super::tests::{FILE, OBJECT, Session, T, open};
 use super::*;
 
@@ -65,11 +65,12 @@ fn expected() -> (HeldFile, Vec<HeldBlock>) {
 }
 
 /// What a journal tells, as far as it can be trusted.
-fn read(file: &fs::File) -> Kept {
-    journal::trusted_end(file).map_or_else(Kept::default, |end| journal::read(file, end, (0, 0), usize::MAX))
+fn read(file: &fs::File) -> ResumeState {
+    journal::trusted_end(file)
+        .map_or_else(ResumeState::default, |end| journal::read(file, end, (0, 0), usize::MAX))
 }
 
-fn told_by(kept: &Kept) -> Vec<Change> {
+fn told_by(kept: &ResumeState) -> Vec<Change> {
     kept.changes().chain(kept.block_changes()).collect()
 }
 

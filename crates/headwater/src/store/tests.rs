@@ -8,7 +8,7 @@ use md5::{Digest as _, Md5};
 
 use super::*;
 use crate::net::Poller;
-use crate::open_files::OPEN_FILES_MAX;
+use crate::system::OPEN_FILES_MAX;
 
 /// Symbol size T of the tests, in bytes.
 pub(super) const T: u16 = 64;

@@ -13,7 +13,7 @@ use headwater_proto::delivery::{DECODING_BYTES, StoreError, StoreReport};
 use super::finish::{Job, Outcome};
 use super::place::Places;
 use crate::net::Waker;
-use crate::workers::worker_count;
+use crate::threads::worker_count;
 
 /// Jobs and the threads that do them.
 ///

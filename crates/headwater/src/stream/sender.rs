@@ -1,6 +1,7 @@
-//! The sending end of a stream: a thread that sends, and the handle that an application submits buffers to.
+//! The sending end of a stream: a thread that sends, and the handle that an application submits buffers to,
+//! one ahead.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,17 +10,14 @@ use headwater_proto::control::SenderControl;
 use headwater_proto::stream::{Sender, SenderConfig, SenderEvent, Submission};
 use tracing::warn;
 
-use super::inbox::Inbox;
-use super::options::StreamSendOptions;
+use super::StreamSendOptions;
 use super::update::{StreamError, StreamSendProgress, StreamSendSummary, StreamStarted};
-use crate::clock::{Clock, elapsed, ntp_now};
+use crate::clock::{Clock, Progress, elapsed, ntp_now};
 use crate::congestion_control::Path;
 use crate::driver::Application;
-use crate::net::SenderSocket;
-use crate::progress::Progress;
-use crate::send::{Headers, Link, Planned, RateWatch, SendError};
-use crate::stop::StopHandle;
-use crate::workers;
+use crate::net::{SenderSocket, Waker};
+use crate::send::{Headers, Link, PacketPlan, RateWatch, SendError};
+use crate::threads::{self, StopHandle};
 
 /// Sends a stream of buffers, on a thread of its own, until it is finished, stopped or dropped.
 #[derive(Debug)]
@@ -36,7 +34,7 @@ impl StreamSender {
     /// # Errors
     /// When an option is out of range, or there is no way to send to the group.
     pub fn open(options: StreamSendOptions) -> Result<Self, SendError> {
-        let (planned, link) = Planned::open(&options.session, Headers::BUFFERS)?;
+        let (planned, link) = PacketPlan::open(&options.session, Headers::BUFFERS)?;
         let Link { socket, poller, stop } = &link;
         let (stop, inbox) = (stop.clone(), Inbox::new(poller.waker()));
         let started = StreamStarted {
@@ -49,7 +47,7 @@ impl StreamSender {
             part_bytes: planned.symbol_size,
         };
         let mut session = Session { options, planned, link, inbox: inbox.clone() };
-        let thread = workers::spawn("headwater-stream", move || session.run())?;
+        let thread = threads::spawn("headwater-stream", move || session.run())?;
         Ok(Self { inbox, stop, started, thread: Some(thread) })
     }
 
@@ -112,14 +110,14 @@ impl Drop for StreamSender {
 /// What the thread owns.
 struct Session {
     options: StreamSendOptions,
-    planned: Planned,
+    planned: PacketPlan,
     link: Link,
     inbox: Inbox,
 }
 
 impl Session {
     fn run(&mut self) -> Result<StreamSendSummary, SendError> {
-        let (Planned { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
+        let (PacketPlan { tsi, symbol_size, packet_bytes }, link) = (&self.planned, &mut self.link);
         let session = &mut self.options.session;
         // The schedule of its channels begins with the first buffer.
         while !self.inbox.has_news() && !link.stop.is_stopped() {
@@ -196,7 +194,7 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
             let stats = machine.stats();
             let rate_bits = self.progress.rate_bits(now, stats.bytes);
             let overload = machine.control().overload();
-            if let Some(limit) = self.rate.look(overload)
+            if let Some(limit) = self.rate.on_overload(overload)
                 && !self.is_warned
             {
                 self.is_warned = true;
@@ -207,8 +205,93 @@ impl<C: SenderControl> Application<Sender<C>, SenderSocket> for Watch {
             }
             let limit = overload.map(|_| self.rate.limit());
             self.last = StreamSendProgress { elapsed: elapsed(now), rate_bits, stats, unsent, limit };
-            self.inbox.tell(self.last);
+            self.inbox.report(self.last);
         }
         (!is_over).then_some(self.progress.next())
+    }
+}
+
+/// Room for one buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Inbox {
+    shared: Arc<(Mutex<State>, Condvar)>,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: Option<Submission>,
+    /// The application has no more.
+    is_finished: bool,
+    /// The thread takes no more.
+    is_ended: bool,
+    progress: StreamSendProgress,
+}
+
+impl Inbox {
+    pub(super) fn new(waker: Waker) -> Self {
+        Self { shared: Arc::default(), waker }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a buffer in, and waits until it is next in line.
+    pub(super) fn submit(&self, submission: Submission) -> Result<(), StreamError> {
+        submission.check()?;
+        let wait = |state, is_full: fn(&mut State) -> bool| {
+            self.shared.1.wait_while(state, is_full).unwrap_or_else(PoisonError::into_inner)
+        };
+        let is_full = |state: &mut State| state.next.is_some() && !state.is_ended;
+        let mut state = wait(self.state(), is_full);
+        if state.is_ended {
+            return Err(StreamError::Ended);
+        }
+        state.next = Some(submission);
+        self.waker.wake();
+        let state = wait(state, is_full);
+        if state.next.is_some() { Err(StreamError::Ended) } else { Ok(()) }
+    }
+
+    /// There is no more to come.
+    pub(super) fn finish(&self) {
+        self.state().is_finished = true;
+        self.waker.wake();
+    }
+
+    /// Takes the next buffer, if there is one.
+    pub(super) fn take(&self) -> Option<Submission> {
+        let next = self.state().next.take();
+        if next.is_some() {
+            self.shared.1.notify_all();
+        }
+        next
+    }
+
+    /// Whether a buffer is there, or none will come.
+    pub(super) fn has_news(&self) -> bool {
+        let state = self.state();
+        state.next.is_some() || state.is_finished
+    }
+
+    /// Whether every buffer was taken and there is no more to come.
+    pub(super) fn is_finished(&self) -> bool {
+        let state = self.state();
+        state.is_finished && state.next.is_none()
+    }
+
+    /// No buffer is taken any more.
+    pub(super) fn end(&self) {
+        self.state().is_ended = true;
+        self.shared.1.notify_all();
+    }
+
+    pub(super) fn report(&self, progress: StreamSendProgress) {
+        self.state().progress = progress;
+    }
+
+    pub(super) fn progress(&self) -> StreamSendProgress {
+        self.state().progress
     }
 }

@@ -9,16 +9,15 @@
 //! Attributes of our own, in namespace [`HEADWATER_NAMESPACE`], carry digests and tie segments of one large
 //! file together ([`Headwater`]), and tell how the session's channels are sent ([`Control`]); other receivers
 //! skip them.
-mod control;
-mod oti;
+
+mod attributes;
 mod parse;
-mod time;
-mod value;
 mod xml;
 
-pub use control::{CONTROL_PARAMETERS_MAX, CONTROL_WORD_LEN_MAX, Control, ControlError};
-pub use oti::OtiAttributes;
-pub use time::{FileTime, FileTimeError};
+pub use attributes::{
+    CONTROL_PARAMETERS_MAX, CONTROL_WORD_LEN_MAX, Control, ControlError, FileTime, FileTimeError,
+    OtiAttributes,
+};
 
 /// Namespace of the elements that we write (RFC 6726 section 3.4.2).
 pub const FDT_NAMESPACE: &str = "urn:ietf:params:xml:ns:fdt";

@@ -1,8 +1,10 @@
 //! An FDT instance as an XML document: fixed order of attributes, one element per line.
-use super::oti::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
-use super::{FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes, Withdrawal};
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+
+use super::attributes::{ENCODING_ID, INSTANCE_ID, MAX_BLOCK, MAX_SYMBOLS, SCHEME_SPECIFIC, SYMBOL_SIZE};
+use super::{FDT_NAMESPACE, File, HEADWATER_NAMESPACE, Headwater, Instance, OtiAttributes, Withdrawal};
 
 pub(super) fn instance(instance: &Instance) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<FDT-Instance");

@@ -253,23 +253,24 @@ impl Options {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = Written<'_>> {
-        let words = |kind, words: Option<u32>| words.map(|word| Written::Words(kind, 0, [word, 0, 0], 1));
-        let flag = |kind, on: bool| on.then_some(Written::Words(kind, 0, [0; 3], 0));
+    fn iter(&self) -> impl Iterator<Item = EncodedOption<'_>> {
+        let words =
+            |kind, words: Option<u32>| words.map(|word| EncodedOption::Words(kind, 0, [word, 0, 0], 1));
+        let flag = |kind, on: bool| on.then_some(EncodedOption::Words(kind, 0, [0; 3], 0));
         let fragment = self.fragment.map(|Fragment { first, offset, length }| {
-            Written::Words(FRAGMENT, 0, [first, offset, length], 3)
+            EncodedOption::Words(FRAGMENT, 0, [first, offset, length], 3)
         });
-        let list = (!self.nak_list.is_empty()).then(|| Written::List(self.nak_list.as_slice()));
+        let list = (!self.nak_list.is_empty()).then(|| EncodedOption::List(self.nak_list.as_slice()));
         let parity = self.parity.map(|parity| {
             let bits = u8::from(parity.pro_active) << 1 | u8::from(parity.on_demand);
-            Written::Words(PARITY_PARAMETERS, bits, [parity.group_size, 0, 0], 1)
+            EncodedOption::Words(PARITY_PARAMETERS, bits, [parity.group_size, 0, 0], 1)
         });
-        let reset = self.reset.map(|code| Written::Words(RST, code & 0x3F, [0; 3], 0));
+        let reset = self.reset.map(|code| EncodedOption::Words(RST, code & 0x3F, [0; 3], 0));
         let data = self
             .congestion_data
-            .map(|data| Written::Congestion(CONGESTION_DATA, data.timestamp, data.acker, 0));
+            .map(|data| EncodedOption::Congestion(CONGESTION_DATA, data.timestamp, data.acker, 0));
         let feedback = self.congestion_feedback.map(|said| {
-            Written::Congestion(CONGESTION_FEEDBACK, said.timestamp, said.receiver, said.loss_rate)
+            EncodedOption::Congestion(CONGESTION_FEEDBACK, said.timestamp, said.receiver, said.loss_rate)
         });
         let all = [
             fragment,
@@ -296,19 +297,19 @@ fn address(reader: &mut Reader<'_>) -> Result<(IpAddr, u16), Option<Error>> {
 }
 
 /// An option as it is written.
-enum Written<'a> {
+enum EncodedOption<'a> {
     /// Type, specific bits, and so many words.
     Words(u8, u8, [u32; 3], usize),
     List(&'a [u32]),
     Congestion(u8, u32, IpAddr, u16),
 }
 
-impl Written<'_> {
+impl EncodedOption<'_> {
     const fn body_len(&self) -> usize {
         match self {
-            Written::Words(.., count) => 4 * *count,
-            Written::List(numbers) => 4 * numbers.len(),
-            Written::Congestion(_, _, address, _) => 4 + address_len(*address),
+            EncodedOption::Words(.., count) => 4 * *count,
+            EncodedOption::List(numbers) => 4 * numbers.len(),
+            EncodedOption::Congestion(_, _, address, _) => 4 + address_len(*address),
         }
     }
 
@@ -316,15 +317,15 @@ impl Written<'_> {
         // At most 4 + 4 * 62 bytes.
         let len = u8::try_from(OPTION_HEAD_LEN + self.body_len()).unwrap_or(u8::MAX);
         match *self {
-            Written::Words(kind, bits, words, count) => {
+            EncodedOption::Words(kind, bits, words, count) => {
                 writer.put(&[end | kind, len, 0, bits]);
                 put_all(writer, &words[..count]);
             }
-            Written::List(numbers) => {
+            EncodedOption::List(numbers) => {
                 writer.put(&[end | NAK_LIST, len, 0, 0]);
                 put_all(writer, numbers);
             }
-            Written::Congestion(kind, timestamp, address, field) => {
+            EncodedOption::Congestion(kind, timestamp, address, field) => {
                 writer.put(&[end | kind, len, 0, 0]);
                 put_all(writer, &[timestamp]);
                 put_address_and_field(writer, address, field);

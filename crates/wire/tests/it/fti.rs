@@ -1,7 +1,7 @@
 //! EXT_FTI of each scheme, and FEC Payload IDs.
 use crate::hex::hex;
 use headwater_wire::fti::{EncodingId, Fti, FtiError, LDPC_SEED_MAX, Ldpc};
-use headwater_wire::payload_id::{PayloadId, PayloadIdError};
+use headwater_wire::fti::{PayloadId, PayloadIdError};
 
 const LDPC: Ldpc = Ldpc {
     transfer_length: 1_000_000,

@@ -1,6 +1,6 @@
 //! Probes of `headwater doctor`.
 use headwater_wire::lct;
-use headwater_wire::probe::{BYTES, Error, Message, Request, Seen};
+use headwater_wire::probe::{BYTES, Error, Message, ProbeArrival, Request};
 use proptest::prelude::*;
 
 use crate::hex::hex;
@@ -14,7 +14,7 @@ fn request() -> Request {
 
 #[test]
 fn a_request_and_its_reply_are_these_bytes() {
-    let reply = Message::Reply(request(), Seen { ttl: Some(30), traffic_class: Some(0b11) });
+    let reply = Message::Reply(request(), ProbeArrival { ttl: Some(30), traffic_class: Some(0b11) });
     for (message, digits) in [(Message::Request(request()), REQUEST), (reply, REPLY)] {
         assert_eq!(message.emit().as_slice(), hex(digits));
         assert_eq!(Message::parse(&hex(digits)), Ok(message));
@@ -25,7 +25,7 @@ fn a_request_and_its_reply_are_these_bytes() {
 fn what_the_peer_did_not_see_stays_unknown() {
     let mut bytes = hex(REPLY);
     bytes[18] = 0b1111_1100;
-    assert_eq!(Message::parse(&bytes), Ok(Message::Reply(request(), Seen::default())));
+    assert_eq!(Message::parse(&bytes), Ok(Message::Reply(request(), ProbeArrival::default())));
 }
 
 #[test]
@@ -63,7 +63,7 @@ proptest! {
         let request = Request { nonce, sequence, ttl, traffic_class };
         let message = match seen {
             None => Message::Request(request),
-            Some((ttl, traffic_class)) => Message::Reply(request, Seen { ttl, traffic_class }),
+            Some((ttl, traffic_class)) => Message::Reply(request, ProbeArrival { ttl, traffic_class }),
         };
         prop_assert_eq!(Message::parse(&message.emit()), Ok(message));
     }

@@ -1,4 +1,5 @@
-//! The engine against what queueing theory and statistics say it must do (`lab/notebook/netsim-validation.md`).
+//! The engine against what queueing theory and statistics say it must do
+//! (`lab/notebook/netsim-validation.md`).
 //!
 //! Quick forms run with all tests. Long ones make the numbers of `lab/notebook/netsim-validation.md`:
 //! `cargo test --release -p headwater-netsim --test theory -- --ignored --nocapture`

@@ -13,11 +13,11 @@ use tracing::debug;
 use super::{SimRelayError, SimRelayOptions};
 use crate::clock::{Clock, elapsed};
 use crate::driver::Gather;
+use crate::driver::{Direction, PacketTrace, TraceHook};
 use crate::net::{
     Channels, Interface, MembershipError, ReceiverOptions, ReceiverSocket, RecvBatch, Run, UnicastOptions,
     UnicastSocket,
 };
-use crate::trace::{Direction, PacketTrace, TraceHook};
 
 /// Batches read of a socket before the relay is drained.
 const BATCHES: usize = 4;
@@ -90,9 +90,9 @@ impl Ports {
     }
 
     /// Joins again what was joined on an interface that came back, or could not be joined while it was away.
-    pub(super) fn look(&mut self, relay: &Relay) {
+    pub(super) fn inspect_links(&mut self, relay: &Relay) {
         for (block, socket) in self.above.iter_mut().enumerate() {
-            if let Some(change) = socket.look() {
+            if let Some(change) = socket.inspect_link() {
                 debug!(
                     interface = change.interface,
                     state = change.state.name(),

@@ -1,16 +1,23 @@
-//! Who answers, from how far, and what became of the ECN field on the way.
+//! Probes and their answers: which peers answer, from how far, and what became of the ECN field on the way;
+//! the answering side (`doctor --answer`); and a datagram that this machine sends to itself, which tries the
+//! join, the route and the packet filter in one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use headwater_proto::Ecn;
-use headwater_wire::probe::{Message, Request, Seen};
+use headwater_proto::{ChannelId, Ecn};
+use headwater_wire::probe::{Message, ProbeArrival, Request};
+use tracing::debug;
 
 use super::check::{Check, Verdict};
-use super::error_chain;
-use crate::net::{Channels, Interface, Poller, RecvBatch, Run, SenderOptions, SenderSocket};
+use super::{DoctorOptions, error_chain};
+use crate::net::{
+    Channels, Interface, ObservedSocket, OpenError, Poller, ReceiverOptions, ReceiverSocket, RecvBatch, Run,
+    SenderOptions, SenderSocket,
+};
+use crate::threads::{StopHandle, stoppable};
 
 const NAME: &str = "peers";
 const ECN: &str = "ECN";
@@ -66,7 +73,7 @@ pub enum EcnPath {
 
 /// What asking came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asking {
+pub(super) struct ProbeRound {
     nonce: u64,
     ttl: u8,
     here: Vec<IpAddr>,
@@ -84,11 +91,11 @@ pub(super) fn ask(
     ttl: u8,
     nonce: u64,
     here: Vec<IpAddr>,
-) -> Result<Asking, String> {
+) -> Result<ProbeRound, String> {
     let options = SenderOptions { interface: Some(interface.clone()), ttl, ..SenderOptions::default() };
     let mut socket = SenderSocket::open(channels, &options).map_err(|error| error_chain(&error))?;
-    let mut asking = Asking { nonce, ttl, here, peers: Vec::new() };
-    let mut ears = Ears::new().map_err(|error| error.to_string())?;
+    let mut asking = ProbeRound { nonce, ttl, here, peers: Vec::new() };
+    let mut ears = ReplyListener::new().map_err(|error| error.to_string())?;
     for sequence in 0..PROBES {
         let contents = Message::Request(asking.request(sequence)).emit();
         let run = Run {
@@ -104,17 +111,22 @@ pub(super) fn ask(
     Ok(asking)
 }
 
-struct Ears {
+struct ReplyListener {
     poller: Poller,
     batch: RecvBatch,
 }
 
-impl Ears {
+impl ReplyListener {
     fn new() -> io::Result<Self> {
         Ok(Self { poller: Poller::new()?, batch: RecvBatch::new() })
     }
 
-    fn listen(&mut self, socket: &mut SenderSocket, time: Duration, asking: &mut Asking) -> io::Result<()> {
+    fn listen(
+        &mut self,
+        socket: &mut SenderSocket,
+        time: Duration,
+        asking: &mut ProbeRound,
+    ) -> io::Result<()> {
         let until = Instant::now() + time;
         while Instant::now() < until {
             if socket.recv(&mut self.batch)? == 0 {
@@ -130,7 +142,7 @@ fn ecn_of(sequence: u16) -> Ecn {
     CODE_POINTS[usize::from(sequence % 4)]
 }
 
-impl Asking {
+impl ProbeRound {
     fn request(&self, sequence: u16) -> Request {
         Request { nonce: self.nonce, sequence, ttl: self.ttl, traffic_class: ecn_of(sequence) as u8 }
     }
@@ -159,7 +171,7 @@ impl Peer {
         Self { address, is_here, probes: PROBES, answers: 0, routers: None, dscp: None, ecn, answered: 0 }
     }
 
-    fn take(&mut self, request: Request, seen: Seen) {
+    fn take(&mut self, request: Request, seen: ProbeArrival) {
         let bit = 1 << request.sequence;
         if self.answered & bit != 0 {
             return;
@@ -203,7 +215,7 @@ impl Peer {
 }
 
 /// Whether anybody answers. `named`: our address, where peers must name it to hear us.
-pub(super) fn judge(asking: &Result<Asking, String>, group: SocketAddr, named: Option<IpAddr>) -> Check {
+pub(super) fn judge(asking: &Result<ProbeRound, String>, group: SocketAddr, named: Option<IpAddr>) -> Check {
     let source = named.map_or_else(String::new, |source| format!(" --source {source}"));
     let how = format!("on another machine: headwater doctor --answer --group {group}{source}");
     let asking = match asking {
@@ -292,19 +304,210 @@ fn described(peer: &Peer) -> String {
     format!("{} answered {} of {}{whereabouts}{dscp}", peer.address, peer.answers, peer.probes)
 }
 
+/// Most answers at once, and in a second: whoever forges a source gets no more out of this end.
+const ANSWERS_AT_ONCE: u32 = 40;
+const ANSWERS_PER_SECOND: u32 = 20;
+/// Longest datagram looked at: a longer one is no probe.
+const DATAGRAM_BYTES_MAX: usize = 64;
+
+/// Answers probes until it is stopped.
+#[derive(Debug)]
+pub struct Answerer {
+    socket: ObservedSocket,
+    interface: Interface,
+    poller: Poller,
+    stop: StopHandle,
+    allowance: Allowance,
+}
+
+/// A probe that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedProbe {
+    /// Who asked.
+    pub by: SocketAddr,
+    /// What was asked.
+    pub request: Request,
+    /// How it arrived.
+    pub seen: ProbeArrival,
+    /// Whether it was answered; if not, too many were asking, or the answer could not be sent.
+    pub is_answered: bool,
+}
+
+impl Answerer {
+    /// Joins the group.
+    ///
+    /// # Errors
+    /// [`OpenError`]: no interface, the port is taken, the group cannot be joined.
+    pub fn open(options: &DoctorOptions) -> Result<Self, OpenError> {
+        let interface = options.find_interface()?;
+        let socket = ObservedSocket::open(options.group, &interface, options.source)?;
+        let (poller, stop) = stoppable()?;
+        Ok(Self { socket, interface, poller, stop, allowance: Allowance::full(Instant::now()) })
+    }
+
+    /// The interface that it listens on.
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// What stops it.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Answers until stopped.
+    ///
+    /// # Errors
+    /// When receiving fails for good: the interface is gone.
+    pub fn run(&mut self, observe: &mut dyn FnMut(&ReceivedProbe)) -> io::Result<()> {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
+        while !self.stop.is_stopped() {
+            let Some(observed) = self.socket.recv(&mut buffer)? else {
+                self.poller.wait([self.socket.as_fd()], None)?;
+                continue;
+            };
+            let Ok(Message::Request(request)) = Message::parse(&buffer[..observed.bytes]) else { continue };
+            let seen = ProbeArrival { ttl: observed.ttl, traffic_class: observed.traffic_class };
+            let is_answered =
+                self.allowance.take(Instant::now()) && self.answer(request, seen, observed.source);
+            observe(&ReceivedProbe { by: observed.source, request, seen, is_answered });
+        }
+        Ok(())
+    }
+
+    fn answer(&self, request: Request, seen: ProbeArrival, to: SocketAddr) -> bool {
+        let reply = Message::Reply(request, seen).emit();
+        match self.socket.send_to(&reply, to) {
+            Ok(()) => true,
+            Err(error) => {
+                debug!(%to, %error, "an answer could not be sent");
+                false
+            }
+        }
+    }
+}
+
+/// A token bucket.
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    /// Instant up to which tokens were added.
+    filled: Instant,
+}
+
+impl Allowance {
+    fn full(now: Instant) -> Self {
+        Self { left: ANSWERS_AT_ONCE, filled: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        const INTERVAL: Duration = Duration::from_millis(1_000 / ANSWERS_PER_SECOND as u64);
+        let due = now.saturating_duration_since(self.filled).as_nanos() / INTERVAL.as_nanos();
+        if due >= u128::from(ANSWERS_AT_ONCE) {
+            *self = Self::full(now);
+        } else {
+            let due = u32::try_from(due).expect("below the size of the bucket");
+            self.left = (self.left + due).min(ANSWERS_AT_ONCE);
+            self.filled += INTERVAL * due;
+        }
+        let is_allowed = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_allowed
+    }
+}
+
+const LOOPBACK_NAME: &str = "loopback";
+/// Far longer than a machine takes to hear itself.
+const LOOPBACK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What became of the datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LoopbackOutcome {
+    /// It came back.
+    Heard,
+    /// It did not.
+    Silence,
+    /// It could not be sent, or the group not be joined.
+    Failed(String),
+}
+
+/// Sends to the group and listens.
+pub(super) fn probe_loopback(channels: &Channels, interface: &Interface, nonce: u64) -> LoopbackOutcome {
+    attempt(channels, interface, nonce).unwrap_or_else(LoopbackOutcome::Failed)
+}
+
+fn attempt(channels: &Channels, interface: &Interface, nonce: u64) -> Result<LoopbackOutcome, String> {
+    let options = SenderOptions { interface: Some(interface.clone()), ttl: 0, ..SenderOptions::default() };
+    let mut sender = SenderSocket::open(channels, &options).map_err(|error| error_chain(&error))?;
+    // Source-specific groups are heard from a named source only: here ourselves.
+    let source = channels.is_source_specific().then(|| sender.local_addr().ip());
+    let options =
+        ReceiverOptions { interface: Some(interface.clone()), source, ..ReceiverOptions::default() };
+    let mut receiver = ReceiverSocket::open(channels, &options).map_err(|error| error_chain(&error))?;
+    receiver.join(ChannelId::BASE).map_err(|error| error_chain(&error))?;
+    let request = Request { nonce, sequence: 0, ttl: 0, traffic_class: 0 };
+    // A reply, for those are never answered: a peer on this machine has no part in it.
+    let (destination, contents) = (channels.base(), Message::Reply(request, ProbeArrival::default()).emit());
+    let run = Run { destination, contents: &contents, segment_bytes: 0, ecn: Ecn::NotCapable };
+    sender.send(&[run]).map_err(|error| error_chain(&error))?;
+    match comes_back(&mut receiver, &contents) {
+        Ok(true) => Ok(LoopbackOutcome::Heard),
+        Ok(false) => Ok(LoopbackOutcome::Silence),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn comes_back(receiver: &mut ReceiverSocket, contents: &[u8]) -> io::Result<bool> {
+    let deadline = Instant::now() + LOOPBACK_PATIENCE;
+    let (mut poller, mut batch) = (Poller::new()?, RecvBatch::new());
+    while Instant::now() < deadline {
+        if receiver.recv(&mut batch)? == 0 {
+            poller.wait(receiver.fds(), Some(deadline))?;
+        }
+        if batch.iter().any(|datagram| datagram.payload == contents) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether this machine can hear itself.
+pub(super) fn judge_loopback(outcome: &LoopbackOutcome, channels: &Channels, interface: &Interface) -> Check {
+    let group = channels.base();
+    let name = &interface.name;
+    match outcome {
+        LoopbackOutcome::Heard => {
+            Check::ok(LOOPBACK_NAME, format!("a datagram sent to {group} on {name} was received here"))
+        }
+        LoopbackOutcome::Silence => Check::problem(
+            LOOPBACK_NAME,
+            format!("a datagram sent to {group} on {name} was not received here"),
+            format!(
+                "the firewall of this machine is the likeliest reason: let UDP port {} in; then rp_filter",
+                channels.port()
+            ),
+        ),
+        LoopbackOutcome::Failed(reason) => Check::problem(
+            LOOPBACK_NAME,
+            reason.clone(),
+            "the lines above may say why; nothing can be sent or received before",
+        ),
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod peers_tests {
     use super::*;
 
     const PEER: &str = "192.0.2.7";
 
     /// Peers as they result from a path that changes what was sent; `None` drops it.
-    fn asked(path: impl Fn(u8) -> Option<u8>) -> Asking {
-        let mut asking = Asking { nonce: 9, ttl: 8, here: Vec::new(), peers: Vec::new() };
+    fn asked(path: impl Fn(u8) -> Option<u8>) -> ProbeRound {
+        let mut asking = ProbeRound { nonce: 9, ttl: 8, here: Vec::new(), peers: Vec::new() };
         for sequence in 0..PROBES {
             let request = asking.request(sequence);
             if let Some(class) = path(request.traffic_class) {
-                let seen = Seen { ttl: Some(6), traffic_class: Some(class) };
+                let seen = ProbeArrival { ttl: Some(6), traffic_class: Some(class) };
                 asking.take(
                     SocketAddr::new(PEER.parse().unwrap(), 7287),
                     &Message::Reply(request, seen).emit(),
@@ -348,7 +551,7 @@ mod tests {
         let peer = SocketAddr::new(PEER.parse().unwrap(), 7287);
         let before = asking.clone();
         let again = asking.request(0);
-        let seen = Seen { ttl: Some(6), traffic_class: Some(3) };
+        let seen = ProbeArrival { ttl: Some(6), traffic_class: Some(3) };
         for forged in
             [again, Request { nonce: 8, ..asking.request(1) }, Request { ttl: 255, ..asking.request(1) }]
         {
@@ -376,5 +579,43 @@ mod tests {
                 .contains("headwater doctor --answer --group 239.1.1.1:1 --source 192.0.2.1")
         );
         assert_eq!(judge(&Err("no route".to_owned()), group, None).verdict, Verdict::Problem);
+    }
+}
+
+#[cfg(test)]
+mod answer_tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_limited_at_once_and_over_time() {
+        let start = Instant::now();
+        let mut allowance = Allowance::full(start);
+        let mut answered =
+            |at: Duration, asked: usize| (0..asked).filter(|_| allowance.take(start + at)).count();
+        assert_eq!(answered(Duration::ZERO, 100), 40);
+        assert_eq!(answered(Duration::from_millis(49), 100), 0);
+        assert_eq!(answered(Duration::from_millis(1_000), 100), 20);
+        assert_eq!(answered(Duration::from_secs(86_400), 100), 40);
+        // Asked steadily for ten seconds.
+        let steady =
+            (0..1_000).map(|i| answered(Duration::from_millis(86_400_000 + i * 10), 1)).sum::<usize>();
+        assert_eq!(steady, 199);
+    }
+}
+
+#[cfg(test)]
+mod loopback_tests {
+    use super::*;
+    use crate::doctor::check::Verdict;
+
+    #[test]
+    fn silence_and_refusals_are_problems() {
+        let channels = Channels::new("239.255.72.99:17287".parse().unwrap(), 1).unwrap();
+        let interface = Interface::find("lo").unwrap();
+        let verdict = |outcome| judge_loopback(&outcome, &channels, &interface).verdict;
+        assert_eq!(verdict(LoopbackOutcome::Heard), Verdict::Ok);
+        assert_eq!(verdict(LoopbackOutcome::Silence), Verdict::Problem);
+        assert_eq!(verdict(LoopbackOutcome::Failed("no".to_owned())), Verdict::Problem);
+        assert_eq!(probe_loopback(&channels, &interface, 1), LoopbackOutcome::Heard);
     }
 }

@@ -4,9 +4,12 @@
 //! It travels in EXT_FTI ([`Fti::parse`], [`Fti::emit`]) and in the FDT ([`crate::fdt`]). Both ways in check
 //! it, so an [`Fti`] that was parsed is consistent: its blocks and symbols can be numbered by the scheme's
 //! FEC Payload ID.
-mod ext;
+//!
+//! The fields of each scheme's EXT_FTI, behind its type and length bytes.
+//!
+//! FEC Payload ID: which symbol of which source block a packet carries. Four bytes in every scheme we know.
 
-use crate::bytes::Writer;
+use crate::bytes::{Writer, be, be16, be32};
 
 /// A FEC scheme that Headwater knows, by its FEC Encoding ID; in FLUTE also the LCT codepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -234,18 +237,18 @@ impl Fti {
     /// # Errors
     /// A wrong length, or whatever [`Fti::validate`] finds.
     pub fn parse(encoding_id: EncodingId, content: &[u8]) -> Result<Fti, FtiError> {
-        let (need, have) = (ext::content_len(encoding_id), content.len());
+        let (need, have) = (content_len(encoding_id), content.len());
         if have != need {
             return Err(FtiError::Length { encoding_id, need, have });
         }
-        let fti = ext::read(encoding_id, content);
+        let fti = parse_content(encoding_id, content);
         fti.validate()?;
         Ok(fti)
     }
 
     /// Length of the EXT_FTI content in bytes; two less than a whole number of words.
     pub fn content_len(&self) -> usize {
-        ext::content_len(self.encoding_id())
+        content_len(self.encoding_id())
     }
 
     /// Writes the content of an EXT_FTI; returns its length, [`Fti::content_len`].
@@ -263,7 +266,7 @@ impl Fti {
 
     pub(crate) fn emit_to(&self, out: &mut Writer<'_>) -> Result<(), FtiError> {
         self.validate()?;
-        ext::write(self, out);
+        emit_content(self, out);
         Ok(())
     }
 
@@ -337,4 +340,159 @@ impl Fti {
 
 fn within(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), FtiError> {
     if (min..=max).contains(&value) { Ok(()) } else { Err(FtiError::Range { field, value, min, max }) }
+}
+
+/// Length of an EXT_FTI less its type and length bytes.
+fn content_len(encoding_id: EncodingId) -> usize {
+    match encoding_id {
+        EncodingId::NoCode | EncodingId::ReedSolomonM | EncodingId::RaptorQ => 14,
+        EncodingId::LdpcStaircase | EncodingId::LdpcTriangle => 18,
+        EncodingId::ReedSolomon => 10,
+    }
+}
+
+/// The fields of `content`, whose length fits the scheme.
+fn parse_content(encoding_id: EncodingId, content: &[u8]) -> Fti {
+    let transfer_length = be(&content[..6]);
+    match encoding_id {
+        EncodingId::NoCode => {
+            Fti::NoCode { transfer_length, symbol_size: be16(content, 8), max_block: be32(content, 10) }
+        }
+        EncodingId::ReedSolomonM => Fti::ReedSolomonM {
+            transfer_length,
+            // RFC 5510 section 4.2.4: 0 stands for the default.
+            m: if content[6] == 0 { 8 } else { content[6] },
+            g: content[7].max(1),
+            symbol_size: be16(content, 8),
+            max_block: be16(content, 10),
+            max_symbols: be16(content, 12),
+        },
+        EncodingId::LdpcStaircase => Fti::LdpcStaircase(parse_ldpc(transfer_length, content)),
+        EncodingId::LdpcTriangle => Fti::LdpcTriangle(parse_ldpc(transfer_length, content)),
+        EncodingId::ReedSolomon => Fti::ReedSolomon {
+            transfer_length,
+            symbol_size: be16(content, 6),
+            max_block: content[8],
+            max_symbols: content[9],
+        },
+        EncodingId::RaptorQ => Fti::RaptorQ {
+            transfer_length: be(&content[..5]),
+            symbol_size: be16(content, 6),
+            blocks: content[8],
+            sub_blocks: be16(content, 9),
+            alignment: content[11],
+        },
+    }
+}
+
+fn parse_ldpc(transfer_length: u64, content: &[u8]) -> Ldpc {
+    Ldpc {
+        transfer_length,
+        symbol_size: be16(content, 6),
+        n1_minus3: content[8] >> 5,
+        g: content[8] & 0x1F,
+        // B and max_n share five bytes, 20 bits each.
+        max_block: be32(content, 8) >> 4 & 0xF_FFFF,
+        max_symbols: be32(content, 10) & 0xF_FFFF,
+        seed: be32(content, 14),
+    }
+}
+
+/// Writes fields that have been validated.
+fn emit_content(fti: &Fti, out: &mut Writer<'_>) {
+    let length_len = if fti.encoding_id() == EncodingId::RaptorQ { 5 } else { 6 };
+    out.put_uint(fti.transfer_length().into(), length_len);
+    let symbol_size = fti.symbol_size().to_be_bytes();
+    match *fti {
+        Fti::NoCode { max_block, .. } => {
+            out.put(&[0, 0]);
+            out.put(&symbol_size);
+            out.put(&max_block.to_be_bytes());
+        }
+        Fti::ReedSolomonM { m, g, max_block, max_symbols, .. } => {
+            out.put(&[m, g]);
+            out.put(&symbol_size);
+            out.put(&max_block.to_be_bytes());
+            out.put(&max_symbols.to_be_bytes());
+        }
+        Fti::LdpcStaircase(ldpc) | Fti::LdpcTriangle(ldpc) => {
+            out.put(&symbol_size);
+            out.put(&[ldpc.n1_minus3 << 5 | ldpc.g]);
+            out.put_uint(u128::from(ldpc.max_block) << 20 | u128::from(ldpc.max_symbols), 5);
+            out.put(&ldpc.seed.to_be_bytes());
+        }
+        Fti::ReedSolomon { max_block, max_symbols, .. } => {
+            out.put(&symbol_size);
+            out.put(&[max_block, max_symbols]);
+        }
+        Fti::RaptorQ { blocks, sub_blocks, alignment, .. } => {
+            out.put(&[0]);
+            out.put(&symbol_size);
+            out.put(&[blocks]);
+            out.put(&sub_blocks.to_be_bytes());
+            out.put(&[alignment, 0, 0]);
+        }
+    }
+}
+
+/// Length of a FEC Payload ID in bytes.
+pub const PAYLOAD_ID_LEN: usize = 4;
+
+/// A source block number and an encoding symbol ID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PayloadId {
+    /// Source block number, from 0.
+    pub sbn: u32,
+    /// Encoding symbol ID within the block: source symbols first, then repair symbols.
+    pub esi: u32,
+}
+
+/// Why a [`PayloadId`] cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadIdError {
+    /// The block number is wider than the scheme's field.
+    #[error("source block number {sbn} does not fit in the {bits} bits of {encoding_id:?}")]
+    Sbn {
+        /// The number.
+        sbn: u32,
+        /// Width of the field.
+        bits: u32,
+        /// The scheme.
+        encoding_id: EncodingId,
+    },
+    /// The symbol ID is wider than the scheme's field.
+    #[error("encoding symbol ID {esi} does not fit in the {bits} bits of {encoding_id:?}")]
+    Esi {
+        /// The symbol ID.
+        esi: u32,
+        /// Width of the field.
+        bits: u32,
+        /// The scheme.
+        encoding_id: EncodingId,
+    },
+}
+
+impl PayloadId {
+    /// Reads the four bytes behind the LCT header. Every value is valid.
+    pub fn parse(encoding_id: EncodingId, bytes: [u8; PAYLOAD_ID_LEN]) -> PayloadId {
+        let word = u32::from_be_bytes(bytes);
+        let esi_bits = encoding_id.esi_bits();
+        PayloadId { sbn: word >> esi_bits, esi: word & ((1 << esi_bits) - 1) }
+    }
+
+    /// The four bytes for `encoding_id`.
+    ///
+    /// # Errors
+    /// A number that is too wide for its field.
+    pub fn emit(self, encoding_id: EncodingId) -> Result<[u8; PAYLOAD_ID_LEN], PayloadIdError> {
+        let PayloadId { sbn, esi } = self;
+        let (sbn_bits, esi_bits) = (encoding_id.sbn_bits(), encoding_id.esi_bits());
+        if sbn >> sbn_bits != 0 {
+            return Err(PayloadIdError::Sbn { sbn, bits: sbn_bits, encoding_id });
+        }
+        if esi >> esi_bits != 0 {
+            return Err(PayloadIdError::Esi { esi, bits: esi_bits, encoding_id });
+        }
+        Ok((sbn << esi_bits | esi).to_be_bytes())
+    }
 }

@@ -1,7 +1,13 @@
-//! What the kernel writes into files.
+//! Services of the operating system: files of the kernel, a bounded number of open files, random numbers.
 
-use std::fs;
-use std::io::Read;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::net::OpenError;
 
 /// Most bytes read of one file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -9,12 +15,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A file's text; nothing when there is none, or it may not be read.
 pub(crate) fn text(path: &str) -> Option<String> {
     let mut text = String::new();
-    fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
+    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
 /// A file that holds one number.
-pub(crate) fn number(path: &str) -> Option<u64> {
+pub(crate) fn read_number(path: &str) -> Option<u64> {
     text(path)?.trim().parse().ok()
 }
 
@@ -70,8 +76,83 @@ fn counter_line(text: &str, counter: &str) -> Option<u64> {
     lines.find_map(|mut words| (words.next()? == counter).then(|| words.next()?.parse().ok())?)
 }
 
+/// Most files that one session keeps open: a fraction of the usual limit of 1024 descriptors.
+pub(crate) const OPEN_FILES_MAX: usize = 128;
+
+/// Files by their key, the ones used last.
+#[derive(Debug)]
+pub(crate) struct OpenFiles<K> {
+    inner: Mutex<Inner<K>>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Inner<K> {
+    files: BTreeMap<K, Entry>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: Arc<File>,
+    used: u64,
+}
+
+impl<K: Ord + Copy> OpenFiles<K> {
+    /// Keeps at most `limit` files open, beside those in use.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { inner: Mutex::new(Inner { files: BTreeMap::new(), uses: 0 }), limit }
+    }
+
+    /// The file of `key`, opened by `open` if it is not open.
+    pub(crate) fn get<E>(&self, key: K, open: impl FnOnce() -> Result<File, E>) -> Result<Arc<File>, E> {
+        // A panic of another thread cannot leave the list half changed.
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.uses += 1;
+        let used = inner.uses;
+        if let Some(entry) = inner.files.get_mut(&key) {
+            entry.used = used;
+            return Ok(Arc::clone(&entry.file));
+        }
+        let file = Arc::new(open()?);
+        if inner.files.len() >= self.limit {
+            let oldest = inner.files.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
+            oldest.and_then(|oldest| inner.files.remove(&oldest));
+        }
+        inner.files.insert(key, Entry { file: Arc::clone(&file), used });
+        Ok(file)
+    }
+
+    /// Closes a file as soon as nobody uses it.
+    pub(crate) fn forget(&self, key: K) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).files.remove(&key);
+    }
+}
+
+/// Reads as much as `buffer` holds from `offset` on, or says that the file is shorter.
+pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+/// Random bytes, at most 256: so many the system gives whole.
+///
+/// # Errors
+/// When the system has none.
+pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], OpenError> {
+    let mut bytes = [0; N];
+    getrandom(&mut bytes[..], GetRandomFlags::empty())
+        .map_err(|errno| OpenError::Option { attempt: "give random bits", source: errno.into() })?;
+    Ok(bytes)
+}
+
+/// A number that nobody guesses, or 0 should the system have none: where whoever holds it is known by more
+/// than it.
+pub(crate) fn random_u64() -> u64 {
+    u64::from_ne_bytes(random_bytes().unwrap_or_default())
+}
+
 #[cfg(test)]
-mod tests {
+mod kernel_files_tests {
     use super::*;
 
     #[test]
@@ -90,5 +171,33 @@ mod tests {
             \x20  lo:       0  0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n  eth0:57026 186 0 84713 9 2 0 0 4732 42 0 0 0 0 0 0\n";
         assert_eq!(frames_dropped(text, "eth0"), Some(84_715));
         assert_eq!((frames_dropped(text, "eth"), frames_dropped("eth0: 1 2", "eth0")), (None, None));
+    }
+}
+
+#[cfg(test)]
+mod open_files_tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn the_file_used_longest_ago_makes_room() {
+        let opened = RefCell::new(Vec::new());
+        let files = OpenFiles::new(2);
+        let get = |key: u32| {
+            files
+                .get(key, || {
+                    opened.borrow_mut().push(key);
+                    File::open("/dev/null")
+                })
+                .unwrap()
+        };
+        for key in [1, 2, 1, 3, 1, 2, 3] {
+            get(key);
+        }
+        assert_eq!(opened.take(), [1, 2, 3, 2, 3]);
+        files.forget(3);
+        get(3);
+        assert_eq!(opened.take(), [3]);
     }
 }
