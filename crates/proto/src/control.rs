@@ -1,5 +1,5 @@
-//! What every congestion control is to the rest: a schedule of departures at the sender, a set of memberships
-//! at the receiver. It knows rates, losses and channels, never files.
+//! Interface of every congestion control: a schedule of departures at the sender, a set of memberships at the
+//! receiver. A control knows rates, losses and channels, never files.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -16,19 +16,18 @@ use crate::time::{Duration, Instant};
 /// A packet that a sender may send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// The channel it goes to.
+    /// Channel the packet goes to.
     pub channel: ChannelId,
-    /// The level of that channel now: 0 for the base, higher ones are held by fewer receivers.
+    /// Current level of the channel: 0 for the base. Fewer receivers subscribe to higher levels.
     pub level: u16,
-    /// When the schedule has it leave: by this a sequencer chooses what it carries, however late the driver
-    /// is.
+    /// Scheduled departure time. A sequencer chooses the payload by this time, however late the driver is.
     pub at: Instant,
     /// Congestion control information for the LCT header.
     pub cci: Cci,
-    /// The ECN field to send it with.
+    /// ECN field to send the packet with.
     pub ecn: Ecn,
-    /// Highest level that the sender sends now, while that is not the session's highest: packets of the base
-    /// channel tell receivers.
+    /// Highest level the sender currently sends, if below the session's highest. Packets of the base channel
+    /// announce the value to receivers.
     pub ceiling: Option<u16>,
 }
 
@@ -63,11 +62,11 @@ pub trait Responder {
 /// Value of a counter or of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// Number of events or things.
+    /// Number of events or items.
     Count(u64),
-    /// Rate, in bit/s where it is written out.
+    /// Rate, serialized in bit/s.
     Rate(Rate),
-    /// Time, in milliseconds where it is written out.
+    /// Time, serialized in milliseconds.
     Time(Duration),
     /// Part of a whole, from 0 to 1.
     Share(f64),
@@ -104,12 +103,12 @@ impl Counters {
         self.0.push((name, value));
     }
 
-    /// Returns a value by its name.
+    /// Returns a value by name.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// Returns a number by its name, 0 where there is none.
+    /// Returns the count of a name, or 0 if no count has the name.
     pub fn count(&self, name: &str) -> u64 {
         match self.get(name) {
             Some(Value::Count(count)) => count,
@@ -132,38 +131,39 @@ impl Serialize for Counters {
     }
 }
 
-/// The layers of a session over time, as a sequencer sees them.
+/// Layers of a session over time, as seen by a sequencer.
 ///
-/// Level 0 is the base; a receiver of level n holds 0..=n. Between two boundaries each level is one channel,
-/// and its cumulative rate never rises.
+/// Level 0 is the base; a receiver at level n subscribes to levels 0..=n. Between two boundaries each level
+/// is sent on a single channel, and the cumulative rate of a level never rises.
 pub trait Layering {
     /// Number of levels, the base included.
     fn levels(&self) -> u16;
 
-    /// The first boundary after an instant: where levels change channels, or rates jump. `None` for never.
+    /// Returns the first boundary after an instant: levels change channels, or rates jump. `None` for never.
     fn next_boundary(&self, after: Instant) -> Option<Instant>;
 
-    /// The channel that is at a level.
+    /// Returns the channel that carries a level.
     fn channel(&self, level: u16, at: Instant) -> ChannelId;
 
-    /// How many packets a level sends in `from..to`, exact to the packet. No boundary lies inside.
+    /// Returns the number of packets a level sends in `from..to`, exact to the packet. No boundary lies
+    /// inside.
     fn packets(&self, level: u16, from: Instant, to: Instant) -> u64;
 
-    /// When a level sends its `n`th packet, from 0, at or after `from`; the next boundary or later when it
-    /// does not send so many before that.
+    /// Returns the departure time of a level's `n`th packet, from 0, at or after `from`. If the level sends
+    /// fewer packets before the next boundary, returns that boundary or a later time.
     fn departure(&self, level: u16, from: Instant, n: u64) -> Instant;
 
-    /// Packets per second of levels 0..=`level` from an instant on.
+    /// Returns the rate of levels 0..=`level` from an instant on, in packets per second.
     fn cumulative_rate(&self, level: u16, at: Instant) -> f64;
 
-    /// The number of the epoch that an instant is in, where receivers join by the first packet of the base in
-    /// each.
+    /// Returns the number of the epoch that contains an instant, if receivers join by the first base packet
+    /// of each epoch.
     fn epoch(&self, _at: Instant) -> Option<u64> {
         None
     }
 
-    /// Shows each packet that a level sends in `from..to`, in order: when it leaves, and
-    /// [`Layering::cumulative_rate`] then. No boundary lies inside.
+    /// Visits each packet that a level sends in `from..to`, in order: the departure time, and
+    /// [`Layering::cumulative_rate`] at that time. No boundary lies inside.
     fn visit(&self, level: u16, from: Instant, to: Instant, see: &mut dyn FnMut(Instant, f64)) {
         for n in 0..self.packets(level, from, to) {
             let at = self.departure(level, from, n);
@@ -171,34 +171,34 @@ pub trait Layering {
         }
     }
 
-    /// The same just before an instant: what the rate has fallen to when a boundary comes.
+    /// Returns the cumulative rate just before an instant, such as the final rate before a boundary.
     fn cumulative_rate_before(&self, level: u16, at: Instant) -> f64;
 }
 
-/// The sending side of a congestion control: which channel sends next, and when.
+/// Sending side of a congestion control: chooses the next channel to send on, and the time.
 pub trait SenderControl {
-    /// Number of channels of the session; a channel is below it.
+    /// Number of channels of the session; channel numbers are below this number.
     fn channels(&self) -> u16;
 
-    /// Number of levels; a departure's level is below it.
+    /// Number of levels; the level of a departure is below this number.
     fn levels(&self) -> u16;
 
-    /// What receivers must know of it, for the FDT: [`crate::described`]. Nothing where one channel is all
-    /// there is.
+    /// Returns the parameters that receivers need, for the FDT: [`crate::described`]. `None` if the session
+    /// has a single channel and nothing to describe.
     fn description(&self) -> Option<fdt::Control> {
         None
     }
 
-    /// What its levels will send, for a sequencer to lay content on. A control of several levels has one;
-    /// where there is none, every receiver is taken to hold every channel.
+    /// Returns the future packets of each level, on which a sequencer places content. A control of several
+    /// levels has a layering. Without a layering, every receiver is assumed to subscribe to every channel.
     fn layering(&self) -> Option<&dyn Layering> {
         None
     }
 
-    /// When the next packet may leave; `None` while it may not send at all.
+    /// Returns the earliest time of the next packet; `None` while sending is not allowed.
     fn next_departure(&self) -> Option<Instant>;
 
-    /// The departure due at `now`, if one is. It stays due until [`SenderControl::departed`].
+    /// Returns the departure due at `now`, if any. The departure stays due until [`SenderControl::departed`].
     fn departure(&self, now: Instant) -> Option<Departure>;
 
     /// Returns the envelope that the control puts around each packet, if any.
@@ -211,38 +211,38 @@ pub trait SenderControl {
         None
     }
 
-    /// The departure that is due was used for a datagram of `bytes` of UDP payload. They are 0 when nothing
-    /// was sent: the schedule of a control of several channels goes on as if a packet had left.
+    /// Marks the due departure as used for a datagram of `bytes` of UDP payload. `bytes` is 0 when nothing
+    /// was sent: the schedule of a control of several channels advances as if a packet had left.
     fn departed(&mut self, now: Instant, bytes: usize);
 
-    /// A datagram from a receiver. Controls that take no feedback ignore it.
+    /// Handles a datagram from a receiver. Controls without feedback ignore the datagram.
     fn feedback(&mut self, _now: Instant, _datagram: &Datagram<'_>) {}
 
-    /// What is sent while the driver cannot keep up with the rate that was asked for; `None` while it can.
+    /// Returns the overload while the driver cannot keep up with the configured rate; `None` otherwise.
     fn overload(&self) -> Option<Overload> {
         None
     }
 
-    /// Shows each counter and measurement by its name.
+    /// Visits each counter and measurement by name.
     fn visit_counters(&self, _visit: &mut dyn FnMut(&'static str, Value)) {}
 
-    /// The next datagram to a receiver that is due at `now`, written at the start of `buffer`, which has room
-    /// for [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above. It
-    /// is no departure.
+    /// Returns the next datagram due to a receiver at `now`. The datagram is written at the start of
+    /// `buffer`, which has room for [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX). Polled until `None`
+    /// after every call above. The datagram does not count as a departure.
     fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {
         None
     }
 
-    /// The next timeout that is not a departure (a rate to adapt, a slot to end).
+    /// Returns the next timeout other than a departure (a rate update, the end of a slot).
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Time has come to `now`.
+    /// Handles the timeout at `now`.
     fn timeout(&mut self, _now: Instant) {}
 }
 
-/// Methods of a box that call those of the value in it: of `&self` first, then of `&mut self`.
+/// Forwards the methods of a box to the boxed value: methods of `&self` first, then of `&mut self`.
 macro_rules! forward {
     (
         &self: $(fn $get:ident($($key:ident: $key_type:ty),*) $(-> $value:ty)?;)*
@@ -280,22 +280,22 @@ impl<C: SenderControl + ?Sized> SenderControl for Box<C> {
     }
 }
 
-/// A packet that arrived, as a congestion control sees it.
+/// A packet that arrived, as seen by a congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Who sent it: where a receiver's questions to its sender go.
+    /// Address of the sender, to which the receiver sends round-trip requests.
     pub source: SocketAddr,
-    /// The channel it was sent to.
+    /// Channel the packet was sent to.
     pub channel: ChannelId,
     /// Congestion control information of the LCT header.
     pub cci: &'a Cci,
-    /// The ECN field it arrived with.
+    /// ECN field on arrival.
     pub ecn: Ecn,
     /// Bytes of UDP payload.
     pub bytes: usize,
 }
 
-/// A wish to join or leave a channel.
+/// A request to join or leave a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
     /// Join the channel's group.
@@ -304,13 +304,13 @@ pub enum Membership {
     Leave(ChannelId),
 }
 
-/// Memberships that a receiving control wants changed, in the order of wishing. A wish that was not taken yet
-/// and its opposite cancel out, so there are never more than the session has channels.
+/// Queue of membership changes a receiving control requests, oldest first. A pending request and its opposite
+/// cancel out, so the queue never holds more requests than the session has channels.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes(VecDeque<Membership>);
 
 impl Wishes {
-    /// Wishes to join or leave.
+    /// Queues a request to join or leave.
     pub fn push(&mut self, wish: Membership) {
         let opposite = match wish {
             Membership::Join(channel) => Membership::Leave(channel),
@@ -322,25 +322,25 @@ impl Wishes {
         }
     }
 
-    /// The oldest wish.
+    /// Removes and returns the oldest request.
     pub fn pop(&mut self) -> Option<Membership> {
         self.0.pop_front()
     }
 }
 
-/// What a receiving control has measured.
+/// Packet counts of a receiving control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reception {
     /// Packets received.
     pub packets: u64,
     /// Packets known to be lost: holes in the channels' sequence numbers.
     pub lost: u64,
-    /// Packets that came with ECN's congestion mark.
+    /// Packets received with ECN's congestion mark.
     pub marked: u64,
 }
 
 impl Reception {
-    /// Counts a packet. Returns whether it is marked.
+    /// Counts a packet. Returns whether the packet is marked.
     pub fn count(&mut self, ecn: Ecn) -> bool {
         let is_marked = ecn == Ecn::CongestionExperienced;
         self.packets += 1;
@@ -349,26 +349,27 @@ impl Reception {
     }
 }
 
-/// What a receiving control shows.
+/// Status of a receiving control, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Status {
-    /// Its name; `unknown` while the session has not described it, nothing where none is described.
+    /// Name of the control; `unknown` until the session has described the control, empty if no control is
+    /// described.
     pub name: &'static str,
-    /// Channels held, those being joined among them.
+    /// Subscribed channels, including pending joins.
     pub channels: u16,
-    /// What it holds to be fair, in bit/s of UDP payload.
+    /// Fair rate as estimated by the control, in bit/s of UDP payload.
     pub fair_rate: Option<Rate>,
-    /// Its round-trip time, queueing included.
+    /// Round-trip time, queueing included.
     pub rtt: Option<Duration>,
-    /// From a join to the first packet: the mean of late. What packets of a slow channel are apart is in it.
+    /// Recent mean time from a join to the first packet. Includes the packet spacing of a slow channel.
     pub join_latency: Option<Duration>,
-    /// The longest of those.
+    /// Longest recent join latency.
     pub join_latency_max: Option<Duration>,
-    /// Loss events per packet of late.
+    /// Recent loss events per packet.
     pub loss_event_rate: Option<f64>,
-    /// Packets in which the sender was told of losses.
+    /// Packets sent that report losses to the sender.
     pub naks: Option<u64>,
-    /// Packets that may be under way at a time, where each is asked for.
+    /// Maximum packets in flight, if each packet is requested.
     pub window: Option<u16>,
 }
 
@@ -384,7 +385,7 @@ pub enum EnvelopeContent<'a> {
     },
     /// A message of the envelope's protocol, without a packet.
     Signal,
-    /// Neither.
+    /// Neither a packet nor a message.
     Malformed,
 }
 
@@ -395,36 +396,36 @@ pub trait ReceiverEnvelope {
     fn open<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> EnvelopeContent<'a>;
 }
 
-/// Receiving on request alone: the control asks for each packet, those of the FDT included, and nobody sends
-/// the FDT to receivers that do not ask.
+/// Receiving on request alone: the control requests each packet, including packets of the FDT. The FDT is
+/// sent only to receivers that request the FDT.
 pub trait Requester {
-    /// The sender closed the session: packets on the way still count, and requests end.
+    /// Handles the sender's close of the session: packets in flight still count, and requests end.
     fn on_close(&mut self, now: Instant);
 }
 
 /// A control that follows the session's description of its congestion control.
 pub trait DescribedControl {
-    /// The session's FDT came, with this description.
+    /// Handles the session's FDT with this description.
     ///
     /// # Errors
-    /// The reason, for people, if the control cannot receive the session.
+    /// Returns the reason, as text for people, if the control cannot receive the session.
     fn on_description(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String>;
 }
 
-/// The receiving side of a congestion control: which channels to hold.
+/// Receiving side of a congestion control: chooses the channels to subscribe to.
 pub trait ReceiverControl {
-    /// Begins, or begins again after [`ReceiverControl::stop`]: asks for the base channel.
+    /// Starts, or restarts after [`ReceiverControl::stop`]: requests the base channel.
     fn start(&mut self, now: Instant);
 
-    /// Gives up every channel. What was measured stays.
+    /// Leaves every channel and keeps the measurements.
     fn stop(&mut self, now: Instant);
 
-    /// The packet of the base channel of which [`ReceiverControl::arrived`] tells next names the highest
-    /// level that the sender sends now ([`Departure::ceiling`]); `None` where it sends all. Nothing comes of
-    /// the levels above, and none of them was lost.
+    /// Sets the highest level the sender currently sends ([`Departure::ceiling`]), as announced by the base
+    /// packet of the next [`ReceiverControl::arrived`]; `None` if the sender sends all levels. Levels above
+    /// the ceiling carry no packets, and none of their packets counts as lost.
     fn limited(&mut self, _now: Instant, _ceiling: Option<u16>) {}
 
-    /// A packet of the session arrived on a channel.
+    /// Handles a packet of the session on a channel.
     fn arrived(&mut self, now: Instant, arrival: &Arrival<'_>);
 
     /// Returns the envelope in which packets of the session may come, if any.
@@ -442,38 +443,39 @@ pub trait ReceiverControl {
         None
     }
 
-    /// A datagram that was sent to this end's own address: whether it is for the control, as an answer of its
-    /// sender is.
+    /// Handles a datagram sent to this end's own address. Returns whether the datagram was for the control,
+    /// such as an answer of the sender.
     fn answered(&mut self, _now: Instant, _datagram: &Datagram<'_>) -> bool {
         false
     }
 
-    /// This end's machine dropped packets that it had received, because they were not read in time.
+    /// Handles an overrun: this end's host dropped received packets that were not read in time.
     fn overrun(&mut self, _now: Instant) {}
 
-    /// The next datagram to the sender that is due at `now`, written at the start of `buffer`, which has room
-    /// for [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX); polled until `None` after every call above.
+    /// Returns the next datagram due to the sender at `now`. The datagram is written at the start of
+    /// `buffer`, which has room for [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX). Polled until `None`
+    /// after every call above.
     fn poll_transmit(&mut self, _now: Instant, _buffer: &mut [u8]) -> Option<Transmit> {
         None
     }
 
-    /// The next membership to change; polled until `None` after every call above.
+    /// Returns the next membership to change; polled until `None` after every call above.
     fn poll_membership(&mut self) -> Option<Membership>;
 
-    /// What was measured so far.
+    /// Returns the packet counts so far.
     fn reception(&self) -> Reception;
 
-    /// What to show of it.
+    /// Returns the status to display.
     fn status(&mut self, _now: Instant) -> Status {
         Status::default()
     }
 
-    /// When to call [`ReceiverControl::timeout`].
+    /// Returns the time of the next [`ReceiverControl::timeout`].
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Time has come to `now`.
+    /// Handles the timeout at `now`.
     fn timeout(&mut self, _now: Instant) {}
 }
 

@@ -1,5 +1,5 @@
-//! What waits to leave a relay: packets that are there once, however many links they leave by, and the queues
-//! of links that have a rate.
+//! Output side of a relay: packets stored once for all links they leave by, and the queues of links with a
+//! rate.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,50 +12,50 @@ use crate::rate::Rate;
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
-/// Packets that wait in a relay at the most, at all links together; at one link, at most as many as there is
-/// room for still.
+/// Maximum packets that wait in a relay, at all links together. The queue of a single link is limited to the
+/// room that is left.
 pub const WAITING_MAX: usize = 8_192;
 /// Headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 28;
 
-/// What a link below is given: a rate, and a queue for what comes faster.
+/// Shape of a downstream link: a rate, and a queue for packets above the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
-    /// In bit/s with the headers of UDP and IPv4; those of IPv6 are 20 bytes more, which do not count.
+    /// Rate in bit/s with the headers of UDP and IPv4. The 20 extra bytes of IPv6 headers do not count.
     pub rate: Rate,
-    /// Its discipline; at most [`WAITING_MAX`] packets wait at all links together.
+    /// Queue discipline; at most [`WAITING_MAX`] packets wait at all links together.
     pub queue: QueueConfig,
 }
 
-/// What links did to packets.
+/// Packet counters of all links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct EgressCounters {
-    /// Packets sent, all copies.
+    /// Packets sent, including all copies.
     pub sent: u64,
-    /// Bytes of their UDP payload.
+    /// UDP payload of the sent packets, in bytes.
     pub sent_bytes: u64,
     /// Packets that the queue of a link dropped.
     pub queue_drops: u64,
     /// Packets that a queue marked.
     pub marked: u64,
-    /// Packets dropped for want of room: see [`WAITING_MAX`].
+    /// Packets dropped because [`WAITING_MAX`] was reached.
     pub no_room: u64,
 }
 
-/// A packet that leaves by so many links.
+/// A stored packet with the number of references to the packet.
 #[derive(Debug, Default)]
 struct Packet {
     bytes: Vec<u8>,
     copies: usize,
 }
 
-/// A copy on its way.
+/// A copy of a packet, waiting for one link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy {
     packet: usize,
     pub(crate) egress: InterfaceId,
     pub(crate) ecn: Ecn,
-    /// The channel that it goes to, where it goes to one.
+    /// Destination channel, if any.
     pub(crate) channel: Option<ChannelId>,
 }
 
@@ -74,19 +74,19 @@ pub(crate) struct Egress {
     free: Vec<usize>,
     at_once: VecDeque<Copy>,
     shape: Option<Shape>,
-    /// By interface: links with a shape of their own.
+    /// By interface: links with a separate shape.
     shapes: Vec<Option<Shape>>,
     seed: Seed,
-    /// By interface; made when first used.
+    /// By interface; created at the first use.
     links: Vec<Option<Box<Link>>>,
-    /// Links with a queue, by when the next packet leaves.
+    /// Links with a nonempty queue, by the next departure time.
     due: BTreeSet<(Instant, u32)>,
     counters: EgressCounters,
 }
 
 impl Egress {
     /// # Errors
-    /// A queue of which a parameter makes no sense.
+    /// Returns an error if a queue parameter is invalid.
     pub(crate) fn new(shape: Option<Shape>, seed: Seed) -> Result<Self, ParameterError> {
         check(shape)?;
         Ok(Self {
@@ -102,10 +102,10 @@ impl Egress {
         })
     }
 
-    /// Gives a link a shape of its own, before anything is sent there.
+    /// Sets the shape of a single link, before any packet is sent on the link.
     ///
     /// # Errors
-    /// A queue of which a parameter makes no sense.
+    /// Returns an error if a queue parameter is invalid.
     pub(crate) fn set_shape(
         &mut self,
         egress: InterfaceId,
@@ -120,7 +120,7 @@ impl Egress {
         Ok(())
     }
 
-    /// A link begins to forward a channel, or forwards it no more.
+    /// Starts or stops forwarding of a channel on a link.
     pub(crate) fn membership(
         &mut self,
         now: Instant,
@@ -137,8 +137,8 @@ impl Egress {
         &self.counters
     }
 
-    /// Takes a packet in, to be sent by links with [`Egress::send`] and let go with [`Egress::release`];
-    /// `None` where so many are held already.
+    /// Stores a packet, to be sent by links with [`Egress::send`] and dropped with [`Egress::release`];
+    /// `None` if `packets_max` packets are stored already.
     pub(crate) fn hold(&mut self, payload: &[u8], packets_max: usize) -> Option<usize> {
         if self.held() >= packets_max {
             self.counters.no_room += 1;
@@ -155,7 +155,7 @@ impl Egress {
         Some(packet)
     }
 
-    /// Lets go of a packet, or of a copy that was sent.
+    /// Releases a reference to a packet: the holder's, or a sent copy's.
     pub(crate) fn release(&mut self, packet: usize) {
         let copies = &mut self.packets[packet].copies;
         *copies -= 1;
@@ -174,12 +174,12 @@ impl Egress {
         self.at_once.push_back(copy);
     }
 
-    /// Sends a packet by a link, through its queue if it has a rate.
+    /// Sends a packet by a link, through the link's queue if the link has a rate.
     pub(crate) fn send(&mut self, now: Instant, packet: usize, egress: InterfaceId, ecn: Ecn) {
         self.send_to(now, packet, egress, ecn, None);
     }
 
-    /// The same to a channel, whose number is its group for the link's queue.
+    /// Sends a packet to a channel. The channel number is the group for the link's queue.
     pub(crate) fn send_to(
         &mut self,
         now: Instant,
@@ -196,7 +196,7 @@ impl Egress {
         let offered = Offered { bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX), ecn, group };
         let room = WAITING_MAX.saturating_sub(self.held());
         let Some(link) = self.link(now, egress) else { return };
-        // A few slow links leave some of it to the others.
+        // Slow links leave part of the room to other links.
         if link.queue.len() > room {
             self.counters.no_room += 1;
             return;
@@ -221,7 +221,7 @@ impl Egress {
         self.enqueue(packet, Copy { packet, egress, ecn, channel }, wire_bytes);
     }
 
-    /// The next copy that may leave; its packet is to be released.
+    /// Returns the next copy that may leave. The caller must release the packet.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Copy> {
         if let Some(copy) = self.at_once.pop_front() {
             return Some(copy);
@@ -239,7 +239,7 @@ impl Egress {
         Some(copy)
     }
 
-    /// When the next packet leaves a queue.
+    /// Returns the time of the next departure.
     pub(crate) fn due(&self) -> Option<Instant> {
         match self.at_once.is_empty() {
             true => self.due.first().map(|(due, _)| *due),
@@ -247,7 +247,7 @@ impl Egress {
         }
     }
 
-    /// Writes a copy's packet, and counts it; its length.
+    /// Writes a copy's packet and counts the packet. Returns the length.
     pub(crate) fn write(&mut self, copy: &Copy, buffer: &mut [u8]) -> usize {
         let packet = &self.packets[copy.packet].bytes;
         let bytes = packet.len().min(buffer.len());

@@ -1,5 +1,5 @@
-//! The event log: what happened in a session, by one vocabulary for the real driver and for the simulator, so
-//! that one plot serves both.
+//! The event log: events of a session, in the same vocabulary for the real driver and for the simulator, so
+//! that the same plots serve both.
 //!
 //! Two forms of the same events, both written into a buffer of the caller:
 //!
@@ -19,13 +19,13 @@ use crate::control::Counters;
 use crate::sim;
 use crate::time::Instant;
 
-/// The names and fields of this module.
+/// Schema of this module's names and fields.
 pub const EVENT_SCHEMA: &str = "urn:headwater:events:1";
 
 /// RFC 7464: begins a record.
 const RECORD_SEPARATOR: u8 = 0x1E;
 
-/// Which end of a session wrote a log.
+/// End of a session that wrote a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -35,7 +35,7 @@ pub enum Role {
     Receiver,
 }
 
-/// What happened. The variant's documentation begins with its name in the log.
+/// An event. The variant's documentation begins with the event's name in the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Event<'a> {
@@ -48,25 +48,25 @@ pub enum Event<'a> {
         /// Name of the network interface, once known.
         #[serde(skip_serializing_if = "Option::is_none")]
         interface: Option<&'a str>,
-        /// Transport session identifier; absent at a receiver that takes any.
+        /// Transport session identifier; absent at a receiver that accepts any.
         #[serde(skip_serializing_if = "Option::is_none")]
         tsi: Option<u64>,
         /// The congestion control, at a sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         control: Option<Control>,
     },
-    /// `session:planned`: what a dry run found; nothing is sent.
+    /// `session:planned`: result of a dry run; nothing is sent.
     SessionPlanned(Plan<'a>),
     /// `session:found`: the first packet of the session came.
     SessionFound {
         /// Transport session identifier.
         tsi: u64,
-        /// Who sends it.
+        /// Address of the sender.
         source: String,
     },
     /// `session:progress`: a sample of the counters, several times a second.
     SessionProgress(Progress),
-    /// `session:completed`: every file has met its fate.
+    /// `session:completed`: every file has a final outcome.
     SessionCompleted {
         /// Entries of the FDT that were refused.
         refused: usize,
@@ -77,20 +77,20 @@ pub enum Event<'a> {
     SessionEnded {
         /// Which end.
         role: Role,
-        /// One word for how it ended: `completed`, `incomplete`, `interrupted` and so on.
+        /// Outcome in one word: `completed`, `incomplete`, `interrupted` and so on.
         outcome: &'a str,
         /// The final counters.
         #[serde(flatten)]
         progress: Progress,
     },
-    /// `object:withdrawn`: a file changed or could not be read, and is sent no more.
+    /// `object:withdrawn`: a file changed or could not be read, and is no longer sent.
     ObjectWithdrawn {
-        /// Its name at the receivers.
+        /// File name at the receivers.
         file: &'a str,
-        /// What happened.
+        /// Reason in words.
         reason: &'a str,
     },
-    /// `pass:completed`: as many symbols were sent since the last one as the content has.
+    /// `pass:completed`: a pass ended; since the last pass, as many symbols were sent as the content has.
     PassCompleted {
         /// Passes so far.
         pass: u64,
@@ -102,13 +102,13 @@ pub enum Event<'a> {
         /// The new rate in bit/s of UDP payload.
         rate: u64,
     },
-    /// `rate:limited`: a sender's machine cannot send what was asked for, or can again.
+    /// `rate:limited`: a sender's host cannot sustain the configured rate, or can again.
     RateLimited {
-        /// Rate that was asked for, in bit/s of UDP payload.
+        /// Configured rate, in bit/s of UDP payload.
         asked: u64,
-        /// Rate that is sent, in bit/s of UDP payload.
+        /// Sent rate, in bit/s of UDP payload.
         rate: u64,
-        /// Highest level that is sent, while there are higher ones that are not.
+        /// Highest level that is sent, if higher levels exist.
         #[serde(skip_serializing_if = "Option::is_none")]
         ceiling: Option<u16>,
     },
@@ -116,7 +116,7 @@ pub enum Event<'a> {
     ChannelJoined {
         /// The channel.
         channel: u16,
-        /// Its group and port.
+        /// Group and port of the channel.
         group: String,
     },
     /// `channel:left`: a receiver left a channel.
@@ -132,7 +132,7 @@ pub enum Event<'a> {
         flow: &'a str,
         /// The packet's number in its flow, from 0.
         sequence: u64,
-        /// One word for why: `full`, `early`, `forced`, `lost`, `corrupted` or `down`.
+        /// Reason in one word: `full`, `early`, `forced`, `lost`, `corrupted` or `down`.
         reason: &'static str,
     },
     /// `packet:marked`: a link of a simulation marked a packet with congestion experienced.
@@ -146,95 +146,95 @@ pub enum Event<'a> {
     },
     /// `link:changed`: the interface went down or away, or came back.
     LinkChanged {
-        /// Its name.
+        /// Name of the interface.
         interface: &'a str,
         /// One word: `up`, `no-link`, `no-address`, `down`, `gone`.
         state: &'a str,
     },
-    /// `session:other`: somebody else sends on the group; it is not received.
+    /// `session:other`: another sender uses the group; its packets are ignored.
     SessionOther {
         /// Transport session identifier.
         tsi: u64,
-        /// Who sends it.
+        /// Address of the other sender.
         source: String,
     },
-    /// `session:silent`: nothing has come for a while.
+    /// `session:silent`: no packet has arrived for a while.
     SessionSilent {
-        /// Seconds without a packet so far.
+        /// Seconds since the last packet.
         seconds: u64,
-        /// Whether a packet of the session had come before.
+        /// Whether a packet of the session had arrived before.
         #[serde(rename = "found")]
         is_found: bool,
     },
-    /// `session:heard-again`: a session that was silent is heard again.
+    /// `session:heard-again`: packets of a silent session arrive again.
     SessionHeardAgain {
         /// Seconds without a packet.
         seconds: u64,
     },
-    /// `packets:too-long`: packets with content are longer than the way takes.
+    /// `packets:too-long`: content packets are longer than the path takes.
     LongPacketsMissing {
-        /// Bytes of an IP packet with content, at least.
+        /// Minimum length of an IP packet with content, in bytes.
         packet_bytes: u32,
-        /// UDP payload of the longest packet that came, in bytes.
+        /// UDP payload of the longest packet that arrived, in bytes.
         longest: u64,
-        /// The interface received on.
+        /// Receiving interface.
         #[serde(skip_serializing_if = "Option::is_none")]
         interface: Option<&'a str>,
-        /// Its MTU in bytes.
+        /// MTU of the interface in bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
         mtu: Option<u32>,
     },
-    /// `session:replaced`: the session has been silent, and another one on the group is received in its
-    /// place.
+    /// `session:replaced`: the session has been silent, and the receiver switched to another session on the
+    /// group.
     SessionReplaced {
-        /// Transport session identifier of the other one.
+        /// Transport session identifier of the new session.
         tsi: u64,
-        /// Who sends it.
+        /// Address of the new session's sender.
         source: String,
     },
     /// `object:announced`: the FDT described a file.
     ObjectAnnounced {
-        /// Its name.
+        /// File name.
         file: &'a str,
-        /// Its length in bytes.
+        /// File length in bytes.
         bytes: u64,
     },
-    /// `object:refused`: the FDT described something that is not received.
+    /// `object:refused`: the FDT described an object that the receiver does not accept.
     ObjectRefused {
-        /// Its name as the sender gave it.
+        /// Name as given by the sender.
         location: &'a str,
-        /// Why.
+        /// Reason of the refusal.
         reason: &'a str,
     },
-    /// `object:completed`: a file is whole, verified, and carries its final name.
+    /// `object:completed`: a file is complete, verified, and has its final name.
     ObjectCompleted {
-        /// Its name.
+        /// File name.
         file: &'a str,
-        /// Its length in bytes.
+        /// File length in bytes.
         bytes: u64,
-        /// BLAKE3 over its block digests in hexadecimal, if the sender told.
+        /// BLAKE3 over the block digests in hexadecimal, if the sender announced the digest.
         #[serde(skip_serializing_if = "Option::is_none")]
         digest: Option<String>,
-        /// Whether it was there already, and nothing of it had to be received.
+        /// Whether the complete file was present already, and no symbol had to be received.
         present: bool,
     },
-    /// `object:mismatch`: a file is whole but not what the sender promised; it was discarded.
+    /// `object:mismatch`: a complete file did not match the sender's digest, and was discarded.
     ObjectMismatch {
-        /// Its name.
+        /// File name.
         file: &'a str,
     },
     /// `copy:compared`: a received file was compared with the original, both read from disk.
     CopyCompared {
-        /// Its name.
+        /// File name.
         file: &'a str,
-        /// Whether it is the same.
+        /// Whether the copy is identical.
         identical: bool,
         /// BLAKE3 of the received file in hexadecimal.
         blake3: String,
     },
     /// `messages:lost`: packets between two messages were given up for good.
     MessagesLost {
-        /// So many.
+        /// Number of packets.
         packets: u64,
     },
     /// `relay:started`: a relay listens.
@@ -250,82 +250,83 @@ pub enum Event<'a> {
     SimRelayProgress(SimRelayProgress),
     /// `sim-relay:ended`: a relay of SIM was stopped; the last event of its log.
     SimRelayEnded(SimRelayProgress),
-    /// `session:failed`: what ended the session early, as an error message.
+    /// `session:failed`: the cause that ended the session early, as an error message.
     SessionFailed {
-        /// What was tried, what happened, what to do.
+        /// The attempt, the failure, and the remedy.
         reason: &'a str,
     },
 }
 
-/// How a session is sent.
+/// Congestion control of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Control {
-    /// Its name: `fixed`, `m2c` and so on.
+    /// Name of the control: `fixed`, `m2c` and so on.
     pub name: &'static str,
     /// Channels, each a multicast group.
     pub channels: u16,
-    /// bit/s of UDP payload of all of them.
+    /// Maximum rate over all channels, in bit/s of UDP payload.
     pub rate_max: u64,
 }
 
-/// Counters of a relay since it started.
+/// Counters of a relay since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RelayProgress {
-    /// What it did.
+    /// Counters of the relay itself.
     #[serde(flatten)]
     pub counters: RelayCounters,
-    /// Datagrams that the system did not take.
+    /// Datagrams that the operating system did not accept.
     pub unsent: u64,
 }
 
-/// Counters of a relay of SIM since it started.
+/// Counters of a relay of SIM since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SimRelayProgress {
-    /// What it did.
+    /// Counters of the relay itself.
     #[serde(flatten)]
     pub counters: sim::relay::RelayCounters,
-    /// Datagrams that the system did not take.
+    /// Datagrams that the operating system did not accept.
     pub unsent: u64,
 }
 
-/// What a receiver's congestion control shows, and what is left to receive.
+/// Status of a receiver's congestion control, and the remaining work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Reception {
-    /// Its name; `unknown` until the session has told.
+    /// Name of the control; `unknown` until the session has described the control.
     pub control: &'static str,
-    /// What it holds to be fair, in bit/s of UDP payload.
+    /// Fair rate as estimated by the control, in bit/s of UDP payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_rate: Option<u64>,
-    /// Channels held.
+    /// Subscribed channels.
     pub channels: u16,
-    /// Its round-trip time, queueing included, in milliseconds.
+    /// Round-trip time, queueing included, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<f64>,
-    /// From a join to the first packet, the mean of late, in milliseconds.
+    /// Recent mean time from a join to the first packet, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_latency: Option<f64>,
-    /// The longest of those.
+    /// Longest recent join latency, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_latency_max: Option<f64>,
-    /// Packets that may be under way at a time, where each is asked for.
+    /// Maximum packets in flight, if each packet is requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u16>,
-    /// NAKs sent, where the session goes by them.
+    /// NAKs sent, if the session uses NAKs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naks: Option<u64>,
     /// Packets of the FDT.
     pub fdt_packets: u64,
-    /// Packets without a symbol: those that close the session, and those for the congestion control alone.
+    /// Packets without a symbol: packets that close the session, and packets for the congestion control
+    /// alone.
     pub signalling: u64,
-    /// Packets held until the FDT describes their object.
+    /// Packets kept until the FDT describes their object.
     pub pending: u64,
-    /// Entries of the FDT that contradict an earlier one.
+    /// FDT entries that contradict an earlier entry.
     pub contradictions: u64,
-    /// Datagrams of other groups or sources, which the socket layer drops: not among `packets`.
+    /// Datagrams of other groups or sources, dropped by the socket layer; not counted in `packets`.
     pub kept_out: u64,
-    /// Symbols still needed, as far as files are announced.
+    /// Symbols still needed for the announced files.
     pub missing: u64,
-    /// How long that takes at the rate of the last second, in milliseconds.
+    /// Estimated time for the missing symbols at the rate of the last second, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_left: Option<u64>,
 }
@@ -335,76 +336,76 @@ pub struct Reception {
 pub struct Messages {
     /// Messages sent or received.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of these messages.
     pub message_bytes: u64,
-    /// A receiver's alone.
+    /// Repair counters, at a receiver only.
     #[serde(flatten)]
     pub repair: Option<Repair>,
 }
 
-/// What a receiver of messages missed and asked for.
+/// Repair counters of a receiver of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Repair {
-    /// Packets found missing.
+    /// Packets detected as missing.
     pub missed: u64,
-    /// Packets that came again.
+    /// Missing packets that were retransmitted and arrived.
     pub repaired: u64,
     /// NAKs sent.
     pub naks: u64,
-    /// Messages begun that could not be put together.
+    /// Messages begun that could not be reassembled.
     pub broken: u64,
     /// Packets of other sessions.
     pub foreign: u64,
 }
 
-/// Counters of one end since it started.
+/// Counters of an end since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Progress {
     /// Datagrams sent or received.
     pub packets: u64,
     /// Bytes of UDP payload sent or received.
     pub bytes: u64,
-    /// bit/s of UDP payload over the last second.
+    /// Rate over the last second, in bit/s of UDP payload.
     pub rate: u64,
-    /// Packets that never came: holes in the sequence numbers; requests held to be lost; of messages, those
-    /// given up. Always 0 at a sender.
+    /// Packets lost: holes in the sequence numbers, requests considered lost, or message packets given up.
+    /// Always 0 at a sender.
     pub lost: u64,
-    /// Symbols of content sent, or held by a receiver.
+    /// Content symbols sent, or stored by a receiver.
     pub symbols: u64,
-    /// Symbols that the content has, as far as it is known.
+    /// Symbols of the content, as far as known.
     pub symbols_total: u64,
-    /// Symbols that a receiver needed when they came, those included that a failed decoding asked for.
+    /// Symbols that a receiver needed on arrival, including symbols needed after a failed decoding.
     pub useful: u64,
-    /// Symbols that a receiver had from an earlier session.
+    /// Symbols that a receiver kept from an earlier session.
     pub resumed: u64,
-    /// Symbols that a receiver held already when they came.
+    /// Symbols that a receiver already had on arrival.
     pub duplicates: u64,
-    /// Symbols that came after a receiver had enough to decode, and before it had done so.
+    /// Symbols that arrived after a receiver had enough to decode, and before decoding finished.
     pub surplus: u64,
     /// Datagrams that a sender could not send: no room in its queue, or no interface. Always 0 at a receiver.
     pub unsent: u64,
-    /// Datagrams that an end dropped for a fault of their own.
+    /// Malformed datagrams and datagrams with another fault, dropped by an end.
     pub dropped: u64,
-    /// Why; left out when there were none.
+    /// Reasons of the drops; omitted if there were no drops.
     #[serde(skip_serializing_if = "Reasons::is_empty")]
     pub dropped_for: Reasons,
-    /// Datagrams that the kernel dropped before a receiver could read them: no loss of the network's.
+    /// Datagrams that the kernel dropped before a receiver could read them: not a loss in the network.
     pub kernel_drops: u64,
-    /// A receiver's alone.
+    /// Reception status, at a receiver only.
     #[serde(flatten)]
     pub reception: Option<Reception>,
-    /// Where messages are sent, not files.
+    /// Message counters, if the session carries messages rather than files.
     #[serde(flatten)]
     pub messages: Option<Messages>,
-    /// Of a sender that receivers answer: [`Source::visit_counters`](crate::pgm::Source::visit_counters).
+    /// Counters of a sender with feedback: [`Source::visit_counters`](crate::pgm::Source::visit_counters).
     #[serde(flatten)]
     pub feedback: Counters,
-    /// Of a sender that is asked for each packet.
+    /// Counters of a sender that sends on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<Counters>,
 }
 
-/// Counts by the name of what they count, an object in which nothing is 0.
+/// Counts by name, serialized as an object without zero counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reasons(pub [(&'static str, u64); 7]);
 
@@ -426,17 +427,17 @@ impl Serialize for Reasons {
 pub struct Plan<'a> {
     /// Group and port of the base channel.
     pub group: String,
-    /// Name of the network interface; absent where that is whichever leads to who asks.
+    /// Name of the network interface; absent if the interface depends on the requester.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<&'a str>,
-    /// Transport session identifier, if it is settled.
+    /// Transport session identifier, if fixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tsi: Option<u64>,
     /// The congestion control: `fixed`, `m2c` and so on.
     pub control: &'static str,
     /// Channels, each a multicast group.
     pub channels: u16,
-    /// bit/s of UDP payload of all channels.
+    /// Rate over all channels, in bit/s of UDP payload.
     pub rate: u64,
     /// The order of sending: `spread` or `window`.
     pub order: &'static str,
@@ -452,12 +453,12 @@ pub struct Plan<'a> {
     pub symbols: u64,
     /// Bytes of a symbol.
     pub symbol_size: u16,
-    /// About how long a pass takes, in milliseconds.
+    /// Approximate time of a pass, in milliseconds.
     pub pass_time: u64,
 }
 
 impl Event<'_> {
-    /// The event's name in the log, `<category>:<what>`.
+    /// Returns the event's name in the log, `<category>:<what>`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::SessionStarted { .. } => "session:started",
@@ -497,8 +498,8 @@ impl Event<'_> {
     }
 }
 
-/// Writes the first record of a log. `wall_clock` is the time at the driver's zero by RFC 3339, if there is
-/// one: a simulation has none, so that its logs are the same each time.
+/// Writes the first record of a log. `wall_clock` is the time at the driver's zero in RFC 3339 format, if
+/// known. A simulation passes no wall clock, so that repeated runs write the same log.
 pub fn write_header(out: &mut Vec<u8>, title: &str, wall_clock: Option<&str>) {
     #[derive(Serialize)]
     struct Header<'a> {
@@ -527,7 +528,7 @@ pub fn write_header(out: &mut Vec<u8>, title: &str, wall_clock: Option<&str>) {
     }
     #[derive(Serialize)]
     struct VantagePoint {
-        // qlog's own words for the two ends are QUIC's (client, server); the role is in the events.
+        // qlog's terms for the two ends are QUIC's (client, server); the role is in the events.
         r#type: &'static str,
     }
     let reference_time =
@@ -546,7 +547,7 @@ pub fn write_header(out: &mut Vec<u8>, title: &str, wall_clock: Option<&str>) {
     append(out, &header);
 }
 
-/// Writes an event as a record of a log. `end` tells apart several ends that share one log.
+/// Writes an event as a record of a log. `end` distinguishes several ends that share a log.
 pub fn write_record(out: &mut Vec<u8>, at: Instant, end: Option<&str>, event: &Event<'_>) {
     #[derive(Serialize)]
     struct Record<'a> {
@@ -560,7 +561,7 @@ pub fn write_record(out: &mut Vec<u8>, at: Instant, end: Option<&str>, event: &E
     append(out, &Record { time: millis(at), name: event.name(), group_id: end, data: event });
 }
 
-/// Writes an event as a line of JSON. `end` tells apart several ends that share one output.
+/// Writes an event as a line of JSON. `end` distinguishes several ends that share an output.
 pub fn write_line(out: &mut Vec<u8>, at: Instant, end: Option<&str>, event: &Event<'_>) {
     #[derive(Serialize)]
     struct Line<'a> {
@@ -580,7 +581,7 @@ fn append(out: &mut Vec<u8>, value: &impl Serialize) {
     out.push(b'\n');
 }
 
-/// Milliseconds with microseconds behind the point; nanoseconds would only lengthen every record.
+/// Returns milliseconds with three decimals (microseconds); nanoseconds would only lengthen every record.
 #[expect(clippy::cast_precision_loss, reason = "exact below 285 years of microseconds")]
 fn millis(at: Instant) -> f64 {
     (at.as_nanos() / 1_000) as f64 / 1_000.0

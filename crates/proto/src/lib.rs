@@ -8,25 +8,26 @@
 //!
 //! A [`Machine`] is driven by three calls:
 //!
-//! * [`Machine::handle`] gives it a datagram or tells it that time has passed;
-//! * [`Machine::poll_output`] takes what it wants done: datagrams, joins, leaves, events, in one ordered
+//! * [`Machine::handle`] passes in a datagram, or the passage of time;
+//! * [`Machine::poll_output`] returns the pending actions: datagrams, joins, leaves, events, in one ordered
 //!   queue;
-//! * [`Machine::poll_timeout`] says when to come back.
+//! * [`Machine::poll_timeout`] returns the time of the next call.
 //!
 //! Rules for the driver:
 //!
 //! 1. `now` never goes back, over all calls.
 //! 2. After every input or batch of inputs of one instant, and after every call that changes a machine, drain
-//!    it with [`drain`]: only then are its state and its timeout up to date.
+//!    the machine with [`drain`]: only then are the machine's state and timeout up to date.
 //! 3. Come back at `poll_timeout` or soon after. Coming late is harmless (it costs smoothness); coming early
 //!    or for no reason is too.
-//! 4. `poll_output` writes a datagram at the start of the buffer handed in, at least [`DATAGRAM_BYTES_MAX`]
-//!    long. A driver that moves the buffer on after each one ends with a batch, back to back, ready for one
+//! 4. `poll_output` writes a datagram at the start of the buffer passed in, at least [`DATAGRAM_BYTES_MAX`]
+//!    long. A driver that advances the buffer after each datagram gets a contiguous batch, ready for one
 //!    system call.
 //!
 //! Rules for the machine:
 //!
-//! 1. Nothing from the network panics, or returns an error upward: it is counted with a reason, and dropped.
+//! 1. No input from the network panics, or returns an error upward: the input is counted with a reason, and
+//!    dropped.
 //! 2. No allocation per packet in steady state. Every queue and table has a stated bound.
 //! 3. The same inputs give the same outputs, byte for byte, on every machine.
 //!
@@ -35,13 +36,13 @@
 //! | module | what |
 //! |---|---|
 //! | [`machine`] | the contract |
-//! | [`time`], [`rate`], [`rng`], [`timers`], [`pacing`] | its vocabulary |
-//! | [`control`] | what every congestion control is to the rest; [`fixed`] is the plainest |
-//! | [`layering`] | which channel sends how much when; the sequencer |
-//! | [`m2c`], [`webrc`] | their receivers |
+//! | [`time`], [`rate`], [`rng`], [`timers`], [`pacing`] | basic types |
+//! | [`control`] | interface of every congestion control; [`fixed`] is the simplest |
+//! | [`layering`] | channels, rates and times of the layers; the sequencer |
+//! | [`m2c`], [`webrc`] | M2C's and WEBRC's receivers |
 //! | [`le_sbcc`] | a single rate from receivers' NAKs alone |
 //! | [`pgm`] | PGM's source and receiver: messages, repaired by NAKs |
-//! | [`bcfs`] | the breadcrumb forwarding service: who asks, who replies, and the router between |
+//! | [`bcfs`] | the breadcrumb forwarding service: requesters, repliers, and the routers between |
 //! | [`flid`] | FLID-SL and FLID-DL, both ends |
 //! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
 //! | [`sim`] | SIM: sender, receiver, and the router that merges reports |
@@ -50,8 +51,8 @@
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
-//! | [`stream`] | buffers: live content in which each receiver has what its rate brings, most important first |
-//! | [`eventlog`] | what happened, for logs and plots |
+//! | [`stream`] | live buffers: each receiver gets the part its rate allows, most important bytes first |
+//! | [`eventlog`] | events of a session, for logs and plots |
 
 #![forbid(unsafe_code)]
 

@@ -1,24 +1,24 @@
-//! The contract between protocol code and whatever drives it. The rules are at the top of the crate.
+//! Contract between protocol code and drivers. The rules are at the top of the crate.
 
 use core::net::SocketAddr;
 
 use crate::time::Instant;
 
-/// Largest datagram that a machine writes, in bytes of UDP payload: jumbo frames, and nothing IP must
-/// fragment on them.
+/// Largest datagram that a machine writes, in bytes of UDP payload: fits a jumbo frame without IP
+/// fragmentation.
 pub const DATAGRAM_BYTES_MAX: usize = 9_000 - 28;
 
-/// Payloads that a machine is told of at once by [`Machine::expect`]; it may leave others out. As many as a
-/// processor can have on their way from memory at a time, and some more.
+/// Maximum payloads announced to a machine by one [`Machine::expect`]; the machine may ignore payloads.
+/// Slightly above the number of memory reads a processor can have in flight.
 pub const EXPECTED_MAX: usize = 32;
 
-/// A channel of a session: one multicast group, numbered from 0 (the base channel). The driver knows its
+/// A channel of a session: one multicast group, numbered from 0 (the base channel). The driver knows the
 /// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u16);
 
 impl ChannelId {
-    /// The base channel: the one that every receiver joins first.
+    /// The base channel: the first channel of every receiver.
     pub const BASE: Self = Self(0);
 }
 
@@ -31,14 +31,14 @@ pub enum Ecn {
     NotCapable = 0b00,
     /// ECT(1).
     Capable1 = 0b01,
-    /// ECT(0): what a sender sets.
+    /// ECT(0): set by a sender.
     Capable0 = 0b10,
-    /// Congestion experienced: what a router sets.
+    /// Congestion experienced: set by a router.
     CongestionExperienced = 0b11,
 }
 
 impl Ecn {
-    /// From the two low bits of the traffic class; the others are ignored.
+    /// Converts the two low bits of the traffic class; ignores the other bits.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0b00 => Self::NotCapable,
@@ -52,27 +52,27 @@ impl Ecn {
 /// A datagram from the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// Address of the sender.
     pub source: SocketAddr,
-    /// The channel it was sent to; `None` when it was sent to this end's own address.
+    /// Channel the datagram was sent to; `None` for this end's own address.
     pub channel: Option<ChannelId>,
-    /// The ECN field it arrived with.
+    /// ECN field on arrival.
     pub ecn: Ecn,
     /// UDP payload. Borrowed: a driver may share one buffer among all receivers.
     pub payload: &'a [u8],
 }
 
-/// What a driver tells a machine.
+/// Input of a machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// The instant of [`Machine::poll_timeout`] has come, or something the machine was handed (a store, a
-    /// source) has news. Harmless when neither is true.
+    /// The time of [`Machine::poll_timeout`] has come, or an object of the machine (a store, a source) has
+    /// changed. Harmless if neither is true.
     Timeout,
     /// A datagram arrived.
     Datagram(Datagram<'a>),
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// To a channel's group.
@@ -81,18 +81,18 @@ pub enum Destination {
     Unicast(SocketAddr),
 }
 
-/// A datagram to send: the first `bytes` of the buffer that was handed to [`Machine::poll_output`].
+/// A datagram to send: the first `bytes` of the buffer passed to [`Machine::poll_output`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// Destination.
     pub destination: Destination,
     /// Length of the UDP payload in bytes.
     pub bytes: usize,
-    /// The ECN field to send it with.
+    /// ECN field to send the datagram with.
     pub ecn: Ecn,
 }
 
-/// What a machine wants done, in this order.
+/// Output of a machine, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<E> {
     /// Send the datagram written into the buffer.
@@ -101,40 +101,40 @@ pub enum Output<E> {
     Join(ChannelId),
     /// Leave a channel's group.
     Leave(ChannelId),
-    /// Tell the application.
+    /// Pass an event to the application.
     Event(E),
 }
 
 /// One end of a protocol: a sender or a receiver.
 pub trait Machine {
-    /// What it tells the application.
+    /// Event for the application.
     type Event;
 
-    /// What is about to be handed in, as far as a driver knows that: payloads of datagrams, at most
-    /// [`EXPECTED_MAX`]. A machine with much in memory may read what they will need, all at once. It changes
-    /// no output, and nobody has to call it.
+    /// Announces payloads of datagrams that will probably follow, at most [`EXPECTED_MAX`]. A machine with a
+    /// large memory footprint may prefetch the data for all payloads at once. The call changes no output and
+    /// is optional.
     fn expect(&mut self, _payloads: &mut dyn Iterator<Item = &[u8]>) {}
 
-    /// Takes an input at `now`, which never goes back.
+    /// Handles an input at `now`, which never goes back.
     fn handle(&mut self, now: Instant, input: Input<'_>);
 
-    /// The next output due at `now`, or `None` when all are out. A datagram is written at the start of
-    /// `buffer`, which has room for [`DATAGRAM_BYTES_MAX`].
+    /// Returns the next output due at `now`, or `None` if no output is left. A datagram is written at the
+    /// start of `buffer`, which has room for [`DATAGRAM_BYTES_MAX`].
     #[must_use]
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<Self::Event>>;
 
-    /// When to come back with [`Input::Timeout`] if nothing else happens; `None` for never.
+    /// Returns the time for [`Input::Timeout`] if no other input comes first; `None` for never.
     #[must_use]
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// Where a driver puts a machine's outputs. It gathers datagrams and hands them on in batches when it likes.
+/// Takes a machine's outputs for a driver. An outlet collects datagrams and passes them on in batches.
 pub trait Outlet<E> {
-    /// Room for the next datagram, at least [`DATAGRAM_BYTES_MAX`]. Called again without an output in
-    /// between, it gives the same room.
+    /// Returns the buffer for the next datagram, at least [`DATAGRAM_BYTES_MAX`] long. Without an output in
+    /// between, a second call returns the same buffer.
     fn room(&mut self) -> &mut [u8];
 
-    /// Takes an output; a `Transmit` speaks of the bytes last written into [`Outlet::room`].
+    /// Takes an output. A `Transmit` refers to the bytes last written into [`Outlet::room`].
     fn put(&mut self, output: Output<E>);
 }
 
@@ -147,30 +147,31 @@ pub fn drain<M: Machine + ?Sized>(machine: &mut M, now: Instant, outlet: &mut im
 
 /// An interface of a router, numbered from 0.
 ///
-/// A driver says what it stands for: a link, or one peer of a socket. So there may be many.
+/// The driver decides what an interface stands for: a link, or a peer of a socket. The number of interfaces
+/// can be large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceId(pub u32);
 
-/// What a router wants done, in this order.
+/// Output of a router, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouterOutput<E> {
-    /// Send the datagram last handed in, unchanged and never copied, with this ECN field; once for each
-    /// interface that it leaves by.
+    /// Send the datagram last handled, unchanged and without a copy, with this ECN field. Emitted separately
+    /// for each egress interface.
     Forward {
-        /// Out of this interface.
+        /// Interface to send on.
         egress: InterfaceId,
-        /// The ECN field to send it with.
+        /// ECN field to send the datagram with.
         ecn: Ecn,
     },
-    /// Let the datagram last handed in go where routes and group memberships lead, unchanged but for this ECN
+    /// Forward the datagram last handled along routes and group memberships, unchanged except for this ECN
     /// field.
     Pass {
-        /// The ECN field to send it with.
+        /// ECN field to send the datagram with.
         ecn: Ecn,
     },
     /// Send the datagram written into the buffer.
     Transmit {
-        /// Out of this interface.
+        /// Interface to send on.
         egress: InterfaceId,
         /// The datagram.
         transmit: Transmit,
@@ -179,26 +180,26 @@ pub enum RouterOutput<E> {
     Join(InterfaceId, ChannelId),
     /// Leave a channel's group on an interface.
     Leave(InterfaceId, ChannelId),
-    /// Tell the operator.
+    /// Pass an event to the operator.
     Event(E),
 }
 
-/// A router: datagrams come in by one interface and leave by a set of others.
+/// A router: takes datagrams from one interface and forwards them on a set of other interfaces.
 ///
-/// The same rules as for [`Machine`], and one more: it is drained after every datagram, so that `Forward` and
-/// `Pass` can speak of the one just handed in.
+/// The rules of [`Machine`] apply, and a further rule: the driver drains the router after every datagram,
+/// because `Forward` and `Pass` refer to the datagram last handled.
 pub trait Router {
-    /// What it tells the operator.
+    /// Event for the operator.
     type Event;
 
-    /// Takes an input that came by `ingress`; the ingress of a timeout means nothing.
+    /// Handles an input from `ingress`; the ingress of a timeout is ignored.
     fn handle(&mut self, now: Instant, ingress: InterfaceId, input: Input<'_>);
 
-    /// The next output due at `now`.
+    /// Returns the next output due at `now`.
     #[must_use]
     fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<RouterOutput<Self::Event>>;
 
-    /// When to come back with [`Input::Timeout`].
+    /// Returns the time for [`Input::Timeout`].
     #[must_use]
     fn poll_timeout(&self) -> Option<Instant>;
 }

@@ -1,4 +1,4 @@
-//! Pacing: when the next packet may leave, without losing a fraction of a nanosecond.
+//! Pacing: departure times without loss of fractions of a nanosecond.
 
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use crate::time::{Duration, Instant};
 /// 10 ms is a few ticks of a coarse system timer, and below a hundred packets up to 100 Mbit/s.
 pub const BURST: Duration = Duration::from_millis(10);
 
-/// Part of the rate asked for that a sender's driver keeps up with.
+/// Part of the configured rate that a sender's driver sustains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overload {
-    /// Rate that is sent, as a part of the rate that was asked for.
+    /// Sent rate as a part of the configured rate.
     pub share: f64,
-    /// Highest level that is sent, where there are several.
+    /// Highest level that is sent, if there are several levels.
     pub ceiling: Option<u16>,
 }
 
@@ -21,35 +21,35 @@ const BIT_NANOS_PER_SEC: u128 = 8_000_000_000;
 
 /// A schedule of departures at a rate.
 ///
-/// Packet k leaves when the bytes of packets 0..k have had their time. A driver that comes late catches up,
-/// but by at most `burst`: time lost beyond it is given up, so that a pause is never followed by a flood.
+/// Packet k leaves when the sending time of packets 0..k has passed. A late driver catches up by at most
+/// `burst`. Lost time beyond `burst` is given up, so that a pause is never followed by a flood.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     rate: Rate,
     burst: Duration,
     next: Instant,
-    /// What `next` leaves out, in units of 1 ns / `rate`: below `rate`.
+    /// Fraction of a nanosecond that `next` leaves out, in units of 1 ns / `rate`: below `rate`.
     remainder: u64,
 }
 
 impl Pacer {
-    /// A schedule whose first packet is due at `start`.
+    /// Returns a schedule whose first packet is due at `start`.
     pub fn new(rate: Rate, burst: Duration, start: Instant) -> Self {
         Self { rate, burst, next: start, remainder: 0 }
     }
 
-    /// When the next packet is due.
+    /// Returns the due time of the next packet.
     pub fn next(&self) -> Instant {
         self.next
     }
 
-    /// The rate kept.
+    /// Current rate.
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Changes the rate at `now`: what is left of the wait for the next packet passes at the new rate, too,
-    /// so that a sender that was slow is not held by its past.
+    /// Changes the rate at `now`. The rest of the wait for the next packet is rescaled to the new rate, so
+    /// that a low earlier rate does not delay the next packet.
     pub fn set_rate(&mut self, now: Instant, rate: Rate) {
         if now < self.next {
             let left = u128::from(self.next.since(now).as_nanos());
@@ -65,8 +65,7 @@ impl Pacer {
         self.next <= now
     }
 
-    /// Records that a packet of `bytes` leaves at `now` in the place that was due. Returns the time that is
-    /// given up.
+    /// Records that the due packet, of `bytes`, leaves at `now`. Returns the time that is given up.
     pub fn sent(&mut self, now: Instant, bytes: usize) -> Duration {
         let earliest = now - self.burst;
         let given_up = earliest.since(self.next);
@@ -82,29 +81,29 @@ impl Pacer {
     }
 }
 
-/// Time over which a driver's load is judged: some ten turns of a driver that sends for [`BURST`] and longer
-/// in each.
+/// Measurement window of a driver's load: some ten turns of a driver that sends for at least [`BURST`] per
+/// turn.
 const LOAD_WINDOW: Duration = Duration::from_millis(500);
 
-/// Time without overload until an end tries more than it settled at, at first and at most.
+/// Initial and maximum time without overload before an end probes a higher rate.
 const HOLD: Duration = Duration::from_secs(1);
 const HOLD_MAX: Duration = Duration::from_secs(64);
-/// An overload so soon after such a try comes of it.
+/// Overload within this time after a probe is attributed to the probe.
 const TRIED: Duration = Duration::from_secs(10);
 
-/// After so many tries in a row that were not too much, the machine is another one: each next one halves the
-/// time again.
+/// Successful probes in a row after which the host's capacity is assumed to have changed: each further
+/// probe halves the hold time again.
 const PROVEN: u8 = 4;
 
-/// When an end that its machine could not keep up with tries more again. A try that was too much doubles the
-/// time until the next one.
+/// Schedule of probes for a higher rate, for an end that was slowed down by its host. A failed probe
+/// doubles the time until the next probe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
-    /// Since when there is no overload and the rate is what it is.
+    /// Start of the current period without overload or rate change.
     calm: Instant,
     hold: Duration,
     tried: Option<Instant>,
-    /// Tries in a row that were not too much.
+    /// Successful probes in a row.
     tries: u8,
 }
 
@@ -115,7 +114,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The end settled at less.
+    /// Records that the end reduced its rate.
     pub(crate) fn settle(&mut self, now: Instant) {
         let is_tried = self.tried.is_some_and(|at| now < at + TRIED);
         self.hold = if is_tried { self.hold.saturating_mul(2).min(HOLD_MAX) } else { HOLD };
@@ -123,12 +122,12 @@ impl Retry {
         self.calm = now;
     }
 
-    /// The machine has no room for more.
+    /// Records that the host has no spare capacity.
     pub(crate) fn wait(&mut self, now: Instant) {
         self.calm = now;
     }
 
-    /// The machine has room. Returns whether more is to be tried now.
+    /// Records that the host has spare capacity. Returns whether to probe a higher rate now.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.calm + self.hold;
         if is_due {
@@ -142,16 +141,16 @@ impl Retry {
     }
 }
 
-/// Measures whether a driver comes too late to send what is due, window by window.
+/// Measures, per window, whether a driver comes too late to send the due packets.
 ///
-/// A driver that keeps up gives up no time, except when its machine pauses. So the longest stretch given up
-/// in a window does not count: a single pause, however long, is no overload.
+/// A driver that keeps up gives up no time, except when its host pauses. The longest stretch given up in a
+/// window does not count: a single pause, however long, is no overload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DriverLoad {
-    /// When the window began, once a packet has left.
+    /// Start of the window, once a packet has left.
     since: Option<Instant>,
     packets: u32,
-    /// Time given up, all together and at a time.
+    /// Time given up: in total, and the longest single stretch.
     given_up: Duration,
     longest: Duration,
 }
@@ -159,18 +158,18 @@ pub(crate) struct DriverLoad {
 /// Load of a driver over one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LoadSample {
-    /// Part of its time that the driver did not give up, in 0..=1.
+    /// Part of the window's time that the driver did not give up, in 0..=1.
     pub(crate) share: f64,
-    /// Packets per second that left.
+    /// Packets sent per second.
     pub(crate) rate: f64,
 }
 
 impl DriverLoad {
-    /// Records a packet that left at `now`, for which `given_up` was given up. Returns the sample of a window
-    /// that has ended.
+    /// Records a packet that left at `now`, for which `given_up` was given up. Returns the sample of the
+    /// window, if the window has ended.
     pub(crate) fn record(&mut self, now: Instant, given_up: Duration) -> Option<LoadSample> {
         let Some(since) = self.since else {
-            // Time before the first packet is nobody's.
+            // Time before the first packet belongs to no window.
             *self = Self { since: Some(now), ..Self::default() };
             return None;
         };
@@ -192,54 +191,53 @@ impl DriverLoad {
     }
 }
 
-/// A driver is overloaded that sends less than this part of what was asked for. A rate that was asked for and
-/// is nearly sent stays.
+/// A driver that sends less than this part of the configured rate is overloaded. A driver that nearly reaches
+/// the configured rate keeps that rate.
 const OVERLOADED: f64 = 0.75;
-/// A driver that sends less than this part of the rate that the sender settled at, or tries, has no room for
-/// it.
+/// A driver that sends less than this part of a reduced or probed rate has no spare capacity.
 const ROOMY: f64 = 0.95;
-/// Part of what the driver sent at which the sender settles.
+/// Part of the driver's measured rate to which the sender reduces its rate.
 const SETTLED: f64 = 0.9;
-/// Rate over the one before that a sender tries which settled at less than was asked for.
+/// Factor between successive rates that a slowed sender probes.
 const STEP: f64 = 1.1;
 
-/// Highest rate that a sender's driver keeps up with, of a fixed or highest rate that was asked for.
+/// Highest rate that a sender's driver sustains, up to a configured (fixed or maximum) rate.
 ///
-/// If the driver cannot send so much in two windows in a row, the cap settles at somewhat less than the
-/// driver sends, and rises again from time to time.
+/// If the driver misses the rate in two windows in a row, the cap falls somewhat below the rate that the
+/// driver sends. Later probes raise the cap again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateCap {
     asked: Rate,
     rate: Rate,
-    /// Rate that a late driver may come to, as a multiple of the sender's rate.
+    /// Rate at which a late driver catches up, as a multiple of the sender's rate.
     headroom: f64,
     load: DriverLoad,
-    /// Share of the rate that was sent in the last window, if that was too little.
+    /// Share of the rate that was sent in the last window, if too low.
     share: Option<f64>,
     retry: Retry,
 }
 
 impl RateCap {
-    /// A sender that sends up to `asked`.
+    /// Returns the cap of a sender that sends up to `asked`.
     pub(crate) fn new(asked: Rate) -> Self {
         let (load, retry) = (DriverLoad::default(), Retry::default());
         Self { asked, rate: asked, headroom: 1.0, load, share: None, retry }
     }
 
-    /// Sets the rate at which a late driver catches up, as a multiple of the sender's rate. Default: 1, as a
-    /// [`Pacer`] has it.
+    /// Sets the rate at which a late driver catches up, as a multiple of the sender's rate. Default: 1, as in
+    /// [`Pacer`].
     pub(crate) fn with_headroom(mut self, headroom: f64) -> Self {
         self.headroom = headroom;
         self
     }
 
-    /// The most to send.
+    /// Highest rate to send.
     pub(crate) fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Records a packet that left at `now` while the sender's rate was `rate`, and the time given up for it.
-    /// Returns whether the cap moved.
+    /// Records a packet that left at `now` while the sender's rate was `rate`, and the time given up for the
+    /// packet. Returns whether the cap moved.
     pub(crate) fn departed(&mut self, now: Instant, rate: Rate, given_up: Duration) -> bool {
         let Some(sample) = self.load.record(now, given_up) else { return false };
         let (share, before) = ((sample.share * self.headroom).min(1.0), self.rate);
@@ -251,7 +249,7 @@ impl RateCap {
             }
         } else {
             self.share = None;
-            // What the sender does not use proves nothing.
+            // A cap that the sender does not use is no evidence of capacity.
             let is_used = rate >= scaled(self.rate, ROOMY);
             if self.rate < self.asked && is_used && self.retry.is_due(now) {
                 self.rate = scaled(self.rate, STEP).min(self.asked);
@@ -260,7 +258,7 @@ impl RateCap {
         self.rate != before
     }
 
-    /// Part of the rate asked for that is sent at most, if that is not all.
+    /// Returns the part of the configured rate that the cap allows, if below 1.
     pub(crate) fn overload(&self) -> Option<Overload> {
         #[expect(clippy::cast_precision_loss, reason = "a share for people")]
         let share = self.rate.as_bits() as f64 / self.asked.as_bits() as f64;
@@ -268,7 +266,7 @@ impl RateCap {
     }
 }
 
-/// A rate times a factor; 1 bit/s at least.
+/// Returns a rate times a factor, at least 1 bit/s.
 fn scaled(rate: Rate, factor: f64) -> Rate {
     #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
     let bits = rate.as_bits() as f64 * factor;

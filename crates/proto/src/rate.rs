@@ -1,4 +1,4 @@
-//! Rates in bit/s and sizes in bytes, and the one way to write them: `10M`, `2.5Gbit/s`, `64MiB`.
+//! Rates in bit/s and sizes in bytes, and their text form: `10M`, `2.5Gbit/s`, `64MiB`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -44,21 +44,21 @@ impl Rate {
         self.as_bits() as f64 / (8.0 * bytes)
     }
 
-    /// Time that `bytes` take at this rate, rounded down to a nanosecond; see [`crate::pacing::Pacer`] for
-    /// pacing that loses no fraction.
+    /// Returns the time that `bytes` take at this rate, rounded down to a nanosecond; see
+    /// [`crate::pacing::Pacer`] for pacing without lost fractions.
     pub fn time_of(self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.as_bits());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Bytes that fit in `time` at this rate, rounded down.
+    /// Returns the bytes that fit in `time` at this rate, rounded down.
     pub fn bytes_in(self, time: Duration) -> u64 {
         let bytes = u128::from(self.as_bits()) * u128::from(time.as_nanos()) / 8_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 
-/// Why a rate or a size could not be read.
+/// Reason why a rate or a size could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseQuantityError {
     /// The number before the unit is missing or malformed.

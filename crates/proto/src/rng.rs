@@ -1,21 +1,21 @@
-//! Named random streams: one seed for a run, one independent stream for each element of it.
+//! Named random streams: one seed for a run, an independent stream for each element of the run.
 //!
-//! A stream depends on the seed and on its own name only, so that adding an element (a receiver, a link)
-//! never shifts another's numbers. The generator is xoshiro256++; the same seed gives the same numbers on
-//! every machine.
+//! A stream depends only on the seed and on the stream's name, so that an added element (a receiver, a link)
+//! never shifts the numbers of another element. The generator is xoshiro256++; the same seed gives the same
+//! numbers on every machine.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The generator behind every random stream. Use it through the traits of the `rand` crate.
+/// Generator behind every random stream. Use the generator through the traits of the `rand` crate.
 pub type Stream = Xoshiro256PlusPlus;
 
-/// The seed of a whole run. Entropy is an argument: a driver draws it once and prints it.
+/// The seed of a whole run. Entropy is an argument: a driver draws the seed once and prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The stream of element `index` of the kind `name`, for example `("receiver", 3)`.
+    /// Returns the stream of element `index` of the kind `name`, for example `("receiver", 3)`.
     pub fn stream(self, name: &str, index: u64) -> Stream {
         let mut hasher = blake3::Hasher::new_derive_key("headwater 2026 random stream");
         hasher.update(&self.0.to_le_bytes());
@@ -28,32 +28,33 @@ impl Seed {
 const BITS: u32 = 53;
 const RANGE: f64 = (1_u64 << BITS) as f64;
 
-/// The high 53 bits of one draw: numbers that a float holds exactly.
+/// Returns the high 53 bits of one draw: exact in a float.
 fn bits(draw: &mut impl Rng) -> u64 {
     draw.next_u64() >> (u64::BITS - BITS)
 }
 
-/// Uniform on [0, 1), a multiple of 2^-53, by one draw.
+/// Draws a uniform number on [0, 1), a multiple of 2^-53. Uses a single draw.
 #[expect(clippy::cast_precision_loss, reason = "below 2^53: the cast is exact")]
 pub fn unit(draw: &mut impl Rng) -> f64 {
     bits(draw) as f64 / RANGE
 }
 
-/// Uniform on (0, 1], a multiple of 2^-53, by one draw: never 0, so that its logarithm is finite.
+/// Draws a uniform number on (0, 1], a multiple of 2^-53. Uses a single draw. Never 0, so that the logarithm
+/// is finite.
 #[expect(clippy::cast_precision_loss, reason = "at most 2^53: the cast is exact")]
 pub fn unit_above_zero(draw: &mut impl Rng) -> f64 {
     (bits(draw) + 1) as f64 / RANGE
 }
 
-/// A coin with a fixed probability, tossed in integers: the same on every machine.
+/// A coin with a fixed probability, tossed in integers: the same results on every machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Coin {
-    /// Of 2^53 equally likely draws, how many are heads.
+    /// Number of heads among 2^53 equally likely draws.
     heads: u64,
 }
 
 impl Coin {
-    /// Heads with `probability`, which is in [0, 1], to within 2^-53.
+    /// Returns a coin that shows heads with `probability`, in [0, 1], to within 2^-53.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -63,7 +64,7 @@ impl Coin {
         Self { heads: (probability * RANGE) as u64 }
     }
 
-    /// One toss, one draw. Probability 0 is never heads, 1 always.
+    /// Tosses the coin, with a single draw. Probability 0 never gives heads, probability 1 always does.
     pub fn toss(self, draw: &mut impl Rng) -> bool {
         bits(draw) < self.heads
     }

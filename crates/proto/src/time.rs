@@ -1,7 +1,8 @@
 //! Instants and durations in integer nanoseconds.
 //!
-//! Own types, because `std::time::Instant` cannot be made without reading a clock. A driver fixes where zero
-//! is (its own start, or the start of the simulation) and hands in instants that never go back.
+//! The crate has separate types because `std::time::Instant` cannot be made without reading a clock. A driver
+//! defines time zero (the driver's start, or the start of the simulation) and passes in instants that never
+//! go back.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -81,7 +82,7 @@ impl Duration {
         Self(secs.saturating_mul(NANOS_PER_SEC))
     }
 
-    /// `secs` seconds, rounded down to a nanosecond; zero for what is negative or not a number.
+    /// `secs` seconds, rounded down to a nanosecond; zero if negative or not a number.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

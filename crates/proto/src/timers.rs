@@ -1,8 +1,8 @@
-//! A small table of named timers, for machines with more than one reason to wake.
+//! A small table of named timers, for machines with several reasons to wake.
 
 use crate::time::Instant;
 
-/// One deadline per timer of `T`, at most `N` of them; the enum `T` maps to 0..N by `as usize`.
+/// A deadline per timer of `T`, at most `N` timers; the enum `T` maps to 0..N by `as usize`.
 ///
 /// ```
 /// # use headwater_proto::{timers::Timers, Instant};
@@ -40,12 +40,12 @@ impl<const N: usize> Timers<N> {
         self.deadlines[timer.into()] = None;
     }
 
-    /// When a timer is due, if it runs.
+    /// Returns a timer's deadline, if the timer runs.
     pub fn get(&self, timer: impl Into<usize>) -> Option<Instant> {
         self.deadlines[timer.into()]
     }
 
-    /// Whether a timer is due at `now`; stops it if so.
+    /// Returns whether a timer is due at `now`, and stops a due timer.
     pub fn expire(&mut self, timer: impl Into<usize>, now: Instant) -> bool {
         let deadline = &mut self.deadlines[timer.into()];
         let due = deadline.is_some_and(|at| at <= now);
@@ -55,7 +55,7 @@ impl<const N: usize> Timers<N> {
         due
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub fn next(&self) -> Option<Instant> {
         self.deadlines.iter().flatten().min().copied()
     }

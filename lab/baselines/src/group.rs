@@ -1,5 +1,5 @@
-//! A sender and receivers in virtual time, with delays and losses but no queues, for tests. Each receiver has
-//! a clock of its own.
+//! Sender and receivers in virtual time, with delays and losses but no queues, for tests. Each receiver has
+//! its own clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,23 +16,23 @@ pub fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// Where the `number`th receiver's datagrams come from.
+/// Source address of the `number`th receiver's datagrams.
 pub fn address(number: usize) -> ([u8; 4], u16) {
     let [.., high, low] = number.to_be_bytes();
     ([10, 0, high, low], 5_000)
 }
 
-/// Where a datagram goes: to a receiver, or to the sender from one.
+/// Destination of a datagram: a receiver, or the sender with the number of the sending receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum To {
     Receiver(usize),
     Sender(usize),
 }
 
-/// A datagram under way, by when it arrives and the order of sending.
+/// Datagram in flight, ordered by arrival time and order of sending.
 type UnderWay = Reverse<(Instant, u64, To, Vec<u8>)>;
 
-/// Which packets a receiver loses, by the packet's number from 1.
+/// Loss pattern of a receiver: whether the packet with this number, from 1, is lost.
 pub type Loss = fn(u64) -> bool;
 
 pub struct Member<R> {
@@ -63,7 +63,7 @@ where
         Self { sender, members: Vec::new(), now: Instant::ZERO, wire, count: 0, packets: 0 }
     }
 
-    /// A receiver at a round-trip time.
+    /// Adds a receiver with a round-trip time.
     pub fn join(&mut self, receiver: R, rtt_ms: u64, loss: Loss) {
         let ahead = Duration::from_secs(17 * self.members.len() as u64);
         let one_way = Duration::from_micros(500 * rtt_ms);
@@ -74,7 +74,7 @@ where
         self.now
     }
 
-    /// Packets that the sender sent.
+    /// Returns the number of packets sent.
     pub fn packets(&self) -> u64 {
         self.packets
     }

@@ -1,13 +1,13 @@
-//! Congestion controls that Headwater's are compared with, and analyses of the papers. No product code
-//! imports them.
+//! Congestion controls for comparison with Headwater's, and analyses from the papers. Product code does not
+//! import them.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`tfmcc`] | a single rate by receivers' reports: RFC 4654 |
-//! | [`pgmcc`] | a single rate by one receiver's acknowledgements, in PGM's packets |
-//! | [`rlc`] | layers whose rates double, synchronisation points at which to join one more |
-//! | [`rlm`] | receivers that try a layer more by experiments |
-//! | [`le_sbcc`] | the analysis in LE-SBCC's paper: loss events in a Markov chain, and in rounds |
+//! | [`tfmcc`] | single rate by receivers' reports: RFC 4654 |
+//! | [`pgmcc`] | single rate by a single receiver's acknowledgements, in PGM's packets |
+//! | [`rlc`] | layers with doubling rates, and synchronisation points for joins |
+//! | [`rlm`] | receivers that try the next layer by experiments |
+//! | [`le_sbcc`] | analysis in LE-SBCC's paper: loss events in a Markov chain, and in rounds |
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ mod group;
 #[path = "../../../crates/wire/tests/it/hex.rs"]
 mod hex;
 pub mod le_sbcc;
-// The path that proto's own tests use: it names modules of proto by `crate`.
+// Path simulation shared with proto's own tests; the file names modules of proto by `crate`.
 #[cfg(test)]
 #[path = "../../../crates/proto/src/layering/path.rs"]
 #[expect(dead_code, reason = "tests of other controls use more of it")]

@@ -32,7 +32,7 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "headwater-lab", version, propagate_version = true, after_help = EXIT_CODES, max_term_width = 110)]
 pub struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -142,16 +142,16 @@ pub struct ProgramsArgs {
     pub norm: Option<PathBuf>,
 }
 
-/// One part of several.
+/// A shard: a part of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which, from 0.
+    /// Index of the part, from 0.
     pub index: usize,
-    /// Of how many.
+    /// Number of parts.
     pub count: usize,
 }
 
-/// `0/8`: part 0 of 8.
+/// Parses a shard: `0/8` is part 0 of 8.
 fn shard(text: &str) -> Result<Shard, String> {
     let parts =
         text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
@@ -161,7 +161,7 @@ fn shard(text: &str) -> Result<Shard, String> {
     }
 }
 
-/// The key of a run, or its beginning.
+/// Parses the key of a run, or the beginning of a key.
 fn key(text: &str) -> Result<String, String> {
     if (4..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         Ok(text.to_ascii_lowercase())

@@ -13,16 +13,16 @@ use serde::Serialize;
 use crate::args::NetsimArgs;
 
 const LEAVES: u32 = 10_000;
-/// Packets of a star in one turn, one each 8 ms.
+/// Packets of a star in a step; a packet leaves every 8 ms.
 const PACKETS: u64 = 10;
 const STAR_TIME: Duration = Duration::from_millis(8 * PACKETS);
-/// What a turn of the dumbbell simulates.
+/// Simulated time of a step of the dumbbell.
 const DUMBBELL_TIME: Duration = Duration::from_secs(1);
-/// A load is past its start by then.
+/// Simulated time after which a load is past its start.
 const BEGUN: Duration = Duration::from_secs(1);
 const BARE: &str = "bare loop";
 
-/// Measures each load beside its bare loop.
+/// Measures each load and its bare loop.
 pub fn run(args: &NetsimArgs) -> Exit {
     let report = &Report { json: args.json };
     report.title("packet-hops per second on one core");
@@ -57,7 +57,7 @@ fn measure(what: &str, mut run: Run, step: Duration, bare: &dyn Fn() -> u64, tim
     report.row("netsim", what, hops / ours_time, Some((BARE, bare)));
 }
 
-/// Processor time of this thread, so that others on the machine do not count.
+/// Processor time of this thread, so that other processes on the machine do not count.
 fn cpu_of(work: impl FnOnce()) -> Time {
     let began = thread_cpu();
     work();
@@ -70,7 +70,7 @@ struct Report {
 }
 
 impl Report {
-    /// What is about to be measured; for people only.
+    /// Prints a title and column heads, unless the output is JSON.
     fn title(&self, title: &str) {
         if !self.json {
             println!("{title}\n");
@@ -78,7 +78,7 @@ impl Report {
         }
     }
 
-    /// A row; `bare` is the name and speed of what it is compared with.
+    /// Prints a row; `bare` is the name and speed of the reference loop.
     fn row(&self, bench: &str, what: &str, hops_per_s: f64, bare: Option<(&str, f64)>) {
         #[derive(Serialize)]
         struct Row<'a> {

@@ -23,7 +23,7 @@ pub fn run(args: &VerdictArgs) -> Result<Exit, Failure> {
         .args(&args.arguments)
         .status()
         .or_exit(Exit::Other, "cannot run python3, which holds results against the published ones")?;
-    // A signal reaches both programs, as they are of one process group.
+    // A signal reaches both programs, because both belong to the same process group.
     std::process::exit(status.code().unwrap_or(Exit::Interrupted as i32));
 }
 

@@ -1,32 +1,33 @@
-//! Random draws made of plain `u64`s, the same on every machine: libraries change their algorithms between
-//! releases.
+//! Random draws computed from plain `u64`s, the same on every machine: libraries change their algorithms
+//! between releases.
 //!
-//! Every stream comes from [`Seed::stream`](headwater_proto::Seed::stream) by the name of its element and its
-//! purpose (`link/a-b/loss`) and the number of the run, so that adding an element shifts no other's numbers.
+//! Every stream comes from [`Seed::stream`](headwater_proto::Seed::stream) by the name of its element, its
+//! purpose (`link/a-b/loss`) and the number of the run, so that a new element shifts no other element's
+//! numbers.
 
 use headwater_proto::Duration;
 use headwater_proto::rng::unit_above_zero;
 use rand::Rng;
 
-/// Exponential with this mean, in the mean's unit, by one draw.
+/// Exponential with this mean, in the mean's unit, with a single draw.
 pub fn exponential(draw: &mut impl Rng, mean: f64) -> f64 {
     -mean * libm::log(unit_above_zero(draw))
 }
 
-/// Pareto with this mean and `shape` above 1, in the mean's unit, by one draw. Its least value is
+/// Pareto with this mean and `shape` above 1, in the mean's unit, with a single draw. The least value is
 /// `mean * (shape - 1) / shape`.
 pub fn pareto(draw: &mut impl Rng, mean: f64, shape: f64) -> f64 {
     let least = mean * (shape - 1.0) / shape;
     least / libm::pow(unit_above_zero(draw), 1.0 / shape)
 }
 
-/// Uniform on 0..=`most`, by one draw, biased by less than `most` / 2^64.
+/// Uniform on 0..=`most`, with a single draw, biased by less than `most` / 2^64.
 pub fn uniform_duration(draw: &mut impl Rng, most: Duration) -> Duration {
     let wide = u128::from(draw.next_u64()) * (u128::from(most.as_nanos()) + 1);
     Duration::from_nanos((wide >> 64) as u64)
 }
 
-/// A duration of `seconds`, to the nearest nanosecond; zero for what is negative or not a number.
+/// A duration of `seconds`, to the nearest nanosecond; zero for a negative value or NaN.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates when cast")]
 pub fn seconds(seconds: f64) -> Duration {
     Duration::from_nanos(libm::round(seconds * 1e9) as u64)

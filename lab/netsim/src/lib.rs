@@ -1,21 +1,21 @@
 //! A deterministic packet simulator: links, queues, multicast trees, TCP and other cross traffic around
-//! Headwater's protocol machines, which run in it unchanged.
+//! Headwater's protocol machines, which run unchanged.
 //!
-//! The simulator is called `netsim` in every name, because SIM is one of the protocols.
+//! The simulator is called `netsim` in every name, because SIM is a protocol.
 //!
 //! # Layout
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`network`] | nodes, links, flows, sessions, and how they are declared: begin at [`network::Builder`] |
-//! | [`agent`] | what sends and receives at nodes |
+//! | [`network`] | nodes, links, flows, sessions and their declaration: begin at [`network::Builder`] |
+//! | [`agent`] | senders and receivers at nodes |
 //! | [`engine`] | the run |
 //! | [`tcp`] | TCP machines |
-//! | [`plan`] | experiments as text, checked before they run |
-//! | [`measure`] | what is measured, and how sure of it one may be |
-//! | [`trace`] | what happened: digests and observers |
+//! | [`plan`] | experiments as text, checked before a run |
+//! | [`measure`] | measures and confidence intervals |
+//! | [`trace`] | digests and observers of a run's events |
 //! | [`chance`] | random draws |
-//! | [`speed`] | loads to measure the simulator by, and the yardstick |
+//! | [`speed`] | loads to benchmark the simulator, and a reference loop |
 
 #![forbid(unsafe_code)]
 

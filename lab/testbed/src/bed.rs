@@ -1,4 +1,4 @@
-//! A bed: the namespaces of one topology, from up to down.
+//! A bed: the namespaces of a topology, from creation to removal.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,34 +17,35 @@ use crate::shape::Shape;
 use crate::sys;
 use crate::wire::{Lateness, Lines, Wire};
 
-/// Where beds are told of: a folder each.
+/// Folder of all beds, with a subfolder for each bed.
 pub const ROOT: &str = "/run/headwater-testbed";
-/// What the names of all our namespaces begin with.
+/// Prefix of the names of all testbed namespaces.
 const PREFIX: &str = "hwtb";
-/// Held as long as somebody is at work with the bed.
+/// Locked as long as a process uses the bed.
 const LOCK: &str = "lock";
-/// There for a bed that stands by itself, until it is taken down.
+/// Present for a bed left standing, until removal.
 const STANDING: &str = "standing";
-/// The number of the process that is the wire of a bed that stands. It is there as long as the lock is held.
+/// Process id of the process that runs the wire of a standing bed. The process lives as long as the lock is
+/// held.
 const HOLDER: &str = "holder";
-/// What that process had to say at its end.
+/// Report of that process at its end.
 const REPORT: &str = "report";
-/// Held while a bed is claimed or removed: by one on this machine at a time.
+/// Locked while a bed is claimed or removed, so that only a single process on this machine does so at a time.
 const TURN: &str = "turn";
-/// How long what runs in a bed may take to end, asked and then killed.
+/// Time for processes in a bed to end after a signal, before the next, stronger signal.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A topology made real. It goes with this, unless it was left standing.
+/// A topology built from namespaces. Dropping the value removes the bed, unless the bed was left standing.
 #[derive(Debug)]
 pub struct Bed {
     pub(crate) network: Network,
     pub(crate) shape: Shape,
     pub(crate) routing: Routing,
-    /// There as long as it is not left standing: then its programs stay.
+    /// Present unless the bed is left standing, whose routing programs keep running.
     router: Option<Router>,
     wire: Option<Wire>,
-    /// Its own: files of programs.
+    /// Folder of the bed, for files of programs.
     pub(crate) folder: PathBuf,
     _lock: File,
     is_left: bool,
@@ -54,8 +55,9 @@ impl Bed {
     /// Builds the topology of a scenario.
     ///
     /// # Errors
-    /// When the plan asks for what a testbed does not do, or the machine lacks something. Nothing is left
-    /// then.
+    ///
+    /// If the plan asks for a feature that the testbed lacks, or if the machine lacks a requirement. Nothing
+    /// is left behind.
     pub fn up(scenario: &Scenario, routing: Option<Routing>) -> Result<Self, Error> {
         let mut bed = Self::prepared(scenario, routing)?;
         bed.build(scenario)?;
@@ -64,7 +66,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Whether this machine can build the topology of a scenario: it is built and removed.
+    /// Checks that this machine can build the topology of a scenario: builds and removes the topology.
     pub(crate) fn probe(scenario: &Scenario, routing: Option<Routing>) -> Result<(), Error> {
         Self::prepared(scenario, routing)?.build(scenario)
     }
@@ -116,52 +118,54 @@ impl Bed {
         self.router.as_ref().map_or(Ok(()), |router| router.settle(&self.network, &self.shape))
     }
 
-    /// The bed's name: what its namespaces begin with.
+    /// Name of the bed, which is the prefix of its namespaces.
     pub fn name(&self) -> &str {
         &self.network.id
     }
 
-    /// What the wire has counted so far; nothing without one.
+    /// Current counters of the wire; empty without a wire.
     pub(crate) fn lines(&self) -> Result<Lines, Error> {
         self.wire.as_ref().map_or_else(|| Ok(Lines::new()), Wire::lines)
     }
 
-    /// Ends the wire; how late it was, if there was one.
+    /// Ends the wire. Returns the wire's lateness, if the bed has a wire.
     pub(crate) fn end_wire(&mut self) -> Result<Option<Lateness>, Error> {
         self.wire.take().map(Wire::end).transpose()
     }
 
     /// Whether a scenario has links that go through the wire: a bed of such a scenario lives as long as the
-    /// process that built it.
+    /// process that built the bed.
     ///
     /// # Errors
-    /// When the plan asks for what a testbed does not do.
+    ///
+    /// If the plan asks for a feature that the testbed lacks.
     pub fn needs_wire(scenario: &Scenario) -> Result<bool, Error> {
         let shape = Shape::of(&scenario.topology, &scenario.flows, scenario.graft_delay)?;
         Ok(shape.cables.iter().any(|cable| cable.is_wired))
     }
 
-    /// Lets it stand until [`Standing::remove`], with a mark of whose it is. One with a wire stands as long
-    /// as this process goes on with [`Self::hold`].
+    /// Leaves the bed standing until [`Standing::remove`], and records `of` as its mark. A bed with a wire
+    /// stands only while this process runs [`Self::hold`].
     ///
     /// # Errors
-    /// When that cannot be noted down.
+    ///
+    /// If the files cannot be written.
     pub fn stand(&mut self, of: &str) -> Result<(), Error> {
         if self.wire.is_some() {
             self.note(HOLDER, &std::process::id().to_string())?;
         }
         self.note(STANDING, of)?;
         self.is_left = true;
-        // Its programs end when they are dropped.
+        // Dropping the router would end its programs.
         std::mem::forget(self.router.take());
         Ok(())
     }
 
-    /// Goes on with the wire until `is_over`, and leaves for [`Standing::remove`] what `report` makes of how
-    /// late the wire was.
+    /// Runs the wire until `is_over`, and stores `report` of the wire's lateness for [`Standing::remove`].
     ///
     /// # Errors
-    /// When the wire failed, or the report cannot be written.
+    ///
+    /// If the wire failed, or the report cannot be written.
     pub fn hold(
         &mut self,
         is_over: &mut dyn FnMut() -> bool,
@@ -183,29 +187,30 @@ impl Drop for Bed {
     fn drop(&mut self) {
         if !self.is_left {
             self.wire.take().map(Wire::end);
-            // Its daemons end by themselves, in whatever state they are.
+            // The daemons end by themselves, whatever their state.
             drop(self.router.take());
-            // What is still there is an abandoned bed, which the next one removes. Its lock keeps others off
-            // until then.
+            // If anything remains, the bed is abandoned and the next run removes the bed. Until then the lock
+            // keeps other processes away.
             let cleared = clear(&self.network.id);
             cleared.and_then(|()| turn()).and_then(|_turn| remove_folder(&self.folder)).ok();
         }
     }
 }
 
-/// A bed that stands by itself, or is held by another process.
+/// A bed left standing, or held by another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its name.
+    /// Name of the bed.
     pub name: String,
     folder: PathBuf,
 }
 
 impl Standing {
-    /// Its nodes.
+    /// Names of the bed's nodes.
     ///
     /// # Errors
-    /// When `ip` fails.
+    ///
+    /// If `ip` fails.
     pub fn nodes(&self) -> Result<Vec<String>, Error> {
         let prefix = format!("{}-", self.name);
         let names = namespaces()?;
@@ -213,7 +218,8 @@ impl Standing {
         Ok(nodes.map(str::to_owned).collect())
     }
 
-    /// Whether it was left standing, and is not of a run; one with a wire stands no more once that has ended.
+    /// Whether the bed was left standing, and does not belong to a run. A bed with a wire no longer stands
+    /// once the wire's process has ended.
     pub fn is_left(&self) -> bool {
         self.mark().is_some() && (self.holder().is_none() || self.is_held())
     }
@@ -222,25 +228,26 @@ impl Standing {
         fs::read_to_string(self.folder.join(HOLDER)).ok()?.parse().ok()
     }
 
-    /// Whether a process is at work with it.
+    /// Whether a process holds the bed's lock.
     fn is_held(&self) -> bool {
         File::open(self.folder.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_err())
     }
 
-    /// The mark with which it was left.
+    /// Mark with which the bed was left.
     pub fn mark(&self) -> Option<String> {
         fs::read_to_string(self.folder.join(STANDING)).ok()
     }
 
-    /// The namespace of one of its nodes.
+    /// Namespace of a node of the bed.
     pub fn namespace(&self, node: &str) -> String {
         format!("{}-{node}", self.name)
     }
 
-    /// Takes it down; programs in it are killed. What its wire reported, if it had one.
+    /// Removes the bed and kills programs inside. Returns the report of the bed's wire, if any.
     ///
     /// # Errors
-    /// When something of it stays.
+    ///
+    /// If a part of the bed cannot be removed.
     pub fn remove(&self) -> Result<Option<String>, Error> {
         require_root()?;
         self.end_holder();
@@ -250,11 +257,11 @@ impl Standing {
         Ok(report)
     }
 
-    /// Ends the process that is its wire: asked, then killed.
+    /// Ends the process that runs the wire: by SIGTERM, then by SIGKILL.
     fn end_holder(&self) {
         let Some(holder) = self.holder() else { return };
         for signal in [libc::SIGTERM, libc::SIGKILL] {
-            // While the lock is held, the number is that process's own.
+            // While the lock is held, the number is the id of the wire's process.
             if !self.is_held() {
                 return;
             }
@@ -272,10 +279,11 @@ impl Standing {
     }
 }
 
-/// All beds of this machine, those of runs under way among them.
+/// All beds of this machine, including the beds of runs in progress.
 ///
 /// # Errors
-/// When the folder of beds cannot be read.
+///
+/// If the folder of beds cannot be read.
 pub fn standing() -> Result<Vec<Standing>, Error> {
     let entries = match fs::read_dir(ROOT) {
         Ok(entries) => entries,
@@ -291,18 +299,20 @@ pub fn standing() -> Result<Vec<Standing>, Error> {
     Ok(beds)
 }
 
-/// Removes what runs that were killed have left: beds that nobody holds and that were not left standing. How
-/// many there were.
+/// Removes beds left by killed runs: beds without a lock holder that were not left standing. Returns the
+/// number of removed beds.
 ///
 /// # Errors
-/// When something of them stays.
+///
+/// If a part of a bed cannot be removed.
 pub fn remove_abandoned() -> Result<usize, Error> {
     let _turn = turn()?;
     let mut removed = 0;
     for bed in standing()? {
         let is_free = match File::open(bed.folder.join(LOCK)) {
             Ok(lock) => lock.try_lock().is_ok(),
-            // Whoever was about to make one was killed: nobody claims while we have the turn.
+            // A process was killed while claiming the bed. No process can be claiming now, because this
+            // process holds the turn.
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         };
         if is_free && !bed.is_left() {
@@ -313,7 +323,7 @@ pub fn remove_abandoned() -> Result<usize, Error> {
     Ok(removed)
 }
 
-/// Waits for the turn to claim or to remove beds, which lasts as long as what this returns.
+/// Waits for the exclusive right to claim or remove beds, which lasts as long as the returned file.
 fn turn() -> Result<File, Error> {
     require_root()?;
     fs::create_dir_all(ROOT).tried(|| format!("make the folder '{ROOT}'"))?;
@@ -323,11 +333,11 @@ fn turn() -> Result<File, Error> {
     Ok(file)
 }
 
-/// Ends what runs in a bed's namespaces, and removes them.
+/// Ends the processes in a bed's namespaces, and removes the namespaces.
 fn clear(id: &str) -> Result<(), Error> {
     let prefix = format!("{id}-");
     let ours: Vec<String> = namespaces()?.into_iter().filter(|name| name.starts_with(&prefix)).collect();
-    // FRR's daemons remove what they have outside of the bed when they are asked to end.
+    // FRR's daemons remove their files outside of the bed on SIGTERM.
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         let until = Instant::now() + PATIENCE;
         let mut left = running(&ours);
@@ -336,7 +346,7 @@ fn clear(id: &str) -> Result<(), Error> {
             std::thread::sleep(LOOK);
             left = running(&ours);
             if signal == libc::SIGKILL {
-                // What was started meanwhile.
+                // Processes started meanwhile.
                 left.iter().for_each(|pid| sys::signal(*pid, signal));
             }
         }
@@ -353,7 +363,7 @@ fn clear(id: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Processes in namespaces, other than this one.
+/// Processes in namespaces, except this process.
 fn running(namespaces: &[String]) -> Vec<u32> {
     let own = std::process::id();
     let pids = |name: &String| must(Command::new("ip").args(["netns", "pids", name])).unwrap_or_default();
@@ -376,10 +386,11 @@ fn namespaces() -> Result<Vec<String>, Error> {
     Ok(list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// Whether this process may make and enter namespaces.
+/// Checks that this process may create and enter namespaces.
 ///
 /// # Errors
-/// When it is not root, with what to do.
+///
+/// If the process is not root; the message says what to do.
 pub fn require_root() -> Result<(), Error> {
     if sys::is_root() {
         return Ok(());
@@ -390,7 +401,7 @@ pub fn require_root() -> Result<(), Error> {
     ))
 }
 
-/// What has to be there before anything is made.
+/// Checks all requirements before anything is created.
 fn require(routing: Routing) -> Result<(), Error> {
     require_root()?;
     for (tool, package) in [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool")] {
@@ -408,10 +419,10 @@ fn require(routing: Routing) -> Result<(), Error> {
     }
 }
 
-/// A name that nobody has, its folder, and its lock.
+/// Claims an unused name, and creates its folder and lock.
 fn claim() -> Result<(PathBuf, File), Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    // Nobody takes the folder for abandoned before it has its lock.
+    // The turn prevents removal of the folder as abandoned before the folder has its lock.
     let _turn = turn()?;
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

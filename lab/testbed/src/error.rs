@@ -1,25 +1,25 @@
-//! What goes wrong with a bed, told in one sentence.
+//! Errors of a bed, each a message of a single sentence.
 
-/// What kind of thing it is.
+/// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The machine lacks something: rights, a program, a part of the kernel.
     Missing,
-    /// The plan asks for what a testbed does not do.
+    /// The plan asks for a feature that the testbed lacks.
     Plan,
-    /// The run was given up because it was asked to.
+    /// The run was aborted on request.
     GivenUp,
     /// Anything else: a command or a program failed.
     Failed,
 }
 
-/// Why there is no bed, or no result.
+/// Reason why a bed or a result is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What kind of thing it is.
+    /// Kind of the error.
     pub kind: Kind,
-    /// What was tried, what happened, what to do.
+    /// The attempted action, the problem, and the remedy.
     pub message: String,
 }
 
@@ -37,7 +37,7 @@ impl Error {
     }
 }
 
-/// Says what was tried when it fails.
+/// Adds the attempted action to an error.
 pub(crate) trait Tried<T> {
     fn tried(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

@@ -1,21 +1,22 @@
-//! Plans on one Linux machine: the experiments of `headwater-lab simulate`, run by this machine's kernel.
+//! Plans on a single Linux machine: the experiments of `headwater-lab simulate`, run by this machine's
+//! kernel.
 //!
 //! A [`Bed`] is the topology of a plan as network namespaces joined by veth pairs: token buckets in front of
 //! queues counted in packets, multicast by bridges that snoop IGMPv3 or by FRR's PIM-SSM routers, and, where
-//! a link delays, loses or marks, a wire in user space that runs the simulator's own link. [`run`] does one
+//! a link delays, loses or marks, a wire in user space that runs the simulator's own link. [`run`] executes a
 //! run of a plan on a bed of its own: Headwater's sessions as processes, the kernel's TCP, other file tools.
-//! Results have the form of the simulator's, so that one program judges both.
+//! Results have the form of the simulator's, so that the same program judges both.
 //!
-//! All that is made is named by the bed and stands in a folder of its own below [`ROOT`]; what a killed run
-//! left is told by its lock and removed by the next one ([`remove_abandoned`]).
+//! All resources carry the bed's name, and each bed has a folder below [`ROOT`]. The remains of a killed run
+//! are recognised by the lock and removed by the next run ([`remove_abandoned`]).
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | `shape` | a plan's topology as hosts, routers, cables and addresses; no system calls |
-//! | `bed`, `network`, `routing` | the namespaces, their links, who forwards multicast |
+//! | `bed`, `network`, `routing` | the namespaces, their links, multicast forwarding |
 //! | `wire` | links that delay, lose and mark |
 //! | `traffic` | sessions, the kernel's TCP, other tools |
-//! | `trial`, `results` | one run, and what it came to |
+//! | `trial`, `results` | a run and its results |
 
 #![cfg(target_os = "linux")]
 

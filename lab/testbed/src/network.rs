@@ -1,4 +1,4 @@
-//! Namespaces, cables between them, token buckets, counters.
+//! Namespaces, cables between namespaces, token buckets, counters.
 
 use std::fs;
 use std::io::Write;
@@ -18,13 +18,13 @@ use crate::wire;
 
 /// The name of a host's only interface.
 pub(crate) const HOST_PORT: &str = "eth0";
-/// Where `ip` keeps namespaces.
+/// Directory in which `ip` keeps namespaces.
 pub(crate) const NAMESPACES: &str = "/run/netns";
 /// The namespace of the wire; no node can be called so.
 pub(crate) const WIRE: &str = "wire.";
-/// What would put several frames into one packet of a queue.
+/// Offloads that would put several frames into a single packet of a queue.
 const OFFLOADS: [&str; 4] = ["gro", "gso", "tso", "tx-udp-segmentation"];
-/// A token bucket holds one whole frame, or this much of its rate where that is more.
+/// Capacity of a token bucket: a whole frame, or `1 / BURST_PER_SECOND` of the rate if larger.
 const BURST_BYTES: u64 = 1_540;
 const BURST_PER_SECOND: u64 = 2_000;
 
@@ -35,7 +35,7 @@ pub(crate) struct Network {
     nodes: Vec<String>,
 }
 
-/// What a port's queue has counted.
+/// Counters of a port's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueCounters {
     pub packets: u64,
@@ -84,7 +84,7 @@ impl Network {
         }
     }
 
-    /// Makes the namespaces and the cables between them.
+    /// Creates the namespaces and the cables between the nodes.
     pub fn make(&self, shape: &Shape, scenario: &Scenario) -> Result<(), Error> {
         let mut names: Vec<String> = (0..self.nodes.len()).map(|node| self.namespace(node)).collect();
         let mut files: Vec<PathBuf> = (0..self.nodes.len()).map(|node| self.file(node)).collect();
@@ -119,7 +119,7 @@ impl Network {
         Ok(())
     }
 
-    /// All ports of a namespace up, and a packet on them a frame.
+    /// Brings all ports of a namespace up, and turns offloads off so that a packet is a frame.
     fn bring_up(&self, namespace: &str) -> Result<(), Error> {
         let brief = must(Command::new("ip").args(["-n", namespace, "-brief", "link"]))?;
         let ports =
@@ -154,7 +154,7 @@ impl Network {
         self.ip(node, &commands)
     }
 
-    /// Lets a node forward.
+    /// Enables forwarding at a node.
     pub fn forward(&self, node: usize) -> Result<(), Error> {
         let settings = [("ipv4/ip_forward", "1".to_owned())];
         sys::inside(&self.file(node), || set(&settings))
@@ -183,7 +183,7 @@ impl Network {
         Ok(())
     }
 
-    /// What the queue of a port has counted.
+    /// Counters of the queue of a port.
     pub fn queue(&self, shape: &Shape, node: usize, link: usize) -> Result<QueueCounters, Error> {
         let (namespace, port) = (self.namespace(node), Self::port(shape, node, link));
         let text =
@@ -204,14 +204,15 @@ impl Network {
     }
 }
 
-/// What is set in each namespace before it has an interface, so that those inherit it.
+/// Settings of each namespace, made before the namespace has an interface, so that new interfaces inherit the
+/// settings.
 fn settings(scenario: &Scenario) -> Vec<(&'static str, String)> {
     let growth = scenario.flows.iter().find_map(|flow| match &flow.kind {
         FlowKind::Tcp(tcp) => Some(&tcp.config),
         FlowKind::ShortTcp(short) => Some(&short.config),
         _ => None,
     });
-    // A segment of 1460 has no room for them.
+    // A segment of 1460 bytes has no room for timestamps.
     let timestamps = growth.is_none_or(|config| config.segment_bytes <= 1_448);
     let word = |is: bool| u8::from(is).to_string();
     let plain = [
@@ -230,7 +231,7 @@ fn settings(scenario: &Scenario) -> Vec<(&'static str, String)> {
     plain.chain([("ipv4/tcp_timestamps", word(timestamps))]).collect()
 }
 
-/// Writes settings of the calling thread's namespace. One that this kernel does not have changes nothing.
+/// Writes settings of the calling thread's namespace. Settings that this kernel lacks are skipped.
 fn set(settings: &[(&str, String)]) -> std::io::Result<()> {
     for (key, value) in settings {
         match fs::write(Path::new("/proc/sys/net").join(key), value) {
@@ -253,7 +254,7 @@ fn batch(namespace: Option<&str>, commands: &[String]) -> Result<(), Error> {
     fed(&mut ip, &text)
 }
 
-/// Runs a program on what is written to it.
+/// Runs a program with `text` as its standard input.
 fn fed(command: &mut Command, text: &str) -> Result<(), Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let command = command.env("PATH", path()).stdin(Stdio::piped());
@@ -270,7 +271,7 @@ fn fed(command: &mut Command, text: &str) -> Result<(), Error> {
     Err(Error::failed(format!("'{name}' failed: {}", complaint.trim().replace('\n', "; "))))
 }
 
-/// What the kernel may lack where a step fails.
+/// Turns the error of a failed step into a hint at the kernel feature that may be missing.
 pub(crate) fn without(error: Error, part: &str) -> Error {
     match error.kind {
         crate::Kind::Failed => Error::missing(format!(

@@ -1,4 +1,4 @@
-//! Programs in namespaces: started, watched, ended; what they printed, and what they took.
+//! Programs in namespaces: start, observation, end, output and resource usage.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Tried};
 use crate::sys;
 
-/// How long a program that was asked to end may take.
+/// Time for a program to end after a signal.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(2);
-/// Of what a failed program said, so much is told.
+/// Number of bytes of a failed program's messages that an error quotes.
 const COMPLAINT_BYTES: usize = 400;
 
-/// Runs a command that must succeed; what it printed.
+/// Runs a command that must succeed. Returns the command's output.
 pub(crate) fn must(command: &mut Command) -> Result<String, Error> {
     let said = |command: &Command| {
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
@@ -37,38 +37,37 @@ pub(crate) fn must(command: &mut Command) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// Where programs are: `PATH`, and what root has there but others and `su` without `-` have not.
+/// Search path of programs: `PATH`, and the directories that are normally only in root's `PATH`.
 pub(crate) fn path() -> OsString {
-    // An empty part of it would be the folder that one is in.
+    // An empty part of `PATH` would be the current directory.
     let mut path =
         std::env::var_os("PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
     path
 }
 
-/// The path of a program, if it is installed.
+/// Path of a program, if installed.
 pub(crate) fn which(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path()).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// A program at work in a namespace. It is killed with this.
+/// A program running in a namespace. Dropping the value kills the program.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// For people: who does what.
+    /// Name for people: the part played and the host.
     pub name: String,
-    /// When it was started.
+    /// Instant of the start.
     pub began: Instant,
     child: Child,
     out: PathBuf,
     err: PathBuf,
     ended: Option<sys::Ended>,
-    /// Most memory that it was seen to have, in bytes.
+    /// Maximum memory observed, in bytes.
     pub memory_bytes: u64,
 }
 
 impl Program {
-    /// Starts it; its output goes to files of `folder`. `input` is whether something is going to be written
-    /// to it.
+    /// Starts the program; output goes to files of `folder`. `input` says whether standard input is a pipe.
     pub fn start(
         namespace: &str,
         name: &str,
@@ -78,7 +77,7 @@ impl Program {
     ) -> Result<Self, Error> {
         let (out, err) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
         let open = |path: &Path| File::create(path).tried(|| format!("write '{}'", path.display()));
-        // `ip netns exec` becomes the program: its process is ours to end.
+        // `ip netns exec` becomes the program, so the child's process id is the program's.
         let child = Command::new("ip")
             .env("PATH", path())
             .args(["netns", "exec", namespace])
@@ -92,24 +91,25 @@ impl Program {
         Ok(Self { name, began: Instant::now(), child, out, err, ended: None, memory_bytes: 0 })
     }
 
-    /// What is written to it.
+    /// Takes the program's standard input.
     pub fn take_input(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Whether it has ended.
+    /// Whether the program has ended.
     pub fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
             match sys::ended(self.child.id()) {
                 Ok(ended) => self.ended = ended,
-                // It is no child of ours any more: nothing is known of it.
+                // The process is no longer a child of this process, so nothing is known of its end.
                 Err(_) => self.ended = Some(sys::Ended { code: None, cpu: Duration::ZERO }),
             }
         }
         self.ended.is_some()
     }
 
-    /// Notes how much memory it has, as long as it is there: its number may be another's after that.
+    /// Records the program's memory usage while the program runs; afterwards the process id may belong to
+    /// another process.
     pub fn look(&mut self) {
         if self.has_ended() {
             return;
@@ -120,12 +120,12 @@ impl Program {
         self.memory_bytes = self.memory_bytes.max(kilobytes.unwrap_or(0) * 1_024);
     }
 
-    /// Processor time that it took; known once it has ended.
+    /// Processor time used; known after the end.
     pub fn cpu(&self) -> Duration {
         self.ended.map_or(Duration::ZERO, |ended| ended.cpu)
     }
 
-    /// Its exit code; `None` for a signal, or before its end.
+    /// Exit code; `None` for a signal, or before the end.
     pub fn code(&self) -> Option<i32> {
         self.ended.and_then(|ended| ended.code)
     }
@@ -136,7 +136,7 @@ impl Program {
         }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends `signal`, and waits for the end.
     pub fn end(&mut self, signal: i32) {
         self.look();
         self.signal(signal);
@@ -149,12 +149,12 @@ impl Program {
         }
     }
 
-    /// All that it printed so far.
+    /// All output so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.out).unwrap_or_default()
     }
 
-    /// The last that it said on standard error.
+    /// End of the standard error output.
     pub fn complaint(&self) -> String {
         let said = std::fs::read(&self.err).unwrap_or_default();
         let last =

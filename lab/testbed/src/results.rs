@@ -1,4 +1,4 @@
-//! What a run on a bed came to: the same object as a simulated run's, and what the machine had to do with it.
+//! Outcome of a run on a bed: the same object as for a simulated run, with the machine's part.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use serde::Serialize;
 
 use crate::wire::LatenessReport;
 
-/// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; of the window after the
-/// warm-up, as far as nothing else is said.
+/// Results of a run. Rates are bit/s, times are seconds, sizes are bytes. Unless stated otherwise, results
+/// are of the window after the warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Which run it was.
+    /// Identity of the run.
     #[serde(flatten)]
     pub which: Which,
-    /// When measuring began and ended.
+    /// Begin and end of measurement.
     pub window: Window,
-    /// As in the plan.
+    /// Results of the flows, in the order of the plan.
     pub flows: Vec<FlowOutcome>,
-    /// Directions of the links that are reported and whose queues the bed keeps: forward, and with `/back`
-    /// the other one.
+    /// Reported directions of links with a queue of the bed: the link's name for the forward direction, the
+    /// name with `/back` for the opposite direction.
     pub links: Vec<LinkOutcome>,
     /// Jain's index of the goodputs in each group of two or more flows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub jain: BTreeMap<String, f64>,
-    /// Of the bed, over the whole run.
+    /// Report of the bed, over the whole run.
     pub testbed: BedReport,
 }
 
-/// One direction of a link.
+/// Results of a direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkOutcome {
-    /// Its name.
+    /// Name of the direction.
     pub name: String,
     /// Packets that arrived at the queue.
     pub arrivals: u64,
@@ -47,16 +47,16 @@ pub struct LinkOutcome {
     pub throughput: f64,
 }
 
-/// The machine's part in it.
+/// The machine's part in a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BedReport {
-    /// Who forwarded multicast.
+    /// Routing that forwarded multicast.
     pub routing: String,
     /// Load average at the end.
     pub load: f64,
     /// Processors.
     pub processors: usize,
-    /// How late the wire was, where there was one. A run whose wire was too late says nothing.
+    /// Lateness of the wire, if the bed has a wire. A run with a wire that was too late has no valid results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<LatenessReport>,
     /// Programs that were started for flows.
@@ -68,9 +68,9 @@ pub struct BedReport {
 pub struct ProgramReport {
     /// Flow, part and host.
     pub name: String,
-    /// Processor seconds, the kernel's in its name among them.
+    /// Processor seconds, including kernel time on the program's behalf.
     pub cpu: f64,
-    /// Most memory that it was seen to hold, bytes.
+    /// Maximum memory observed, in bytes.
     pub memory: u64,
 }
 

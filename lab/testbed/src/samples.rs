@@ -1,13 +1,13 @@
-//! Counters over time, as programs tell of them.
+//! Counters over time, as reported by programs.
 
 use std::time::Duration;
 
-/// A counter as it stood at some times since the start of a run, in order.
+/// Values of a counter at some times since the start of a run, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Samples(Vec<(Duration, u64)>);
 
 impl Samples {
-    /// Adds a reading; one that is older than the last is taken to be as old.
+    /// Adds a reading. A reading older than the last is moved to the last reading's time.
     pub fn push(&mut self, at: Duration, value: u64) {
         let at = self.0.last().map_or(at, |(last, _)| at.max(*last));
         self.0.push((at, value));
@@ -22,7 +22,7 @@ impl Samples {
         low as f64 + part * (high.saturating_sub(low)) as f64
     }
 
-    /// What came between two times, per second, times eight: bit/s of a counter of bytes.
+    /// Increase per second between two times, times eight: bit/s of a counter of bytes.
     pub fn bits_per_second(&self, from: Duration, to: Duration) -> f64 {
         let seconds = to.saturating_sub(from).as_secs_f64();
         if seconds > 0.0 { 8.0 * (self.at(to) - self.at(from)) / seconds } else { 0.0 }

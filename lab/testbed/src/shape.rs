@@ -1,5 +1,5 @@
-//! A plan's topology as a network of machines: which nodes are hosts and which forward, what each link is
-//! made of, addresses, and ways. No system calls.
+//! A plan's topology as a network of machines: hosts and routers, the realisation of each link, addresses,
+//! and routes. No system calls.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -13,23 +13,25 @@ use headwater_proto::queue::{Limit, LossConfig, QueueConfig};
 
 use crate::error::Error;
 
-/// Most nodes of a bed: each is a namespace, and each link a subnet where routers route.
+/// Maximum number of nodes of a bed: each node is a namespace, and each link a subnet where routers route.
 pub const NODES_MAX: usize = 200;
-/// A shorter delay is left to the machine, whose own is some tens of microseconds.
+/// Maximum delay that is left to the machine, whose own delay is some tens of microseconds. The wire emulates
+/// longer delays.
 pub const DELAY_LEAST: Duration = Duration::from_millis(1);
-/// A faster link is as fast as the machine: a token bucket would cost more than it limits.
+/// Maximum rate that a token bucket enforces. Faster links run at the machine's speed, because the bucket
+/// would cost more than the limit.
 const RATE_LIMITED_MAX: u64 = 500_000_000;
 
-/// What a node is.
+/// Role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It has one link and may send and receive.
+    /// Has a single link, and may send and receive.
     Host,
-    /// It has several links and forwards.
+    /// Has several links, and forwards.
     Router,
 }
 
-/// What holds packets back on the way out of a port: a rate, and a queue of so many packets before it.
+/// Limit on the output of a port: a rate, and a queue of `packets` in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// bit/s of frames.
@@ -41,13 +43,14 @@ pub struct Bucket {
 /// A link made real.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cable {
-    /// The nodes at its ends.
+    /// Nodes at the ends.
     pub ends: [usize; 2],
-    /// A bucket at each end's port, for what it sends.
+    /// Bucket at each end's port, for the output of that end.
     pub buckets: [Option<Bucket>; 2],
-    /// Whether it goes through the wire in user space, which does what the buckets do not.
+    /// Whether the link goes through the wire in user space, which provides all properties beyond the
+    /// buckets.
     pub is_wired: bool,
-    /// What a membership message takes on it beside the delay.
+    /// Delay of a membership message in addition to the propagation delay.
     pub graft_delay: Duration,
 }
 
@@ -58,15 +61,16 @@ pub struct Shape {
     pub roles: Vec<Role>,
     /// By link.
     pub cables: Vec<Cable>,
-    /// For each node its links, and who is at their other ends.
+    /// By node: links, and the nodes at their far ends.
     neighbours: Vec<Vec<(usize, usize)>>,
 }
 
 impl Shape {
-    /// Checks what a plan asks for.
+    /// Checks that the testbed can realise the plan.
     ///
     /// # Errors
-    /// When the testbed does not do that, with what it does.
+    ///
+    /// If the testbed cannot; the message says what is possible.
     pub fn of(topology: &Topology, flows: &[Flow], graft_delay: Duration) -> Result<Self, Error> {
         let count = topology.nodes.len();
         if count > NODES_MAX {
@@ -101,12 +105,12 @@ impl Shape {
         Ok(Self { roles, cables, neighbours })
     }
 
-    /// The links of a node, and who is at their other ends.
+    /// Links of a node, and the nodes at their far ends.
     pub fn neighbours(&self, node: usize) -> &[(usize, usize)] {
         &self.neighbours[node]
     }
 
-    /// Which end of a link a node is.
+    /// Index of the end of a link at which a node is.
     pub fn end(&self, link: usize, node: usize) -> usize {
         usize::from(self.cables[link].ends[1] == node)
     }
@@ -121,7 +125,7 @@ impl Shape {
         (0..self.roles.len()).filter(|node| self.roles[*node] == Role::Host)
     }
 
-    /// The link by which a node reaches another one, which is not itself.
+    /// Returns the link by which `from` reaches `to`, which must differ from `from`.
     pub fn way(&self, from: usize, to: usize) -> Option<usize> {
         self.neighbours[from]
             .iter()
@@ -129,14 +133,14 @@ impl Shape {
             .map(|(link, _)| *link)
     }
 
-    /// Whether `to` is `node` or behind it, seen from `by`.
+    /// Whether `to` is `node`, or behind `node` as seen from link `by`.
     fn reaches(&self, node: usize, by: usize, to: usize) -> bool {
         // Trees of at most NODES_MAX nodes: as deep as that at worst.
         node == to
             || self.neighbours[node].iter().any(|(link, next)| *link != by && self.reaches(*next, *link, to))
     }
 
-    /// The links from one node to another, in order.
+    /// Returns the links from a node to another, in order.
     pub fn path(&self, from: usize, to: usize) -> Vec<usize> {
         let (mut at, mut path) = (from, Vec::new());
         while at != to
@@ -157,7 +161,7 @@ impl Shape {
         Duration::from_nanos(buckets.map(wait).max().unwrap_or(0))
     }
 
-    /// The address of a host in one subnet of all, of 16 bits.
+    /// Address of a host in a common subnet of 16 bits.
     pub fn flat_address(node: usize) -> Ipv4Addr {
         let number = u32::try_from(node).unwrap_or(0) + 1;
         Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 72, 0, 0)) + (number / 250) * 256 + number % 250 + 1)
@@ -212,11 +216,11 @@ fn is_slow(direction: &Direction) -> bool {
     direction.rate.as_bits() <= RATE_LIMITED_MAX
 }
 
-/// What the kernel can do of a direction's queue: drop-tail, counted in packets.
+/// Realises a direction's queue in the kernel, if possible: drop-tail, counted in packets.
 pub fn bucket(direction: &Direction) -> Option<Bucket> {
     match direction.queue {
         QueueConfig::DropTail(Limit::Packets(packets)) if is_slow(direction) => {
-            // A token bucket keeps the packet that it sends in its queue, the simulator's link does not.
+            // A token bucket keeps the packet in transmission in its queue; the simulator's link does not.
             Some(Bucket { rate: direction.rate.as_bits(), packets: packets.max(1) })
         }
         _ => None,

@@ -1,5 +1,4 @@
-//! System calls that no safe crate here offers: namespaces, packet sockets, what a child used, what TCP
-//! knows.
+//! System calls without a safe crate here: namespaces, packet sockets, resource usage of a child, TCP state.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use std::ffi::CString;
@@ -11,20 +10,20 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Of `linux/if_packet.h`, where `libc` has none.
+/// From `linux/if_packet.h`; missing in `libc`.
 const PACKET_VNET_HDR: libc::c_int = 15;
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 /// Of `asm-generic/sockios.h`.
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
-/// What a port of the wire asks of the kernel.
+/// Kernel buffer requested for a port of the wire.
 const PORT_BUFFER_BYTES: libc::c_int = 64 << 20;
 
-/// Does something in a network namespace, on a thread of its own: sockets opened there stay there.
+/// Runs `work` in a network namespace, on a separate thread. Sockets opened by `work` stay in that namespace.
 pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let file = File::open(namespace)?;
     thread::scope(|scope| {
         let done = scope.spawn(move || {
-            // SAFETY: an open descriptor; this thread has nothing of its own yet.
+            // SAFETY: the descriptor is open; the thread has no resources of its own yet.
             match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
                 0 => Ok(work()),
                 _ => Err(io::Error::last_os_error()),
@@ -34,14 +33,14 @@ pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send)
     })
 }
 
-/// Whether this process is root, as namespaces want it.
+/// Whether this process is root, as required for namespaces.
 pub(crate) fn is_root() -> bool {
-    // SAFETY: no pointers, and it cannot fail.
+    // SAFETY: no pointers; the call cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Puts the calling thread before all ordinary ones, and lets its timers be exact. Where that is refused
-/// nothing changes.
+/// Gives the calling thread real-time priority over ordinary threads, and exact timers. If the kernel
+/// refuses, nothing changes.
 pub(crate) fn hurry() {
     let priority = libc::sched_param { sched_priority: 20 };
     // SAFETY: a whole parameter; 0 is the calling thread.
@@ -51,15 +50,15 @@ pub(crate) fn hurry() {
     }
 }
 
-/// How a child ended, and the processor time that it took with its own children.
+/// End of a child, and the processor time used by the child and its own children.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
-    /// Its exit code; `None` for a signal.
+    /// Exit code; `None` for a signal.
     pub code: Option<i32>,
     pub cpu: Duration,
 }
 
-/// How a child ended, if it has; it is reaped then.
+/// Reaps a child that has ended. Returns `None` while the child runs.
 pub(crate) fn ended(pid: u32) -> io::Result<Option<Ended>> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     let mut status = 0;
@@ -81,17 +80,17 @@ fn time_of(time: libc::timeval) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// Sends a signal to a process of ours, or to one found in a namespace of ours.
+/// Sends a signal to a child, or to a process found in a namespace of the testbed.
 pub(crate) fn signal(pid: u32, signal: libc::c_int) {
     if let Ok(pid) = libc::pid_t::try_from(pid)
         && pid > 1
     {
-        // SAFETY: no pointers. It is gone where this fails.
+        // SAFETY: no pointers. On failure the process no longer exists.
         unsafe { libc::kill(pid, signal) };
     }
 }
 
-/// What the kernel knows of a TCP connection.
+/// The kernel's state of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
     pub rtt_micros: u32,
@@ -100,7 +99,7 @@ pub(crate) struct TcpInfo {
     pub data_segments_out: u32,
 }
 
-/// Asks it.
+/// Reads the state of a TCP connection.
 pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     // `struct tcp_info` of linux/tcp.h up to `tcpi_data_segs_out`, which is longer than that of `libc`.
     const BYTES: usize = 160;
@@ -123,9 +122,9 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     }
 }
 
-/// All frames that come in by a port of the calling thread's namespace, whoever they are for; none that leave
-/// by it. In front of each stands a `struct virtio_net_hdr` of 10 bytes, so that frames keep what offloads
-/// left undone.
+/// Opens a socket for all incoming frames of a port of the calling thread's namespace, whatever their
+/// destination; outgoing frames are excluded. A `struct virtio_net_hdr` of 10 bytes precedes each frame, so
+/// that unfinished offload work stays with the frame.
 pub(crate) fn packet_socket(port: &str) -> io::Result<OwnedFd> {
     let name = CString::new(port)?;
     // SAFETY: the name ends with a zero.
@@ -139,7 +138,7 @@ pub(crate) fn packet_socket(port: &str) -> io::Result<OwnedFd> {
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just opened, and nobody else's.
+    // SAFETY: the descriptor was just opened, and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(opened) };
     for (level, option, value) in [
         (libc::SOL_PACKET, PACKET_VNET_HDR, 1),
@@ -175,7 +174,7 @@ fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) 
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads a frame; `None` when none waits.
+/// Reads a frame; `None` if no frame waits.
 pub(crate) fn receive(socket: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: the buffer is as long as is said.
     let read = unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
@@ -186,14 +185,14 @@ pub(crate) fn receive(socket: &OwnedFd, into: &mut [u8]) -> io::Result<Option<us
     }
 }
 
-/// Sends a frame; whether the port took it.
+/// Sends a frame. Returns whether the port accepted the frame.
 pub(crate) fn send(socket: &OwnedFd, frame: &[u8]) -> bool {
     // SAFETY: the buffer is as long as is said.
     unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) >= 0 }
 }
 
-/// When the frame read last had come, by the wall's clock, in nanoseconds; `None` where the kernel does not
-/// say.
+/// Arrival of the frame read last, by the wall clock, in nanoseconds; `None` if the kernel does not report
+/// the time.
 pub(crate) fn stamp(socket: &OwnedFd) -> Option<i128> {
     // SAFETY: all-zero is a valid `timespec`, which the call fills.
     let mut stamp: libc::timespec = unsafe { zeroed() };
@@ -202,7 +201,7 @@ pub(crate) fn stamp(socket: &OwnedFd) -> Option<i128> {
     (told == 0).then(|| nanos_of(stamp))
 }
 
-/// The wall's clock and the monotonic one, in nanoseconds.
+/// Wall clock and monotonic clock, in nanoseconds.
 pub(crate) fn clocks() -> (i128, i128) {
     (read_clock(libc::CLOCK_REALTIME), read_clock(libc::CLOCK_MONOTONIC))
 }
@@ -219,7 +218,7 @@ fn nanos_of(time: libc::timespec) -> i128 {
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }
 
-/// Waits until a frame has come on one of the sockets, at most for so long.
+/// Waits until a frame has arrived on any socket, at most for `longest`.
 pub(crate) fn wait(sockets: &[&OwnedFd], longest: Duration) -> io::Result<()> {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(longest.as_secs()).unwrap_or(1),

@@ -1,4 +1,4 @@
-//! One run of a plan on a bed of its own.
+//! A run of a plan on a bed of its own.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,39 +18,42 @@ use crate::routing::Routing;
 use crate::traffic::{self, Site, Traffic, Window};
 use crate::wire::{Lateness, Lines};
 
-/// How far apart flows are looked at, and programs' memory.
+/// Interval between ticks of the flows, and between readings of programs' memory.
 const TICK: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(250);
-/// Before anything else on the machine, which would otherwise measure its own scheduler. Their other threads
-/// take their turns as usual.
+/// Prefix that gives a program real-time priority over the rest of the machine; otherwise the run would
+/// measure the machine's scheduling. Further threads of the program are scheduled normally.
 const URGENT: [&str; 4] = ["chrt", "--reset-on-fork", "--rr", "10"];
 
-/// What is the same for all runs.
+/// Settings common to all runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The program `headwater`, whose sessions run.
+    /// The program `headwater` that runs sessions.
     pub program: PathBuf,
-    /// Who forwards multicast; without it, FRR where it is installed, else bridges.
+    /// Multicast routing; default FRR if installed, else bridges.
     pub routing: Option<Routing>,
-    /// NORM's driver, where there is one.
+    /// Driver program of NORM, if available.
     pub norm: Option<PathBuf>,
 }
 
-/// Whether this machine can make a bed at all, and the topology of a scenario in particular: it is made and
-/// removed, which takes a second, so that what the kernel lacks is said once, and not by each run.
+/// Checks that this machine can build beds, and the topology of `scenario` in particular, by building and
+/// removing the topology. This takes a second, so that a missing requirement is reported once, and not for
+/// each run.
 ///
 /// # Errors
-/// When it cannot, with what is missing.
+///
+/// If the machine cannot build the bed; the message says what is missing.
 pub fn check(scenario: &Scenario, setting: &Setting) -> Result<(), Error> {
     Bed::probe(scenario, setting.routing)
 }
 
-/// Does one run, on a bed that is made for it and removed after it. `is_given_up` is asked each few
+/// Executes a run on a bed created for the run and removed afterwards. `is_given_up` is polled every few
 /// milliseconds.
 ///
 /// # Errors
-/// When the plan asks for what a testbed does not do, the machine lacks something, a flow failed, or it was
-/// given up.
+///
+/// If the plan asks for a feature that the testbed lacks, the machine lacks a requirement, a flow failed, or
+/// the run was aborted.
 pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> bool) -> Result<Outcome, Error> {
     let mut bed = Bed::up(scenario, setting.routing)?;
     let Measurement { flows, window, counted, programs } = {
@@ -90,7 +93,7 @@ pub fn run(scenario: &Scenario, setting: &Setting, is_given_up: &dyn Fn() -> boo
     })
 }
 
-/// The words that put a program before others, where that is allowed.
+/// Command prefix that gives a program real-time priority; empty if the machine refuses.
 fn urgent() -> Vec<String> {
     let is_allowed =
         Command::new(URGENT[0]).args(&URGENT[1..]).arg("true").output().is_ok_and(|run| run.status.success());
@@ -102,27 +105,27 @@ fn load() -> f64 {
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
-/// What links had counted at the begin or the end of the window.
+/// Counters of links at the begin or the end of the window.
 #[derive(Default)]
 struct Counted {
-    /// Of the reported links' queues in the kernel.
+    /// Counters of the reported links' queues in the kernel.
     queues: Vec<[Option<QueueCounters>; 2]>,
-    /// Of all that are on the wire.
+    /// Counters of all links on the wire.
     lines: Lines,
 }
 
 impl Counted {
-    /// Of a direction on the wire.
+    /// Counters of a direction on the wire.
     fn line(&self, link: usize, side: usize) -> Option<&LinkCounters> {
         self.lines.iter().find(|(wired, _)| *wired == link).map(|(_, lines)| &lines[side])
     }
 }
 
-/// What a run came to, before it is put together.
+/// Measurements of a run, from which the outcome is assembled.
 struct Measurement {
     flows: Vec<FlowOutcome>,
     window: Window,
-    /// At its begin and its end.
+    /// Counters at the begin and the end of the window.
     counted: [Counted; 2],
     programs: Vec<ProgramReport>,
 }
@@ -146,7 +149,7 @@ impl<'a> Trial<'a> {
         Ok(Self { site, flows, is_given_up })
     }
 
-    /// From the start to the end, and what was measured on the way.
+    /// Executes the run from start to end, and returns the measurements.
     fn go(&mut self) -> Result<Measurement, Error> {
         let (end, warm_up) =
             (Duration::from(self.site.scenario.duration), Duration::from(self.site.scenario.warm_up));
@@ -191,7 +194,7 @@ impl<'a> Trial<'a> {
         Ok(Measurement { flows: outcomes, window, counted: [before, after], programs })
     }
 
-    /// Whether the plan ends with these flows, and they have all.
+    /// Whether the plan ends with certain transfers, and all of these are complete.
     fn is_complete(&self) -> bool {
         let until = &self.site.scenario.measure.until;
         !until.is_empty() && until.iter().all(|flow| self.flows[*flow].is_complete())
@@ -215,7 +218,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// What became of packets at the reported links.
+/// Outcomes of the reported links.
 fn links_of(scenario: &Scenario, [before, after]: &[Counted; 2], window: Window) -> Vec<LinkOutcome> {
     let seconds = window.to.saturating_sub(window.from).as_secs_f64().max(f64::MIN_POSITIVE);
     let mut outcomes = Vec::new();
@@ -241,7 +244,7 @@ fn links_of(scenario: &Scenario, [before, after]: &[Counted; 2], window: Window)
     outcomes
 }
 
-/// What a line of the wire counted in the window.
+/// Counters of a line of the wire in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OnWire {
     arrivals: u64,
@@ -276,7 +279,7 @@ fn of_bucket(name: String, queue: QueueCounters, wire: Option<OnWire>, seconds: 
     }
 }
 
-/// Of a link that is all wire.
+/// Outcome of a direction that is entirely on the wire.
 fn of_wire(name: String, wire: OnWire, seconds: f64) -> LinkOutcome {
     LinkOutcome {
         name,

@@ -1,11 +1,11 @@
-//! Which labels an application listens to.
+//! Labels that an application listens to.
 
 use headwater_wire::bcfs::Label;
 
-/// Bindings that one end holds at the most.
+/// Maximum number of bindings of a client or a source.
 pub const BINDINGS_MAX: usize = 16;
 
-/// More than [`BINDINGS_MAX`].
+/// Error: more than [`BINDINGS_MAX`] bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("more than {BINDINGS_MAX} bindings")]
 pub struct TooManyBindings;

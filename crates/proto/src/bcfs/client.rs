@@ -1,4 +1,4 @@
-//! The end that asks.
+//! Client side of the service.
 
 use core::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use headwater_wire::bcfs::{Header, Kind, Label, Level};
 use super::bindings::{Bindings, TooManyBindings};
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 
-/// Asks one source, by way of its nearest router, and hears the replies.
+/// Requests replies from a source, by way of the nearest router, and receives the replies.
 #[derive(Debug)]
 pub struct Client {
     source: SocketAddr,
@@ -16,29 +16,29 @@ pub struct Client {
     ignored: u64,
 }
 
-/// A reply to somebody's request for a label that is bound; not always to one's own, as a router may serve
-/// many with one.
+/// Reply on a bound label. The reply may answer another client's request, because routers merge requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// What was asked for.
+    /// Requested label.
     pub label: Label,
-    /// Which breadcrumbs it took away.
+    /// Level of the reply: breadcrumbs up to this level are removed.
     pub level: Level,
-    /// A relay had kept it, and it had come there in place of one that was lost on the way.
+    /// Whether a relay sent the reply from its cache, and the reply had replaced a reply lost above that
+    /// relay.
     pub follows_loss: bool,
-    /// The source's.
+    /// Body of the reply.
     pub body: &'a [u8],
 }
 
 impl Client {
-    /// An end without bindings. Requests for `source` go to `upstream`: a relay, or the source itself. It
-    /// hears replies from there by unicast, and from anyone by multicast, where the last router replies to a
-    /// group.
+    /// Creates a client without bindings. Requests for `source` go to `upstream`: a relay, or the source
+    /// itself. The client accepts unicast replies from `upstream` only, and multicast replies from any
+    /// sender, since the last router may reply to a group.
     pub fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
         Self { source: canonical(source), upstream, bindings: Bindings::default(), ignored: 0 }
     }
 
-    /// Listens to all labels that agree with `label` where `mask` has ones.
+    /// Listens to all labels that equal `label` in the bits set in `mask`.
     ///
     /// # Errors
     /// [`TooManyBindings`].
@@ -46,28 +46,28 @@ impl Client {
         self.bindings.bind(label, mask)
     }
 
-    /// Writes a request with a body, or a null without one, at the start of `buffer`. A buffer of
-    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX) has room for any body that a router sends on, at
-    /// most [`REQUEST_BODY_BYTES_MAX`](super::REQUEST_BODY_BYTES_MAX); of longer ones the rest is left out.
+    /// Writes a request with a body, or a null without a body, at the start of `buffer`. A buffer of
+    /// [`DATAGRAM_BYTES_MAX`](crate::DATAGRAM_BYTES_MAX) holds the longest body that a router forwards,
+    /// [`REQUEST_BODY_BYTES_MAX`](super::REQUEST_BODY_BYTES_MAX); longer bodies are truncated.
     pub fn request(&self, label: Label, level: Level, body: Option<&[u8]>, buffer: &mut [u8]) -> Transmit {
         let kind = if body.is_some() { Kind::Request } else { Kind::Null };
         let bytes = write(&Header::new(kind, self.source, label, level), body.unwrap_or(&[]), buffer);
         Transmit { destination: Destination::Unicast(self.upstream), bytes, ecn: Ecn::NotCapable }
     }
 
-    /// The reply in a datagram, if it is one of the source for a label that is bound.
+    /// Returns the reply in a datagram, if from this source and for a bound label.
     pub fn receive<'a>(&mut self, datagram: &Datagram<'a>) -> Option<Reply<'a>> {
         let reply = self.reply(datagram);
         self.ignored += u64::from(reply.is_none());
         reply
     }
 
-    /// Datagrams that were none for it.
+    /// Returns the number of datagrams ignored as not for this client.
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Whom it asks.
+    /// Returns the source.
     pub const fn source(&self) -> SocketAddr {
         self.source
     }
@@ -85,12 +85,12 @@ impl Client {
     }
 }
 
-/// The address as messages carry it.
+/// Returns an address in the form used in messages.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Writes a message, its body cut where the buffer ends; its length.
+/// Writes a message, with the body truncated to the buffer, and returns the message's length.
 pub(super) fn write(header: &Header, body: &[u8], buffer: &mut [u8]) -> usize {
     let Ok(header_bytes) = header.emit(buffer) else { return 0 };
     let body_bytes = body.len().min(super::REQUEST_BODY_BYTES_MAX).min(buffer.len() - header_bytes);

@@ -1,6 +1,6 @@
-//! EXPRESS channels over breadcrumbs (section 2.4): members leave breadcrumbs by nulls of level 1 and refresh
-//! them, the source sends replies of level 0, which take none away. So a label is a group of one source,
-//! without a join to wait for and without state that outlives its members.
+//! EXPRESS channels over breadcrumbs (section 2.4): members leave breadcrumbs by periodic nulls of level 1,
+//! and the source sends replies of level 0, which remove no breadcrumbs. A label is thus a multicast group
+//! with a single source, without join latency and without state that outlives its members.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -9,14 +9,15 @@ use super::{Client, EXPIRY, Label, Level, Reply, ReplyTo, ReturnPath, Source};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output, Transmit};
 use crate::time::{Duration, Instant};
 
-/// Neighbours that a publisher sends to, each a copy: the routers next to it, and members that have none.
+/// Maximum number of neighbours of a publisher: the adjacent routers, and members without a router. Each gets
+/// a copy of every message.
 pub const NEIGHBOURS_MAX: usize = 64;
-/// Messages that wait at a publisher to be sent.
+/// Maximum number of messages queued at a publisher.
 pub const WAITING_MAX: usize = 64;
-/// Time between the nulls of a member: three within the life of a breadcrumb.
+/// Interval between the nulls of a member: three per lifetime of a breadcrumb.
 pub const JOIN_INTERVAL: Duration = Duration::from_nanos(EXPIRY.as_nanos() / 3);
 
-/// Keeps a member's breadcrumb alive, and takes what comes by it.
+/// Membership in a channel: refreshes the member's breadcrumb, and receives messages.
 #[derive(Debug)]
 pub struct Membership {
     client: Client,
@@ -25,7 +26,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// A member of the channel `label` of `source`, by way of `upstream`, from `now` on.
+    /// Creates a membership in the channel `label` of `source`, by way of `upstream`, from `now` on.
     pub fn new(source: SocketAddr, upstream: SocketAddr, label: Label, now: Instant) -> Self {
         let mut client = Client::new(source, upstream);
         // The first binding always has room.
@@ -33,17 +34,17 @@ impl Membership {
         Self { client, label, due: now }
     }
 
-    /// Its end of the service, to bind more labels and to ask.
+    /// Returns the BCFS client, for further bindings and requests.
     pub const fn client_mut(&mut self) -> &mut Client {
         &mut self.client
     }
 
-    /// What a datagram brings, on the channel or on another label that is bound.
+    /// Returns the reply in a datagram, on the channel or on another bound label.
     pub fn receive<'a>(&mut self, datagram: &Datagram<'a>) -> Option<Reply<'a>> {
         self.client.receive(datagram)
     }
 
-    /// The null, when it is due.
+    /// Returns the null, if due.
     pub fn poll(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         if now < self.due {
             return None;
@@ -52,13 +53,13 @@ impl Membership {
         Some(self.client.request(self.label, Level::ONE, None, buffer))
     }
 
-    /// When the next null is due.
+    /// Returns the time of the next null.
     pub const fn due(&self) -> Instant {
         self.due
     }
 }
 
-/// A member that hands each message to `sink`.
+/// Member that passes each message to `sink`.
 #[derive(Debug)]
 pub struct Member<F> {
     membership: Membership,
@@ -67,7 +68,8 @@ pub struct Member<F> {
 }
 
 impl<F: FnMut(&[u8])> Member<F> {
-    /// A member; with `joins` it hears replies on that group, where routers reply to one.
+    /// Creates a member. With `joins`, the member joins that group to receive replies of routers that reply
+    /// by multicast.
     pub const fn new(membership: Membership, joins: Option<ChannelId>, sink: F) -> Self {
         Self { membership, joins, sink }
     }
@@ -95,7 +97,7 @@ impl<F: FnMut(&[u8])> Machine for Member<F> {
     }
 }
 
-/// The source of a channel: sends what is published to all neighbours whose nulls are fresh.
+/// Source of a channel: sends published messages to all neighbours with a recent null.
 #[derive(Debug)]
 pub struct Publisher {
     source: Source,
@@ -103,16 +105,17 @@ pub struct Publisher {
     replies_to_group: bool,
     neighbours: Vec<(ReturnPath, Instant)>,
     waiting: VecDeque<Vec<u8>>,
-    /// Buffers of messages that were sent, to be filled again.
+    /// Buffers of sent messages, for reuse.
     spare: Vec<Vec<u8>>,
-    /// Neighbours that the first message has gone to.
+    /// Number of neighbours that the first message was sent to.
     served: usize,
     refused: u64,
 }
 
 impl Publisher {
-    /// The source `identity` of the channel `label`. With [`ReplyTo::Channel`] one copy of each message goes
-    /// out, with [`ReplyTo::Peer`] one to each of at most [`NEIGHBOURS_MAX`] neighbours.
+    /// Creates the source `identity` of the channel `label`. With [`ReplyTo::Channel`] the publisher sends a
+    /// single copy of each message, with [`ReplyTo::Peer`] a copy to each of at most [`NEIGHBOURS_MAX`]
+    /// neighbours.
     pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo, label: Label) -> Self {
         let mut source = Source::new(identity, reply_to);
         let _first = source.bind(label, u32::MAX);
@@ -128,12 +131,12 @@ impl Publisher {
         }
     }
 
-    /// Its end of the service, to bind more labels and to reply.
+    /// Returns the BCFS source, for further bindings and replies.
     pub const fn source_mut(&mut self) -> &mut Source {
         &mut self.source
     }
 
-    /// Takes a message to send; false where [`WAITING_MAX`] wait already, and it is dropped.
+    /// Queues a message. Returns false if [`WAITING_MAX`] messages are queued; the message is then dropped.
     pub fn publish(&mut self, message: &[u8]) -> bool {
         if self.waiting.len() == WAITING_MAX {
             self.refused += 1;
@@ -146,12 +149,12 @@ impl Publisher {
         true
     }
 
-    /// Messages that were dropped because too many waited.
+    /// Returns the number of messages dropped because the queue was full.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Notes who sent a null for the channel.
+    /// Records the sender of a null for the channel.
     pub fn joined(&mut self, now: Instant, path: ReturnPath) {
         self.neighbours.retain(|(_, heard)| now.since(*heard) < EXPIRY);
         if let Some((_, heard)) = self.neighbours.iter_mut().find(|(known, _)| *known == path) {
@@ -161,7 +164,7 @@ impl Publisher {
         }
     }
 
-    /// The next message to a neighbour.
+    /// Returns the next copy of a message to a neighbour.
     pub fn poll(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let copies = if self.replies_to_group { 1 } else { NEIGHBOURS_MAX };
         loop {

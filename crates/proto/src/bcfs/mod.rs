@@ -1,10 +1,11 @@
-//! The Breadcrumb Forwarding Service (Yano, McCanne 1999, section 2): requests towards a source leave
-//! breadcrumbs in routers, replies follow them back.
+//! Breadcrumb Forwarding Service (Yano, McCanne 1999, section 2): requests towards a source leave breadcrumbs
+//! in routers, and replies follow the breadcrumbs back.
 //!
-//! A label names what is asked for; each source has labels of its own. A router sends on the first request
-//! for a label and holds back those of the same level or below, so that many receivers become one to the
-//! source; a reply goes out by all links that asked, and takes away the breadcrumbs of its level and below.
-//! Nothing is acknowledged hop by hop: what is lost is asked for again with a higher level.
+//! A label names the requested content; each source has a label space of its own. A router forwards the first
+//! request for a label and suppresses later requests of the same level or below, so that the requests of many
+//! receivers reach the source as a single request. A reply is forwarded on all links that requested the
+//! label, and removes the breadcrumbs of its level and below. There is no hop-by-hop acknowledgement: a
+//! receiver repeats a lost request with a higher level.
 //!
 //! | the paper's call | here |
 //! |---|---|
@@ -13,10 +14,10 @@
 //! | `bcf_reply(label, level, msg)` | [`Source::reply`] |
 //! | `bcf_rcv(src, label, level, msg)` | [`Client::receive`], [`Source::receive`] |
 //!
-//! [`Client`] and [`Source`] are no machines: an application's machine embeds one, hands it datagrams and
-//! puts out what it returns. They have no queues, and allocate nothing once made. [`BreadcrumbRouter`] is
-//! what stands between. [`relay`] is that router on any host. [`express`] and [`repair`] are two services
-//! over it.
+//! [`Client`] and [`Source`] are not machines: the application's machine embeds a client or a source, passes
+//! datagrams in, and sends the returned datagrams. Both have no queues, and allocate only on construction.
+//! [`BreadcrumbRouter`] is the router between source and clients, and [`relay`] runs that router on any host.
+//! [`express`] and [`repair`] are two services on top.
 
 mod bindings;
 mod client;
@@ -40,12 +41,12 @@ pub(crate) use router::hash::{Key, address_words, hash};
 
 use crate::time::Duration;
 
-/// `T_refresh`: how long a router holds requests back before it tells the source's side that they are still
-/// wanted; how long a source takes a reply of its own for the answer to a null.
+/// `T_refresh`: interval for which a router suppresses requests before a null reports to the source that the
+/// requests still wait. A source also ignores a null for this long after a reply that answers the null.
 pub const REFRESH: Duration = Duration::from_secs(1);
 
-/// `T_expire`: how long breadcrumbs stay that nothing passes.
+/// `T_expire`: lifetime of unused breadcrumbs.
 pub const EXPIRY: Duration = Duration::from_secs(10);
 
-/// Bytes of a request's body that a router sends on at the most; requests with longer ones are dropped.
+/// Maximum length of a request's body, in bytes; routers drop requests with longer bodies.
 pub const REQUEST_BODY_BYTES_MAX: usize = 512;

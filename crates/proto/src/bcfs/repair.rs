@@ -1,10 +1,11 @@
-//! Repair as PGM does it, over breadcrumbs (section 2.4): data goes to an EXPRESS channel, a NAK is a request
-//! on a label made of the missing number, and the repair is the reply. Routers hold equal NAKs back and bring
-//! the repair to those alone who miss it, without knowing what either is.
+//! Repair as in PGM, over breadcrumbs (section 2.4): data goes to an EXPRESS channel, a NAK is a request on a
+//! label derived from the missing number, and the repair is the reply. Routers suppress equal NAKs and
+//! forward the repair only to receivers that miss the message, without knowledge of the protocol.
 //!
-//! A message's body is its number, 8 bytes, big-endian, and the content. Where a repair is lost, the next NAK
-//! has the next higher level, and so has its repair. A receiver misses a message when a later one comes:
-//! whoever loses the last asks for it only if something follows.
+//! The body of a message is its number, 8 bytes, big-endian, followed by the content. If a repair is lost,
+//! the next NAK and the repair to that NAK have the next higher level. A receiver detects a missing message
+//! when a later message arrives; a receiver that misses the last message sends a NAK only after a further
+//! message.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,22 +15,23 @@ use super::{Label, Level, ReplyTo, ReturnPath, Source};
 use crate::machine::{ChannelId, Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
-/// The channel that data goes to.
+/// Label of the data channel.
 const DATA: Label = Label(0);
-/// What labels of NAKs begin with; the low bits of the number are behind.
+/// Prefix of NAK labels; the low bits of the message number follow.
 const NAKS: u32 = 1 << 31;
 const NUMBER_BYTES: usize = 8;
-/// Repairs that wait at a source; further NAKs come again.
+/// Maximum number of repairs queued at a source; receivers repeat further NAKs.
 const REPAIRS_MAX: usize = 256;
-/// Messages that a source keeps at the most, and that a receiver asks for.
+/// Maximum number of messages that a source keeps, and that a receiver requests.
 pub const WINDOW_MAX: u32 = 4_096;
-/// Numbers in a row that are out of all order before a receiver begins anew behind them: those before were
-/// forged, or the source was started again.
+/// Consecutive numbers out of the window before a receiver restarts at the new number: either the earlier
+/// messages were forged, or the source was restarted.
 const STRANGERS_MAX: u32 = 16;
-/// After so many NAKs a message is given up.
+/// Number of NAKs after which a receiver gives a message up.
 const NAKS_MAX: u32 = 10;
 
-/// How many messages a source keeps, and how labels tell them apart: 2^b labels, more than two windows.
+/// Number of messages that a source keeps, and the mask that maps numbers to labels: 2^b labels, more than
+/// two windows.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     messages: u64,
@@ -37,7 +39,7 @@ struct Window {
 }
 
 impl Window {
-    /// 1 to [`WINDOW_MAX`] messages; the nearest otherwise.
+    /// Creates a window of `messages`, clamped to 1 to [`WINDOW_MAX`].
     fn new(messages: u32) -> Self {
         let messages = messages.clamp(1, WINDOW_MAX);
         Self { messages: messages.into(), mask: (2 * messages + 1).next_power_of_two() - 1 }
@@ -48,12 +50,12 @@ impl Window {
     }
 }
 
-/// Sends messages, and those that are asked for again while they are in its window.
+/// Source that sends messages, and repairs of the messages in its window.
 #[derive(Debug)]
 pub struct RepairSource {
     publisher: Publisher,
     window: Window,
-    /// The last messages with their numbers in front, oldest first.
+    /// Last messages, prefixed with the number, oldest first.
     kept: VecDeque<Vec<u8>>,
     next: u64,
     asked: VecDeque<(ReturnPath, Label, Level)>,
@@ -61,7 +63,7 @@ pub struct RepairSource {
 }
 
 impl RepairSource {
-    /// A source that keeps so many messages, 1 to [`WINDOW_MAX`]. See [`Publisher::new`].
+    /// Creates a source that keeps `window` messages, 1 to [`WINDOW_MAX`]. See [`Publisher::new`].
     pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo, window: u32) -> Self {
         let mut publisher = Publisher::new(identity, reply_to, DATA);
         // There is room for the second binding.
@@ -76,8 +78,8 @@ impl RepairSource {
         }
     }
 
-    /// Takes a message. False where too many wait: it is then not sent at first, but as a repair to those who
-    /// ask, and is not to be given again.
+    /// Sends a message. Returns false if the publisher's queue is full. The message is then sent as a repair
+    /// only, to the receivers that request it, and the caller must not send the message again.
     pub fn send(&mut self, content: &[u8]) -> bool {
         let is_full = self.kept.len() as u64 == self.window.messages;
         let mut message = if is_full { self.kept.pop_front() } else { None }.unwrap_or_default();
@@ -85,18 +87,18 @@ impl RepairSource {
         message.extend_from_slice(&self.next.to_be_bytes());
         message.extend_from_slice(content);
         let taken = self.publisher.publish(&message);
-        // One that was not sent first is sent as a repair: it was numbered, and will be missed.
+        // A message that the publisher refused has a number, so receivers miss it and request a repair.
         self.kept.push_back(message);
         self.next += 1;
         taken
     }
 
-    /// Repairs sent.
+    /// Returns the number of repairs sent.
     pub const fn repairs(&self) -> u64 {
         self.repairs
     }
 
-    /// The message that a label stands for, while it is kept.
+    /// Returns the message that a label refers to, if still kept.
     fn find(&self, label: Label) -> Option<&Vec<u8>> {
         let first = self.next - self.kept.len() as u64;
         let behind = label.0.wrapping_sub(self.window.label(first).0) & self.window.mask;
@@ -135,23 +137,23 @@ impl Machine for RepairSource {
     }
 }
 
-/// Counts of a receiver.
+/// Counters of a receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepairCounters {
-    /// Messages handed on.
+    /// Messages passed to the sink.
     pub received: u64,
-    /// Messages that were missed at first.
+    /// Messages missing when a later message arrived.
     pub missed: u64,
     /// NAKs sent.
     pub naks: u64,
     /// Messages given up.
     pub lost: u64,
-    /// Messages that came again, or out of all order.
+    /// Messages received again, or out of the window.
     pub superfluous: u64,
 }
 
-/// Hands each message to `sink`, as it comes, with its number; asks for those that it misses, as many as a
-/// window.
+/// Receiver that passes each message with its number to `sink` on arrival, and requests missing messages, at
+/// most a window.
 #[derive(Debug)]
 pub struct RepairReceiver<F> {
     membership: Membership,
@@ -159,16 +161,16 @@ pub struct RepairReceiver<F> {
     window: Window,
     repeat: Duration,
     sink: F,
-    /// The number after the highest; `None` before the first message.
+    /// Number after the highest; `None` before the first message.
     next: Option<u64>,
     missing: BTreeMap<u64, Missing>,
-    /// The same, by when the next NAK is due.
+    /// The missing messages, by the time of the next NAK.
     due: BTreeSet<(Instant, u64)>,
     strangers: u32,
     counters: RepairCounters,
 }
 
-/// A message that did not come.
+/// Missing message.
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     level: Level,
@@ -177,9 +179,9 @@ struct Missing {
 }
 
 impl<F: FnMut(u64, &[u8])> RepairReceiver<F> {
-    /// A receiver of `source` by way of `upstream`, from `now` on. `window` is the source's; `repeat` is the
-    /// time after which a NAK counts as lost, above the round-trip time. With `joins` it hears replies on
-    /// that group.
+    /// Creates a receiver of `source` by way of `upstream`, from `now` on. `window` is the source's window;
+    /// `repeat` is the time after which a NAK counts as lost, and must exceed the round-trip time. With
+    /// `joins`, the receiver joins that group to receive replies.
     pub fn new(
         (source, upstream): (SocketAddr, SocketAddr),
         joins: Option<ChannelId>,
@@ -204,7 +206,7 @@ impl<F: FnMut(u64, &[u8])> RepairReceiver<F> {
         }
     }
 
-    /// What it counted.
+    /// Returns the receiver's counters.
     pub const fn counters(&self) -> &RepairCounters {
         &self.counters
     }
@@ -231,13 +233,13 @@ impl<F: FnMut(u64, &[u8])> RepairReceiver<F> {
         (self.sink)(number, content);
     }
 
-    /// Whether so many in a row were out of order that it is the order that was wrong.
+    /// Whether enough consecutive messages were out of the window to restart at the new number.
     fn are_strangers(&mut self) -> bool {
         self.strangers += 1;
         self.strangers > STRANGERS_MAX
     }
 
-    /// A new number: what is between, from `next` on, is missing.
+    /// Records a new highest number: the numbers from `next` to `number` are missing.
     fn ahead(&mut self, now: Instant, number: u64, next: u64) {
         let Some(after) = number.checked_add(1) else { return };
         self.next = Some(after);
@@ -262,13 +264,13 @@ impl<F: FnMut(u64, &[u8])> RepairReceiver<F> {
         self.missing.insert(number, missing);
     }
 
-    /// It came, or is given up; false if it was not missing.
+    /// Removes a message that arrived or is given up; false if the message was not missing.
     fn settle(&mut self, number: u64) -> bool {
         let Some(missing) = self.missing.remove(&number) else { return false };
         self.due.remove(&(missing.due, number))
     }
 
-    /// The next NAK that is due.
+    /// Returns the next due NAK.
     fn nak(&mut self, now: Instant) -> Option<(Label, Level)> {
         loop {
             let (_, number) = *self.due.first().filter(|(due, _)| *due <= now)?;

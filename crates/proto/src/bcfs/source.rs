@@ -1,4 +1,4 @@
-//! The end that is asked.
+//! Source side of the service.
 
 use core::net::SocketAddr;
 
@@ -10,59 +10,59 @@ use super::client::canonical;
 use crate::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use crate::time::Instant;
 
-/// Labels whose last reply is remembered: those with the same low bits share a place. One that was forgotten
-/// costs a superfluous reply to a null.
+/// Number of labels whose last reply is remembered; labels with the same low bits share an entry. A forgotten
+/// reply costs a superfluous reply to a null.
 const REMEMBERED: usize = 1_024;
 
-/// Where replies are sent.
+/// Destination of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyTo {
-    /// To whom the request came from: the nearest router, or a client.
+    /// The peer that delivered the request: the nearest router, or a client.
     Peer,
-    /// To a group, where routers are on the path and take what passes (in the simulator).
+    /// A group; for routers on the path that intercept packets (in the simulator).
     Channel(ChannelId),
 }
 
-/// How a reply finds back.
+/// Return path of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReturnPath {
-    /// Who handed the request over: the nearest router, or a client.
+    /// Peer that delivered the request: the nearest router, or a client.
     pub peer: SocketAddr,
-    /// The source as the request calls it.
+    /// Source address in the request.
     pub source: SocketAddr,
 }
 
-/// A request or null.
+/// Received request or null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked<'a> {
-    /// For [`Source::reply`].
+    /// Return path for [`Source::reply`].
     pub path: ReturnPath,
-    /// What is asked for.
+    /// Requested label.
     pub label: Label,
-    /// How many replies, of levels 1 to this one.
+    /// Number of replies requested, of levels 1 to this level.
     pub level: Level,
-    /// No request, but a sign that breadcrumbs wait.
+    /// Whether the message is a null: a sign of waiting breadcrumbs, not a request.
     pub is_null: bool,
-    /// Whether to reply: to any request, and to a null unless the last reply on its label, sent less than
-    /// [`REFRESH`] ago, went where the null came from, and had its level or more, or 0.
+    /// Whether to reply. True for every request. False for a null if the last reply on its label was sent at
+    /// most [`REFRESH`] ago, by the null's return path, and had the null's level or more, or level 0.
     pub wants_reply: bool,
-    /// The request's.
+    /// Body of the request.
     pub body: &'a [u8],
 }
 
-/// Hears requests and replies. Nothing proves who asked, and replies are longer than requests: whoever drives
-/// it limits what one peer may ask.
+/// Receives requests and sends replies. Requests are not authenticated, and replies are longer than requests:
+/// the driver must limit the request rate of each peer.
 #[derive(Debug)]
 pub struct Source {
     identity: Option<SocketAddr>,
     reply_to: ReplyTo,
     bindings: Bindings,
-    /// By the label's low bits: the last reply.
+    /// Last reply, by the low bits of the label.
     replied: Vec<Option<Replied>>,
     ignored: u64,
 }
 
-/// A reply that was sent.
+/// Sent reply.
 #[derive(Debug, Clone, Copy)]
 struct Replied {
     path: ReturnPath,
@@ -72,8 +72,8 @@ struct Replied {
 }
 
 impl Source {
-    /// An end without bindings. It answers to `identity`, or, with `None`, to whatever address it is asked
-    /// by; the host may have several.
+    /// Creates a source without bindings. The source answers to `identity`, or, with `None`, to any address
+    /// of the host, as the request names it.
     pub fn new(identity: Option<SocketAddr>, reply_to: ReplyTo) -> Self {
         Self {
             identity: identity.map(canonical),
@@ -84,7 +84,7 @@ impl Source {
         }
     }
 
-    /// Listens to all labels that agree with `label` where `mask` has ones.
+    /// Listens to all labels that equal `label` in the bits set in `mask`.
     ///
     /// # Errors
     /// [`TooManyBindings`].
@@ -92,20 +92,20 @@ impl Source {
         self.bindings.bind(label, mask)
     }
 
-    /// The request or null in a datagram, if it is one to this source for a label that is bound.
+    /// Returns the request or null in a datagram, if addressed to this source and for a bound label.
     pub fn receive<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Option<Asked<'a>> {
         let asked = self.asked(now, datagram);
         self.ignored += u64::from(asked.is_none());
         asked
     }
 
-    /// Where a reply's body is written before [`Source::reply`]: `buffer` behind the header.
+    /// Returns the part of `buffer` behind the header, for a reply's body, before [`Source::reply`].
     pub fn body<'a>(path: &ReturnPath, buffer: &'a mut [u8]) -> &'a mut [u8] {
         let header_bytes = Self::header_bytes(path).min(buffer.len());
         &mut buffer[header_bytes..]
     }
 
-    /// Writes the header of a reply whose body of `body_bytes` is in `buffer` already (see [`Source::body`]).
+    /// Writes the header of a reply. The body of `body_bytes` is already in `buffer` (see [`Source::body`]).
     pub fn reply(
         &mut self,
         now: Instant,
@@ -123,7 +123,7 @@ impl Source {
         Transmit { destination, bytes, ecn: Ecn::NotCapable }
     }
 
-    /// Where a reply goes.
+    /// Returns the destination of a reply.
     pub const fn destination(&self, path: &ReturnPath) -> Destination {
         match self.reply_to {
             ReplyTo::Peer => Destination::Unicast(path.peer),
@@ -131,12 +131,12 @@ impl Source {
         }
     }
 
-    /// Bytes of the header in front of a reply's body.
+    /// Returns the length of the header in front of a reply's body, in bytes.
     pub fn header_bytes(path: &ReturnPath) -> usize {
         Header::new(Kind::Reply, path.source, Label(0), Level::ZERO).buffer_len()
     }
 
-    /// Datagrams that were none for it.
+    /// Returns the number of datagrams ignored as not for this source.
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
@@ -163,8 +163,8 @@ impl Source {
         })
     }
 
-    /// Whether a reply lately went to the breadcrumbs that a null speaks of, and took them away or, with
-    /// level 0, left them on purpose.
+    /// Whether a recent reply reached the breadcrumbs that a null reports, and removed them or, with level 0,
+    /// left them on purpose.
     fn replied_lately(&self, now: Instant, path: &ReturnPath, label: Label, level: Level) -> bool {
         self.replied[place(label)].is_some_and(|last| {
             let went_there = match self.reply_to {

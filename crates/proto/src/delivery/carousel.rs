@@ -1,12 +1,12 @@
-//! The carousel: which symbol comes next, most useful first, for ever.
+//! Carousel: the endless order in which symbols are sent, most useful first.
 //!
-//! Three orders (`headwater_fec::Order` says which of the first two; a control of several levels has the
-//! third):
+//! There are three orders. `headwater_fec::Order` selects the first or the second; a control of several
+//! levels uses the third:
 //!
 //! | order | for | file |
 //! |---|---|---|
 //! | spread | joining at any time, unknown loss: all blocks grow at the same pace | `spread` |
-//! | window | a push from a common start: a few blocks at a time, decoded while the next ones are sent | `window` |
+//! | window | a push from a common start: a few blocks at a time, decoded during the next blocks | `window` |
 //! | hierarchy | several levels: the same for receivers of any rate | `hierarchy`, on the `ring` |
 
 mod hierarchy;
@@ -23,7 +23,7 @@ use self::window::Windows;
 pub use self::window::{passes_end, symbols_in_first_pass};
 use crate::rng::{Seed, Stream};
 
-/// A block as the carousel sees it.
+/// Parameters of a block in the carousel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarouselBlock {
     /// Source symbols, at least 1.
@@ -39,12 +39,12 @@ pub struct CarouselBlock {
 pub struct Visit {
     /// Index of the block in the list given to [`Carousel::new`].
     pub block: u32,
-    /// Encoding symbol id within the block; of a code whose symbols are sent in an order of their own
-    /// (`BlockCodec::sending_seed`) its position in that order, which is below n all the same.
+    /// Encoding symbol id within the block. For a code with its own order of sending
+    /// (`BlockCodec::sending_seed`), the position in that order, which is also below n.
     pub esi: u32,
 }
 
-/// The order of sending over all blocks of a session, to receivers that have every packet.
+/// Order of sending over all blocks of a session, for receivers that receive every packet.
 #[derive(Clone, Debug)]
 pub struct Carousel {
     blocks: Vec<CarouselBlock>,
@@ -60,22 +60,23 @@ enum Sequence {
 
 /// Place in the order of sending at which a session begins.
 ///
-/// A sender that is started again sends the same content in another session. If both sessions began with the
-/// same symbols, a receiver that goes on with what it has would receive those again, up to half of the
-/// content. So each session draws a place of its own. Symbols of a rateless code are never the same in two
-/// sessions then, but by a chance of k in 2^24. Of a code with a finite number of symbols, a session goes on
-/// at a place that a receiver may or may not have had.
+/// A sender that restarts sends the same content in another session. If both sessions began with the same
+/// symbols, a receiver that resumes would receive up to half of the content twice. So each session draws a
+/// place. With a rateless code, two sessions then send the same symbols only with a probability of k in 2^24.
+/// With a code of a finite number of symbols, a receiver may or may not have received the symbols at the
+/// drawn place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// At the first source symbol of each block: right where all of a session is received by itself.
+    /// At the first source symbol of each block. Suits receivers that receive the whole session without
+    /// resuming.
     #[default]
     First,
-    /// At a place drawn from this seed.
+    /// At a place drawn from the seed.
     Drawn(Seed),
 }
 
-/// Repair symbols of a rateless block that the first one is ahead of, at most: half of RaptorQ's, so that no
-/// session gets round to its first symbol.
+/// Bound of the drawn number of repair symbols that a rateless block skips at the start: half of RaptorQ's
+/// repair symbols, so that no session wraps around to its first symbol.
 const AHEAD_MAX: u32 = 1 << 23;
 
 impl Start {
@@ -86,10 +87,12 @@ impl Start {
         }
     }
 
-    /// First symbol of each block where blocks are sent from a place of their own on. A rateless block begins
-    /// with a repair symbol, since any source symbol may have come before; a block of one symbol, which
-    /// cannot be had in part, with that symbol. Other blocks begin with a source symbol, all with the same
-    /// part of theirs: their repair symbols may not be made yet.
+    /// Returns the first symbol of each block for this start.
+    ///
+    /// If the start is drawn, a rateless block begins with a repair symbol, since any source symbol may have
+    /// been sent before. A block of one symbol, which cannot be received in part, begins with that symbol.
+    /// Other blocks begin with a source symbol at the same fraction of each block, since the repair symbols
+    /// may not be ready yet.
     fn first_symbols(self, blocks: &[CarouselBlock]) -> Vec<u32> {
         let Some(mut draw) = self.draw() else { return vec![0; blocks.len()] };
         let ahead = draw.random_range(0..AHEAD_MAX);
@@ -104,7 +107,7 @@ impl Start {
 }
 
 impl Carousel {
-    /// A carousel over `blocks` in an order.
+    /// Creates a carousel over `blocks`.
     ///
     /// # Panics
     /// When a block has no symbols, or fewer encoding symbols than source symbols.
@@ -112,8 +115,8 @@ impl Carousel {
         Self::starting(blocks, order, Start::First)
     }
 
-    /// The same from another start on. Window order begins with the first source symbols from any start:
-    /// receivers of such a rate live by having next to nothing to decode.
+    /// Creates a carousel over `blocks` that begins at `start`. Window order always begins with the first
+    /// source symbols: receivers at the rates of window order depend on having almost nothing to decode.
     ///
     /// # Panics
     /// As [`Carousel::new`].
@@ -131,7 +134,8 @@ impl Carousel {
         Self { blocks, order, pass_symbols }
     }
 
-    /// Spread order for receivers that get parts of it, whichever.
+    /// Creates a carousel in spread order with random turns, for receivers that receive arbitrary parts of
+    /// the packets.
     ///
     /// # Panics
     /// As [`Carousel::new`].
@@ -141,31 +145,31 @@ impl Carousel {
         Self::of(blocks, order)
     }
 
-    /// Goes on with repair symbols that lie a random number of passes ahead, where the order is mixed; who
-    /// has had symbols of the same content from another carousel then gets few of them again. Blocks of few
-    /// repair symbols begin with the first of those.
+    /// If the turns are random, continues with repair symbols a random number of passes ahead. A receiver
+    /// that received symbols of the same content from another carousel then gets few duplicates. The place
+    /// wraps around within the repair symbols of each block.
     pub fn skip(&mut self) {
         if let Sequence::Spread(spread) = &mut self.order {
             spread.skip(&self.blocks);
         }
     }
 
-    /// Visits that make a pass, which sends every source symbol once: in window order with its share of
-    /// repair symbols.
+    /// Number of visits in a pass, which sends every source symbol once, plus a share of repair symbols in
+    /// window order.
     pub fn pass_symbols(&self) -> u64 {
         self.pass_symbols
     }
 
-    /// A block as it was given.
+    /// Returns a block.
     ///
     /// # Panics
-    /// When there is no such block.
+    /// When the index is out of range.
     pub fn block(&self, block: u32) -> CarouselBlock {
         self.blocks[block as usize]
     }
 
-    /// Stops sending the blocks that `keeps` refuses; the others go on where they are. Returns the number of
-    /// symbols that the refused blocks have had.
+    /// Stops sending the blocks that `keeps` rejects; the rest continue. Returns the number of symbols sent
+    /// of the rejected blocks.
     pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         self.pass_symbols = (0..)
             .zip(&self.blocks)
@@ -178,7 +182,7 @@ impl Carousel {
         }
     }
 
-    /// The next symbol; `None` when there are no blocks at all.
+    /// Returns the next symbol; `None` if there are no blocks.
     pub fn next_visit(&mut self) -> Option<Visit> {
         match &mut self.order {
             Sequence::Spread(spread) => spread.next(&self.blocks),
@@ -188,7 +192,7 @@ impl Carousel {
 }
 
 impl Sequence {
-    /// Symbols of a block in the first pass.
+    /// Number of symbols of a block in the first pass.
     fn pass_share(&self, block: CarouselBlock) -> u64 {
         match self {
             Self::Spread(_) => block.symbols.into(),

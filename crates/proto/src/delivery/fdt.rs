@@ -1,4 +1,4 @@
-//! The FDT on the way: cut into symbols at the sender, put together again at the receiver.
+//! Transport of the FDT: cut into symbols at the sender, reassembled at the receiver.
 
 mod assembly;
 mod carousel;
@@ -9,5 +9,5 @@ pub use carousel::FdtTooLarge;
 pub(super) use carousel::{FdtCarousel, check_room};
 pub(crate) use hearing::{Heard, Hearing};
 
-/// Longest FDT instance in bytes, compressed or not, at both ends.
+/// Maximum length of an FDT instance in bytes, compressed or not, at both ends.
 pub const FDT_BYTES_MAX: usize = headwater_wire::fdt::DOCUMENT_LEN_MAX;

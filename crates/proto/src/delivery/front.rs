@@ -1,5 +1,5 @@
-//! What receiving files and receiving buffers begin with: the session listened to, its control, and what is
-//! to come out.
+//! Common front end of file receivers and buffer receivers: the received session, its congestion control, and
+//! the queue of outputs.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -11,54 +11,54 @@ use crate::control::{Arrival, EnvelopeContent, Membership, ReceiverControl};
 use crate::machine::{ChannelId, Datagram, Output};
 use crate::time::Instant;
 
-/// Who was heard on the group.
+/// Event about the sessions on the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The first packet of the session came.
     Found {
         /// Transport session identifier.
         tsi: u64,
-        /// Who sends it.
+        /// Address of the sender.
         source: SocketAddr,
     },
-    /// Somebody else sends on the group: another source, or another session of the same one. It is not
-    /// received. Told once of each of the first [`OTHERS_MAX`](super::OTHERS_MAX).
+    /// Another source, or another session of the same source, sends on the group. The receiver ignores the
+    /// packets. Reported once for each of the first [`OTHERS_MAX`](super::OTHERS_MAX) sessions.
     Other {
-        /// Its transport session identifier.
+        /// Transport session identifier of the other session.
         tsi: u64,
-        /// Who sends it.
+        /// Address of the sender.
         source: SocketAddr,
     },
-    /// The session has been silent for [`SILENCE`](super::SILENCE) while another one that the receiver would
-    /// have taken is being sent: its sender was started again, mostly. Or the FDT says that the session is
-    /// another one than what an earlier receiver kept of it made believe. This receiver has ended; another
-    /// one would receive the other session.
+    /// Another session replaces the received session, and this receiver has ended. Either the session has
+    /// been silent for [`SILENCE`](super::SILENCE) while an acceptable session is being sent, mostly because
+    /// the sender restarted. Or the FDT contradicts the FDT that an earlier receiver kept of the session. A
+    /// new receiver would receive the other session.
     Superseded {
-        /// The other one's transport session identifier.
+        /// Transport session identifier of the other session.
         tsi: u64,
-        /// Who sends it.
+        /// Address of the sender.
         source: SocketAddr,
     },
 }
 
-/// Which session to listen to: the first one heard, from anyone, unless told otherwise.
+/// Session to receive: by default the first session heard, from any source.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) tsi: Option<u64>,
     pub(crate) source: Option<IpAddr>,
 }
 
-/// The options of every receiver's configuration, for a type with [`Wanted`] in its field `wanted`.
+/// Setters common to every receiver's configuration, for a type with [`Wanted`] in its field `wanted`.
 macro_rules! wanted_setters {
     () => {
-        /// Only the session with this identifier. Default: the first one heard.
+        /// Receives only the session with this identifier. Default: the first session heard.
         #[must_use]
         pub fn with_tsi(mut self, tsi: Option<u64>) -> Self {
             self.wanted.tsi = tsi;
             self
         }
 
-        /// Only from this address. Default: whoever sends the session first.
+        /// Receives only from this address. Default: the first sender heard.
         #[must_use]
         pub fn with_source(mut self, source: Option<core::net::IpAddr>) -> Self {
             self.wanted.source = source;
@@ -67,30 +67,30 @@ macro_rules! wanted_setters {
     };
 }
 
-/// What every receiver tells of its control and session, for a type with a [`Front`] in its field `front`.
+/// Accessors of every receiver for control and session, for a type with a [`Front`] in its field `front`.
 macro_rules! front_views {
     ($control:ty) => {
-        /// The congestion control.
+        /// Returns the congestion control.
         pub fn control(&self) -> &$control {
             &self.front.control
         }
 
-        /// What the congestion control has measured.
+        /// Returns the measurements of the congestion control.
         pub fn reception(&self) -> crate::control::Reception {
             self.front.control.reception()
         }
 
-        /// What the congestion control shows.
+        /// Returns the status of the congestion control.
         pub fn control_status(&mut self, now: crate::time::Instant) -> crate::control::Status {
             self.front.control.status(now)
         }
 
-        /// Who sends the session that is received, once a packet of it has come, and its identifier.
+        /// Returns the sender's address and the identifier of the session; `None` before the first packet.
         pub fn session(&self) -> Option<(core::net::IpAddr, u64)> {
             self.front.listening.session()
         }
 
-        /// When a packet of the session came last, once one has come.
+        /// Returns the arrival time of the session's last packet; `None` before the first packet.
         pub fn last_heard(&self) -> Option<crate::time::Instant> {
             self.front.listening.last_heard()
         }
@@ -99,20 +99,21 @@ macro_rules! front_views {
 
 pub(crate) use {front_views, wanted_setters};
 
-/// What a datagram was.
+/// Classification of a datagram.
 pub(crate) enum Taken<'a> {
-    /// A packet of the session: its header and what it carries.
+    /// A packet of the session: header and payload.
     Packet(alc::Repr, &'a [u8]),
-    /// No ALC packet.
+    /// Not an ALC packet.
     Malformed,
-    /// For the control alone: an answer to a request of its own, or a packet of its carrier without content.
+    /// A packet for the congestion control only: an answer to a request of the control, or a packet of the
+    /// control's envelope without content.
     Signalling,
-    /// Of another session: with its identifier and sender if the receiver's own has fallen silent, and it
-    /// would be taken instead.
+    /// A packet of another session. The identifier and sender are present if the receiver's session is silent
+    /// and the other session may replace it.
     Foreign(Option<(u64, SocketAddr)>),
 }
 
-/// A control and the session that it is for, with the outputs of the machine that owns it.
+/// A congestion control and the session it controls, with the queued outputs of the owning machine.
 #[derive(Debug)]
 pub(crate) struct Front<C, E> {
     pub(crate) control: C,
@@ -121,7 +122,7 @@ pub(crate) struct Front<C, E> {
 }
 
 impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
-    /// Begins to listen at `now`.
+    /// Creates a front end that listens from `now` on.
     pub(crate) fn new(wanted: Wanted, mut control: C, now: Instant) -> Self {
         control.start(now);
         let listening = Listening::new(wanted.tsi, wanted.source, now);
@@ -130,7 +131,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         front
     }
 
-    /// Tells the control of a datagram, and says what it is.
+    /// Passes a datagram to the control and classifies the datagram.
     pub(crate) fn take<'a>(&mut self, now: Instant, datagram: &Datagram<'a>) -> Taken<'a> {
         if datagram.channel.is_none() && self.control.answered(now, datagram) {
             return Taken::Signalling;
@@ -173,18 +174,18 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         Taken::Packet(header, payload)
     }
 
-    /// Tells the control of the session's description; returns the reason, for people, if the session cannot
+    /// Passes the session's description to the control. Returns the reason, for people, if the session cannot
     /// be received.
     pub(crate) fn describe(&mut self, now: Instant, control: Option<&fdt::Control>) -> Result<(), String> {
         self.control.described().map_or(Ok(()), |described| described.on_description(now, control))
     }
 
-    /// Puts an event behind what else is to come out.
+    /// Queues an event as the last output.
     pub(crate) fn event(&mut self, event: impl Into<E>) {
         self.outputs.push_back(Output::Event(event.into()));
     }
 
-    /// Puts the control's joins and leaves there.
+    /// Queues the control's joins and leaves.
     pub(crate) fn collect_memberships(&mut self) {
         while let Some(membership) = self.control.poll_membership() {
             self.outputs.push_back(match membership {
@@ -194,7 +195,7 @@ impl<C: ReceiverControl, E: From<SessionEvent>> Front<C, E> {
         }
     }
 
-    /// What is to come out next; what the control sends comes after all else.
+    /// Returns the next queued output, or else the next packet of the control.
     pub(crate) fn poll_output(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Output<E>> {
         let waiting = self.outputs.pop_front();
         waiting.or_else(|| self.control.poll_transmit(now, buffer).map(Output::Transmit))

@@ -1,4 +1,4 @@
-//! Content in memory, for tests and simulations: same bytes, same order, no files.
+//! Content in memory, for tests and simulations: same bytes and same order as with files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::store::{
     Source, SourceError, Store, StoreError, StoreReport, StoredRepair,
 };
 
-/// Files in memory as a source of symbols; blocks are encoded when their first repair symbol is asked for.
+/// Source of symbols from files in memory. A block is encoded at the first request for a repair symbol.
 #[derive(Debug)]
 pub struct MemorySource {
     objects: Vec<MemoryObject>,
@@ -29,10 +29,10 @@ struct MemoryObject {
 }
 
 impl MemorySource {
-    /// The contents of the planned files, in their order.
+    /// Creates a source from the contents of the planned files, in plan order.
     ///
     /// # Panics
-    /// When the contents are not of the planned number and lengths.
+    /// When the contents differ from the plan in number or lengths.
     pub fn new(plan: &SessionPlan, contents: &[&[u8]]) -> Self {
         assert_eq!(contents.len(), plan.files().len(), "one content for each file");
         let part = |start: u64, bytes: u64| -> core::ops::Range<usize> {
@@ -54,7 +54,7 @@ impl MemorySource {
         }
     }
 
-    /// The digests of each object's blocks, as [`super::Sender::new`] wants them.
+    /// Returns the digests of each object's blocks, for [`super::Sender::new`].
     pub fn digests(&self) -> Vec<Vec<Digest>> {
         let digests = |object: &MemoryObject| {
             (0..object.partition.blocks()).map(|sbn| block_digest(object.block(sbn))).collect()
@@ -102,51 +102,51 @@ impl Source for MemorySource {
     }
 }
 
-/// A store in memory that decodes at once.
+/// Store in memory that decodes immediately.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     files: Vec<(FileSpec, Vec<u8>)>,
     folders: Vec<RelativePath>,
     done: Vec<FileIndex>,
     objects: Vec<ObjectSpec>,
-    /// By object, block and slot: ESI and symbol.
+    /// ESI and symbol, by object, block and slot.
     slots: BTreeMap<(ObjectIndex, u32, u32), (u32, Vec<u8>)>,
-    /// By object and block.
+    /// Blocks in the store, by object and block number.
     held: BTreeMap<(ObjectIndex, u32), HeldBlock>,
-    /// From a store that was interrupted, by path.
+    /// Files of an interrupted store, by path.
     kept: BTreeMap<RelativePath, KeptFile>,
-    /// Files that stand in the place of others.
+    /// Files that exist at the destination of an announced file.
     present: BTreeMap<RelativePath, Vec<u8>>,
-    /// Blocks of the files taken over from it, by file and identity of their object.
+    /// Blocks of resumed files, by file and identity of the block's object.
     resumed: BTreeMap<(FileIndex, Digest), Vec<KeptBlock>>,
     description: Option<Description>,
     reports: VecDeque<StoreReport>,
-    /// Most bytes of files taken; more is refused.
+    /// Maximum bytes of all files; a file beyond that is refused.
     bytes_max: u64,
     bytes: u64,
 }
 
-/// A block and the repair symbols of its slots, each with its ESI.
+/// A block and the repair symbols of the block's slots, each with the ESI.
 type KeptBlock = (HeldBlock, Vec<(u32, Vec<u8>)>);
 
-/// A file that an interrupted store kept.
+/// A file of an interrupted store.
 #[derive(Debug)]
 struct KeptFile {
     spec: FileSpec,
     bytes: Vec<u8>,
     is_whole: bool,
-    /// By the identity of their object.
+    /// Blocks by the identity of the object.
     blocks: BTreeMap<Digest, Vec<KeptBlock>>,
 }
 
 impl MemoryStore {
-    /// Folders made, in order.
+    /// Returns the created folders, in order of creation.
     pub fn folders(&self) -> &[RelativePath] {
         &self.folders
     }
 
-    /// What another receiver finds after this one was stopped: all that was written, as a store on disk keeps
-    /// it.
+    /// Returns the store that a restarted receiver finds: everything written, as a store on disk keeps the
+    /// data.
     #[must_use]
     pub fn interrupted(self) -> Self {
         let mut blocks: BTreeMap<FileIndex, BTreeMap<Digest, Vec<KeptBlock>>> = BTreeMap::new();
@@ -168,17 +168,17 @@ impl MemoryStore {
         Self { kept, description: self.description, bytes_max: self.bytes_max, ..Self::default() }
     }
 
-    /// A store for at most `bytes_max` bytes of files.
+    /// Creates a store for at most `bytes_max` bytes of files.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max, ..Self::default() }
     }
 
-    /// Puts a file in its place, as somebody else might have done.
+    /// Puts a file at a destination, as another program might.
     pub fn put_present(&mut self, path: RelativePath, bytes: Vec<u8>) {
         self.present.insert(path, bytes);
     }
 
-    /// The digests of the blocks that these bytes of a file make.
+    /// Returns the digests of the file's blocks, computed over the given bytes.
     fn digests_of(&self, file: FileIndex, bytes: &[u8]) -> Vec<Digest> {
         let mut parts: Vec<&ObjectSpec> = self.objects.iter().filter(|object| object.file == file).collect();
         parts.sort_by_key(|object| object.offset);
@@ -194,7 +194,7 @@ impl MemoryStore {
             .collect()
     }
 
-    /// The files that were finished, with their names, in order of completion.
+    /// Returns the finished files with name and content, in order of completion.
     pub fn finished(&self) -> impl Iterator<Item = (&FileSpec, &[u8])> {
         self.done.iter().map(|file| {
             let (spec, bytes) = &self.files[file.0];
@@ -202,7 +202,7 @@ impl MemoryStore {
         })
     }
 
-    /// Changes one byte of the first file that is not finished, as a failing disk would.
+    /// Changes one byte of the first unfinished file, like a failing disk.
     pub fn damage(&mut self, offset: usize) {
         let files = self.kept.values_mut().filter(|file| !file.is_whole);
         if let Some(byte) = files.filter_map(|file| file.bytes.get_mut(offset)).next() {
@@ -243,7 +243,7 @@ impl Store for MemoryStore {
         let nothing = HeldFile { is_whole: false, is_present };
         let Some(kept) = self.kept.remove(&spec.path) else { return Ok(nothing) };
         let is_same = kept.spec.bytes == spec.bytes && kept.spec.version().is_same(&spec.version());
-        // Only a digest tells that a whole file is the same.
+        // Only the digest proves that a whole file is the same.
         let is_whole = kept.is_whole && spec.digest.is_some() && kept.spec.digest == spec.digest;
         if !is_same || kept.is_whole != is_whole {
             return Ok(nothing);
@@ -263,7 +263,7 @@ impl Store for MemoryStore {
 
     fn create_object(&mut self, object: ObjectIndex, spec: &ObjectSpec) -> Vec<HeldBlock> {
         debug_assert!(object.0 >= self.objects.len(), "objects count up");
-        // Objects of refused files are never announced: fill the gap.
+        // Objects of refused files are never added: fill the gap.
         self.objects.resize_with(object.0 + 1, || spec.clone());
         let resumed = spec.identity.and_then(|identity| self.resumed.remove(&(spec.file, identity)));
         let kept = resumed.unwrap_or_default();

@@ -1,12 +1,12 @@
 //! File delivery: objects and FEC over one congestion control, on ALC/LCT with FLUTE's FDT.
 //!
 //! ```text
-//! files -> SessionPlan -> Carousel -> Sender (any SenderControl) ~~ datagrams ~~> Receiver (any ReceiverControl) -> Store
-//!              |                        ^
+//! files -> SessionPlan -> Carousel -> Sender ~~ datagrams ~~> Receiver -> Store
+//!              |                        ^ (any SenderControl)   (any ReceiverControl)
 //!              +--- FDT, once a second -+
 //! ```
 //!
-//! Content is an argument: a [`Sender`] asks a [`Source`] for symbols, a [`Receiver`] gives them to a
+//! Content is an argument: a [`Sender`] reads symbols from a [`Source`], a [`Receiver`] writes symbols to a
 //! [`Store`]. [`MemoryStore`] and [`MemorySource`] serve tests and simulations.
 //!
 //! Sources: RFC 5775 (ALC), RFC 6726 (FLUTE), RFC 5052 (blocks); the sequencer paper for the order of

@@ -1,5 +1,5 @@
-//! File names on the wire: a Content-Location in, a relative path that stays inside the receiver's folder
-//! out.
+//! File names on the wire: maps a Content-Location to a relative path that stays inside the receiver's
+//! folder.
 
 use core::fmt;
 
@@ -7,55 +7,55 @@ use core::fmt;
 pub const PATH_BYTES_MAX: usize = 2_048;
 /// Longest component in bytes (NAME_MAX of common file systems).
 pub const COMPONENT_BYTES_MAX: usize = 255;
-/// Names that begin with this are the receiver's own working files.
+/// Prefix of the receiver's own working files.
 pub const RESERVED_PREFIX: &str = ".headwater-";
 
-/// Names that some systems take for devices, with any extension.
+/// Names that some systems treat as devices, with any extension.
 const DEVICES: [&str; 28] = [
     "con", "prn", "aux", "nul", "conin$", "conout$", "com0", "com1", "com2", "com3", "com4", "com5", "com6",
     "com7", "com8", "com9", "lpt0", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
     "clock$", "config$",
 ];
 
-/// A relative path with `/` between its components, which is safe to create below a folder on any system: no
-/// `..`, no absolute or device name, no control character, no reserved character.
+/// Relative path with `/` between components, safe to create below a folder on any system: no `..`, no
+/// absolute or device name, no control character, no reserved character.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelativePath(String);
 
-/// Why a name is refused.
+/// Reason why a name is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing is left of it.
+    /// The name is empty.
     #[error("the name is empty")]
     Empty,
     /// Longer than [`PATH_BYTES_MAX`], or a component longer than [`COMPONENT_BYTES_MAX`].
     #[error("the name is too long ({0} bytes)")]
     TooLong(usize),
-    /// It begins at a root or a drive.
+    /// The name begins at a root or a drive.
     #[error("the name is absolute")]
     Absolute,
-    /// It has a component `.`, `..` or an empty one.
+    /// The name has an empty component, `.` or `..`.
     #[error("the name has a component '{0}'")]
     Traversal(String),
     /// A character that is a separator, a wildcard or a control on some system.
     #[error("the name has the character {0:?}")]
     Character(char),
-    /// A component is a device on some system.
+    /// A component is a device name on some system.
     #[error("'{0}' is a device on some systems")]
     Device(String),
     /// A component is reserved for the receiver, or ends in a dot or a space.
     #[error("'{0}' is a reserved name")]
     Reserved(String),
-    /// Percent signs that are no escapes, or escapes that are no UTF-8.
+    /// A percent sign without an escape, or escapes that are not UTF-8.
     #[error("the name is not well-formed as a URI")]
     Malformed,
 }
 
 impl RelativePath {
-    /// Checks a path with `/` between its components.
+    /// Checks a path with `/` between components.
     ///
     /// # Errors
-    /// [`NameError`] when it is not safe below any folder on any system.
+    /// [`NameError`] when the path is not safe below any folder on any system.
     pub fn new(path: &str) -> Result<Self, NameError> {
         if path.is_empty() {
             return Err(NameError::Empty);
@@ -70,8 +70,9 @@ impl RelativePath {
         Ok(Self(path.to_owned()))
     }
 
-    /// Reads a Content-Location (RFC 3986 reference): a relative one is the path itself, percent-encoded; of
-    /// one with a scheme (`file:///a/b`, `http://host/a/b`) the path counts, below the receiver's folder.
+    /// Parses a Content-Location (RFC 3986 reference). A relative reference is the percent-encoded path. If
+    /// the reference has a scheme (`file:///a/b`, `http://host/a/b`), only the path is used, below the
+    /// receiver's folder.
     ///
     /// # Errors
     /// [`NameError`] as in [`RelativePath::new`], after decoding.
@@ -86,8 +87,8 @@ impl RelativePath {
         Self::new(&percent_decode(path)?)
     }
 
-    /// The Content-Location that means this path: percent-encoded, so that any receiver reads it as a
-    /// relative reference.
+    /// Returns the Content-Location of this path, percent-encoded, so that any receiver reads a relative
+    /// reference.
     pub fn to_content_location(&self) -> String {
         let mut location = String::with_capacity(self.0.len());
         for byte in self.0.bytes() {
@@ -105,7 +106,7 @@ impl RelativePath {
         location
     }
 
-    /// The path, `/` between its components.
+    /// Returns the path, with `/` between components.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -127,7 +128,7 @@ fn check_component(component: &str) -> Result<(), NameError> {
         return Err(NameError::TooLong(component.len()));
     }
     let separates = |c: char| matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|');
-    // Marks that turn the direction of text make a name look like another one.
+    // Marks that change the direction of text make a name look like a different name.
     let turns =
         |c: char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
     let refused = |c: char| c.is_control() || separates(c) || turns(c);

@@ -1,4 +1,4 @@
-//! From FEC object transmission information to blocks and a codec.
+//! Blocks and codec of an object, derived from the FEC object transmission information.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use headwater_fec::{
 use headwater_wire::Fti;
 use headwater_wire::fti::Ldpc;
 
-/// The blocks of an object (RFC 5052, section 9.1; RFC 6330, section 4.4.1.2).
+/// Returns the partition of an object into blocks (RFC 5052, section 9.1; RFC 6330, section 4.4.1.2).
 pub fn partition_of(fti: &Fti) -> Result<Partition, PartitionError> {
     let (length, size) = (fti.transfer_length(), fti.symbol_size());
     match *fti {
@@ -20,17 +20,17 @@ pub fn partition_of(fti: &Fti) -> Result<Partition, PartitionError> {
     }
 }
 
-/// The codecs of a session. Objects of one code and symbol size share a codec, and with it RaptorQ's plans.
+/// Codecs of a session. Objects of the same code and symbol size share a codec and thereby RaptorQ's plans.
 #[derive(Clone, Debug, Default)]
 pub struct Codecs {
     known: Vec<(Parameters, Arc<dyn BlockCodec>)>,
 }
 
-/// Codecs kept; a session of ours has one, a hostile one could name thousands.
+/// Maximum number of codecs kept. A Headwater session has one codec; a hostile session could name thousands.
 const CODECS_MAX: usize = 128;
 
 impl Codecs {
-    /// The codec of an object.
+    /// Returns the codec of an object.
     pub fn of(&mut self, fti: &Fti) -> Result<Arc<dyn BlockCodec>, FecError> {
         let parameters = parameters(fti);
         if let Some((_, codec)) = self.known.iter().find(|(known, _)| *known == parameters) {
@@ -51,12 +51,12 @@ fn parameters(fti: &Fti) -> Parameters {
         Fti::ReedSolomon { max_block, max_symbols, .. } => {
             Parameters::reed_solomon(symbol_size, max_block.into(), max_symbols.into())
         }
-        // The same code as id 5 as long as m is 8, which is all that `Fti` admits.
+        // The same code as id 5 as long as m is 8, the only m that `Fti` admits.
         Fti::ReedSolomonM { max_block, max_symbols, .. } => {
             Parameters::reed_solomon(symbol_size, max_block.into(), max_symbols.into())
         }
-        // Al changes nothing while N is 1, and N is 1 for all whose codec can be made: one codec serves them
-        // all.
+        // Al has no effect while N is 1, and N is 1 in every FTI with a valid codec: one codec serves all
+        // values of Al.
         Fti::RaptorQ { sub_blocks, .. } => {
             let mut parameters = Parameters::raptorq(symbol_size);
             parameters.sub_blocks = sub_blocks;

@@ -1,16 +1,15 @@
-//! The application scheduler's offsets (Birk and Crupnicoff, INFOCOM 2003, as used by Lucas et al. 2010).
+//! Offsets of the application scheduler (Birk and Crupnicoff, INFOCOM 2003, as used by Lucas et al. 2010).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Offsets on a ring of `blocks` blocks: the first is 0, and each next one is the middle of the longest
-/// interval between those already used, `start + floor(length / 2)`; ties take the smallest start. After all
-/// places of the ring they come again in the same order.
+/// Offsets on a ring of `blocks` blocks: the first offset is 0, and each next offset is the middle of the
+/// longest interval between earlier offsets, `start + floor(length / 2)`; ties take the smallest start. After
+/// all places of the ring the offsets repeat in the same order.
 ///
-/// A receiver that holds the first L of them meets as many different blocks as it can before the first
-/// duplicate.
+/// A receiver of the first L offsets gets as many different blocks as possible before the first duplicate.
 ///
-/// Made as they are asked for, O(log n) for the nth. Memory: 32 bytes for each one asked for.
+/// Offsets are computed on demand, O(log n) for the nth. Memory: 32 bytes for each offset computed.
 #[derive(Clone, Debug)]
 pub struct Offsets {
     ring: u64,
@@ -19,16 +18,16 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Offsets on a ring of `blocks` blocks.
+    /// Creates the offsets on a ring of `blocks` blocks.
     ///
     /// # Panics
-    /// When there is no block.
+    /// When `blocks` is 0.
     pub fn new(blocks: u64) -> Self {
         assert!(blocks > 0, "a ring has at least one block");
         Self { ring: blocks, known: vec![0], intervals: BinaryHeap::from([(blocks, Reverse(0))]) }
     }
 
-    /// The offset of a place, from 0.
+    /// Returns the offset of a place, counted from 0.
     pub fn get(&mut self, place: usize) -> u64 {
         let place = match usize::try_from(self.ring) {
             Ok(ring) => place % ring,
@@ -46,10 +45,10 @@ impl Offsets {
     }
 }
 
-/// The offsets of the first `places` places; see [`Offsets`].
+/// Returns the offsets of the first `places` places; see [`Offsets`].
 ///
 /// # Panics
-/// When there is no block.
+/// When `blocks` is 0.
 pub fn bisecting_offsets(blocks: u64, places: usize) -> Vec<u64> {
     let mut offsets = Offsets::new(blocks);
     (0..places).map(|place| offsets.get(place)).collect()

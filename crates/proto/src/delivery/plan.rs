@@ -1,4 +1,4 @@
-//! From files to objects: block sizes, segments of large files, TOIs, and the FDT that describes them.
+//! Maps files to objects: block sizes, segments of large files, TOIs, and the FDT that describes the objects.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::name::RelativePath;
 use super::object::Codecs;
 use super::receiver::CODED_BLOCK_BYTES_MAX;
 
-/// Most objects of a session: as many as one FDT describes. Their TOIs fit in 16 bits, with which the header
-/// is shortest.
+/// Maximum number of objects in a session, as many as one FDT describes. The TOIs fit in 16 bits, for which
+/// the header is shortest.
 pub const OBJECTS_MAX: usize = fdt::FILES_MAX;
 
-/// Longest symbols that fit in a datagram beside their headers, in bytes.
+/// Longest symbol that fits in a datagram beside the headers, in bytes.
 pub const SYMBOL_SIZE_MAX: u16 = 8_880;
 
 /// A file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileToSend {
-    /// Its name at the receivers.
+    /// Name at the receivers.
     pub path: RelativePath,
     /// Length in bytes.
     pub bytes: u64,
@@ -34,27 +34,27 @@ pub struct FileToSend {
     pub modified: Option<FileTime>,
 }
 
-/// How files become objects.
+/// Rules for mapping files to objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanConfig {
     /// The erasure code.
     pub scheme: Scheme,
     /// Symbol size T in bytes.
     pub symbol_size: u16,
-    /// What the block size is chosen for.
+    /// Order of sending, which determines the block size.
     pub order: Order,
 }
 
-/// An object: a file, or a segment of one whose blocks are more than the code's block number can count.
+/// An object: a file, or a segment of a file that has more blocks than the code's block number can count.
 #[derive(Clone, Debug)]
 pub struct PlannedObject {
     /// Transport object identifier, from 1.
     pub toi: u128,
-    /// Index of its file.
+    /// Index of the file.
     pub file: usize,
-    /// Where it begins in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Which segment of how many.
+    /// Index of the segment and number of segments.
     pub segment: (u32, u32),
     /// Blocks and symbols.
     pub partition: Partition,
@@ -72,7 +72,7 @@ impl PlannedObject {
     }
 }
 
-/// Why files cannot be sent in one session.
+/// Reason why one session cannot carry the files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// More folders without files than an FDT may name.
@@ -105,7 +105,7 @@ pub enum PlanError {
     Partition {
         /// The file.
         path: RelativePath,
-        /// What is wrong.
+        /// Reason.
         error: PartitionError,
     },
 }
@@ -119,28 +119,28 @@ pub struct SessionPlan {
     order: Order,
 }
 
-/// Largest source block of the codes that do not scale: Reed-Solomon over GF(2^8) keeps half of its 255
-/// symbols for repair.
+/// Largest source block of Reed-Solomon over GF(2^8), a code that does not scale: half of the 255 symbols
+/// remain for repair.
 const REED_SOLOMON_BLOCK_SYMBOLS: u32 = 127;
 
-/// Memory that a sender is taken to have for coding, in bytes, unless it says otherwise.
+/// Default memory of a sender for coding, in bytes.
 const CODING_BYTES: u64 = 256 << 20;
 
-/// Encoding symbols of all blocks of LDPC-Staircase together, up to which n is more than 2k. A receiver whose
-/// rate changes, or that is stopped and started again, has had parts of the cycle of n symbols and needs
-/// others: with 4k of 5682 symbols next to nothing comes twice under any control. Decoding takes longer:
-/// processor time of a receiver at 10 % of loss is 0.14 s for 5682 symbols in place of 0.05 s, and would be 3
-/// s for 35 512 in place of 0.7 s. LDPC-Triangle keeps n = 2k: of 4k symbols it took 0.8, 4.6 and 13 % more
-/// than k to decode (blocks of 5682, 6000 and 35 512 symbols), in place of 0.8 %.
+/// Encoding symbols of all LDPC-Staircase blocks together, up to which n is more than 2k. A receiver that
+/// changes its rate or restarts has received parts of the cycle of n symbols and needs the rest: with k =
+/// 5682 and n = 4k there are almost no duplicates under any control. Decoding takes longer: at 10 % loss the
+/// processor time of a receiver is 0.14 s instead of 0.05 s for k = 5682, and would be 3 s instead of 0.7 s
+/// for k = 35 512. LDPC-Triangle keeps n = 2k: with n = 4k, decoding took 0.8, 4.6 and 13 % more symbols than
+/// k (blocks of 5682, 6000 and 35 512 symbols) instead of 0.8 %.
 const LDPC_SYMBOLS: u64 = 40_000;
-/// n is at most this times k.
+/// Maximum of n / k.
 const LDPC_EXPANSION_MAX: u32 = 4;
 /// Blocks of fewer symbols have n = 2k.
 const LDPC_LONG_BLOCK: u32 = 1_000;
 
 /// N1 of LDPC: most senders have 3 (RFC 5170, section 4.2.3).
 const LDPC_N1: u32 = 3;
-/// Seed of LDPC's matrices: one is as good as another, and blocks of one length share a matrix.
+/// Seed of LDPC's matrices. Any value serves; blocks of the same length share a matrix.
 const LDPC_SEED: u32 = 1;
 
 impl SessionPlan {
@@ -152,8 +152,8 @@ impl SessionPlan {
         Self::within(files, config, CODING_BYTES)
     }
 
-    /// Plans a session whose sender has `memory` bytes for coding, 256 MiB by default: LDPC's blocks are as
-    /// long as that allows.
+    /// Plans a session with `memory` bytes for coding at the sender, 256 MiB by default. LDPC blocks are as
+    /// long as the memory allows.
     ///
     /// # Errors
     /// [`PlanError`] when one session cannot carry the files.
@@ -194,10 +194,10 @@ impl SessionPlan {
         Ok(Self { files, folders: Vec::new(), objects, order: config.order })
     }
 
-    /// Folders that hold none of the files, for receivers to make. Default: none.
+    /// Adds folders that hold no file, for receivers to create. Default: empty.
     ///
     /// # Errors
-    /// [`PlanError::TooManyFolders`] when an FDT cannot name them all.
+    /// [`PlanError::TooManyFolders`] when one FDT cannot name all folders.
     pub fn with_folders(self, folders: Vec<RelativePath>) -> Result<Self, PlanError> {
         if folders.len() > fdt::FOLDERS_MAX {
             return Err(PlanError::TooManyFolders);
@@ -205,22 +205,22 @@ impl SessionPlan {
         Ok(Self { folders, ..self })
     }
 
-    /// The files.
+    /// Returns the files.
     pub fn files(&self) -> &[FileToSend] {
         &self.files
     }
 
-    /// The objects, those of one file together and in order.
+    /// Returns the objects, file by file and in segment order.
     pub fn objects(&self) -> &[PlannedObject] {
         &self.objects
     }
 
-    /// The order in which symbols are sent.
+    /// Returns the order in which symbols are sent.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// Symbols that a pass sends: all source symbols, in window order with a share of repair symbols.
+    /// Number of symbols in a pass: all source symbols, plus a share of repair symbols in window order.
     pub fn pass_symbols(&self) -> u64 {
         match self.order {
             Order::Spread { .. } => self.symbols(),
@@ -228,12 +228,12 @@ impl SessionPlan {
         }
     }
 
-    /// Source symbols of all objects.
+    /// Number of source symbols of all objects.
     pub fn symbols(&self) -> u64 {
         self.objects.iter().map(|object| object.partition.symbols()).sum()
     }
 
-    /// The objects of each file, as ranges of [`SessionPlan::objects`].
+    /// Returns the objects of each file, as ranges of [`SessionPlan::objects`].
     pub fn file_objects(&self) -> Vec<Range<usize>> {
         let mut first = 0;
         let range = |file: usize| {
@@ -244,12 +244,12 @@ impl SessionPlan {
         (0..self.files.len()).map(range).collect()
     }
 
-    /// The FDT instance that describes all files of the session. `digests` holds, for each object, the
-    /// digests of its blocks, or of the first of them: the instance is complete when all are there. `expires`
-    /// is in NTP seconds (RFC 6726, section 3.4.2).
+    /// Returns the FDT instance that describes all files of the session. `digests` holds, for each object,
+    /// the digests of all blocks or of the first blocks: the instance is complete when no digest is missing.
+    /// `expires` is in NTP seconds (RFC 6726, section 3.4.2).
     ///
     /// # Panics
-    /// When `digests` is not of the shape of the objects.
+    /// When `digests` does not have the shape of the objects.
     pub fn fdt(&self, digests: &[Vec<Digest>], expires: u32) -> Instance {
         assert_eq!(digests.len(), self.objects.len(), "one list of block digests for each object");
         let is_whole =
@@ -276,7 +276,7 @@ fn refuse_same_names(files: &[FileToSend]) -> Result<(), PlanError> {
     }
 }
 
-/// The blocks of a whole file, all sizes within one symbol of one another.
+/// Cuts a whole file into blocks whose sizes differ by at most one symbol.
 fn partition(bytes: u64, config: PlanConfig, memory: u64) -> Result<Partition, PartitionError> {
     let largest = match config.scheme {
         Scheme::ReedSolomon => Some(REED_SOLOMON_BLOCK_SYMBOLS),
@@ -289,12 +289,13 @@ fn partition(bytes: u64, config: PlanConfig, memory: u64) -> Result<Partition, P
     let size = u64::from(config.symbol_size).max(1);
     let symbols = bytes.div_ceil(size);
     let blocks = headwater_fec::blocks_for(symbols, config.order);
-    // Of long symbols a block has fewer: receivers refuse longer ones.
+    // Blocks of long symbols have fewer symbols: receivers refuse blocks of more bytes.
     let least = u32::try_from(symbols.div_ceil(CODED_BLOCK_BYTES_MAX / size)).unwrap_or(u32::MAX);
     Partition::with_blocks(bytes, config.symbol_size, blocks.max(least))
 }
 
-/// Blocks of one object: no more than the scheme can number and the FDT can carry digests of.
+/// Maximum number of blocks in an object: the scheme must number the blocks, and the FDT must carry the
+/// digests.
 fn blocks_max(scheme: Scheme) -> u32 {
     let described = u32::try_from(fdt::BLOCK_DIGESTS_MAX).expect("a few thousand");
     match scheme {
@@ -308,13 +309,14 @@ fn is_ldpc(scheme: Scheme) -> bool {
     matches!(scheme, Scheme::LdpcStaircase | Scheme::LdpcTriangle)
 }
 
-/// Encoding symbols of LDPC that a sender makes within `memory` at most, and [`LDPC_SYMBOLS`].
+/// Maximum number of LDPC encoding symbols that a sender makes within `memory`, at most [`LDPC_SYMBOLS`].
 fn ldpc_symbols(config: PlanConfig, memory: u64) -> u64 {
     LDPC_SYMBOLS.min(2 * u64::from(ldpc_block_symbols(config.symbol_size, memory)))
 }
 
-/// Cuts a file into runs of blocks, each with its offset. A run begins with the large blocks and ends with
-/// the small ones, as the whole does, so RFC 5052 finds the same blocks again from the run's own length.
+/// Cuts a file into runs of blocks, each with an offset. A run begins with the large blocks and ends with the
+/// small blocks, like the whole file, so RFC 5052's partitioning of the run's own length yields the same
+/// blocks.
 fn runs(whole: Partition, config: PlanConfig) -> Result<Vec<(u64, Partition)>, PartitionError> {
     let per_run = blocks_max(config.scheme);
     let offset = |sbn: u32| whole.block(sbn).map_or(whole.transfer_length(), |block| block.offset);
@@ -327,13 +329,13 @@ fn runs(whole: Partition, config: PlanConfig) -> Result<Vec<(u64, Partition)>, P
     (0..whole.blocks().div_ceil(per_run).max(1)).map(run).collect()
 }
 
-/// How objects of a session are coded.
+/// Coding parameters common to the objects of a session.
 #[derive(Clone, Copy, Debug)]
 struct Coding {
     scheme: Scheme,
     /// Source symbols of the session.
     symbols: u64,
-    /// Encoding symbols that those of LDPC may have.
+    /// Maximum number of encoding symbols of all LDPC objects together.
     ldpc_symbols: u64,
 }
 
@@ -377,10 +379,10 @@ impl Coding {
         }
     }
 
-    /// max_n of LDPC: n = 2k, of long blocks of LDPC-Staircase up to 4k while all of the session have no more
-    /// than so many symbols. No fewer repair symbols than a source column has entries, which matters to
-    /// objects of one symbol and of two. Each of those is one block, so that n is right for it; a sender uses
-    /// k + 1 of them.
+    /// max_n of LDPC: n = 2k, or up to 4k for long blocks of LDPC-Staircase while all blocks of the session
+    /// together have at most `ldpc_symbols` encoding symbols. At least as many repair symbols as a source
+    /// column has entries, which matters for objects of one or two symbols. Such an object is a single block,
+    /// so n is exact; a sender uses k + 1 of the symbols.
     fn ldpc_symbols_max(self, max_block: u32) -> u32 {
         let least = (2 * max_block).max(max_block + LDPC_N1);
         if self.scheme != Scheme::LdpcStaircase || max_block < LDPC_LONG_BLOCK {

@@ -1,4 +1,5 @@
-//! The sending end: a session's files in a carousel, its FDT in between, at the pace of a congestion control.
+//! Sender of a session: the symbols of its files in carousel order, with the FDT in between, at the rate of a
+//! congestion control.
 
 mod content;
 pub(crate) mod description;
@@ -30,17 +31,17 @@ use crate::machine::{ChannelId, Destination, Input, Machine, Output, Transmit};
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
-/// How long a session that is sent on request tells those who ask that it is closed: longer than it takes
-/// most of them to ask again, and relays in a row keep what answers them for a second each.
+/// Time for which a session that is sent on request answers requests with a packet that closes the session.
+/// Most receivers request again within this time, and each relay on the path caches an answer for a second.
 const DISMISSAL: Duration = Duration::from_secs(4);
 
-/// When a sender stops by itself.
+/// Condition under which a sender stops by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Never.
     Never,
-    /// After so many passes over the session: one pass sends as many symbols as the content has, in window
-    /// order with a share of repair symbols.
+    /// After a number of passes over the session: a pass sends as many symbols as the content has, plus a
+    /// share of repair symbols in window order.
     Passes(u64),
     /// At an instant.
     At(Instant),
@@ -56,30 +57,30 @@ pub struct SenderConfig {
 }
 
 impl SenderConfig {
-    /// A session with transport session identifier `tsi`, sent until it is stopped. Below 2^16 the header is
-    /// shortest.
+    /// Returns the configuration of a session with transport session identifier `tsi` that is sent until
+    /// stopped. The header is shortest for a `tsi` below 2^16.
     pub fn new(tsi: u32) -> Self {
         Self { tsi, end: End::Never, ntp_at_zero: 0, start: Start::First }
     }
 
-    /// When to stop. Default: never.
+    /// Sets the condition to stop. Default: never.
     #[must_use]
     pub fn with_end(mut self, end: End) -> Self {
         self.end = end;
         self
     }
 
-    /// Where in the order of sending to begin. Default: with the first source symbols. A sender that may have
-    /// sent the same content before draws its start, so that receivers that go on with that receive little
-    /// twice. A session of one pass begins with the first source symbols all the same.
+    /// Sets the place in the order of sending at which the session begins. Default: the first source symbols.
+    /// A sender that may have sent the same content before draws a place, so that receivers that resume get
+    /// few duplicates. A session of one pass always begins with the first source symbols.
     #[must_use]
     pub fn with_start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// What a wall clock shows at the driver's zero, in NTP seconds modulo 2^32; FDT instances expire by it.
-    /// Default: 0.
+    /// Sets the wall-clock time at the driver's zero, in NTP seconds modulo 2^32, from which FDT instances
+    /// expire. Default: 0.
     #[must_use]
     pub fn with_ntp_at_zero(mut self, seconds: u32) -> Self {
         self.ntp_at_zero = seconds;
@@ -87,25 +88,26 @@ impl SenderConfig {
     }
 }
 
-/// What a sender tells its application.
+/// Event of a sender for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// A pass over the session is complete: [`Sender::pass_symbols`] were sent since the last one.
+    /// A pass over the session is complete: the sender has sent [`Sender::pass_symbols`] symbols since the
+    /// previous pass.
     PassCompleted(u64),
-    /// A file changed or could not be read, and is not sent any more; the others are.
+    /// A file changed or could not be read. The sender withdraws the file and continues with the rest.
     FileWithdrawn {
-        /// Its index in the session's plan.
+        /// Index of the file in the session's plan.
         file: usize,
-        /// What happened to it.
+        /// Reason for the withdrawal.
         error: SourceError,
     },
-    /// Nothing is left to send, or the content could not be coded; the session was closed.
+    /// No content is left to send, or the content could not be coded. The session is closed.
     SourceFailed(SourceError),
-    /// The session was closed and nothing more will be sent.
+    /// The session is closed and the sender sends nothing more.
     Finished,
 }
 
-/// What a sender has sent.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderStats {
     /// Packets of any kind.
@@ -118,10 +120,11 @@ pub struct SenderStats {
     pub fdt_packets: u64,
 }
 
-/// The sending end of a session.
+/// Sender of a session.
 ///
 /// Memory: 28 bytes a block for the order of sending, 48 over several levels, 32 a block while not all
-/// digests of its file are known, the FDT, and for LDPC 4 bytes a symbol for each length of its blocks.
+/// digests of the block's file are known, the FDT, and for LDPC 4 bytes a symbol for each distinct block
+/// length.
 #[derive(Debug)]
 pub struct Sender<C, S> {
     config: SenderConfig,
@@ -132,10 +135,10 @@ pub struct Sender<C, S> {
     orders: Orders,
     content: Content,
     inventory: Inventory,
-    /// Symbols of content that count towards passes: those of files withdrawn do not.
+    /// Symbols of content that count towards passes, without the symbols of withdrawn files.
     symbols_of_passes: u64,
-    /// Whether content goes on elsewhere than an earlier session's, which receivers have heard; from the
-    /// beginning where the start was drawn.
+    /// Whether the content starts at a different place than an earlier session's, which receivers may have
+    /// received. True from the beginning if the start is drawn.
     has_skipped: bool,
     fdt: Description,
     phase: Phase,
@@ -146,36 +149,36 @@ pub struct Sender<C, S> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
-    /// It is to be closed, once what is known of its content is in the FDT.
+    /// The session closes as soon as the FDT holds everything known of the content.
     Ending,
     Closing(Farewell),
-    /// Who asks is told that the session is closed, until then.
+    /// Until the given instant, the sender answers requests with a packet that closes the session.
     Dismissing(Option<Instant>),
     Finished,
 }
 
-/// What to do with a departure.
+/// Use of a departure.
 enum Next {
     Fdt,
-    /// A symbol of the FDT that was asked for.
+    /// A requested symbol of the FDT.
     Description(u64),
     Symbol(Visit),
     Farewell(Word),
-    /// Let it pass: its channel has nothing to say, others may.
+    /// Skip the departure: this channel has nothing to send, another channel may have.
     Pass,
-    /// Keep it until there is something to say.
+    /// Keep the departure until there is something to send.
     Wait,
 }
 
 impl<C: SenderControl, S: Source> Sender<C, S> {
-    /// A sender of the planned files. `digests` holds, for each object, the digests of its blocks, or of the
-    /// first of them: [`Sender::add_digests`] tells the others.
+    /// Creates a sender of the planned files. `digests` holds, for each object, the digests of all blocks or
+    /// of the first blocks; [`Sender::add_digests`] adds the rest.
     ///
     /// # Errors
-    /// When the files are too many for one FDT.
+    /// When one FDT cannot describe all files.
     ///
     /// # Panics
-    /// When `digests` is not of the shape of the plan.
+    /// When `digests` does not have the shape of the plan.
     pub fn new(
         config: SenderConfig,
         plan: &SessionPlan,
@@ -186,7 +189,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let mut blocks = Vec::new();
         let mut of_content = Vec::new();
         let mut orders = Orders::default();
-        // A single pass sends as many symbols as the content has: by ESI those are the content.
+        // A single pass sends as many symbols as the content has: in ESI order, exactly the source symbols.
         let is_shuffled = !matches!(config.end, End::Passes(0 | 1));
         let start = if is_shuffled { config.start } else { Start::First };
         for (index, object) in (0..).zip(plan.objects()) {
@@ -228,10 +231,10 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         })
     }
 
-    /// Tells the digests of an object's next blocks, which receivers hear with the next instance of the FDT.
+    /// Adds the digests of an object's next blocks. The next FDT instance carries the new digests.
     ///
     /// # Panics
-    /// When the object has not so many blocks.
+    /// When the object has fewer blocks.
     pub fn add_digests(&mut self, object: usize, digests: &[Digest]) {
         if self.inventory.is_withdrawn(object) {
             return;
@@ -244,8 +247,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         self.fdt.set_complete(self.inventory.is_complete());
     }
 
-    /// Ends the sending of one file, and tells receivers so; the others go on. Without any other the session
-    /// closes.
+    /// Stops sending a file and announces the withdrawal. The session continues with the remaining files, or
+    /// closes if no file remains.
     pub fn withdraw(&mut self, file: usize, why: Withdrawal, error: SourceError) {
         if self.phase != Phase::Sending || !self.inventory.withdraw(file) {
             return;
@@ -262,7 +265,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
     }
 
-    /// Ends the session because its content cannot be sent.
+    /// Closes the session because the content cannot be sent.
     pub fn fail(&mut self, error: SourceError) {
         if self.phase != Phase::Sending {
             return;
@@ -271,9 +274,10 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         self.close();
     }
 
-    /// Ends the session: on every channel it is described once more, as far as a second allows, and closed
-    /// with a few last packets. It is over when the base channel has sent them, and after 2 s. One that is
-    /// sent on request is over 4 s later; who asks meanwhile is told.
+    /// Closes the session: each channel sends the FDT once more, for at most a second, and then a few packets
+    /// that close the session. The session is over when the base channel has sent these packets, at the
+    /// latest after 2 s. A session that is sent on request is over after 4 s, in which each request is
+    /// answered with a packet that closes the session.
     pub fn close(&mut self) {
         if self.phase == Phase::Sending {
             self.phase = match self.control.responder().is_some() {
@@ -283,23 +287,23 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
     }
 
-    /// What was sent so far.
+    /// Returns the counters.
     pub fn stats(&self) -> SenderStats {
         self.stats
     }
 
-    /// Symbols that one pass sends: the source symbols of the session, in window order with a share of
-    /// repair.
+    /// Number of symbols in a pass: the source symbols of the session, plus a share of repair symbols in
+    /// window order.
     pub fn pass_symbols(&self) -> u64 {
         self.content.pass_symbols()
     }
 
-    /// Whether the session is closed and all is sent.
+    /// Whether the session is closed and all packets are sent.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }
 
-    /// The congestion control.
+    /// Returns the congestion control.
     pub fn control(&self) -> &C {
         &self.control
     }
@@ -309,18 +313,18 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
             End::Never => false,
             End::At(at) => at <= now,
             End::Passes(passes) if self.content.pass_symbols() == 0 => self.fdt.rounds() >= passes,
-            // Receivers may have every symbol, and nothing to verify them by.
+            // A receiver that has every symbol still needs all digests to verify the content.
             End::Passes(_) => self.has_sent_passes() && self.fdt.is_told() && self.inventory.is_complete(),
         }
     }
 
-    /// Whether all passes are sent that were asked for.
+    /// Whether all configured passes are sent.
     fn has_sent_passes(&self) -> bool {
         let pass = self.content.pass_symbols();
         matches!(self.config.end, End::Passes(passes) if pass > 0 && self.symbols_of_passes >= passes.saturating_mul(pass))
     }
 
-    /// Ends what time ends.
+    /// Changes the phase if a deadline or end condition is met.
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Sending {
             self.fdt.refresh(now, self.config);
@@ -347,12 +351,12 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         self.events.push_back(SenderEvent::Finished);
     }
 
-    /// What to send in a departure.
+    /// Chooses the content of a departure.
     fn next(&mut self, now: Instant, departure: &Departure) -> Next {
         let has_sent_passes = self.has_sent_passes();
         match &mut self.phase {
             Phase::Finished | Phase::Ending => Next::Wait,
-            // Until its digests are told there is nothing to send but the description.
+            // While digests are missing after the last pass, only the FDT is left to send.
             Phase::Sending if has_sent_passes => match self.fdt.next_round() <= now {
                 true => Next::Fdt,
                 false => Next::Wait,
@@ -384,28 +388,28 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         }
     }
 
-    /// Returns the request that the departure due answers.
+    /// Returns the request that the due departure answers.
     fn request(&self) -> Option<Request> {
         self.control.responder().and_then(Responder::request)
     }
 
-    /// What answers a request.
+    /// Chooses the answer to a request.
     fn answer(&mut self, request: &Request) -> Next {
-        // Once, and only while little was sent: anyone can ask so.
+        // Skips once, and only at the start of the session: any receiver can set this flag.
         if request.follows_another && !self.has_skipped && self.stats.symbols < self.content.pass_symbols() {
             self.has_skipped = true;
             self.content.skip();
         }
         match request.description.filter(|number| *number < self.fdt.symbols()) {
             Some(number) => Next::Description(number),
-            // Receivers ask for the description they know of; its changes come unasked.
+            // Receivers request the FDT instance announced first; a new instance is sent without a request.
             None if self.fdt.has_news() => Next::Fdt,
-            // Where there is no content, the description is all that there is.
+            // A session without content sends only the FDT.
             None => self.content.next(None).map_or(Next::Description(0), Next::Symbol),
         }
     }
 
-    /// Writes the packet; `None` when the content could not be read.
+    /// Writes the packet. Returns `None` if the content could not be read.
     fn write(
         &mut self,
         now: Instant,
@@ -434,7 +438,7 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         let bytes = match self.read_symbol(visit, departure, buffer) {
             Ok(bytes) => bytes,
             Err(SourceError::File { file, why, message }) => {
-                // The order of sending counts it as sent.
+                // The order of sending counts the symbol as sent.
                 self.symbols_of_passes += 1;
                 self.withdraw(file, why, SourceError::File { file, why, message });
                 return None;
@@ -454,8 +458,8 @@ impl<C: SenderControl, S: Source> Sender<C, S> {
         Some(bytes)
     }
 
-    /// Writes a packet with the symbol of a visit, or a source symbol in its place while that is not made
-    /// yet, and says how long the packet is.
+    /// Writes a packet with the symbol of a visit and returns the length of the packet. If a repair symbol is
+    /// not ready, the packet carries a source symbol of the same block instead.
     fn read_symbol(
         &mut self,
         visit: Visit,
@@ -517,7 +521,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
                 }
                 Next::Fdt | Next::Description(_) | Next::Symbol(_) | Next::Farewell(_) => {}
             }
-            // Content that failed leaves an event behind and its departure to other content, or to the end of
+            // If the content fails, an event is queued, and the departure serves other content or the end of
             // the session.
             let envelope = self.control.envelope().map_or(0, |envelope| envelope.bytes());
             let Some(bytes) = self.write(now, &next, &departure, &mut buffer[envelope..]) else { continue };
@@ -540,7 +544,7 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
     fn poll_timeout(&self) -> Option<Instant> {
         let departure = match &self.phase {
             Phase::Finished => return None,
-            // Who waits is told, too.
+            // Waiting receivers get an answer, too.
             Phase::Dismissing(until) => {
                 let until = until.unwrap_or(Instant::ZERO);
                 Some(self.control.next_departure().map_or(until, |next| next.min(until)))
@@ -569,7 +573,8 @@ impl<C: SenderControl, S: Source> Machine for Sender<C, S> {
     }
 }
 
-/// A block of k source symbols whose source has `limit` encoding symbols of it, or all that the code gives.
+/// Returns the block of k source symbols. `limit` is the number of encoding symbols that the source provides,
+/// `None` for all symbols of the code.
 fn carousel_block(codec: &dyn BlockCodec, k: u32, limit: Option<u32>) -> CarouselBlock {
     let n = codec.encoding_symbols(k);
     CarouselBlock {

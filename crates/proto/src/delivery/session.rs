@@ -1,52 +1,52 @@
-//! Which session a receiver is of, and whether its sender is still there.
+//! Selection of the session that a receiver receives, and detection of a sender that is gone.
 
 use core::net::{IpAddr, SocketAddr};
 
 use crate::time::{Duration, Instant};
 
-/// A session from which nothing was heard for this long makes way for another one on the group: long enough
-/// for an interface or a route that comes back, and for a sender of any rate but LE-SBCC's floor, a packet in
-/// up to 10 to 15 s.
+/// Silence after which another session on the group may replace the received session. Long enough for an
+/// interface or a route that recovers, and for a sender of any rate except LE-SBCC's floor, a packet in up to
+/// 10 to 15 s.
 pub const SILENCE: Duration = Duration::from_secs(5);
-/// Other sessions on the group that are told of.
+/// Maximum number of other sessions on the group that are reported.
 pub const OTHERS_MAX: usize = 16;
-/// A closed session ends when nothing was heard for this long.
+/// Silence after which a closed session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-/// The session that a receiver is of: the first one heard that it would take.
+/// The session that a receiver receives: the first acceptable session heard.
 #[derive(Debug)]
 pub(crate) struct Listening {
     tsi: Option<u64>,
     source: Option<IpAddr>,
     session: Option<(IpAddr, u64)>,
-    /// Where its first packet came from.
+    /// Source address of the session's first packet.
     sender: Option<SocketAddr>,
-    /// Other sessions told of, at most [`OTHERS_MAX`].
+    /// Other sessions that were reported, at most [`OTHERS_MAX`].
     others: Vec<(IpAddr, u64)>,
-    /// Whether the sender was heard to close the session. It counts once nothing more is heard: a packet that
-    /// is corrupt or forged does not end a session that goes on.
+    /// Whether a packet that closes the session arrived. The session ends only if silence follows: a corrupt
+    /// or forged packet does not end a session that continues.
     is_closed: bool,
     last_heard: Instant,
 }
 
-/// Of which session a packet is.
+/// Session of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Of this one; perhaps its first packet.
+    /// The packet belongs to the received session; perhaps the first packet.
     Ours { is_first: bool },
-    /// Of another one: perhaps the first time, and perhaps one that takes the place of this one, which is
-    /// silent.
+    /// The packet belongs to another session: perhaps the first packet of that session, and perhaps a session
+    /// that replaces the received session, which is silent.
     Other { is_news: bool, replaces: bool },
 }
 
 impl Listening {
-    /// Listens for the session wanted, or for any, from the source wanted, or from anyone.
+    /// Listens for the wanted session and source; `None` accepts any.
     pub(crate) fn new(tsi: Option<u64>, source: Option<IpAddr>, now: Instant) -> Self {
         let (session, sender, others) = (None, None, Vec::new());
         Self { tsi, source, session, sender, others, is_closed: false, last_heard: now }
     }
 
-    /// A packet came.
+    /// Records a packet and returns the session of the packet.
     pub(crate) fn hear(&mut self, now: Instant, source: SocketAddr, tsi: u64) -> Whose {
         let would_take = self.tsi.is_none_or(|wanted| wanted == tsi)
             && self.source.is_none_or(|wanted| wanted == source.ip());
@@ -65,27 +65,27 @@ impl Listening {
         Whose::Other { is_news, replaces: is_silent && would_take }
     }
 
-    /// The session's packet that was heard last closes it, or does not.
+    /// Records whether the session's last packet closes the session.
     pub(crate) fn close(&mut self, closes: bool) {
         self.is_closed |= closes;
     }
 
-    /// Who sends the session and its identifier, once a packet of it has come.
+    /// Returns the sender's address and the session's identifier; `None` before the first packet.
     pub(crate) fn session(&self) -> Option<(IpAddr, u64)> {
         self.session
     }
 
-    /// When a packet of the session came last, once one has come.
+    /// Returns the arrival time of the session's last packet; `None` before the first packet.
     pub(crate) fn last_heard(&self) -> Option<Instant> {
         self.session.map(|_| self.last_heard)
     }
 
-    /// Where its first packet came from.
+    /// Returns the source address of the session's first packet.
     pub(crate) fn sender(&self) -> Option<SocketAddr> {
         self.sender
     }
 
-    /// When a session that was closed has ended, unless more is heard.
+    /// Returns the time at which a closed session ends unless another packet arrives.
     pub(crate) fn close_deadline(&self) -> Option<Instant> {
         self.is_closed.then(|| self.last_heard + CLOSE_GRACE)
     }

@@ -1,5 +1,5 @@
-//! The plainest control: one channel at a rate that the operator chose. Fair to nobody; for networks of one's
-//! own.
+//! The simplest control: a single channel at a rate chosen by the operator. Not fair to other traffic; for
+//! private networks.
 
 mod receiver;
 mod sender;

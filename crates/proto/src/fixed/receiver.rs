@@ -3,7 +3,7 @@ use crate::machine::{ChannelId, Ecn};
 use crate::measure::SequenceTracker;
 use crate::time::Instant;
 
-/// Holds the base channel from start to stop and counts what is lost.
+/// Subscribes to the base channel from start to stop and counts losses.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     held: bool,
@@ -13,7 +13,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that holds nothing yet.
+    /// Returns a receiver without any subscription.
     pub fn new() -> Self {
         Self::default()
     }

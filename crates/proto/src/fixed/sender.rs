@@ -9,11 +9,11 @@ use crate::time::Instant;
 
 /// Sends at a fixed rate on the base channel.
 ///
-/// If its driver cannot send so much, the sender settles at somewhat less than the driver sends, evenly, and
-/// tries more from time to time.
+/// If the driver cannot sustain the rate, the sender settles at an even rate somewhat below the driver's, and
+/// probes a higher rate from time to time.
 ///
 /// CCI: slot 0, channel 0 and a packet sequence number that counts every packet, modulo 2^16, so that
-/// receivers see what was lost.
+/// receivers detect losses.
 #[derive(Clone, Debug)]
 pub struct Sender {
     pacer: Pacer,
@@ -22,7 +22,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
+    /// Returns a sender at `rate`, counted over UDP payload, whose first packet leaves at `start`.
     pub fn new(rate: Rate, start: Instant) -> Self {
         Self { pacer: Pacer::new(rate, BURST, start), sequence: 0, cap: RateCap::new(rate) }
     }

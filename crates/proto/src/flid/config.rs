@@ -1,14 +1,14 @@
-//! The numbers that make a FLID session, and what a receiver may be told.
+//! Parameters of a FLID session, and configuration of a receiver.
 
 use crate::rate::Rate;
 use crate::time::Duration;
 
-/// Whether layers stay on their channels.
+/// Assignment of layers to channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// FLID-SL: each level is one channel for good.
+    /// FLID-SL: each level has a constant channel.
     Static,
-    /// FLID-DL: a channel goes down by a level in each slot.
+    /// FLID-DL: a channel falls by a level in each slot.
     Dynamic,
 }
 
@@ -25,19 +25,19 @@ pub struct Config {
     pub(super) deaf_slots: u16,
 }
 
-/// Why numbers make no FLID session.
+/// Reason why the configuration of a FLID session is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// Levels too near to each other, or too far apart.
+    /// The ratio of successive levels is too small or too large.
     #[error("rate ratio {0}: it must be from 1.05 to 4")]
     Ratio(f64),
     /// Packets without bytes.
     #[error("packets of 0 bytes")]
     PacketBytes,
-    /// Slots too short for joins, or too long to follow anything.
+    /// Slots are too short for joins, or too long to adapt.
     #[error("slots of {0}: they must be from 50 ms to 1 min")]
     Slot(Duration),
-    /// Receivers tell slots by packets of the base channel.
+    /// The base rate is too low: receivers detect slots by packets of the base channel.
     #[error("a base rate of {base:.3} packets/s: it must be at least {least:.3}, one packet in a slot")]
     BaseRate {
         /// Base rate in packets/s.
@@ -45,7 +45,7 @@ pub enum ConfigError {
         /// Least base rate in packets/s.
         least: f64,
     },
-    /// There is no room for a level above the base.
+    /// The maximum rate leaves no room for a level above the base.
     #[error("base rate {base:.3} packets/s and maximum rate {max:.3} packets/s: the maximum must be higher")]
     Rates {
         /// Base rate in packets/s.
@@ -53,20 +53,21 @@ pub enum ConfigError {
         /// Maximum rate in packets/s.
         max: f64,
     },
-    /// More dynamic channels than slot indices tell apart.
+    /// More dynamic channels than slot indices can distinguish.
     #[error(
         "{channels} dynamic channels: at most {most}; raise the base rate or the ratio, or shorten the leave latency"
     )]
     Channels {
-        /// Channels needed: one for each level, and one for each slot of the leave latency.
+        /// Channels needed: a channel for each level, and a channel for each slot of the leave latency.
         channels: u64,
-        /// Most that there can be.
+        /// Maximum number of channels.
         most: u64,
     },
 }
 
 impl Config {
-    /// FLID-SL: packets of `packet_bytes` of UDP payload, `max_rate` in all, in slots of 1 s.
+    /// FLID-SL: returns a configuration with packets of `packet_bytes` of UDP payload, `max_rate` in total,
+    /// in slots of 1 s.
     pub fn static_layers(packet_bytes: u16, max_rate: Rate) -> Self {
         Self {
             kind: Kind::Static,
@@ -75,7 +76,8 @@ impl Config {
         }
     }
 
-    /// FLID-DL: packets of `packet_bytes` of UDP payload, `max_rate` in all, in slots of 0.5 s.
+    /// FLID-DL: returns a configuration with packets of `packet_bytes` of UDP payload, `max_rate` in total,
+    /// in slots of 0.5 s.
     pub fn dynamic_layers(packet_bytes: u16, max_rate: Rate) -> Self {
         Self {
             kind: Kind::Dynamic,
@@ -89,46 +91,47 @@ impl Config {
         }
     }
 
-    /// Rate of the base channel. Default: 10 packets a second. The paper's 24 kbit/s were 6 of its packets,
-    /// and are 2 of today's: a slot would bring one, and most slots none of the level above.
+    /// Sets the rate of the base channel. Default: 10 packets per second. The paper's 24 kbit/s were 6 of the
+    /// paper's packets, and are 2 of today's: a slot would bring a single packet, and most slots no packet of
+    /// the level above.
     #[must_use]
     pub fn with_base_rate(mut self, rate: Rate) -> Self {
         self.base_rate = Some(rate);
         self
     }
 
-    /// What the cumulative rate of a level is to that of the level below. Default: 1.3, as the paper has it.
+    /// Sets the ratio of a level's cumulative rate to that of the level below. Default: 1.3, as in the paper.
     #[must_use]
     pub fn with_ratio(mut self, ratio: f64) -> Self {
         self.ratio = ratio;
         self
     }
 
-    /// TSD: length of a slot. Defaults: the paper's 0.5 s with dynamic layers, with static ones 1 s as in the
-    /// public implementation.
+    /// TSD: sets the length of a slot. Defaults: the paper's 0.5 s with dynamic layers; 1 s with static
+    /// layers, as in the public implementation.
     #[must_use]
     pub fn with_slot(mut self, slot: Duration) -> Self {
         self.slot = slot;
         self
     }
 
-    /// How long routers may take to follow a leave: so long is a dynamic channel silent before it is used
-    /// again. Default: 8 s, more than IGMPv3's 2 s and PIM's 3 s together.
+    /// Sets the maximum time routers take to follow a leave, which is the silence of a dynamic channel before
+    /// reuse. Default: 8 s, more than IGMPv3's 2 s and PIM's 3 s together.
     #[must_use]
     pub fn with_leave_latency(mut self, leave: Duration) -> Self {
         self.leave = leave;
         self
     }
 
-    /// For how many slots a receiver of static layers is deaf to losses after it gave up a level. Default: 9,
-    /// as in the public implementation.
+    /// Sets the number of slots in which a receiver of static layers ignores losses after dropping a level.
+    /// Default: 9, as in the public implementation.
     #[must_use]
     pub fn with_deaf_slots(mut self, slots: u16) -> Self {
         self.deaf_slots = slots;
         self
     }
 
-    /// Whether layers stay on their channels.
+    /// Assignment of layers to channels.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -144,12 +147,12 @@ impl Config {
         self.base_rate.or(default).unwrap_or(self.max_rate)
     }
 
-    /// The rate of all channels together.
+    /// Total rate of all channels.
     pub fn max_rate(&self) -> Rate {
         self.max_rate
     }
 
-    /// What the cumulative rate of a level is to that of the level below.
+    /// Ratio of a level's cumulative rate to that of the level below.
     pub fn ratio(&self) -> f64 {
         self.ratio
     }
@@ -159,17 +162,17 @@ impl Config {
         self.slot
     }
 
-    /// How long a dynamic channel is silent before it is used again.
+    /// Silence of a dynamic channel before reuse.
     pub fn leave_latency(&self) -> Duration {
         self.leave
     }
 
-    /// Slots for which a receiver of static layers is deaf after it gave up a level.
+    /// Slots in which a receiver of static layers ignores losses after dropping a level.
     pub fn deaf_slots(&self) -> u16 {
         self.deaf_slots
     }
 
-    /// `packets/s` of a rate.
+    /// Converts a rate to packets/s.
     pub(super) fn packets(&self, rate: Rate) -> f64 {
         rate.packets_per_second(self.packet_bytes.into())
     }
@@ -182,13 +185,13 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// Defaults: no cap.
+    /// Returns the defaults: no rate cap.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Most that the receiver takes, in bit/s of UDP payload; the base channel is held in any case. Default:
-    /// what the path carries.
+    /// Sets the maximum rate of the receiver, in bit/s of UDP payload; the base channel is always subscribed.
+    /// Default: limited by the path only.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);

@@ -1,4 +1,4 @@
-//! Levels of a FLID session: their rates, their channels, and when they may be risen from.
+//! Levels of a FLID session: rates, channels, and triggers.
 
 use super::INDICES;
 use super::config::{Config, ConfigError, Kind};
@@ -8,15 +8,15 @@ use crate::machine::ChannelId;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Triggers come as often as lets a rate rise by `TRIGGERS * (ratio - 1)` packets a second in a second, which
-/// is 6.
+/// Trigger frequency: lets a rate rise by `TRIGGERS * (ratio - 1)` packets per second each second, which is
+/// 6.
 const TRIGGERS: f64 = 20.0;
 
-/// The layers of a FLID session from its start on.
+/// Layers of a FLID session from the session's start on.
 ///
-/// A level sends at a constant rate, whichever channel it is on. Dynamic channel i (from 1) is at level l in
-/// the slots s with `s + l = i modulo T`; T is the least power of two that has room for all levels and the
-/// leave latency, so that the slot modulo 128 that packets carry tells the level of a channel.
+/// A level sends at a constant rate, whichever channel carries the level. Dynamic channel i (from 1) is at
+/// level l in the slots s with `s + l = i modulo T`. T is the smallest power of two with room for all levels
+/// and the leave latency, so that the slot modulo 128 in each packet determines the level of a channel.
 #[derive(Clone, Debug)]
 pub struct Layers {
     levels: StaticLayers,
@@ -27,10 +27,10 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// The layers of a session whose first slot begins at `start`.
+    /// Returns the layers of a session whose first slot begins at `start`.
     ///
     /// # Errors
-    /// When the numbers do not fit together.
+    /// Returns an error if the parameters are inconsistent.
     pub fn new(config: &Config, start: Instant) -> Result<Self, ConfigError> {
         check(config)?;
         let cumulative = cumulative(config);
@@ -56,39 +56,40 @@ impl Layers {
         Ok(Self { levels, slot: config.slot, start, cycle })
     }
 
-    /// Channels of the session, the base included.
+    /// Number of channels of the session, the base included.
     pub fn channels(&self) -> u16 {
         if self.is_dynamic() { narrow(self.cycle) + 1 } else { self.levels.level_count() }
     }
 
-    /// Packets per second of all levels.
+    /// Rate of all levels, in packets per second.
     pub fn rate_max(&self) -> f64 {
         self.levels.rate(self.levels.level_count() - 1)
     }
 
-    /// Packets per second of levels 0..=`level`.
+    /// Rate of levels 0..=`level`, in packets per second.
     pub fn rate(&self, level: u16) -> f64 {
         self.levels.rate(level)
     }
 
-    /// Whether channels go down by a level in each slot.
+    /// Whether channels fall by a level in each slot.
     pub fn is_dynamic(&self) -> bool {
         self.cycle > 0
     }
 
-    /// The slot of an instant; the first one before the session's start.
+    /// Returns the slot that contains an instant; the first slot if the instant is before the session's
+    /// start.
     pub fn slot_at(&self, at: Instant) -> u64 {
         at.since(self.start).as_nanos() / self.slot.as_nanos()
     }
 
-    /// Whether a level's packets carry the trigger in a slot: those who hold it as their highest may rise.
-    /// What is set on a level is set on all below it.
+    /// Whether a level's packets carry the trigger in a slot. A receiver with this level as its highest may
+    /// then rise. A trigger on a level implies a trigger on all lower levels.
     pub fn is_trigger(&self, level: u16, slot: u64) -> bool {
         if level + 1 >= self.levels.level_count() {
             return false;
         }
-        // The bits of the slot's number in reverse, as a fraction: of any 2^k slots in a row one is below
-        // 2^-k.
+        // The bits of the slot's number in reverse, as a fraction: any 2^k successive slots include a
+        // fraction below 2^-k.
         #[expect(clippy::cast_precision_loss, reason = "the first 53 bits of a fraction")]
         let fraction = slot.reverse_bits() as f64 / 18_446_744_073_709_551_616.0;
         fraction <= TRIGGERS * self.slot.as_secs_f64() / self.rate(level)
@@ -99,7 +100,7 @@ impl Layers {
         self.slot
     }
 
-    /// The channel at a level in a slot.
+    /// Returns the channel at a level in a slot.
     pub(super) fn channel_in(&self, level: u16, slot: u64) -> ChannelId {
         match u64::from(level).checked_sub(1) {
             Some(above) if self.is_dynamic() => ChannelId(1 + narrow((slot + above) % self.cycle)),
@@ -180,7 +181,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Cumulative rates in bit/s: the base rate times powers of the ratio, rising, and last the maximum.
+/// Returns cumulative rates in bit/s: the base rate times powers of the ratio, rising, and finally the
+/// maximum.
 fn cumulative(config: &Config) -> Vec<u64> {
     let max = config.max_rate.as_bits();
     #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]

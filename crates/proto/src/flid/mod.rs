@@ -1,18 +1,20 @@
 //! FLID-SL and FLID-DL: fair layered increase and decrease, over static or dynamic layers (Byers et al.
 //! 2002).
 //!
-//! Time runs in slots. In each the sender lets some levels rise, by a trigger in their packets; a receiver
-//! that lost a packet in a slot gives up a level, one that was let takes one more. With static layers (SL)
-//! giving up is a leave, which routers take seconds to follow, so that for some slots nothing more is
-//! decided. With dynamic layers (DL) every channel goes down by a level in each slot: a receiver keeps its
-//! rate by joining one channel, rises by joining two, and falls by joining none.
+//! Time is divided into slots. In each slot the sender allows some levels to rise, by a trigger in their
+//! packets. A receiver that lost a packet in a slot drops a level; a receiver with a trigger and without loss
+//! adds a level. With static layers (SL) a drop is a leave, which routers take seconds to follow, so the
+//! receiver then makes no decision for some slots. With dynamic layers (DL) every channel falls by a level in
+//! each slot: a receiver keeps its rate by joining a channel per slot, rises by joining two, and falls by
+//! joining none.
 //!
-//! Nobody measures a round-trip time: triggers come so often that all rise as a TCP does over 0.41 s, and
-//! faster than it over longer ways. As control information [`FlidSlCci`](headwater_wire::cci::FlidSlCci)
-//! serves both: its group is the number of the channel, 0 the base, and the slot counts modulo 128, which
-//! also tells the level of a dynamic channel.
+//! No receiver measures a round-trip time: the trigger rate makes every receiver rise like a TCP with a
+//! round-trip time of 0.41 s, and therefore faster than a TCP on longer paths. Both variants use
+//! [`FlidSlCci`](headwater_wire::cci::FlidSlCci) as control information: the group is the number of the
+//! channel, 0 for the base, and the slot counts modulo 128, which also determines the level of a dynamic
+//! channel.
 //!
-//! Choices where the texts are open, and departures from them: `docs/errata/baselines.md`.
+//! Choices for open points of the papers, and departures: `docs/errata/baselines.md`.
 
 mod config;
 mod layers;

@@ -1,4 +1,4 @@
-//! The receiver: once a slot, a level more, a level less, or the same.
+//! The receiver: adds, drops or keeps a level once per slot.
 
 use std::collections::VecDeque;
 
@@ -14,42 +14,43 @@ use crate::measure::{Holes, JoinLatency, RateMeter};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Least time that a join is waited for.
+/// Minimum timeout of a join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a receiver shows; rates in packets per second.
+/// Status of a receiver, for display; rates in packets per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
-    /// Levels held above the base, those being joined included.
+    /// Subscribed levels above the base, including pending joins.
     pub levels: u16,
-    /// What came over the last half second.
+    /// Received rate over the last half second.
     pub rate: f64,
-    /// What the levels held bring together: what is fair.
+    /// Total rate of the subscribed levels, which is the fair rate.
     pub fair_rate: f64,
-    /// Mean join latency in seconds, once there was a join.
+    /// Mean join latency in seconds; `None` before the first join.
     pub join_latency: Option<f64>,
-    /// Whether it waits for its last leave to take effect: slots decide nothing.
+    /// Whether the receiver waits for its last leave to take effect, and makes no decisions.
     pub is_deaf: bool,
 }
 
 /// The receiving control of FLID-SL and FLID-DL.
 ///
-/// A slot has a loss when a packet of it is missing, late, a duplicate, or carries ECN's mark. A hole between
-/// two packets of a channel counts for the slot of the first, so that one burst of losses is answered once.
+/// A slot has a loss if a packet of the slot is missing, late, a duplicate, or carries ECN's mark. A hole
+/// between two packets of a channel counts for the slot of the earlier packet, so that a burst of losses has
+/// a single reaction.
 ///
-/// What becomes of it when the sender is started anew, or slots jump: with dynamic layers it goes on from the
-/// base, with static ones from the levels it has. When the base channel is lost it goes on with the others.
-/// After a stall of any length it holds what is still alive of its channels. Joins that nothing comes of are
-/// given up after two seconds or so.
+/// If the sender restarts, or slots jump, the receiver continues from the base with dynamic layers, and from
+/// the current levels with static layers. If the base channel is lost, the receiver continues with the other
+/// channels. After a stall of any length the receiver keeps the channels that are still active. Joins without
+/// any packet are given up after about two seconds.
 ///
-/// Memory: 120 bytes for each channel held, 128 at most.
+/// Memory: 120 bytes per subscribed channel, 128 channels at most.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: Layers,
     packet_bytes: u16,
-    /// The highest level that the receiver may hold.
+    /// Highest level that the receiver may subscribe to.
     highest: u16,
-    /// The highest level that the sender sends.
+    /// Highest level that the sender sends.
     ceiling: u16,
     deaf_slots: u64,
     is_held: bool,
@@ -60,55 +61,56 @@ pub struct Receiver {
     reception: Reception,
 }
 
-/// What is known once a packet of the base channel has come.
+/// State of a session, created by the first packet of the base channel.
 #[derive(Clone, Debug)]
 struct Session {
     slots: Slots,
-    /// Channels held above the base, from level 1 up.
+    /// Subscribed channels above the base, from level 1 up.
     held: VecDeque<Held>,
     meter: RateMeter,
-    /// What came of the newest slot.
+    /// Packets of the newest slot.
     current: Current,
-    /// Losses of slots before this one have been answered.
+    /// First slot whose losses still need a reaction.
     answered: u64,
-    /// Slots before this one decide nothing.
+    /// First slot that decides again after a dropped level.
     deaf_until: u64,
 }
 
-/// What a slot has brought so far.
+/// Observations in a slot so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Current {
     is_lossy: bool,
-    /// The highest level that a packet came from.
+    /// Highest level that a packet came from.
     heard: u16,
-    /// The highest level that a trigger came from.
+    /// Highest level that a trigger came from.
     trigger: Option<u16>,
 }
 
 #[derive(Clone, Debug)]
 struct Held {
     channel: ChannelId,
-    /// With dynamic layers the last slot in which it is at a level.
+    /// With dynamic layers, the last slot in which the channel has a level.
     until: u64,
     joined: Instant,
-    /// When the join is given up; `None` once a packet has come.
+    /// Time at which the join is given up; `None` once a packet has arrived.
     patience: Option<Instant>,
     track: Track,
 }
 
-/// Loss on one channel.
+/// Loss tracking of a channel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Track {
     holes: Holes,
-    /// The sequence number after the highest so far, and the slot of that one.
+    /// The sequence number after the highest number so far, and the slot of the packet with the highest
+    /// number.
     next: Option<(u16, u64)>,
 }
 
 impl Receiver {
-    /// A receiver of a session with these layers.
+    /// Returns a receiver of a session with these layers.
     ///
     /// # Errors
-    /// When their numbers do not fit together.
+    /// Returns an error if the parameters of the layers are inconsistent.
     pub fn new(layers: Config, config: ReceiverConfig) -> Result<Self, ConfigError> {
         let numbers = Layers::new(&layers, Instant::ZERO)?;
         let most = config.max_rate.map_or(f64::INFINITY, |rate| layers.packets(rate));
@@ -128,7 +130,7 @@ impl Receiver {
         })
     }
 
-    /// What to show; `None` until a packet of the base channel has come.
+    /// Returns the status; `None` until a packet of the base channel has arrived.
     pub fn status(&mut self, now: Instant) -> Option<Status> {
         let session = self.session.as_mut()?;
         let levels = session.level();
@@ -141,7 +143,7 @@ impl Receiver {
         })
     }
 
-    /// A packet came that may make sense.
+    /// Handles a packet that may be plausible.
     fn arrive(&mut self, now: Instant, cci: FlidSlCci, is_marked: bool) {
         let Some(session) = self.session.as_mut() else { return };
         let slot = match session.slots.tell(now, cci.slot) {
@@ -162,7 +164,7 @@ impl Receiver {
                 }
                 &mut held.track
             }
-            // A channel that is being left: it came, and means nothing.
+            // A packet of a channel being left is ignored.
             None => return,
         };
         let (lost, loss) = track.record(cci.sequence, slot);
@@ -174,7 +176,7 @@ impl Receiver {
         self.hear(channel, slot, cci.increase_trigger);
     }
 
-    /// Notes what a packet of the newest slot says of rising.
+    /// Records the level and the trigger of a packet of the newest slot.
     fn hear(&mut self, channel: ChannelId, slot: u64, is_trigger: bool) {
         let Some(session) = self.session.as_mut().filter(|session| slot == session.slots.newest()) else {
             return;
@@ -191,7 +193,7 @@ impl Receiver {
         }
     }
 
-    /// A new slot has begun: what the one before has brought decides.
+    /// Begins a new slot, and decides by the observations of the previous slot.
     fn turn(&mut self, now: Instant, slot: u64) {
         let Some(session) = self.session.as_mut() else { return };
         let ended = session.slots.newest();
@@ -202,13 +204,15 @@ impl Receiver {
             session.answered = slot;
         }
         let target = if self.layers.is_dynamic() {
-            // A join that takes longer than a slot is not heard at the highest level: what is heard rises.
+            // If a join takes longer than a slot, no packet of the highest level has arrived: the highest
+            // level with packets decides.
             let may_rise = current.trigger.is_some_and(|trigger| trigger >= current.heard);
             self.shift(slot);
             let held = self.level();
             held + if current.is_lossy { 0 } else { level.min(1) + u16::from(may_rise) }
         } else if ended < session.deaf_until {
-            // Its own leave may be what still overloads the path: it cannot tell what a rise would do.
+            // The receiver's recent leave may still overload the path, so the effect of a rise cannot be
+            // judged.
             level
         } else if current.is_lossy && level > 0 {
             session.deaf_until = slot + self.deaf_slots;
@@ -219,7 +223,7 @@ impl Receiver {
         self.set(now, target);
     }
 
-    /// With dynamic layers, leaves what has gone below the lowest level.
+    /// With dynamic layers, leaves channels that have fallen below the lowest level.
     fn shift(&mut self, slot: u64) {
         while let Some(session) = self.session.as_mut()
             && session.held.front().is_some_and(|held| held.until < slot)
@@ -230,7 +234,7 @@ impl Receiver {
         }
     }
 
-    /// Joins or leaves the highest channels until so many levels are held, or as many as may be.
+    /// Joins or leaves the highest channels until `target` levels are subscribed, or as many as allowed.
     fn set(&mut self, now: Instant, target: u16) {
         let target = target.min(self.highest).min(self.ceiling);
         while let Some(session) = self.session.as_mut().filter(|session| session.level() > target) {
@@ -238,7 +242,7 @@ impl Receiver {
                 self.leave(held);
             }
         }
-        // Any channel's next packet is due within this.
+        // Within this time, the next packet of any channel is due.
         let pause = 2.0 / (self.layers.rate(1) - self.layers.rate(0));
         let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.joins.bound().unwrap_or(0.0)))
             + Duration::from_secs_f64(pause);
@@ -262,7 +266,7 @@ impl Receiver {
         self.wishes.push(Membership::Leave(held.channel));
     }
 
-    /// The sender was started anew: its sequence numbers begin again, and dynamic channels are elsewhere.
+    /// Handles a restart of the sender: sequence numbers restart, and dynamic channels have other levels.
     fn begin_again(&mut self) {
         let is_dynamic = self.layers.is_dynamic();
         while let Some(session) = self.session.as_mut().filter(|_| is_dynamic)
@@ -285,7 +289,7 @@ impl Receiver {
         self.session.as_ref().map_or(0, Session::level)
     }
 
-    /// A join that nothing came of in time is undone, and all above it.
+    /// Undoes a join without any packet in time, and all joins above.
     fn give_up_joins(&mut self, now: Instant) {
         let Some(session) = self.session.as_ref() else { return };
         let overdue = |held: &Held| held.patience.is_some_and(|until| until <= now);
@@ -313,8 +317,8 @@ impl Session {
 }
 
 impl Track {
-    /// A packet of a slot came: how many are lost for certain, and in which slot there was a loss, if it
-    /// looks like one.
+    /// Records a packet of a slot. Returns the number of packets certainly lost, and the slot of a suspected
+    /// loss, if any.
     fn record(&mut self, sequence: u16, slot: u64) -> (u64, Option<u64>) {
         let found = self.holes.record(sequence);
         let lost = found.lost;

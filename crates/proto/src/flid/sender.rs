@@ -1,4 +1,4 @@
-//! The sender: all levels at their constant rates, one packet after the other.
+//! The sender: all levels at their constant rates, packet by packet.
 
 use headwater_wire::Cci;
 use headwater_wire::cci::FlidSlCci;
@@ -12,35 +12,36 @@ use crate::layering::turns::{Schedule, Turns};
 use crate::machine::{ChannelId, Ecn};
 use crate::time::Instant;
 
-/// Sends on [`Layers`] as their schedule says, and never faster than 1.25 times their total rate. A driver
-/// that cannot send all of them sends the lowest.
+/// Sends on [`Layers`] by their schedule, at most at 1.25 times their total rate. A driver that cannot send
+/// all levels sends the lowest levels.
 ///
-/// A packet carries the slot, channel and trigger of its place in the schedule, even if it leaves some
-/// packets later. Sequence numbers count what was sent on a channel, so a sender that fell behind leaves no
-/// holes that look like loss. Time per packet: O(levels).
+/// A packet carries the slot, channel and trigger of its place in the schedule, even if the packet leaves
+/// some packets later. Sequence numbers count the packets sent on a channel, so a sender that falls behind
+/// leaves no holes that look like loss. Time per packet: O(levels).
 #[derive(Clone, Debug)]
 pub struct Sender {
     turns: Turns<Layers>,
-    /// The next sequence number of each channel.
+    /// Next sequence number of each channel.
     sequences: Vec<u16>,
     description: Option<fdt::Control>,
 }
 
 impl Sender {
-    /// A sender whose first slot begins when that of `layers` does.
+    /// Returns a sender whose first slot begins at the start of `layers`.
     pub fn new(layers: Layers) -> Self {
         let sequences = vec![0; layers.channels().into()];
         Self { turns: Turns::new(layers), sequences, description: None }
     }
 
-    /// Tells receivers so of its layers: [`crate::described::Description::to_fdt`]. Default: nothing.
+    /// Sets the description of the layers for receivers: [`crate::described::Description::to_fdt`]. Default:
+    /// none.
     #[must_use]
     pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
         self.description = description;
         self
     }
 
-    /// The layers, to ask what they will send.
+    /// Returns the layers, with the schedule of future packets.
     pub fn layers(&self) -> &Layers {
         self.turns.schedule()
     }
@@ -56,7 +57,7 @@ impl Sender {
     fn cci(&self) -> Cci {
         let (slot, ChannelId(channel)) = (self.slot(), self.channel());
         let cci = FlidSlCci {
-            // Nobody rises above what is sent.
+            // No receiver may rise above the sent levels.
             increase_trigger: self.turns.level() < self.turns.ceiling().level()
                 && self.layers().is_trigger(self.turns.level(), slot),
             slot: u8::try_from(slot % INDICES).expect("below 2^7"),

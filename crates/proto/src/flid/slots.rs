@@ -1,37 +1,39 @@
-//! The sender's slots on a receiver's clock.
+//! The sender's slots, tracked on a receiver's clock.
 
 use super::INDICES;
 use crate::layering::clock::shifted;
 use crate::time::{Duration, Instant};
 
-/// A packet may be so many slots older than the newest: nothing is delayed for longer against its neighbours.
+/// Maximum age of a packet in slots, relative to the newest slot: no packet is delayed for longer than its
+/// neighbours.
 const LATE: u64 = 2;
-/// Packets in a row that say another slot after which the sender counts as started anew.
+/// Successive packets with an implausible slot after which the sender counts as restarted.
 const STRANGE: u8 = 8;
-/// A clock may run slower than the sender's by one part in so many.
+/// Maximum lag of a receiver's clock against the sender's: one part in this number.
 const DRIFT: u64 = 64;
 
-/// Tells slots from their indices modulo 128, and which index cannot be.
+/// Maps slot indices modulo 128 to slots, and rejects implausible indices.
 ///
-/// Slots are counted from one cycle of indices before the first seen, so the numbers mean nothing to anyone
-/// else.
+/// Slots are counted from a cycle of indices before the first observed slot; the numbers have no meaning
+/// outside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots {
     length: Duration,
-    /// When slot 0 began, as packets of the least delay tell: no packet is of a slot that has not begun.
+    /// Start of slot 0, estimated from packets with the least delay: no packet belongs to a slot that has not
+    /// begun.
     origin: Instant,
     newest: u64,
     strange: u8,
 }
 
-/// What a packet's index says.
+/// Result of looking up a packet's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The slot it is of; later than the newest so far, the same, or hardly older.
+    /// Slot of the packet: later than the newest slot so far, equal, or slightly older.
     Slot(u64),
-    /// No slot that can be now.
+    /// No plausible slot at this time.
     Nonsense,
-    /// Slots that cannot be, packet after packet: another sender, or the same one started anew.
+    /// Implausible slots in successive packets: another sender, or a restart of the sender.
     Restart,
 }
 
@@ -47,7 +49,7 @@ impl Slots {
         self.newest
     }
 
-    /// The slot of a packet. A stall of any length is followed by the clock.
+    /// Returns the slot of a packet. The clock bridges a stall of any length.
     pub(super) fn tell(&mut self, now: Instant, index: u8) -> Told {
         let by_clock = shifted(now).since(self.origin).as_nanos() / self.length.as_nanos();
         let least = by_clock.saturating_sub(INDICES / 2);
@@ -64,7 +66,7 @@ impl Slots {
         Told::Slot(slot)
     }
 
-    /// A later slot has begun.
+    /// Advances to a later slot.
     pub(super) fn advance(&mut self, now: Instant, slot: u64) {
         self.newest = slot;
         let origin = shifted(now) - self.length.saturating_mul(slot);

@@ -1,50 +1,49 @@
-//! The highest level that a sender of layers sends.
+//! Highest level that a sender of layers sends.
 //!
-//! A driver that cannot send all levels in time would shed packets of every level alike, and leave no level
-//! whole. So the levels above a ceiling are not sent at all, and those below keep their schedule to the
-//! packet. Receivers are told of the ceiling on the base channel
-//! ([`Departure::ceiling`](crate::control::Departure::ceiling)): they leave what is above it, and do not take
-//! its silence for loss.
+//! A driver that cannot send all levels in time would drop packets of every level alike, and no level would
+//! stay complete. Therefore levels above a ceiling are not sent at all, and levels below keep their exact
+//! schedule. The base channel announces the ceiling to receivers
+//! ([`Departure::ceiling`](crate::control::Departure::ceiling)). Receivers leave the levels above and do not
+//! count the silence as loss.
 //!
-//! Until the ceiling has fallen, a late driver sends the lowest levels first: to a receiver a backlog would
-//! look like a queue of the network.
+//! Until the ceiling has fallen, a late driver sends the lowest levels first: a receiver would mistake a
+//! backlog for a queue in the network.
 //!
-//! The ceiling falls when the backlog grows while the driver gives up time in two windows in a row, to
-//! somewhat less than the driver has been seen to send in the better one: a busy machine's pauses fill one.
-//! It rises level by level while there is no backlog (`pacing::Retry`).
+//! The ceiling falls if, in two windows in a row, the backlog grows while the driver gives up time. The new
+//! ceiling carries somewhat less than the driver sent in the better window, because the pauses of a busy
+//! host can fill a window. The ceiling rises level by level while there is no backlog (`pacing::Retry`).
 
 use crate::pacing::{DriverLoad, Retry};
 use crate::time::{Duration, Instant};
 
-/// Backlog above which a driver may be overloaded. A busy machine keeps a driver from running for a tenth of
-/// a second now and then.
+/// Backlog above which a driver may be overloaded. A busy host delays a driver by a tenth of a second now
+/// and then.
 const LATE: Duration = Duration::from_millis(250);
-/// A backlog that shrinks by less than this in a window does not shrink.
+/// Minimum decrease of the backlog in a window to count as shrinking.
 const SHRINKS: Duration = Duration::from_millis(20);
-/// Part of the rate that the driver was seen to send at which the ceiling comes to be: the rest works off the
-/// backlog.
+/// Part of the driver's measured rate that the lowered ceiling uses; the rest reduces the backlog.
 const ROOM: f64 = 0.8;
-/// A driver that spends more than this part of its time on sending with the spacing's headroom has no backlog
-/// that grows.
+/// If a driver gives up less than a tenth of the time, so that the used part is above this bound, the
+/// spacing's headroom keeps the backlog from growing.
 const BUSY: f64 = 0.9;
 
-/// The ceiling of a sender's levels, by what its driver keeps up with.
+/// Ceiling of a sender's levels, adapted to the rate that the driver sustains.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
-    /// The session's highest level.
+    /// Highest level of the session.
     top: u16,
     level: u16,
     load: DriverLoad,
-    /// The backlog at the last judgement.
+    /// Backlog at the previous evaluation.
     backlog: Duration,
-    /// Packets per second of the last window, if the driver was overloaded in it and the ceiling did not
-    /// fall.
+    /// Packets per second of the last window, if the driver was overloaded in that window and the ceiling did
+    /// not fall.
     overloaded: Option<f64>,
     retry: Retry,
 }
 
 impl Ceiling {
-    /// A sender that sends all of its levels, up to `top`.
+    /// Returns the ceiling of a sender that sends all levels, up to `top`.
     pub fn new(top: u16) -> Self {
         Self {
             top,
@@ -56,19 +55,19 @@ impl Ceiling {
         }
     }
 
-    /// The highest level that is sent.
+    /// Highest level that is sent.
     pub fn level(&self) -> u16 {
         self.level
     }
 
-    /// The same, if it is not the session's highest.
+    /// Highest level that is sent, if below the session's highest level.
     pub fn lowered(&self) -> Option<u16> {
         (self.level < self.top).then_some(self.level)
     }
 
-    /// Records a packet that left at `now`, for which the spacing gave up `given_up`; the driver's backlog is
-    /// `backlog`. Levels 0..=n send `rate(n)` packets per second at the most. Returns the new level when the
-    /// ceiling moves.
+    /// Records a packet that left at `now`, for which the spacing gave up `given_up`, with the driver's
+    /// current `backlog`. Levels 0..=n send at most `rate(n)` packets per second. Returns the new level if
+    /// the ceiling moves.
     pub fn departed(
         &mut self,
         now: Instant,

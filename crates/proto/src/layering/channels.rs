@@ -1,11 +1,11 @@
-//! Dynamic channels: which wave is at which level, and when each of its packets leaves.
+//! Dynamic channels: the level of each wave, and the departure time of each packet.
 //!
 //! Waves are numbered by their end: wave w goes quiescent at the end of sub-slot w, counted from the
-//! session's start, and is at level `w - K s + 1` in slot s. So x, the sub-slots left to a wave, is exact in
-//! integers, and two levels in two slots that stand at the same x have the same rate to the last bit.
+//! session's start, and is at level `w - K s + 1` in slot s. Therefore x, the number of sub-slots left to a
+//! wave, is exact in integers: two levels in two slots with the same x have the same rate to the last bit.
 //!
-//! A wave's packets are told by closed forms only: packet j, counted from the last one, leaves when the
-//! integral of what is left of the wave is j and a part. So any question about any time costs the same.
+//! A wave's packets follow from closed forms only: packet j, counted from the last packet, leaves when the
+//! integral over the rest of the wave is j plus a fraction. A query about any time therefore costs the same.
 
 use super::Layering;
 use super::config::{DynamicConfig, DynamicConfigError};
@@ -13,17 +13,18 @@ use super::wave::{Curve, Fed, Shape};
 use crate::machine::ChannelId;
 use crate::time::{Duration, Instant};
 
-/// Most channels of a session, the base included: what the short CCI can name (RFC 3738, section 5).
+/// Maximum channels of a session, the base included: limit of the short CCI (RFC 3738, section 5).
 const CHANNELS_MAX: u64 = 256;
-/// Most packets of the base channel in a slot: the short CCI counts them by 16 bits (RFC 3738, section 2.2).
+/// Maximum packets of the base channel in a slot: the short CCI has 16-bit sequence numbers (RFC 3738,
+/// section 2.2).
 const BASE_PACKETS_MAX: u64 = 1 << 16;
-/// 2^64 over the golden ratio.
+/// 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A time slot, counted from the session's start.
 pub type Slot = u64;
 
-/// The channels of an M2C or WEBRC session from its start on. Copied freely; no state.
+/// Channels of an M2C or WEBRC session from the session's start on. A value without state, cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct DynamicChannels {
     curve: Curve,
@@ -35,40 +36,40 @@ pub struct DynamicChannels {
     /// T: dynamic channels, used cyclically.
     cycle: u64,
     quiescent: u64,
-    /// The total rate to keep in packets/s, if it is constant.
+    /// Total rate in packets/s, if constant.
     total: Option<f64>,
     is_staggered: bool,
 }
 
-/// One use of a dynamic channel.
+/// A wave: one use of a dynamic channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wave {
-    /// Its number: the sub-slot at whose end it goes quiescent.
+    /// Number of the wave: the sub-slot at whose end the wave goes quiescent.
     pub number: u64,
-    /// When its level is first within the session's.
+    /// Start of the first slot in which the wave's level is within the session's levels.
     pub begins: Instant,
-    /// When it goes quiescent.
+    /// Time at which the wave goes quiescent.
     pub ends: Instant,
-    /// Packets that it sends.
+    /// Number of packets.
     pub packets: u64,
-    /// What is left after the last packet, in packets: in [0, 1).
+    /// Remainder after the last packet, in packets: in [0, 1).
     rest: f64,
-    /// x when it begins, and when its fed stretch ends.
+    /// x at the start of the wave, and x at the end of the fed stretch.
     from: f64,
     until: f64,
-    /// Packets after that.
+    /// Packets after the fed stretch.
     after: f64,
 }
 
-/// An epoch is WEBRC's half second (RFC 3738, section 4.1), and a tenth of a sub-slot where those are short.
+/// Length of an epoch: WEBRC's half second (RFC 3738, section 4.1), or a tenth of a sub-slot if shorter.
 const EPOCH: Duration = Duration::from_millis(500);
 const EPOCHS: u64 = 10;
 
 impl DynamicChannels {
-    /// The channels of a session whose first slot begins at `start`.
+    /// Returns the channels of a session whose first slot begins at `start`.
     ///
     /// # Errors
-    /// When the numbers do not fit together.
+    /// Returns an error if the parameters are inconsistent.
     pub fn new(config: DynamicConfig, start: Instant) -> Result<Self, DynamicConfigError> {
         if !(0.1..=0.99).contains(&config.ratio) {
             return Err(DynamicConfigError::Ratio(config.ratio));
@@ -90,7 +91,7 @@ impl DynamicChannels {
         let base = config.base_rate.map_or(1.0, |rate| config.packets(rate));
         let max = config.packets(config.max_rate);
         let dynamic = dynamic_levels(config.shape, max / base, config.ratio);
-        // Above the waves of the last slot there must be one that begins.
+        // Above the waves of the last slot, there must be a wave that begins.
         if dynamic <= per_slot {
             let levels = f64::from(config.per_slot) + 1.0;
             let least = base * libm::exp(log * (levels + 1.0)) / config.ratio;
@@ -118,8 +119,9 @@ impl DynamicChannels {
         }
     }
 
-    /// T: dynamic channels. In the CCI they are numbered from 0, and the base channel has this number (RFC
-    /// 3738, section 2.2); everywhere else the base is [`ChannelId::BASE`], and the dynamic ones follow.
+    /// T: number of dynamic channels. The CCI numbers dynamic channels from 0, and the base channel has
+    /// number T (RFC 3738, section 2.2). Elsewhere the base is [`ChannelId::BASE`], followed by the dynamic
+    /// channels.
     pub fn dynamic_channels(&self) -> u16 {
         u16::try_from(self.cycle).expect("checked to be below the channels of a session")
     }
@@ -134,12 +136,12 @@ impl DynamicChannels {
         self.per_slot
     }
 
-    /// CTSI of a slot: it counts modulo the slots after which channels are used again.
+    /// Returns the CTSI of a slot: the slot number modulo [`DynamicChannels::slots_per_cycle`].
     pub fn slot_index(&self, slot: Slot) -> u16 {
         u16::try_from(slot % self.slots_per_cycle()).expect("below the number of channels")
     }
 
-    /// Slots after which channels are used again: CTSI counts modulo this.
+    /// Slots per cycle, after which channels are reused. CTSI counts modulo this number.
     pub fn slots_per_cycle(&self) -> u64 {
         self.cycle / self.per_slot
     }
@@ -149,40 +151,41 @@ impl DynamicChannels {
         Duration::from_nanos(self.slot.as_nanos() / 2)
     }
 
-    /// The slot of an instant; the first one before the session's start.
+    /// Returns the slot that contains an instant; the first slot if the instant is before the session's
+    /// start.
     pub fn slot_at(&self, at: Instant) -> Slot {
         at.since(self.start).as_nanos() / self.slot.as_nanos()
     }
 
-    /// The epoch that an instant is in, counted from the session's start: all receivers of a session,
-    /// whenever they came, tell epochs apart by the same packets.
+    /// Returns the epoch that contains an instant, counted from the session's start. All receivers of a
+    /// session place epoch boundaries at the same packets.
     pub fn epoch_at(&self, at: Instant) -> u64 {
         at.since(self.start).as_nanos() / self.epoch().as_nanos()
     }
 
-    /// The half of an epoch that an instant is in, counted from the session's start.
+    /// Returns the half epoch that contains an instant, counted from the session's start.
     pub fn half_epoch_at(&self, at: Instant) -> u64 {
         at.since(self.start).as_nanos() / (self.epoch().as_nanos() / 2)
     }
 
-    /// Length of an epoch: half a second, or a tenth of a sub-slot, where that is less.
+    /// Length of an epoch: half a second, or a tenth of a sub-slot if shorter.
     pub fn epoch(&self) -> Duration {
         Duration::from_nanos((self.slot.as_nanos() / self.per_slot / EPOCHS).max(1)).min(EPOCH)
     }
 
-    /// When a slot begins.
+    /// Returns the start of a slot.
     pub fn slot_start(&self, slot: Slot) -> Instant {
         self.start + self.slot.saturating_mul(slot)
     }
 
-    /// The wave at a level of a slot, from level 1 up.
+    /// Returns the wave at a level of a slot, from level 1 up.
     pub fn wave_at(&self, level: u16, slot: Slot) -> Wave {
         self.wave(slot * self.per_slot + u64::from(level).saturating_sub(1))
     }
 
-    /// A wave by its number.
+    /// Returns a wave by number.
     pub fn wave(&self, number: u64) -> Wave {
-        // The first slot in which its level is at most the highest one.
+        // First slot in which the wave's level is at most the highest level.
         let first = (number + 1).saturating_sub(self.dynamic).div_ceil(self.per_slot);
         let begins = self.slot_start(first);
         let ends = self.start + self.sub_slot().saturating_mul(number + 1);
@@ -194,38 +197,39 @@ impl DynamicChannels {
         let mut wave = Wave { number, begins, ends, packets: 0, rest: 0.0, from, until, after };
         let all = self.remaining(&wave, from);
         wave.rest = if self.is_staggered { golden(self.channel_number(number) + 1) } else { all.fract() };
-        // Those that leave when the wave begins do not count: their part of a packet is not full yet.
+        // A packet that would leave at the very start of the wave does not count: its integral is not
+        // complete.
         wave.packets = integer(libm::ceil(all - wave.rest));
         wave
     }
 
-    /// A wave's channel.
+    /// Returns the channel of a wave.
     pub fn channel_of(&self, wave: u64) -> ChannelId {
         ChannelId(self.channel_number(wave) + 1)
     }
 
-    /// CN of a wave: what the CCI calls its channel.
+    /// CN of a wave: the channel number in the CCI.
     pub fn channel_number(&self, wave: u64) -> u16 {
         u16::try_from(wave % self.cycle).expect("below the number of channels")
     }
 
-    /// When a wave's packet leaves; `left` packets follow it.
+    /// Returns the departure time of the packet of a wave that is followed by `left` packets.
     pub fn wave_departure(&self, wave: &Wave, left: u64) -> Instant {
         #[expect(clippy::cast_precision_loss, reason = "a wave has far fewer than 2^53 packets")]
         let x = self.x_of(wave, left as f64 + wave.rest);
-        // The last packet belongs to the wave, not to what comes after it.
+        // The last packet must leave before the end of the wave.
         wave.ends - Duration::from_nanos(integer(x * self.sub_slot_nanos()).max(1))
     }
 
-    /// Packets of a wave that leave at an instant or later.
+    /// Returns the number of packets of a wave that leave at an instant or later.
     pub fn wave_left(&self, wave: &Wave, at: Instant) -> u64 {
         if at <= wave.begins {
             return wave.packets;
         }
         let x = self.sub_slots(wave.ends.since(at));
         let mut left = integer(self.remaining(wave, x) - wave.rest + 1.0).min(wave.packets);
-        // The closed form and its inverse differ in the last bit: the inverse, which is what is sent by,
-        // decides.
+        // The closed form and its inverse differ in the last bit. The inverse decides, because departure
+        // times are computed with the inverse.
         while left < wave.packets && self.wave_departure(wave, left) >= at {
             left += 1;
         }
@@ -235,15 +239,14 @@ impl DynamicChannels {
         left
     }
 
-    /// How near a wave is to its next packet at an instant, in packets: it falls from 1 to 0, when that
-    /// leaves.
+    /// Fraction of a packet left until a wave's next departure: falls from 1 to 0 at the departure.
     pub fn wave_part(&self, wave: &Wave, at: Instant) -> f64 {
         let x = self.sub_slots(wave.ends.since(at.max(wave.begins)));
         let left = self.remaining(wave, x) - wave.rest;
         left - libm::floor(left)
     }
 
-    /// Packets of the base channel that leave before an instant.
+    /// Returns the number of packets of the base channel that leave before an instant.
     pub fn base_before(&self, at: Instant) -> u64 {
         let slot = self.slot_at(at);
         let origin = self.slot_start(slot);
@@ -263,7 +266,7 @@ impl DynamicChannels {
         slot * per_slot + count
     }
 
-    /// When packet `number` of the base channel leaves, counted from the session's start.
+    /// Returns the departure time of packet `number` of the base channel, counted from the session's start.
     pub fn base_departure(&self, number: u64) -> Instant {
         let per_slot = self.base_per_slot();
         self.slot_start(number / per_slot) + self.base_phase(number % per_slot)
@@ -279,7 +282,7 @@ impl DynamicChannels {
         integer(libm::ceil(packets - 1e-9)).max(1)
     }
 
-    /// How long after the beginning of a slot packet k of the base channel leaves, k below L.
+    /// Returns the departure of packet k of the base channel as an offset from the slot's start, k below L.
     pub fn base_phase(&self, k: u64) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
         let packets = k as f64 / self.curve.base;
@@ -293,7 +296,7 @@ impl DynamicChannels {
         Duration::from_nanos(integer(libm::ceil(seconds * 1e9)))
     }
 
-    /// How the rates fall.
+    /// Shape of the falling rates.
     pub fn shape(&self) -> Shape {
         self.curve.shape
     }
@@ -308,7 +311,7 @@ impl DynamicChannels {
         self.curve.sub_slot
     }
 
-    /// The mean of a rate that falls from 1 to P: (1 - P)/ln(1/P).
+    /// Mean of a rate that falls from 1 to P: (1 - P)/ln(1/P).
     pub fn mean_of_decay(&self) -> f64 {
         -libm::expm1(-self.curve.log) / self.curve.log
     }
@@ -341,12 +344,12 @@ impl DynamicChannels {
         }
     }
 
-    /// What `P^-x` of the highest wave, at x = `from` when its slot begins, is multiplied by to give the rate
-    /// of all below.
+    /// Factor that turns `P^-x` of the highest wave, with x = `from` at the start of the slot, into the rate
+    /// of all levels below.
     fn below(&self, from: f64) -> f64 {
         match self.curve.shape {
             Shape::Geometric => self.curve.base * self.curve.growth(-1.0),
-            // Base and the waves below fall together, by P in a slot.
+            // The base and the waves below fall together, by P in a slot.
             Shape::Webrc => self.curve.base * self.powers(from) / self.curve.growth(from),
         }
     }
@@ -356,7 +359,7 @@ impl DynamicChannels {
         libm::expm1(self.curve.log * terms) / libm::expm1(self.curve.log)
     }
 
-    /// The rate of levels 0..=level at an instant that belongs to `slot`, its end included.
+    /// Returns the rate of levels 0..=level at an instant in `slot`, the slot's end included.
     fn cumulative(&self, level: u16, at: Instant, slot: Slot) -> f64 {
         if let Some(total) = self.total
             && u64::from(level) == self.dynamic
@@ -392,7 +395,7 @@ impl DynamicChannels {
     }
 }
 
-/// N or Nd for a maximum rate of `factor` times the base: RFC 3738, and `docs/errata/layering.md` for N.
+/// N or Nd for a maximum rate of `factor` times the base rate: RFC 3738, and `docs/errata/layering.md` for N.
 fn dynamic_levels(shape: Shape, factor: f64, ratio: f64) -> u64 {
     let log = -libm::log(ratio);
     let levels = match shape {
@@ -402,15 +405,15 @@ fn dynamic_levels(shape: Shape, factor: f64, ratio: f64) -> u64 {
     integer(levels)
 }
 
-/// A part of a packet for each channel: fractions of the golden ratio are spread evenly, however many are
-/// taken.
+/// Returns a fraction of a packet for each channel: multiples of the golden ratio are spread evenly for any
+/// number of channels.
 fn golden(channel: u16) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits are left")]
     let part = (u64::from(channel).wrapping_mul(GOLDEN) >> 11) as f64;
     part / (1_u64 << 53) as f64
 }
 
-/// The integer part; 0 for what is negative or no number.
+/// Returns the integer part; 0 for a negative value or NaN.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, which is meant")]
 fn integer(value: f64) -> u64 {
     value as u64

@@ -1,46 +1,47 @@
-//! From a packet's CCI to its place in the schedule: which wave it belongs to, and when it left.
+//! Maps a packet's CCI to a place in the schedule: the wave of the packet, and the scheduled departure time.
 
 use headwater_wire::cci::WebrcCci;
 
 use super::{DynamicChannels, DynamicConfig, DynamicConfigError, Layering, Slot, Wave};
 use crate::time::{Duration, Instant};
 
-/// Sequence numbers of the short CCI are modulo this.
+/// Modulus of the short CCI's sequence numbers.
 const SEQUENCES: u64 = 1 << 16;
-/// A receiver may come long after a session began, right after its own clock did: by this its time is later.
+/// Offset between the receiver's time and schedule time: a session may have begun long before the receiver's
+/// clock.
 const AHEAD: Duration = Duration::from_nanos(1 << 60);
-/// Nothing comes earlier than this before its time, which is what the packet that started the clock may have
-/// waited; a clock that drifts further starts anew.
+/// Maximum time by which a packet can be early: the possible delay of the packet that started the clock. A
+/// clock that drifts further is restarted.
 const EARLY: Duration = Duration::from_secs(1);
-/// Nothing comes later than this after its time, or than half a slot, where that is longer.
+/// Maximum time by which a packet can be late, or half a slot if longer.
 const LATE: Duration = Duration::from_secs(5);
 
-/// The sender's schedule on a receiver's clock, from the first packet of the base channel on: as if that had
-/// taken no time.
+/// Sender's schedule on a receiver's clock, from the first packet of the base channel on. Assumes that the
+/// first packet had no delay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) channels: DynamicChannels,
 }
 
-/// Where a packet belongs.
+/// Place of a packet in the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) slot: Slot,
     /// `None` on the base channel.
     pub(crate) wave: Option<Wave>,
-    /// Sequence number on its channel, modulo 2^16. That of the base is counted on where the sender's own
-    /// wraps, which it does at a multiple of L.
+    /// Sequence number on the packet's channel, modulo 2^16. For the base channel, the number continues where
+    /// the sender's sequence number wraps, at a multiple of L.
     pub(crate) sequence: u16,
-    /// When it left by the schedule.
+    /// Scheduled departure time.
     pub(crate) left: Instant,
 }
 
-/// An instant of the driver as one of the schedule.
+/// Converts the driver's time to schedule time.
 pub(crate) fn shifted(now: Instant) -> Instant {
     now + AHEAD
 }
 
-/// And back.
+/// Converts schedule time to the driver's time.
 pub(crate) fn unshifted(at: Instant) -> Instant {
     at - AHEAD
 }
@@ -52,7 +53,8 @@ pub(crate) fn delay(now: Instant, left: Instant) -> i64 {
 }
 
 impl Clock {
-    /// Starts the clock by a packet of the base channel; `None` when it is of another one, or makes no sense.
+    /// Starts the clock with a packet of the base channel; `None` if the packet is of another channel, or
+    /// invalid.
     pub(crate) fn start(
         config: DynamicConfig,
         now: Instant,
@@ -64,21 +66,22 @@ impl Clock {
             return Ok(None);
         }
         let phase = probe.base_phase(u64::from(cci.sequence) % probe.base_per_slot());
-        // A full cycle before the first slot seen, so that none before it is ever named.
+        // Starts a full cycle before the first observed slot, so that no lookup refers to a slot before the
+        // start.
         let slot_start = probe.slot_start(u64::from(cci.slot) + slots).since(Instant::ZERO);
         let start = (shifted(now) - phase) - slot_start;
         Ok(Some(Self { channels: DynamicChannels::new(config, start)? }))
     }
 
-    /// Whether a packet came at `now` at most five seconds or half a slot after the schedule has it leave,
-    /// and at most a second or half a slot before: nothing else is believed.
+    /// Returns whether a packet that arrived at `now` is plausible: at most five seconds (or half a slot, if
+    /// longer) after the scheduled departure, and at most a second (or half a slot, if shorter) before.
     pub(crate) fn is_timely(&self, now: Instant, place: &Place) -> bool {
         let half_slot = self.channels.half_slot();
         now.since(place.left) <= half_slot.max(LATE) && place.left.since(now) <= half_slot.min(EARLY)
     }
 
-    /// Where a packet belongs that came while `slot` was the newest seen. `None` when no such packet is ever
-    /// sent.
+    /// Returns the place of a packet that arrived while `slot` was the newest observed slot. `None` if the
+    /// sender never sends such a packet.
     pub(crate) fn place(&self, slot: Slot, cci: WebrcCci) -> Option<Place> {
         let channels = &self.channels;
         let slot = self.slot(slot, cci.slot)?;
@@ -101,7 +104,7 @@ impl Clock {
         Some(Place { slot, wave: Some(wave), sequence, left: channels.wave_departure(&wave, left) })
     }
 
-    /// When an earlier packet of the same channel left, by its number.
+    /// Returns the scheduled departure time of an earlier packet of the same channel, by sequence number.
     pub(crate) fn left_of(&self, place: &Place, sequence: u16) -> Instant {
         let channels = &self.channels;
         let before = u64::from(place.sequence.wrapping_sub(sequence));
@@ -117,7 +120,7 @@ impl Clock {
         channels.slot_start(number / per_slot) + channels.base_phase(number % per_slot)
     }
 
-    /// The slot with this index that is nearest to `newest`; RFC 3738's test keeps what is a cycle old out.
+    /// Returns the slot with this index nearest to `newest`. RFC 3738's test excludes packets a cycle old.
     fn slot(&self, newest: Slot, index: u16) -> Option<Slot> {
         let slots = self.channels.slots_per_cycle();
         let ahead = (u64::from(index) + slots - newest % slots) % slots;
@@ -130,8 +133,8 @@ impl Clock {
         }
     }
 
-    /// How many packets of the wave follow: the number with these low 16 bits that a packet of this slot can
-    /// have.
+    /// Returns the number of packets of the wave that follow: the only number with these low 16 bits that
+    /// fits a packet of this slot.
     fn left(&self, wave: &Wave, slot: Slot, sequence: u16) -> Option<u64> {
         let low = SEQUENCES - 1 - u64::from(sequence);
         let middle = self.channels.slot_start(slot) + self.channels.half_slot();

@@ -1,4 +1,4 @@
-//! The numbers that make dynamic channels, checked once.
+//! Parameters of dynamic channels, checked once.
 
 use super::wave::Shape;
 use crate::rate::Rate;
@@ -11,7 +11,7 @@ const FINE_QUIESCENT_SLOTS: u16 = 60;
 
 /// Configuration of [`super::DynamicChannels`].
 ///
-/// Defaults are those of RFC 3738 where it has one: P = 0.75, slots of 10 s, 300 s of quiescence.
+/// Defaults are the values of RFC 3738 if defined there: P = 0.75, slots of 10 s, 300 s of quiescence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DynamicConfig {
     pub(super) shape: Shape,
@@ -26,7 +26,7 @@ pub struct DynamicConfig {
     pub(super) is_staggered: bool,
 }
 
-/// Why numbers make no dynamic channels.
+/// Reason why a configuration of dynamic channels is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DynamicConfigError {
     /// P is not inside (0, 1), or so near to 1 that there would be thousands of levels.
@@ -40,7 +40,7 @@ pub enum DynamicConfigError {
         "slots of {slot} with {per_slot} channels each: a slot must be 1 s to 1 h, and a multiple of its channels"
     )]
     Slot {
-        /// Its length.
+        /// Length of the slot.
         slot: Duration,
         /// Channels that begin in each slot.
         per_slot: u16,
@@ -57,26 +57,27 @@ pub enum DynamicConfigError {
         /// Least maximum rate in packets/s.
         least: f64,
     },
-    /// The base channel would send more packets in a slot than its sequence numbers count.
+    /// The base channel would send more packets in a slot than sequence numbers exist.
     #[error(
         "{0} packets of the base channel in a slot: at most 65536; lower the base rate or shorten the slots"
     )]
     BasePackets(u64),
-    /// The WEBRC shape is defined for one channel a slot.
+    /// The WEBRC shape is defined for one channel per slot.
     #[error("{0} channels a slot: the WEBRC shape has one")]
     WebrcChannels(u16),
-    /// More channels than a session has room for.
+    /// More channels than a session can have.
     #[error("{channels} channels: at most {max}; shorten the quiescent time or lengthen the slots")]
     Channels {
         /// Channels needed.
         channels: u64,
-        /// Most that there can be.
+        /// Maximum number of channels.
         max: u64,
     },
 }
 
 impl DynamicConfig {
-    /// Channels of packets of `packet_bytes` of UDP payload, up to `max_rate` in all, in the geometric shape.
+    /// Returns the configuration of channels with packets of `packet_bytes` of UDP payload, up to `max_rate`
+    /// in total, in the geometric shape.
     pub fn new(packet_bytes: u16, max_rate: Rate) -> Self {
         Self {
             shape: Shape::Geometric,
@@ -92,9 +93,9 @@ impl DynamicConfig {
         }
     }
 
-    /// The same for M2C: levels half as far apart, in slots half as long, so that rates fall as fast and
-    /// channels rest as long. What a receiver joins at a time is 1.15 of what it held, and the path loses
-    /// half as much for it; it holds twice as many channels.
+    /// Returns a finer configuration for M2C: levels half as far apart, and slots half as long, so that rates
+    /// fall as fast and channels rest as long. A join raises the rate by a factor of 1.15, and the path loses
+    /// half as much because of a join. A receiver subscribes to twice as many channels.
     pub fn fine(packet_bytes: u16, max_rate: Rate) -> Self {
         Self::new(packet_bytes, max_rate)
             .with_ratio(FINE_RATIO)
@@ -102,59 +103,60 @@ impl DynamicConfig {
             .with_quiescent_slots(FINE_QUIESCENT_SLOTS)
     }
 
-    /// The shape of the rates. Default: geometric.
+    /// Sets the shape of the rates. Default: geometric.
     #[must_use]
     pub fn with_shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
         self
     }
 
-    /// R0 or `BCR_P`: the rate of the base channel. Default: one packet a second, as RFC 3738 has it.
+    /// R0 or `BCR_P`: sets the rate of the base channel. Default: one packet per second, as in RFC 3738.
     #[must_use]
     pub fn with_base_rate(mut self, rate: Rate) -> Self {
         self.base_rate = Some(rate);
         self
     }
 
-    /// P: what a rate falls by in a slot, or in one of its sub-slots. Default: 0.75, as RFC 3738 has it.
+    /// P: sets the factor by which a rate falls in a slot, or in each sub-slot. Default: 0.75, as in RFC
+    /// 3738.
     #[must_use]
     pub fn with_ratio(mut self, ratio: f64) -> Self {
         self.ratio = ratio;
         self
     }
 
-    /// TSD: length of a slot. Default: 10 s, as RFC 3738 has it.
+    /// TSD: sets the length of a slot. Default: 10 s, as in RFC 3738.
     #[must_use]
     pub fn with_slot(mut self, slot: Duration) -> Self {
         self.slot = slot;
         self
     }
 
-    /// K: channels that go quiescent, and begin, at each slot. Default: 1, the WEBRC way.
+    /// K: sets the number of channels that go quiescent, and begin, at each slot. Default: 1, as in WEBRC.
     #[must_use]
     pub fn with_channels_per_slot(mut self, channels: u16) -> Self {
         self.per_slot = channels;
         self
     }
 
-    /// Q: slots that a channel is silent before it is used again, so that slow leaves have taken effect.
-    /// Default: 30, which is RFC 3738's 300 s.
+    /// Q: sets the number of slots of silence before a channel is reused, so that slow leaves have taken
+    /// effect. Default: 30, which is RFC 3738's 300 s.
     #[must_use]
     pub fn with_quiescent_slots(mut self, slots: u16) -> Self {
         self.quiescent_slots = slots;
         self
     }
 
-    /// Whether the newest wave is fed in its first slot so that the total is the maximum rate all the time
-    /// (RFC 3738, section 2). Default: no.
+    /// Sets whether the newest wave is fed in its first slot so that the total rate is always the maximum
+    /// rate (RFC 3738, section 2). Default: no.
     #[must_use]
     pub fn with_constant_rate(mut self, constant: bool) -> Self {
         self.is_constant = constant;
         self
     }
 
-    /// Whether each wave begins with another part of a packet to its credit, so that waves do not send
-    /// together. Default: yes.
+    /// Sets whether each wave begins with a different fraction of a packet, so that waves do not send at the
+    /// same time. Default: yes.
     #[must_use]
     pub fn with_stagger(mut self, stagger: bool) -> Self {
         self.is_staggered = stagger;
@@ -172,7 +174,7 @@ impl DynamicConfig {
         self.base_rate.or(one_packet).expect("a packet has bits")
     }
 
-    /// The rate of all channels together.
+    /// Total rate of all channels.
     pub fn max_rate(&self) -> Rate {
         self.max_rate
     }
@@ -202,12 +204,12 @@ impl DynamicConfig {
         self.is_constant
     }
 
-    /// Whether each wave begins with another part of a packet to its credit.
+    /// Whether each wave begins with a different fraction of a packet.
     pub fn is_staggered(&self) -> bool {
         self.is_staggered
     }
 
-    /// `packets/s` of a rate.
+    /// Converts a rate to packets/s.
     pub(crate) fn packets(&self, rate: Rate) -> f64 {
         rate.packets_per_second(self.packet_bytes.into())
     }

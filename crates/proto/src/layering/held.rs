@@ -1,22 +1,22 @@
-//! What a receiver of dynamic channels remembers of those that it holds.
+//! State a receiver of dynamic channels keeps about the subscribed channels.
 
 use crate::measure::Holes;
 use crate::time::Instant;
 
-/// A wave that was joined.
+/// A subscribed wave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// Its number, of all that there ever were.
+    /// Number of the wave, counted over the whole session.
     pub(crate) number: u64,
     pub(crate) holes: Holes,
 }
 
-/// Joins under way: no packet of theirs has come.
+/// Joins under way: no packet of the joined waves has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joining {
     pub(crate) since: Instant,
-    /// When it is given up.
+    /// Time at which the join is given up.
     pub(crate) until: Instant,
-    /// How many of the highest waves they are of.
+    /// Number of waves in the join, counted from the highest wave.
     pub(crate) levels: usize,
 }

@@ -1,9 +1,9 @@
-//! Layers: which channel sends how much when, and which part of a buffer goes out where.
+//! Layers: channels with rates over time, and the assignment of a buffer's parts to channels.
 //!
-//! * [`DynamicChannels`] is the source of M2C and WEBRC: channels whose rates fall, so that a receiver slows
-//!   down by doing nothing;
-//! * [`DynamicSender`] sends on them, one packet after the other;
-//! * [`Layering`] is what a [`sequencer`] asks of it, or of any other set of layers: it knows channels, never
+//! * [`DynamicChannels`] is the sending schedule of M2C and WEBRC: the rate of each channel falls, so that a
+//!   receiver slows down without any action;
+//! * [`DynamicSender`] sends on these channels, packet by packet;
+//! * [`Layering`] is the interface a [`sequencer`] needs from these or any other layers: channels only, never
 //!   bytes.
 //!
 //! Intervals of time are half-open: a packet that leaves at `to` is not in `from..to`.
@@ -32,7 +32,7 @@ use crate::machine::ChannelId;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Levels 0..=`ceiling` of others: what a sender with a [ceiling](ceiling::Ceiling) sends.
+/// Levels 0..=`ceiling` of other layers: the levels sent by a sender with a [ceiling](ceiling::Ceiling).
 #[derive(Clone, Copy)]
 pub(crate) struct SentLevels<'a> {
     layering: &'a dyn Layering,
@@ -40,7 +40,7 @@ pub(crate) struct SentLevels<'a> {
 }
 
 impl<'a> SentLevels<'a> {
-    /// What is sent of the levels that there are, if there are several.
+    /// Returns the sent levels of a layering, if there is a layering.
     pub(crate) fn of(layering: Option<&'a dyn Layering>, ceiling: Option<u16>) -> Option<Self> {
         layering.map(|layering| Self { layering, ceiling: ceiling.unwrap_or(u16::MAX) })
     }
@@ -84,16 +84,16 @@ impl Layering for SentLevels<'_> {
     }
 }
 
-/// Levels that keep their channels and rates: channel n is level n. A [`Layering`] as they are.
+/// Levels with constant channels and rates: channel n is level n. Every such set of levels is a [`Layering`].
 pub trait Unchanging: Schedule {
-    /// Packets per second of levels 0..=`level`.
+    /// Returns the rate of levels 0..=`level`, in packets per second.
     fn rate(&self, level: u16) -> f64;
 }
 
 /// Layers of constant rate, one channel each: channel n is level n.
 #[derive(Clone, Debug)]
 pub struct StaticLayers {
-    /// Packets that each layer sends in [`StaticLayers::period`].
+    /// Packet interval and rate of each layer.
     periods: Vec<Period>,
     start: Instant,
 }
@@ -103,16 +103,16 @@ pub struct StaticLayers {
 struct Period {
     bits: u64,
     rate: Rate,
-    /// Of all layers up to this one, in bit/s.
+    /// Rate of all layers up to this layer, in bit/s.
     cumulative: u64,
 }
 
 impl StaticLayers {
-    /// Layers with these rates, of packets of `packet_bytes`, from `start` on. Layer i's packets are early by
-    /// i parts of as many as there are layers, so that they do not leave together.
+    /// Returns layers with these rates, of packets of `packet_bytes`, from `start` on. Layer i is shifted by
+    /// i/n of its packet interval, for n layers, so that the layers do not send at the same time.
     ///
     /// # Panics
-    /// When there is no layer, or more than 65 536, or packets are empty.
+    /// Panics if there is no layer, or if there are more than 65 536 layers, or if packets are empty.
     pub fn new(rates: &[Rate], packet_bytes: u16, start: Instant) -> Self {
         assert!(!rates.is_empty() && rates.len() <= 1 << 16, "{} layers", rates.len());
         assert!(packet_bytes > 0, "packets have bytes");

@@ -1,4 +1,4 @@
-//! A receiver and its sender over a path that is one drop-tail queue: for the tests of receivers.
+//! Test path for receivers: a sender and a receiver over a single drop-tail queue.
 
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,14 +13,14 @@ use crate::time::{Duration, Instant};
 
 /// UDP payload of a packet.
 pub(crate) const BYTES: u16 = 1_480;
-/// Where it comes from.
+/// Address of the sender.
 pub(crate) const SENDER: ([u8; 4], u16) = ([192, 0, 2, 1], 4_242);
 
 pub(crate) fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// Does what a receiver without a path wishes.
+/// Applies a receiver's membership changes without a path.
 pub(crate) fn apply(held: &mut [bool], receiver: &mut impl ReceiverControl) {
     while let Some(membership) = receiver.poll_membership() {
         let (ChannelId(channel), joined) = match membership {
@@ -33,35 +33,35 @@ pub(crate) fn apply(held: &mut [bool], receiver: &mut impl ReceiverControl) {
     }
 }
 
-/// A path: joins and leaves take effect at its far end, then a queue of 25 packets and a link, then
+/// A path: joins and leaves take effect at the path's far end, followed by a queue of 25 packets, a link, and
 /// propagation.
 pub(crate) struct Path {
     rate: Rate,
     delay: Duration,
     pub(crate) join: Duration,
-    /// When each channel begins and ends to be forwarded.
+    /// Start of forwarding of each channel.
     pub(crate) joined: Vec<Option<Instant>>,
-    /// When those in the queue begin to be sent.
+    /// Transmission start times of the queued packets.
     waiting: VecDeque<Instant>,
     free: Instant,
     dropped: u64,
-    /// Packets in the queue from which on those that come are marked.
+    /// Queue length from which arriving packets are marked.
     pub(crate) marking: usize,
-    /// Each seventh packet is late by this.
+    /// Extra delay of each seventh packet.
     pub(crate) late: Duration,
-    /// Each seventh packet comes twice.
+    /// Whether each seventh packet is duplicated.
     pub(crate) repeats: bool,
-    /// Until when the receiver is deaf: what arrives waits.
+    /// End of a stall of the receiver: arriving packets wait until then.
     pub(crate) stalled: Instant,
-    /// From when to when it sleeps once: what arrives meanwhile is taken at the end.
+    /// Interval of a single sleep: packets that arrive meanwhile are read at the end.
     pub(crate) deaf: Option<(Instant, Instant)>,
-    /// Time that the machine takes to read a packet.
+    /// Time to read a packet.
     pub(crate) reading: Duration,
-    /// When the machine has read all that arrived.
+    /// Time at which all arrived packets have been read.
     pub(crate) read: Instant,
-    /// When those in the socket's buffer of 64 packets are read.
+    /// Read times of the packets in the socket's buffer of 64 packets.
     unread: VecDeque<Instant>,
-    /// Packets that the machine dropped because that buffer was full.
+    /// Packets dropped because the socket's buffer was full.
     pub(crate) overruns: u64,
 }
 
@@ -102,13 +102,13 @@ impl Path {
         }
     }
 
-    /// When the receiver takes what arrives at an instant.
+    /// Returns the time at which the receiver reads a packet that arrives at an instant.
     fn taken(&self, at: Instant) -> Instant {
         let at = at.max(self.stalled);
         self.deaf.filter(|(from, to)| (*from..*to).contains(&at)).map_or(at, |(_, to)| to)
     }
 
-    /// When a packet arrives, and how it is marked, if it is forwarded and finds room.
+    /// Returns the arrival time and ECN field of a packet, if the packet is forwarded and the queue has room.
     fn carry(&mut self, now: Instant, departure: &Departure) -> Option<(Instant, Ecn)> {
         self.joined[usize::from(departure.channel.0)].filter(|since| *since <= now)?;
         while self.waiting.front().is_some_and(|start| *start <= now) {
@@ -128,7 +128,7 @@ impl Path {
         self.read(self.free + self.delay).map(|at| (at, ecn))
     }
 
-    /// When a packet is read that arrives at an instant, if the socket's buffer has room for it.
+    /// Returns the read time of a packet that arrives at an instant, if the socket's buffer has room.
     fn read(&mut self, at: Instant) -> Option<Instant> {
         while self.unread.front().is_some_and(|read| *read <= at) {
             self.unread.pop_front();
@@ -153,7 +153,7 @@ pub(crate) struct Run<R, S = DynamicSender> {
 }
 
 impl<R: ReceiverControl> Run<R> {
-    /// A link of `rate` kbit/s and propagation and join times in milliseconds.
+    /// Returns a run over a link of `rate` kbit/s, with propagation and join times in milliseconds.
     pub(crate) fn new(layers: DynamicConfig, receiver: R, rate: u64, delay: u64, join: u64) -> Self {
         let sender = DynamicSender::new(DynamicChannels::new(layers, Instant::ZERO).unwrap());
         Self::over(sender, receiver, rate, delay, join)
@@ -161,13 +161,13 @@ impl<R: ReceiverControl> Run<R> {
 }
 
 impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
-    /// The same for any sender.
+    /// Returns a run for any sender.
     pub(crate) fn over(sender: S, receiver: R, rate: u64, delay: u64, join: u64) -> Self {
         let path = Path::new(rate, delay, join, sender.channels());
         Self { sender, receiver, path, on_wire: BinaryHeap::new(), carried: Vec::new(), now: Instant::ZERO }
     }
 
-    /// The receiver begins.
+    /// Starts the receiver.
     pub(crate) fn start(&mut self) {
         self.receiver.start(self.now);
         self.path.apply(self.now, &mut self.receiver);
@@ -208,7 +208,7 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
         }
     }
 
-    /// A packet of anyone's, right now.
+    /// Delivers an arbitrary packet now.
     pub(crate) fn give(&mut self, channel: u16, cci: WebrcCci) {
         let cci = cci.short().unwrap();
         let (source, channel, bytes) = (SENDER.into(), ChannelId(channel), BYTES.into());
@@ -222,7 +222,7 @@ impl<R: ReceiverControl, S: SenderControl> Run<R, S> {
     }
 }
 
-/// kbit/s of UDP payload over `from..to`, and the part that was lost.
+/// Returns kbit/s of UDP payload over `from..to`, and the lost part.
 pub(crate) fn measure<R: ReceiverControl, S: SenderControl>(
     run: &mut Run<R, S>,
     from: u64,
@@ -237,7 +237,7 @@ pub(crate) fn measure<R: ReceiverControl, S: SenderControl>(
     (packets * f64::from(BYTES) * 8.0 / 1_000.0 / (to - from) as f64, lost / (packets + lost))
 }
 
-/// A receiver that was told to take at most 500 kbit/s comes close to it, and to no queue.
+/// Checks that a receiver with a cap of 500 kbit/s nearly reaches the cap, without loss.
 pub(crate) fn keeps_a_cap<R: ReceiverControl>(mut run: Run<R>, least: f64, from: u64, to: u64) {
     run.start();
     let (rate, loss) = measure(&mut run, from, to);
@@ -245,8 +245,8 @@ pub(crate) fn keeps_a_cap<R: ReceiverControl>(mut run: Run<R>, least: f64, from:
     assert_eq!(loss, 0.0);
 }
 
-/// A receiver that starts in the middle of a slot takes `least` kbit/s from then on, and leaves all when it
-/// is stopped.
+/// Checks that a receiver that starts in the middle of a slot receives more than `least` kbit/s, and leaves
+/// all channels when stopped.
 pub(crate) fn comes_and_goes<R: ReceiverControl, S: SenderControl>(
     mut run: Run<R, S>,
     least: f64,

@@ -1,4 +1,4 @@
-//! The sending control of M2C and WEBRC: all waves and the base, one packet after the other.
+//! Sending control of M2C and WEBRC: all waves and the base, packet by packet.
 
 use headwater_wire::cci::WebrcCci;
 use headwater_wire::{Cci, fdt};
@@ -12,24 +12,24 @@ use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::rtt::Answers;
 use crate::time::{Duration, Instant};
 
-/// Sequence numbers of the short CCI are modulo this.
+/// Modulus of the short CCI's sequence numbers.
 const SEQUENCES: u64 = 1 << 16;
 
-/// Sends on [`DynamicChannels`] as their schedule says, and never faster than 1.25 times their total rate. A
-/// driver that cannot send all levels in time sends the lowest, up to a ceiling; a wave that comes down to
-/// the ceiling goes on where the schedule has it.
+/// Sends on [`DynamicChannels`] by their schedule, at most at 1.25 times their total rate. A driver that
+/// cannot send all levels in time sends the lowest levels, up to a ceiling. A wave that falls to the ceiling
+/// resumes at its current place in the schedule.
 ///
 /// A packet carries the slot index, channel number and sequence number of its place in the schedule, even if
-/// it leaves some packets later. Time per packet: O(levels).
+/// the packet leaves some packets later. Time per packet: O(levels).
 #[derive(Clone, Debug)]
 pub struct DynamicSender {
     channels: DynamicChannels,
     slot: Slot,
     base: Base,
     waves: Vec<Active>,
-    /// Which one is next: an index into `waves`, or the base.
+    /// Source of the next packet: an index into `waves`, or the base.
     next: Option<usize>,
-    /// When the schedule has the earliest of all packets leave that are left.
+    /// Scheduled time of the earliest packet that has not left.
     earliest: Instant,
     ceiling: Ceiling,
     spacing: Spacing,
@@ -43,17 +43,17 @@ struct Base {
     at: Instant,
 }
 
-/// A wave that has packets left.
+/// A wave that still has packets to send.
 #[derive(Clone, Copy, Debug)]
 struct Active {
     wave: Wave,
-    /// Packets that follow the next one.
+    /// Packets after the next packet.
     left: u64,
     at: Instant,
 }
 
 impl DynamicSender {
-    /// A sender whose first slot begins when that of `channels` does.
+    /// Returns a sender whose first slot begins at the start of `channels`.
     pub fn new(channels: DynamicChannels) -> Self {
         let mut sender = Self {
             channels,
@@ -72,7 +72,7 @@ impl DynamicSender {
         sender
     }
 
-    /// How many of the receivers' round-trip questions are answered in a second. Default:
+    /// Sets the maximum number of receivers' round-trip requests answered per second. Default:
     /// [`Answers::PER_SECOND`].
     #[must_use]
     pub fn with_answers_per_second(mut self, answers: u32) -> Self {
@@ -80,19 +80,19 @@ impl DynamicSender {
         self
     }
 
-    /// Tells receivers so of its channels: [`crate::described::Description::to_fdt`]. Default: nothing.
+    /// Sets the channel description for receivers: [`crate::described::Description::to_fdt`]. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
         self.description = description;
         self
     }
 
-    /// The channels, to ask what they will send.
+    /// Returns the channels, with the schedule of future packets.
     pub fn channels(&self) -> &DynamicChannels {
         &self.channels
     }
 
-    /// Takes up the waves of levels from `lowest` to the ceiling that are not sent yet, with what they send
+    /// Adds the waves of levels from `lowest` to the ceiling that are not active, starting with their packets
     /// from an instant on.
     fn begin(&mut self, lowest: u16, from: Instant) {
         let channels = &self.channels;
@@ -107,10 +107,10 @@ impl DynamicSender {
         }
     }
 
-    /// Follows the ceiling from where it was: leaves off waves above it, or takes up those below.
+    /// Adapts to a moved ceiling: removes waves above the ceiling, or adds waves below.
     fn follow_ceiling(&mut self, now: Instant, before: u16) {
-        // The earliest packet may be of the slot before: a wave that has come down to the ceiling since then
-        // stays.
+        // The earliest packet may belong to the previous slot. A wave that has fallen to the ceiling since
+        // then stays.
         let first = self.channels.slot_at(now) * self.channels.channels_per_slot();
         let above = first + u64::from(self.ceiling.level());
         self.waves.retain(|active| active.wave.number < above);
@@ -118,12 +118,12 @@ impl DynamicSender {
         self.choose();
     }
 
-    /// When the schedule has the earliest packet leave, which is the next one unless the driver is late.
+    /// Scheduled time of the earliest packet, which is also the next packet unless the driver is late.
     fn due(&self) -> Instant {
         self.earliest
     }
 
-    /// When the schedule has the next packet leave.
+    /// Scheduled time of the next packet.
     fn at(&self) -> Instant {
         match self.next {
             Some(index) => self.waves[index].at,
@@ -131,7 +131,7 @@ impl DynamicSender {
         }
     }
 
-    /// Chooses the next packet; new waves begin when a packet of their slot could be the next.
+    /// Chooses the next packet. A new wave begins as soon as a packet of its slot could be next.
     fn choose(&mut self) {
         loop {
             let earliest = (0..self.waves.len()).min_by_key(|index| self.waves[*index].at);
@@ -148,7 +148,7 @@ impl DynamicSender {
         }
     }
 
-    /// Takes the next packet off the schedule.
+    /// Removes the next packet from the schedule.
     fn advance(&mut self) {
         match self.next {
             None => {
@@ -169,7 +169,7 @@ impl DynamicSender {
         self.choose();
     }
 
-    /// A late driver sends what is due of the lowest level first.
+    /// If the driver is late, chooses the lowest level among the due packets.
     fn prefer_lowest(&mut self, now: Instant) {
         if self.spacing.backlog(now, self.earliest) == Duration::ZERO {
             return;
@@ -179,7 +179,7 @@ impl DynamicSender {
         self.next = lowest.filter(|_| self.base.at > now);
     }
 
-    /// Gives up what should have left long ago. Takes no longer after a longer sleep.
+    /// Skips packets that are overdue. The cost does not depend on the length of the delay.
     fn give_up(&mut self, now: Instant) {
         let before = Spacing::given_up_before(now);
         if self.due() >= before {
@@ -189,7 +189,7 @@ impl DynamicSender {
         self.slot = channels.slot_at(before);
         let left = core::mem::take(&mut self.waves);
         self.begin(1, before);
-        // Lower levels may be ahead.
+        // Lower levels may be ahead of the schedule.
         for active in &mut self.waves {
             let same = left.iter().find(|other| other.wave.number == active.wave.number);
             *active = same.filter(|same| same.left < active.left).copied().unwrap_or(*active);

@@ -1,34 +1,34 @@
-//! Levels with a schedule of their own each, sent one packet after the other.
+//! Levels with independent schedules, sent packet by packet.
 
 use super::ceiling::Ceiling;
 use super::spacing::Spacing;
 use crate::time::{Duration, Instant};
 
-/// When the packets of levels leave, each level's counted from 0 and in order.
+/// Departure times of the packets of levels. The packets of a level are counted from 0 and leave in order.
 pub trait Schedule {
-    /// Levels, at least one.
+    /// Number of levels, at least 1.
     fn level_count(&self) -> u16;
 
-    /// When a level's packet leaves.
+    /// Returns the departure time of a level's packet.
     fn nth(&self, level: u16, number: u64) -> Instant;
 
-    /// Packets of a level that leave before an instant.
+    /// Returns the number of packets of a level that leave before an instant.
     fn before(&self, level: u16, at: Instant) -> u64;
 
-    /// Packets per second that levels 0..=`level` send together, at the most.
+    /// Maximum rate of levels 0..=`level` together, in packets per second.
     fn rate_most(&self, level: u16) -> f64;
 }
 
-/// The packets of all levels up to a [`Ceiling`] in the order of a schedule, never faster than 1.25 times
-/// their highest rate. Time per packet: O(levels).
+/// Packets of all levels up to a [`Ceiling`] in the order of a schedule, at most at 1.25 times their maximum
+/// rate. Time per packet: O(levels).
 #[derive(Clone, Debug)]
 pub struct Turns<S> {
     schedule: S,
-    /// The next packet of each level.
+    /// Next packet of each level.
     next: Vec<Next>,
-    /// The level whose packet is the next of all.
+    /// Level of the next packet overall.
     level: u16,
-    /// When the earliest packet of all leaves, which is that one unless the driver is late.
+    /// Scheduled time of the earliest packet, which is also the next packet unless the driver is late.
     earliest: Instant,
     ceiling: Ceiling,
     spacing: Spacing,
@@ -41,7 +41,7 @@ struct Next {
 }
 
 impl<S: Schedule> Turns<S> {
-    /// Sends the levels of a schedule from its start on.
+    /// Returns the turns of a schedule, from the schedule's start on.
     pub fn new(schedule: S) -> Self {
         let next =
             (0..schedule.level_count()).map(|level| Next { number: 0, at: schedule.nth(level, 0) }).collect();
@@ -57,32 +57,32 @@ impl<S: Schedule> Turns<S> {
         &self.schedule
     }
 
-    /// The highest level that is sent.
+    /// Returns the ceiling of the levels.
     pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
     }
 
-    /// The level of the next packet.
+    /// Level of the next packet.
     pub const fn level(&self) -> u16 {
         self.level
     }
 
-    /// Its number in the level.
+    /// Number of the next packet in its level.
     pub fn number(&self) -> u64 {
         self.next[usize::from(self.level)].number
     }
 
-    /// When the schedule has it leave.
+    /// Scheduled time of the next packet.
     pub fn at(&self) -> Instant {
         self.next[usize::from(self.level)].at
     }
 
-    /// When it may leave.
+    /// Earliest departure time of the next packet.
     pub fn due(&self) -> Instant {
         self.spacing.due(self.earliest)
     }
 
-    /// It left.
+    /// Records the departure of the next packet.
     pub fn departed(&mut self, now: Instant) {
         let given_up = self.spacing.sent(now, self.earliest, self.schedule.rate_most(self.ceiling.level()));
         let level = self.level;
@@ -93,7 +93,7 @@ impl<S: Schedule> Turns<S> {
         let backlog = self.spacing.backlog(now, self.earliest);
         let rate = |level| self.schedule.rate_most(level);
         if let Some(level) = self.ceiling.departed(now, given_up, backlog, rate) {
-            // A level that comes back goes on where it would be by now.
+            // A restored level resumes at its current place in the schedule.
             for back in before + 1..=level {
                 self.advance(back, self.schedule.before(back, now));
             }
@@ -102,7 +102,7 @@ impl<S: Schedule> Turns<S> {
         self.prefer_lowest(now);
     }
 
-    /// A late driver sends what is due of the lowest level first.
+    /// If the driver is late, chooses the lowest level among the due packets.
     fn prefer_lowest(&mut self, now: Instant) {
         if self.spacing.backlog(now, self.earliest) > Duration::ZERO {
             let lowest = (0..=self.ceiling.level()).zip(&self.next).find(|(_, next)| next.at <= now);
@@ -110,7 +110,7 @@ impl<S: Schedule> Turns<S> {
         }
     }
 
-    /// Gives up what should have left long ago.
+    /// Skips packets that are overdue.
     pub fn give_up(&mut self, now: Instant) {
         let before = Spacing::given_up_before(now);
         if self.earliest >= before {
@@ -130,7 +130,7 @@ impl<S: Schedule> Turns<S> {
         self.earliest = self.at();
     }
 
-    /// Goes on with a level's packet of this number.
+    /// Moves a level to the packet of this number.
     fn advance(&mut self, level: u16, number: u64) {
         self.next[usize::from(level)] = Next { number, at: self.schedule.nth(level, number) };
     }

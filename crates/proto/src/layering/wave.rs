@@ -1,22 +1,24 @@
-//! The rate of a wave over its life, its integral, and the inverse of that: all in closed form.
+//! The rate of a wave over its life, the integral of the rate, and the inverse of the integral, all in closed
+//! form.
 //!
-//! A wave is one use of a dynamic channel, from when it appears until it goes quiescent. Its life is told by
-//! x, the sub-slots that are left to its end: x falls by 1 in each sub-slot, across slots too, and both
+//! A wave is one use of a dynamic channel, from its first packet until quiescence. The state of a wave is x,
+//! the number of sub-slots left until its end: x falls by 1 in each sub-slot, also across slots, and both
 //! shapes are functions of x alone. Rates are packets per second, integrals packets.
 
 use libm::{exp, expm1, log1p};
 
-/// How the rates of a session's channels fall.
+/// Shape of the falling rates of a session's channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Geometric in the *cumulative* rate: level n at phase φ brings the total to `R0 P^-(n-φ)`. Tiles of the
     /// sequencer fit without a gap (Lucas et al. 2010).
     Geometric,
-    /// WEBRC's (RFC 3738): each wave falls by P in a slot, and so does the base channel, which jumps back.
+    /// WEBRC's (RFC 3738): each wave falls by P in a slot. The base channel also falls by P, and jumps back
+    /// at the next slot.
     Webrc,
 }
 
-/// The common curve of all waves of a session.
+/// The rate curve shared by all waves of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curve {
     pub(super) shape: Shape,
@@ -28,32 +30,32 @@ pub(super) struct Curve {
     pub(super) sub_slot: f64,
     /// 1/P.
     step: f64,
-    /// The geometric shape's packets of the last sub-slot, over `R0 tau`.
+    /// Packets of the last sub-slot in the geometric shape, divided by `R0 tau`.
     last_sub_slot: f64,
-    /// The geometric shape's packets above x = 1, over `R0 tau` and the difference in `P^-x`: (1 -
+    /// Packets above x = 1 in the geometric shape, divided by `R0 tau` and by the difference in `P^-x`: (1 -
     /// P)/ln(1/P).
     steady: f64,
 }
 
-/// The stretch at the top of a wave that keeps the session's total rate constant, in place of the curve.
+/// Top stretch of a wave that replaces the curve and keeps the session's total rate constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fed {
-    /// x at its end, where the curve begins.
+    /// x at the end of the stretch, where the curve begins.
     pub(super) until: f64,
-    /// x at its beginning.
+    /// x at the beginning of the stretch.
     pub(super) from: f64,
-    /// Total rate to keep, packets/s.
+    /// Constant total rate, packets/s.
     pub(super) total: f64,
-    /// The rate of all lower levels is this times `P^-x`.
+    /// Rate of all lower levels, divided by `P^-x`.
     pub(super) below: f64,
 }
 
-/// Steps of Newton's method; both functions are convex or concave and converge from one side, within ten in
-/// practice.
+/// Maximum steps of Newton's method. Both functions are convex or concave and converge from one side, within
+/// ten steps in practice.
 const STEPS_MAX: usize = 60;
 
 impl Curve {
-    /// The curve of a base rate in packets/s, ln(1/P), and a sub-slot in seconds.
+    /// Returns the curve of a base rate in packets/s, ln(1/P), and a sub-slot in seconds.
     pub(super) fn new(shape: Shape, base: f64, log: f64, sub_slot: f64) -> Self {
         let last_sub_slot = expm1(log) / log - 1.0;
         Self { shape, base, log, sub_slot, step: exp(log), last_sub_slot, steady: -expm1(-log) / log }
@@ -64,7 +66,7 @@ impl Curve {
         exp(self.log * x)
     }
 
-    /// Packets from x to the end of the wave.
+    /// Returns the number of packets from x to the end of the wave.
     pub(super) fn remaining(&self, x: f64) -> f64 {
         if x <= 0.0 {
             return 0.0;
@@ -77,7 +79,7 @@ impl Curve {
         self.base * self.sub_slot * packets
     }
 
-    /// x at which so many packets are left: the inverse of [`Curve::remaining`].
+    /// Returns x at which `packets` packets are left: the inverse of [`Curve::remaining`].
     pub(super) fn at(&self, packets: f64) -> f64 {
         let scaled = packets / (self.base * self.sub_slot);
         match self.shape {
@@ -91,7 +93,7 @@ impl Curve {
     }
 
     /// Solves `(P^-x - 1)/ln(1/P) - x = scaled` for x in [0, 1]. The left side is convex and at least
-    /// `ln(1/P) x^2 / 2`, so Newton's method comes down from there.
+    /// `ln(1/P) x^2 / 2`, so Newton's method converges from above.
     fn at_in_last_sub_slot(&self, scaled: f64) -> f64 {
         let mut x = libm::sqrt(2.0 * scaled / self.log);
         for _ in 0..STEPS_MAX {
@@ -108,14 +110,14 @@ impl Curve {
         x.max(0.0)
     }
 
-    /// Packets from x, inside the fed stretch, to its end.
+    /// Returns the number of packets from x, inside the fed stretch, to the end of the stretch.
     pub(super) fn fed(&self, fed: &Fed, x: f64) -> f64 {
         let below = fed.below * (self.growth(x) - self.growth(fed.until)) / self.log;
         self.sub_slot * (fed.total * (x - fed.until) - below)
     }
 
-    /// x inside the fed stretch from which so many packets come to its end. Concave, so Newton's method comes
-    /// up from below.
+    /// Returns x inside the fed stretch with `packets` packets up to the end of the stretch. The function is
+    /// concave, so Newton's method converges from below.
     pub(super) fn fed_at(&self, fed: &Fed, packets: f64) -> f64 {
         let mut x = fed.until;
         for _ in 0..STEPS_MAX {

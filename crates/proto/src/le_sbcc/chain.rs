@@ -1,4 +1,4 @@
-//! All stages in a row, and the rate that they make.
+//! The chain of all stages, and the resulting rate.
 
 use core::net::IpAddr;
 
@@ -13,59 +13,60 @@ use crate::rate::Rate;
 use crate::rng::{Stream, unit};
 use crate::time::{Duration, Instant};
 
-/// Counts fade once in so many round trips (Thapliyal et al., pseudo-code).
+/// Number of round trips between two fadings of the counts (Thapliyal et al., pseudo-code).
 const FADING_ROUND_TRIPS: f64 = 100.0;
-/// Most that the TFRC module sends before its first loss event, in packets per second (Thapliyal et al., TFRC
+/// Maximum rate of the TFRC module before the first loss event, in packets per second (Thapliyal et al., TFRC
 /// module).
 const START_PACKETS_PER_SEC: f64 = 1_000.0;
-/// Halvings in search of a loss event rate: below a part in 10^12.
+/// Number of halvings in the search for a loss event rate: precise to a part in 10^12.
 const SEARCH_STEPS: u32 = 48;
 
-/// That a receiver misses a packet.
+/// A receiver's indication that a packet is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Indication {
-    /// Who says so: the address that its NAK came from.
+    /// Source address of the NAK.
     pub receiver: IpAddr,
-    /// When the packet was last sent; first sent, where a repair is under way that cannot be missed yet.
+    /// Time of the packet's last transmission; time of the first transmission while a repair is under way
+    /// that cannot be missing yet.
     pub sent: Instant,
-    /// When the packet behind it was sent, by which a receiver notices. `None` where the time since then is
-    /// no round trip: something was sent again, or asked for again.
+    /// Transmission time of the following packet, by which a receiver notices the loss. `None` if the time
+    /// since then is no round trip, because a packet was retransmitted or requested again.
     pub noticed: Option<Instant>,
 }
 
-/// How far an indication got.
+/// Last stage that an indication reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It belongs to a loss event already counted (LI2LE).
+    /// The indication belongs to a loss event already counted (LI2LE).
     Indication,
-    /// It is a loss event, of a receiver that is not the worst (Max-LPRF).
+    /// The indication is a loss event, of a receiver other than the worst (Max-LPRF).
     Event,
-    /// It passed, and its round trip had a reduction already (ATF).
+    /// The loss event passed Max-LPRF, but the epoch already had a reduction (ATF).
     Passed,
-    /// It reduced the rate.
+    /// The indication reduced the rate.
     Reduction,
 }
 
-/// What a chain counts, since it began.
+/// Counters of a chain since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Indications taken.
     pub indications: u64,
-    /// Samples of the round-trip time among them.
+    /// Indications that gave a sample of the round-trip time.
     pub samples: u64,
-    /// Their sum, each at most [`Config::with_rtt_max`].
+    /// Sum of the samples, each at most [`Config::with_rtt_max`].
     pub sampled: Duration,
-    /// Loss events: what leaves LI2LE.
+    /// Loss events: the output of LI2LE.
     pub events: u64,
-    /// What leaves Max-LPRF.
+    /// Loss events that passed Max-LPRF.
     pub passed: u64,
-    /// What leaves ATF: reductions of the rate, or new intervals of TFRC.
+    /// Output of ATF: reductions of the rate, or new intervals of TFRC.
     pub reductions: u64,
 }
 
-/// From loss indications to a rate.
+/// Chain of stages from loss indications to a rate.
 ///
-/// The driver tells of packets sent ([`Chain::sent`]), of indications ([`Chain::indication`]) and of time
+/// The driver reports sent packets ([`Chain::sent`]), indications ([`Chain::indication`]) and time
 /// ([`Chain::timeout`]), paces at [`Chain::rate`], and sends nothing before [`Chain::silent_until`].
 #[derive(Clone, Debug)]
 pub struct Chain {
@@ -73,7 +74,7 @@ pub struct Chain {
     rtt: RoundTrip,
     receivers: Receivers,
     draw: Stream,
-    /// Bytes per second.
+    /// Rate in bytes per second.
     rate: f64,
     silence_end: Instant,
     epoch_end: Instant,
@@ -81,7 +82,7 @@ pub struct Chain {
     next_increase: Instant,
     next_fading: Instant,
     intervals: Intervals,
-    /// Nothing was there to send since the last increase.
+    /// Whether a departure found nothing to send since the last increase.
     is_idle: bool,
     counters: Counters,
 }
@@ -117,7 +118,7 @@ impl Chain {
         chain
     }
 
-    /// The rate to send at.
+    /// Returns the sending rate.
     pub fn rate(&self) -> Rate {
         #[expect(
             clippy::cast_possible_truncation,
@@ -128,32 +129,32 @@ impl Chain {
         Rate::from_bits(bits).unwrap_or_else(|| Rate::from_kilobits(1))
     }
 
-    /// The most that it sends, if that was configured.
+    /// Returns the configured maximum rate, if any.
     pub const fn max_rate(&self) -> Option<Rate> {
         self.config.max_rate
     }
 
-    /// Until when nothing may be sent, after a reduction.
+    /// Returns the end of the pause after a reduction, before which nothing may be sent.
     pub const fn silent_until(&self) -> Instant {
         self.silence_end
     }
 
-    /// The round-trip time.
+    /// Returns the estimate of the round-trip time.
     pub const fn round_trip(&self) -> &RoundTrip {
         &self.rtt
     }
 
-    /// What is known of receivers.
+    /// Returns the state of the receivers.
     pub const fn receivers(&self) -> &Receivers {
         &self.receivers
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Shows the round-trip time, the stages of loss indications, and the receiver with most loss events.
+    /// Visits the round-trip time, the counters of the stages, and the receiver with most loss events.
     pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
         let Counters { indications, events, passed, reductions, .. } = self.counters;
         visit("rtt", Value::Time(Duration::from_secs_f64(self.rtt.srtt())));
@@ -169,32 +170,33 @@ impl Chain {
         }
     }
 
-    /// p of the TFRC module, loss events per packet; `None` before the first, and with AIMD.
+    /// p of the TFRC module, in loss events per packet; `None` before the first loss event, and with AIMD.
     pub fn loss_event_rate(&self) -> Option<f64> {
         self.intervals.rate()
     }
 
-    /// A packet was sent, a repair among them.
+    /// Records a sent packet, including repairs.
     pub fn sent(&mut self) {
         if self.config.module == Module::Tfrc {
             self.intervals.sent();
         }
     }
 
-    /// A receiver that needs not miss anything has answered the first packet after so long, or heard another
-    /// first: it knows the way to the source, and its NAKs will not be late.
+    /// Records a receiver's answer, a time `answer` after the first packet. The receiver need not miss any
+    /// packet, and may have heard a later packet first. The receiver's host knows the path to the source, so
+    /// the receiver's NAKs will not be late.
     pub fn heard(&mut self, answer: Duration) {
         if let Some(answer) = self.start.heard(answer) {
             self.rtt.heard(answer);
         }
     }
 
-    /// A departure was due and nothing was there to send: until the next one, the rate does not rise.
+    /// Records that a departure was due without data to send, which suppresses the next increase of the rate.
     pub const fn idle(&mut self) {
         self.is_idle = true;
     }
 
-    /// A receiver misses a packet; how far that got.
+    /// Handles a loss indication, and returns the last stage that the indication reached.
     pub fn indication(&mut self, now: Instant, indication: &Indication) -> Stage {
         self.counters.indications += 1;
         let began = match self.config.samples {
@@ -228,7 +230,7 @@ impl Chain {
         let is_short = sample.as_secs_f64() <= self.rtt.srtt();
         match self.receivers.knows_the_way(indication.receiver, indication.sent) {
             _ if !self.config.rtt_is_assumed => true,
-            // Short ones alone would bring the mean down.
+            // Short samples alone would bring the mean down.
             Some(knows) => knows || is_short && self.rtt.is_assumed(),
             None => is_short,
         }
@@ -240,7 +242,7 @@ impl Chain {
         if stages.li2le && !self.receivers.is_event(receiver, now, indication.sent, self.rtt.spacing()) {
             return Stage::Indication;
         }
-        // Counted first, drawn then: with one receiver each event passes.
+        // The event is counted before the draw, so that with a single receiver each event passes.
         let share = self.receivers.event(receiver, now);
         if stages.max_lprf && unit(&mut self.draw) >= share {
             return Stage::Event;
@@ -251,12 +253,12 @@ impl Chain {
         Stage::Reduction
     }
 
-    /// Falls silent, and begins an epoch.
+    /// Starts the pause of a reduction, if any, and an epoch.
     fn pause(&mut self, now: Instant) {
         let timeout = self.rtt.timeout();
         let pause = match (self.config.stages.atf, self.config.module) {
             (true, Module::Aimd) if self.may_pause() => 0.5 * timeout,
-            // TFRC's rate is smooth: it makes no pause.
+            // TFRC's rate is smooth, without a pause.
             _ => 0.0,
         };
         let epoch = match self.config.epoch {
@@ -276,22 +278,23 @@ impl Chain {
         }
     }
 
-    /// What was sent at `rate` at the start was lost: to where it would be had that been known at once.
+    /// Handles a loss of a packet sent at `rate` at the start: sets the rate as if the loss had been known at
+    /// once.
     fn fall_back(&mut self, rate: f64) {
         self.rate = rate;
         self.intervals = Intervals::default();
         self.reduce();
     }
 
-    /// Whether the least rate that an operator set is kept in spite of pauses: they take up to half of the
-    /// time, behind a halving.
+    /// Whether pauses keep the average rate above the configured minimum rate. Pauses take up to half of the
+    /// time, after a reduction by half.
     fn may_pause(&self) -> bool {
         self.config.min_rate.is_none_or(|least| self.rate >= 4.0 * bytes_per_second(least))
     }
 
     fn close_interval(&mut self) {
         if self.intervals.mean().is_none() {
-            // RFC 5348, section 6.3.1: as if losses had always come as they do at half the rate.
+            // RFC 5348, section 6.3.1: as if losses had always occurred as often as at half the rate.
             let loss = self.loss_of(self.rate / 2.0);
             self.intervals = Intervals::default();
             self.intervals.close(1.0 / loss);
@@ -303,13 +306,13 @@ impl Chain {
         }
     }
 
-    /// Bytes per second of TCP at a loss event rate.
+    /// Returns the throughput of TCP at a loss event rate, in bytes per second.
     fn equation(&self, loss: f64) -> f64 {
         f64::from(self.config.segment_bytes)
             * throughput_with_timeout(self.rtt.srtt(), self.rtt.timeout(), loss)
     }
 
-    /// The loss event rate at which the equation gives `rate`, in 10^-8..1.
+    /// Returns the loss event rate, in 10^-8..1, at which the throughput equation yields `rate`.
     fn loss_of(&self, rate: f64) -> f64 {
         let (mut low, mut high) = (1e-8_f64, 1.0_f64);
         for _ in 0..SEARCH_STEPS {
@@ -322,12 +325,12 @@ impl Chain {
         high
     }
 
-    /// When to call [`Chain::timeout`].
+    /// Returns the time of the next call of [`Chain::timeout`].
     pub fn poll_timeout(&self) -> Instant {
         self.next_increase.min(self.next_fading)
     }
 
-    /// Time has come to `now`.
+    /// Advances the chain to `now`.
     pub fn timeout(&mut self, now: Instant) {
         if self.next_fading <= now {
             self.receivers.fade();
@@ -369,7 +372,8 @@ impl Chain {
         }
     }
 
-    /// Of TFRC an RTT, of AIMD and at the start an RTT with its variation.
+    /// Returns the time between increases: a round-trip time for TFRC; a round-trip time with twice the
+    /// deviation for AIMD and at the start.
     fn increase_period(&self) -> Duration {
         Duration::from_secs_f64(match self.config.module {
             Module::Tfrc if !self.is_starting() => self.rtt.srtt(),
@@ -377,7 +381,8 @@ impl Chain {
         })
     }
 
-    /// The rate, within what was configured and the floor: one packet in SRTT + 4 sigma, or in a second.
+    /// Sets the rate, within the configured bounds and not below the floor: a packet per SRTT + 4 sigma, or
+    /// per second if slower.
     fn set_rate(&mut self, rate: f64) {
         let floor = f64::from(self.config.segment_bytes) / self.rtt.timeout().max(1.0);
         let floor = self.config.min_rate.map_or(floor, |least| floor.max(bytes_per_second(least)));

@@ -1,51 +1,52 @@
-//! What a chain may be told.
+//! Configuration of a chain.
 
 use crate::rate::Rate;
 use crate::time::Duration;
 
-/// Stages that are at work; all, unless something is to be shown by leaving one out.
+/// Active stages. All stages are active, except in experiments that show the effect of a missing stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// At most one loss event of a receiver each round trip. Without it each indication is an event.
+    /// LI2LE: at most one loss event per receiver and round trip. Without this stage each indication is a
+    /// loss event.
     pub li2le: bool,
-    /// As many events pass as the worst receiver has. Without it each event passes.
+    /// Max-LPRF: as many events pass as the worst receiver has. Without this stage each event passes.
     pub max_lprf: bool,
-    /// At most one reduction each epoch. Without it each event that passes is a reduction, and there is no
-    /// pause.
+    /// ATF: at most one reduction per epoch. Without this stage each passed event is a reduction, and there
+    /// is no pause.
     pub atf: bool,
 }
 
 impl Stages {
-    /// All of them.
+    /// All stages.
     pub const ALL: Self = Self { li2le: true, max_lprf: true, atf: true };
 }
 
-/// How far apart reductions are.
+/// Time between reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Epoch {
-    /// 1.5 (SRTT + 4 sigma), as the paper's pseudo-code has it.
+    /// 1.5 (SRTT + 4 sigma), as in the paper's pseudo-code.
     Code,
-    /// SRTT + 4 sigma, as its text has it.
+    /// SRTT + 4 sigma, as in the paper's text.
     Text,
 }
 
-/// What makes a rate of the events.
+/// Rate module: computes a rate from the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Module {
-    /// One packet more each round trip, half at an event.
+    /// A packet more each round trip; half the rate at an event.
     Aimd,
-    /// The rate of TCP's equation at the events' rate.
+    /// Throughput of TCP's equation at the rate of events.
     Tfrc,
 }
 
-/// From when a sample of the round-trip time counts.
+/// Start of a sample of the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
-    /// From when the packet behind the lost one was sent, by which its receiver noticed.
+    /// Transmission of the packet after the lost packet, by which the receiver notices the loss.
     Noticed,
-    /// From when the lost packet was sent, as the paper's pseudo-code has it: the wait for the packet behind
-    /// it, and a pause in between, count as round trip. For experiments without repairs: what is asked for by
-    /// a timer counts as well.
+    /// Transmission of the lost packet, as in the paper's pseudo-code. The sample includes the wait for the
+    /// next packet, and any pause in between. For experiments without repairs: samples of NAKs sent by a
+    /// timer count as well.
     Sent,
 }
 
@@ -70,8 +71,9 @@ pub struct Config {
 }
 
 impl Config {
-    /// For packets of `segment_bytes`, headers that count included; at least 1. It begins at a round-trip
-    /// time of 200 ms (the paper's testbed) and one packet each of it.
+    /// Creates a configuration for packets of `segment_bytes`, at least 1, including the headers that count.
+    /// The initial round-trip time is 200 ms (the paper's testbed), and the initial rate a packet per
+    /// round-trip time.
     pub fn new(segment_bytes: u16) -> Self {
         Self {
             segment_bytes: segment_bytes.max(1),
@@ -92,136 +94,137 @@ impl Config {
         }
     }
 
-    /// The round-trip time to begin with, 1 ms at least. Default: 200 ms.
+    /// Sets the initial round-trip time, at least 1 ms. Default: 200 ms.
     #[must_use]
     pub fn with_rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt.max(Duration::from_millis(1));
         self
     }
 
-    /// Longest sample of the round-trip time that counts in full; what is longer counts as this. It bounds
-    /// what late and forged NAKs do. Default: 2 s.
+    /// Sets the maximum sample of the round-trip time; a longer sample counts as this maximum. The maximum
+    /// bounds the effect of late and forged NAKs. Default: 2 s.
     #[must_use]
     pub fn with_rtt_max(mut self, rtt: Duration) -> Self {
         self.rtt_max = rtt.max(Duration::from_millis(1));
         self
     }
 
-    /// Weight of a new sample in SRTT, above 0 and at most 1. Default: 0.125, as TCP; the paper's pseudo-code
-    /// reads 0.875.
+    /// Sets the weight of a new sample in SRTT, above 0 and at most 1. Default: 0.125, as in TCP; the paper's
+    /// pseudo-code reads 0.875.
     #[must_use]
     pub fn with_srtt_gain(mut self, gain: f64) -> Self {
         self.srtt_gain = gain.clamp(0.001, 1.0);
         self
     }
 
-    /// The rate to begin with. Default: a packet each round trip.
+    /// Sets the initial rate. Default: a packet each round trip.
     #[must_use]
     pub fn with_initial_rate(mut self, rate: Rate) -> Self {
         self.initial_rate = Some(rate);
         self
     }
 
-    /// Whether AIMD doubles its rate each SRTT + 2 sigma until the first loss event, as TCP does and as the
-    /// TFRC module does at any rate. Before that event nothing is known of the round-trip time, so that a
-    /// packet more each of it takes minutes on a fast network. With either module, losses of that time then
-    /// count for the rate at which their packets were sent, and a receiver's answer ([`super::Chain::heard`])
-    /// takes the place of a guess of the round-trip time that is shorter, up to 0.6 s. Default: no, as the
-    /// paper.
+    /// Whether AIMD doubles the rate each SRTT + 2 sigma until the first loss event, as TCP does. The TFRC
+    /// module doubles in any case. Before the first loss event the round-trip time is unknown, so an increase
+    /// of a packet each round trip takes minutes on a fast network.
+    ///
+    /// With doubling and either module, losses of the start count for the rate at which the lost packets were
+    /// sent. A receiver's answer ([`super::Chain::heard`]), limited to 0.6 s, replaces a shorter guess of the
+    /// round-trip time. Default: no, as in the paper.
     #[must_use]
     pub fn with_doubling_at_start(mut self, doubles: bool) -> Self {
         self.doubles_at_start = doubles;
         self
     }
 
-    /// Least time in which the rate doubles at the start while no receiver was heard; `None`: not before.
-    /// Default: SRTT + 2 sigma will do.
+    /// Sets the minimum doubling time at the start while no receiver has been heard; `None`: no doubling
+    /// until a receiver is heard. Default: 0, so that the rate doubles each SRTT + 2 sigma.
     #[must_use]
     pub fn with_blind_doubling(mut self, least: Option<Duration>) -> Self {
         self.blind_doubling = least;
         self
     }
 
-    /// Whether the round-trip time to begin with is a guess, which the first sample replaces, as TCP's does
-    /// (RFC 6298, section 2.2). A guess that is too long stays long otherwise, as of samples below half the
-    /// mean every tenth counts. And whether a sample longer than the mean counts only for packets sent after
-    /// a loss event of the same receiver: before that its host may not know the way to the source. Default:
-    /// no, as the paper.
+    /// Whether the initial round-trip time is a guess. The first sample replaces a guess, as in TCP (RFC
+    /// 6298, section 2.2). Otherwise an initial value that is too long decays slowly, because only every
+    /// tenth sample below half the mean counts. With a guess, a sample longer than the mean counts only for
+    /// packets sent after a loss event of the same receiver: before this event the receiver's host may not
+    /// know the path to the source. Default: no, as in the paper.
     #[must_use]
     pub fn with_assumed_rtt(mut self, is_assumed: bool) -> Self {
         self.rtt_is_assumed = is_assumed;
         self
     }
 
-    /// Most that is ever sent. Default: what the network takes.
+    /// Sets the maximum rate. Default: no limit beyond the network's.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
         self
     }
 
-    /// Least that is ever sent, where that is above the floor; a reduction from less than four times that
-    /// makes no pause. Default: the floor.
+    /// Sets the minimum rate, if above the floor. A reduction from less than four times the minimum makes no
+    /// pause. Default: the floor.
     #[must_use]
     pub fn with_min_rate(mut self, rate: Rate) -> Self {
         self.min_rate = Some(rate);
         self
     }
 
-    /// Receivers that are told apart, at least 1; beyond it new ones count as one. Default: 65 536, in some 4
-    /// MiB.
+    /// Sets the maximum number of receivers with separate state, at least 1. Receivers beyond the maximum
+    /// count as a single receiver. Default: 65 536, in some 4 MiB.
     #[must_use]
     pub fn with_receivers_max(mut self, receivers: u32) -> Self {
         self.receivers_max = receivers.max(1);
         self
     }
 
-    /// Stages at work. Default: all.
+    /// Sets the active stages. Default: all.
     #[must_use]
     pub fn with_stages(mut self, stages: Stages) -> Self {
         self.stages = stages;
         self
     }
 
-    /// How far apart reductions are. Default: [`Epoch::Code`].
+    /// Sets the time between reductions. Default: [`Epoch::Code`].
     #[must_use]
     pub fn with_epoch(mut self, epoch: Epoch) -> Self {
         self.epoch = epoch;
         self
     }
 
-    /// What makes the rate. Default: [`Module::Aimd`].
+    /// Sets the rate module. Default: [`Module::Aimd`].
     #[must_use]
     pub fn with_module(mut self, module: Module) -> Self {
         self.module = module;
         self
     }
 
-    /// From when samples of the round-trip time count. Default: [`Samples::Noticed`].
+    /// Sets the start of samples of the round-trip time. Default: [`Samples::Noticed`].
     #[must_use]
     pub fn with_samples(mut self, samples: Samples) -> Self {
         self.samples = samples;
         self
     }
 
-    /// Longest time from packet to packet at the floor: 5 times the longest round trip, or 1 s. The pause
-    /// after a reduction may add half of it.
+    /// Returns the maximum time between two packets at the floor: 5 times the longest round trip, at least 1
+    /// s. The pause after a reduction may add half of this time.
     pub fn floor_period(&self) -> Duration {
         // SRTT and sigma are below the longest sample.
         self.rtt_max.saturating_mul(5).max(Duration::from_secs(1))
     }
 
-    /// The rate to begin with, where it is not a packet each initial round-trip time.
+    /// Returns the initial rate, if other than a packet per initial round-trip time.
     pub const fn initial_rate(&self) -> Option<Rate> {
         self.initial_rate
     }
 
-    /// What makes the rate.
+    /// Returns the rate module.
     pub const fn module(&self) -> Module {
         self.module
     }
 
-    /// Receivers that are told apart.
+    /// Returns the maximum number of receivers with separate state.
     pub const fn receivers_max(&self) -> u32 {
         self.receivers_max
     }

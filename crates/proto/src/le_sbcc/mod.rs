@@ -1,7 +1,8 @@
-//! LE-SBCC: a fair single rate from the sender alone (Thapliyal, Sidhartha, Li, Kalyanaraman, about 2001).
+//! LE-SBCC: a fair single rate, computed by the sender alone (Thapliyal, Sidhartha, Li, Kalyanaraman, about
+//! 2001).
 //!
-//! Receivers say nothing but which packets they miss ("loss indications": NAKs that any PGM receiver sends).
-//! From these the sender makes the rate that a TCP to the worst receiver would have:
+//! Receivers report only missing packets ("loss indications": NAKs, which any PGM receiver sends). From loss
+//! indications the sender computes the rate of a TCP connection to the worst receiver:
 //!
 //! ```text
 //! loss indication -> round-trip time -> LI2LE -> Max-LPRF -> ATF -> AIMD or TFRC -> rate
@@ -9,20 +10,24 @@
 //!
 //! | module | stage |
 //! |---|---|
-//! | [`RoundTrip`] | mean and deviation of the time from a packet to its NAK |
-//! | [`Receivers`] | LI2LE: at most one loss event of a receiver each round trip; Max-LPRF: of all receivers' events as many pass as the worst receiver has |
-//! | [`Chain`] | ATF: at most one reduction each round trip and a half, and a pause; the rate |
+//! | [`RoundTrip`] | mean and deviation of the time from a packet to the NAK for the packet |
+//! | [`Receivers`] | LI2LE: at most one loss event per receiver and round trip |
+//! | | Max-LPRF: of all receivers' loss events, passes as many as the worst receiver has |
+//! | [`Chain`] | ATF: at most one reduction every 1.5 round trips, and a pause; the rate |
 //!
-//! Each stage can be switched off, as the paper does: [`Stages`]. Departures from the paper:
+//! Each stage can be switched off, as in the paper: [`Stages`]. Departures from the paper:
 //! `docs/errata/le-sbcc.md`.
 //!
-//! What hostile receivers can do is bounded. The rate never falls below one packet each
-//! [`Config::floor_period`]; a receiver counts at most once each round trip and once for each transmission of
-//! a packet; state is at most [`Config::receivers_max`] receivers of [`RECEIVER_BYTES_MAX`] bytes. A receiver
-//! that claims to lose all it is sent cannot be told from one behind a dead link: it brings the rate to the
-//! floor, and no lower; an operator may set a higher one ([`Config::with_min_rate`]). Forged NAKs can make
-//! the round trip look as long as [`Config::with_rtt_max`], or short: the rate then grows slower or faster
-//! than a TCP's would, up to [`Config::with_max_rate`] where one is set.
+//! The effect of hostile receivers is bounded. The rate never falls below one packet per
+//! [`Config::floor_period`]. A receiver counts at most once per round trip, and once per transmission of a
+//! packet. State is at most [`Config::receivers_max`] receivers of [`RECEIVER_BYTES_MAX`] bytes.
+//!
+//! A receiver that claims to lose every packet looks like a receiver behind a dead link. Either receiver
+//! brings the rate down to the floor, and no lower. An operator may set a higher floor
+//! ([`Config::with_min_rate`]).
+//!
+//! Forged NAKs can make the round trip look as long as [`Config::with_rtt_max`], or short. The rate then
+//! grows slower or faster than a TCP connection's rate, up to [`Config::with_max_rate`] if configured.
 
 mod chain;
 mod config;

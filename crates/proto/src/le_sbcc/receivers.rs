@@ -1,8 +1,8 @@
-//! What is known of receivers: when each last had a loss event, and how many it had. LI2LE and Max-LPRF.
+//! State of receivers: time of the last loss event, and number of loss events. LI2LE and Max-LPRF.
 //!
-//! Counts fade by a tenth each so often. Rather than touch all of them, a new event weighs so much more: the
-//! share of the worst receiver is the same. Each indication looks at two receivers in turn and forgets those
-//! whose count has faded away.
+//! Counts fade by a tenth at regular intervals. Instead of an update of all counts, the weight of new events
+//! grows, which leaves the share of the worst receiver unchanged. Each indication checks two receivers in
+//! turn and forgets receivers with a faded count.
 
 use core::net::IpAddr;
 
@@ -10,44 +10,45 @@ use rand::Rng;
 
 use crate::time::Instant;
 
-/// Bytes that a receiver takes, room to grow and its place in the table included.
+/// Maximum number of bytes per receiver, including room to grow and the receiver's place in the table.
 pub const RECEIVER_BYTES_MAX: usize = 2 * size_of::<Receiver>() + 4 * size_of::<u32>();
 
-/// Counts below it are forgotten (`docs/errata/le-sbcc.md`).
+/// Minimum count; receivers with a lower count are forgotten (`docs/errata/le-sbcc.md`).
 const NEGLIGIBLE: f64 = 0.01;
-/// What is left of a count at each fading.
+/// Factor of a count at each fading.
 const FADED: f64 = 0.9;
-/// All is scaled down before the weight of an event gets beyond it: a double holds 10^308.
+/// Maximum weight of an event, above which all counts are scaled down: a double holds 10^308.
 const WEIGHT_MAX: f64 = 1e100;
-/// Receivers looked at for each indication.
+/// Receivers checked for each indication.
 const SWEPT: usize = 2;
-/// Buckets that hold no receiver.
+/// Marks a bucket without a receiver.
 const EMPTY: u32 = u32::MAX;
 const BUCKETS_MIN: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Receiver {
-    /// Its address, IPv4 mapped into IPv6; [`OTHERS`] for all beyond the table's bound.
+    /// Address, with IPv4 mapped into IPv6; [`OTHERS`] for all receivers beyond the table's bound.
     key: u128,
-    /// Of its last loss event.
+    /// Time of the last loss event.
     last: Instant,
-    /// Its loss events, in units of their weight when the table began.
+    /// Number of loss events, in units of an event's weight at the beginning of the table.
     count: f64,
 }
 
 /// The unspecified address, from which no datagram comes.
 const OTHERS: u128 = 0;
 
-/// Receivers that had loss events of late. Constant time for each indication, whatever their number.
+/// Receivers with recent loss events. An indication takes constant time, regardless of the number of
+/// receivers.
 #[derive(Clone, Debug)]
 pub struct Receivers {
     receivers: Vec<Receiver>,
-    /// Open addressing with linear probing: indices into `receivers`. At most half are used.
+    /// Open addressing with linear probing: indices into `receivers`. At most half of the buckets are used.
     buckets: Vec<u32>,
-    /// Secret of the hash, so that nobody can aim at one bucket.
+    /// Secret of the hash, so that no attacker can aim at a bucket.
     secret: [u64; 2],
     receivers_max: usize,
-    /// What an event counts.
+    /// Weight of a new event.
     weight: f64,
     sum: f64,
     most: f64,
@@ -56,7 +57,7 @@ pub struct Receivers {
 }
 
 impl Receivers {
-    /// None yet; at most `receivers_max`. `draw` gives the secret of the hash.
+    /// Creates an empty table for at most `receivers_max` receivers. `draw` provides the secret of the hash.
     pub fn new(receivers_max: u32, draw: &mut impl Rng) -> Self {
         Self {
             receivers: Vec::new(),
@@ -71,23 +72,23 @@ impl Receivers {
         }
     }
 
-    /// LI2LE: an indication of `receiver` for a packet last sent at `sent` is a loss event if its last one is
-    /// longer ago than `spacing` seconds, and before that packet. Without the second a NAK could be replayed
-    /// at leisure.
+    /// LI2LE: whether an indication of `receiver`, for a packet last sent at `sent`, is a loss event. The
+    /// receiver's last loss event, if any, must be more than `spacing` seconds ago, and before the packet was
+    /// sent. Without the second condition a NAK could be replayed at any time.
     pub fn is_event(&self, receiver: IpAddr, now: Instant, sent: Instant, spacing: f64) -> bool {
         let Some(index) = self.find(self.known(key(receiver))) else { return true };
         let last = self.receivers[index].last;
         now.since(last).as_secs_f64() > spacing && sent > last
     }
 
-    /// Whether a packet was sent after a loss event of `receiver`, so that what it says of that packet had a
-    /// way to go by. `None` where it had none.
+    /// Whether the packet was sent after a loss event of `receiver`, so that the receiver's host knew the
+    /// path to the source. `None` without a loss event of `receiver`.
     pub fn knows_the_way(&self, receiver: IpAddr, sent: Instant) -> Option<bool> {
         self.find(self.known(key(receiver))).map(|index| sent > self.receivers[index].last)
     }
 
-    /// Max-LPRF: counts a loss event of `receiver`. The share of the worst receiver in all events: with this
-    /// probability one event passes, so that as many pass as the worst has.
+    /// Max-LPRF: counts a loss event of `receiver`, and returns the worst receiver's share of all events.
+    /// Events pass with this probability, so that as many events pass as the worst receiver has.
     pub fn event(&mut self, receiver: IpAddr, now: Instant) -> f64 {
         self.sweep();
         let key = self.known(key(receiver));
@@ -103,7 +104,7 @@ impl Receivers {
         self.most / self.sum
     }
 
-    /// All counts fade by a tenth.
+    /// Fades all counts by a tenth.
     pub fn fade(&mut self) {
         self.weight /= FADED;
         if self.weight > WEIGHT_MAX {
@@ -115,36 +116,36 @@ impl Receivers {
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns the size of the table in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.receivers.capacity() * size_of::<Receiver>()
             + self.buckets.capacity() * size_of::<u32>()
     }
 
-    /// Receivers remembered.
+    /// Number of receivers remembered.
     pub fn len(&self) -> usize {
         self.receivers.len()
     }
 
-    /// Whether none is remembered.
+    /// Whether no receiver is remembered.
     pub fn is_empty(&self) -> bool {
         self.receivers.is_empty()
     }
 
-    /// The receiver with most loss events of late, and its share in all of them. `None` before the first
-    /// event, and when it is one of those beyond the bound.
+    /// Returns the receiver with most recent loss events, and the receiver's share of all events. `None`
+    /// before the first event, and if the worst entry is the shared entry of receivers beyond the bound.
     pub fn worst(&self) -> Option<(IpAddr, f64)> {
         let address = core::net::Ipv6Addr::from_bits(self.worst).to_canonical();
         (self.worst != OTHERS && !self.is_empty()).then_some((address, self.most / self.sum))
     }
 
-    /// Loss events of a receiver, faded.
+    /// Returns the faded number of loss events of a receiver.
     pub fn count(&self, receiver: IpAddr) -> f64 {
         self.find(key(receiver)).map_or(0.0, |index| self.receivers[index].count / self.weight)
     }
 
-    /// Whom a key counts for: itself, or all those beyond the bound.
+    /// Returns the key that `key` counts for: the same key, or the shared key of receivers beyond the bound.
     fn known(&self, key: u128) -> u128 {
         if self.receivers.len() < self.receivers_max || self.find(key).is_some() { key } else { OTHERS }
     }
@@ -166,7 +167,7 @@ impl Receivers {
         self.probe(key).map(|index| index as usize).find(|index| self.receivers[*index].key == key)
     }
 
-    /// Receivers in the buckets where `key` may stand.
+    /// Receivers in the buckets where `key` may be.
     fn probe(&self, key: u128) -> impl Iterator<Item = u32> {
         let mask = self.buckets.len() - 1;
         let home = self.home(key);
@@ -196,7 +197,7 @@ impl Receivers {
         self.buckets[bucket] = u32::try_from(index).unwrap_or(EMPTY);
     }
 
-    /// Forgets a receiver; the last one takes its place.
+    /// Forgets a receiver, and moves the last receiver to the free index.
     fn forget(&mut self, index: usize) {
         let last = self.receivers.len() - 1;
         self.vacate(index);
@@ -212,7 +213,7 @@ impl Receivers {
         }
     }
 
-    /// Takes a receiver out of its bucket, and moves those behind it up that would not be found any more.
+    /// Removes a receiver from a bucket, and moves up the following receivers that could no longer be found.
     fn vacate(&mut self, index: usize) {
         let mask = self.buckets.len() - 1;
         let Some(mut hole) = self.bucket_of(index) else { return };

@@ -1,15 +1,15 @@
-//! The round-trip time, from packets and the NAKs that follow them.
+//! The round-trip time, measured from packets to the resulting NAKs.
 
 use crate::time::Duration;
 
 /// Weight of a new deviation (Thapliyal et al., pseudo-code).
 const SIGMA_GAIN: f64 = 0.125;
-/// Of samples below half the mean one in so many counts: such are from NAKs for what is sent again
-/// (`docs/errata/le-sbcc.md`).
+/// Of samples below half the mean, every `SHORT_SAMPLES`th counts: NAKs for retransmitted packets cause short
+/// samples (`docs/errata/le-sbcc.md`).
 const SHORT_SAMPLES: u32 = 10;
 const LEAST: f64 = 1e-4;
 
-/// Mean and mean deviation of the round-trip time, receivers' back-off included. Both are at most the longest
+/// Mean and mean deviation of the round-trip time, including receivers' back-off. Neither exceeds the longest
 /// sample allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
@@ -18,30 +18,29 @@ pub struct RoundTrip {
     gain: f64,
     longest: f64,
     short: u32,
-    /// It is a guess, which the first sample replaces.
+    /// Whether the mean is a guess, which the first sample replaces.
     is_assumed: bool,
 }
 
 impl RoundTrip {
-    /// Begins at `first` with half of it as deviation. Samples weigh `gain`, and count as `longest` where
-    /// they are longer.
+    /// Begins with a mean of `first` and a deviation of half the mean. Samples have the weight `gain`, and
+    /// are limited to `longest`.
     pub fn new(first: Duration, gain: f64, longest: Duration) -> Self {
         let longest = longest.as_secs_f64().max(LEAST);
         let srtt = first.as_secs_f64().clamp(LEAST, longest);
         Self { srtt, sigma: srtt / 2.0, gain, longest, short: 0, is_assumed: false }
     }
 
-    /// The same, but the first sample takes its place, with half of it as deviation, as TCP's does (RFC 6298,
-    /// section 2.2), or with half of what it differs by: a NAK that came through an empty queue says little
-    /// of a full one.
+    /// Marks the mean as a guess, which the first sample replaces. The deviation becomes half the sample, as
+    /// in TCP (RFC 6298, section 2.2), or half the difference from the guess if larger: a NAK that came
+    /// through an empty queue says little of a full queue.
     #[must_use]
     pub const fn assumed(mut self) -> Self {
         self.is_assumed = true;
         self
     }
 
-    /// An end was heard after so long: a guess that is shorter gives way to that. A sample replaces this,
-    /// too.
+    /// Records an answer of a receiver, which replaces a shorter guess. A sample still replaces the answer.
     pub fn heard(&mut self, answer: Duration) {
         let answer = answer.as_secs_f64().min(self.longest);
         if self.is_assumed && answer > self.srtt {
@@ -49,7 +48,7 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a sample; whether it counted.
+    /// Takes a sample. Returns whether the sample counted.
     pub fn sample(&mut self, sample: Duration) -> bool {
         let sample = sample.as_secs_f64().clamp(LEAST, self.longest);
         if self.is_assumed {
@@ -69,7 +68,7 @@ impl RoundTrip {
         true
     }
 
-    /// Whether no sample was taken yet, of what was assumed.
+    /// Whether the mean is still a guess, without any sample.
     pub const fn is_assumed(&self) -> bool {
         self.is_assumed
     }

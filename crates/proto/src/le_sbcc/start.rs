@@ -1,38 +1,39 @@
-//! The start, in which the rate doubles before anything is known: how fast, and what a loss says of it that
-//! is told late.
+//! The start, with doubling of the rate before any feedback: speed of the doubling, and effect of a loss that
+//! is reported late.
 //!
-//! Who only hears of losses cannot tell silence from success. A receiver that never sent anything may need
-//! seconds until its first NAK is out: its host asks for the way to the source (ARP, neighbour discovery),
-//! and the answer has to pass the queue that is full by then. So the rate doubles no faster than a receiver
-//! that was heard can answer, slowly or not at all while none was, and a loss counts for the rate at which
-//! its packet was sent, however late it is told.
+//! Feedback about losses alone does not distinguish silence from success. A receiver that never sent a packet
+//! may need seconds until the first NAK is out: the receiver's host must resolve the path to the source (ARP,
+//! neighbour discovery), and the answer passes the queue, which is full by then. So the rate doubles no
+//! faster than a heard receiver can answer. While no receiver has been heard, the rate doubles slowly or not
+//! at all. A loss counts for the rate at which the lost packet was sent, however late the report.
 
 use super::config::Config;
 use super::round_trip::RoundTrip;
 use crate::time::{Duration, Instant};
 
-/// Longest answer that tells how far away a receiver is. A longer one is of a receiver that heard a later
-/// packet first, or greets again.
+/// Maximum answer time that gives the distance of a receiver. A longer answer comes from a receiver that
+/// heard a later packet first, or sends a repeated SPMR.
 const ANSWER_MAX: Duration = Duration::from_millis(600);
-/// Rates remembered, 16 bytes each: 50 doublings in steps of a fifth, which is more than there are.
+/// Maximum number of rates remembered, 16 bytes each: 50 doublings in steps of a fifth, more than possible.
 const RATES_MAX: usize = 256;
-/// How late a loss of the start may be told: hosts ask three times for the way, a second apart, and begin
-/// anew once or twice.
+/// Maximum delay of the report of a loss at the start: hosts try three times to resolve the path, a second
+/// apart, and start again once or twice.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// Rates of the start. Nothing is kept where the rate does not double.
+/// Rates of the start. Nothing is stored while the rate does not double.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
-    /// Bytes per second, and since when; each higher than the one before.
+    /// Rates in bytes per second, with the time since which each rate holds; each rate is higher than the
+    /// previous rate.
     rates: Vec<(Instant, f64)>,
-    /// Since when the rate was one at which, by what was told so far, packets were lost. It ended the start.
+    /// Time since which the rate was at a level with known losses. Setting this time ends the start.
     end: Option<Instant>,
-    /// A receiver was heard.
+    /// Whether a receiver was heard.
     is_heard: bool,
 }
 
 impl Start {
-    /// The rate is `rate` from `now` on.
+    /// Records that the rate is `rate` from `now` on.
     pub(super) fn rate(&mut self, now: Instant, rate: f64) {
         let is_higher = self.rates.last().is_none_or(|(_, last)| rate > *last);
         if self.end.is_none() && is_higher && self.rates.len() < RATES_MAX {
@@ -40,13 +41,14 @@ impl Start {
         }
     }
 
-    /// A receiver answered the first packet after so long: what that tells of the round trip, if anything.
+    /// Records a receiver's answer to the first packet. Returns the answer time that applies to the
+    /// round-trip time, if any.
     pub(super) fn heard(&mut self, answer: Duration) -> Option<Duration> {
         let is_first = !core::mem::replace(&mut self.is_heard, true);
         (is_first || answer <= ANSWER_MAX).then(|| answer.min(ANSWER_MAX))
     }
 
-    /// By how much the rate may grow each SRTT + 2 sigma: up to 2.
+    /// Returns the growth factor of the rate per SRTT + 2 sigma: up to 2.
     pub(super) fn growth(&self, config: &Config, rtt: &RoundTrip) -> f64 {
         match config.blind_doubling {
             _ if self.is_heard => 2.0,
@@ -55,8 +57,8 @@ impl Start {
         }
     }
 
-    /// A packet sent at `sent` was lost: the rate of that time, unless a loss at this rate or a lower one was
-    /// told before.
+    /// Handles a loss of a packet sent at `sent`. Returns the rate at `sent`, unless a loss at the same or a
+    /// lower rate was already reported.
     pub(super) fn lost(&mut self, now: Instant, sent: Instant) -> Option<f64> {
         if now.since(sent) > MEMORY || self.end.is_some_and(|end| sent >= end) {
             return None;

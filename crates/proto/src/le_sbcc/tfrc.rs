@@ -1,17 +1,17 @@
-//! Loss intervals of the TFRC module (Thapliyal et al.): eight of weight 1, and behind them a tail that
-//! fades.
+//! Loss intervals of the TFRC module (Thapliyal et al.): eight intervals of weight 1, followed by a fading
+//! tail.
 
-/// Intervals of full weight.
+/// Number of intervals of full weight.
 const FULL: usize = 8;
-/// Weight of an interval of the tail over that of the one before.
+/// Weight of an interval of the tail, relative to the next newer interval.
 const ALPHA: f64 = 0.95;
 
-/// Intervals between loss events, in packets: the open one, the last eight, and the sum of those before.
-/// Constant time for each event.
+/// Intervals between loss events, in packets: the open interval, the last eight closed intervals, and the
+/// weighted sum of all older intervals. Constant time for each event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Intervals {
     open: f64,
-    /// The newest first.
+    /// Closed intervals, the newest first.
     closed: [f64; FULL],
     count: usize,
     tail: f64,
@@ -19,19 +19,19 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// A packet was sent.
+    /// Records a sent packet.
     pub fn sent(&mut self) {
         self.open += 1.0;
     }
 
-    /// A loss event ends the open interval.
+    /// Ends the open interval by a loss event.
     pub fn event(&mut self) {
         let interval = self.open.max(1.0);
         self.open = 0.0;
         self.close(interval);
     }
 
-    /// An interval that is as good as closed: the synthetic one before the first event.
+    /// Adds a closed interval: the synthetic interval before the first event.
     pub fn close(&mut self, interval: f64) {
         if self.count == FULL {
             self.tail = ALPHA * (self.tail + self.closed[FULL - 1]);
@@ -48,7 +48,7 @@ impl Intervals {
         (self.count > 0).then(|| (sum + self.tail) / (self.count as f64 + self.tail_weight))
     }
 
-    /// Mean of the open interval and the closed ones, `s_hat_0`.
+    /// Mean of the open interval and the closed intervals, `s_hat_0`.
     pub fn mean_with_open(&self) -> f64 {
         let full = self.count.min(FULL - 1);
         let sum: f64 = self.open + self.closed[..full].iter().sum::<f64>();
@@ -59,8 +59,8 @@ impl Intervals {
         (sum + tail) / (full as f64 + 1.0 + tail_weight)
     }
 
-    /// p, loss events per packet: the open interval counts when that makes it smaller. `None` before the
-    /// first event.
+    /// p, in loss events per packet. The open interval counts if p is then smaller. `None` before the first
+    /// event.
     pub fn rate(&self) -> Option<f64> {
         Some(1.0 / self.mean()?.max(self.mean_with_open()).max(1.0))
     }

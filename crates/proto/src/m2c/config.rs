@@ -1,4 +1,4 @@
-//! What a receiver may be told.
+//! Configuration of an M2C receiver.
 
 use crate::rate::Rate;
 use crate::rtt::ProberConfig;
@@ -13,28 +13,28 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// Defaults: no cap, no hint, no questions.
+    /// Returns the defaults: no rate cap, no round-trip hint, no round-trip requests.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Most that the receiver takes, in bit/s of UDP payload. Default: what the path carries.
+    /// Sets the maximum rate of the receiver, in bit/s of UDP payload. Default: limited by the path only.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
         self
     }
 
-    /// The round-trip time to the sender without queueing, where it is known: what a join takes beyond it is
-    /// then known to be the routers' work, which a TCP beside it does not see. Default: the least that a join
-    /// took.
+    /// Sets the round-trip time to the sender without queueing, if known. Join time beyond the hint is then
+    /// attributed to the routers; a TCP flow on the path does not see that time. Default: the shortest join
+    /// time.
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Duration) -> Self {
         self.rtt_hint = Some(rtt);
         self
     }
 
-    /// Asks the sender for that time now and then, by unicast. Default: no.
+    /// Enables unicast round-trip requests to the sender. Default: off.
     #[must_use]
     pub fn with_prober(mut self, prober: ProberConfig) -> Self {
         self.prober = Some(prober);

@@ -1,4 +1,4 @@
-//! What may go wrong between a sender and a receiver, and what comes of it.
+//! Faults between a sender and a receiver, and their effects.
 
 use headwater_wire::cci::WebrcCci;
 
@@ -15,7 +15,7 @@ fn layers(max: u64) -> DynamicConfig {
         .with_quiescent_slots(10)
 }
 
-/// A receiver that has been there for a minute, behind 1 Mbit/s.
+/// Returns a receiver after a minute behind 1 Mbit/s.
 fn settled() -> Run<Receiver> {
     let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
     let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
@@ -24,7 +24,7 @@ fn settled() -> Run<Receiver> {
     run
 }
 
-/// Packets that make no difference: the receiver goes on as if they had not come.
+/// Checks that packets have no effect on a receiver.
 fn is_unharmed(run: &mut Run<Receiver>, from: u64, to: u64) {
     let (rate, loss) = measure(run, from, to);
     assert!(rate > 850.0 && loss < 0.15, "{rate:.0} kbit/s, loss {loss:.3}");
@@ -50,7 +50,7 @@ fn one_that_claims_another_slot_is_not_believed() {
     for tenth in 0..600 {
         run.until(at(60_000 + 100 * tenth));
         let slot = run.sender.channels().slot_at(run.now);
-        // Ahead by more than one, or back in time.
+        // Ahead by more than one slot, or back in time.
         let slot = u16::try_from((slot + 2 + tenth % (slots - 4)) % slots).unwrap();
         run.give(0, WebrcCci { slot, channel: base, sequence: 3 });
         run.give(1, WebrcCci { slot, channel: 1, sequence: 65_000 });
@@ -63,7 +63,7 @@ fn one_that_claims_another_slot_is_not_believed() {
 
 #[test]
 fn one_that_claims_to_be_seconds_early_stops_no_joins() {
-    // From the start on, each four seconds a packet of the base that is to leave four seconds later.
+    // Every four seconds from the start on, a base packet with a departure four seconds ahead.
     let receiver = Receiver::new(layers(4_000), ReceiverConfig::new()).unwrap();
     let mut run = Run::new(layers(4_000), receiver, 1_000, 4, 5);
     run.start();
@@ -97,7 +97,7 @@ fn packets_that_come_late_or_twice_are_no_loss() {
     let config = ReceiverConfig::new().with_max_rate(Rate::from_kilobits(600));
     let mut run = Run::new(layers(4_000), Receiver::new(layers(4_000), config).unwrap(), 1_000, 4, 5);
     run.path.repeats = true;
-    // Later than the two next ones of all channels, each of which may be of the same one.
+    // Later than the next two packets over all channels, which may both belong to the same channel.
     run.path.late = Duration::from_millis(25);
     run.start();
     let (rate, loss) = measure(&mut run, 30, 130);
@@ -132,7 +132,7 @@ fn a_quiescent_channel_that_goes_on_sending_is_ignored() {
         run.until(at(ms));
         let channels = run.sender.channels();
         let now = channels.slot_at(run.now);
-        // The wave that ended a slot ago, as if it had not.
+        // The wave that ended a slot ago, as if still active.
         let wave = channels.wave_at(1, now - 1);
         let slot = channels.slot_index(now);
         let (channel, number) = (channels.channel_of(wave.number).0, channels.channel_number(wave.number));

@@ -1,10 +1,10 @@
 //! M2C: multi-rate multicast congestion control with dynamic channels (Lucas et al. 2009-2018).
 //!
-//! The sender is [`crate::layering::DynamicSender`]; all the control is in the receivers. Each keeps a
-//! congestion window like TCP's, joins the next channel while its cumulative rate is at most window over
-//! round-trip time, and slows down by not joining, because every channel's rate falls by itself.
+//! The sender is [`crate::layering::DynamicSender`]; all control is in the receivers. Each receiver keeps a
+//! congestion window like TCP's, and joins the next channel while the cumulative rate is at most window over
+//! round-trip time. A receiver slows down by not joining, because the rate of every channel falls over time.
 //!
-//! The papers leave much open: `docs/errata/layering.md` has our choices and departures.
+//! The papers leave many details open: `docs/errata/layering.md` lists our choices and departures.
 
 mod config;
 #[cfg(test)]

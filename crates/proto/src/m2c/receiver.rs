@@ -1,4 +1,4 @@
-//! The receiver: when to join the next channel.
+//! The receiver: decides when to join the next channel.
 
 use headwater_wire::cci::WebrcCci;
 
@@ -13,44 +13,44 @@ use crate::rate::Rate;
 use crate::rtt::Prober;
 use crate::time::{Duration, Instant};
 
-/// A receiver whose base channel brings so many packets in a row, over this time, that are half a slot off
-/// begins anew.
+/// Restart condition of the receiver: at least this many base packets in a row, over at least this time,
+/// arrive half a slot off the schedule.
 const ASTRAY: u32 = 3;
 const ASTRAY_TIME: Duration = Duration::from_secs(2);
 
-/// How the window grows.
+/// Growth of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// At the beginning: join while the path brings what was joined.
+    /// At the beginning: join while the path carries the joined channels.
     FastStart,
-    /// One packet for each packet.
+    /// Growth by one packet per received packet.
     SlowStart,
-    /// One packet for each window of packets.
+    /// Growth by one packet per window of packets.
     CongestionAvoidance,
 }
 
-/// What a receiver shows.
+/// Status of a receiver, for display.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
-    /// How the window grows.
+    /// Growth of the window.
     pub mode: Mode,
-    /// Dynamic levels held.
+    /// Subscribed dynamic levels.
     pub levels: u16,
     /// Packets per second over the last half second.
     pub rate: f64,
-    /// Packets per second that the window allows: what is fair.
+    /// Fair rate: packets per second that the window allows.
     pub fair_rate: f64,
     /// The control's round-trip time in seconds, queueing included.
     pub rtt: f64,
-    /// Mean join latency in seconds, once there was a join.
+    /// Mean join latency in seconds; `None` before the first join.
     pub join_latency: Option<f64>,
-    /// Loss events per packet of late, once there was one.
+    /// Recent loss events per packet; `None` before the first loss event.
     pub loss_event_rate: Option<f64>,
 }
 
-/// Receiving control of M2C (Lucas et al. 2009, 2010; choices of ours: `docs/errata/layering.md`).
+/// Receiving control of M2C (Lucas et al. 2009, 2010; our choices: `docs/errata/layering.md`).
 ///
-/// Memory: 80 bytes for each channel held, 7 KiB of measurements.
+/// Memory: 80 bytes per subscribed channel, 7 KiB of measurements.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: DynamicConfig,
@@ -58,21 +58,21 @@ pub struct Receiver {
     held: bool,
     wishes: Wishes,
     base: Holes,
-    /// Highest level that the sender sends, as its base channel said last.
+    /// Highest level that the sender sends, as announced last on the base channel.
     ceiling: Option<u16>,
     session: Option<Session>,
     reception: Reception,
     prober: Option<Prober>,
-    /// Packets of the base channel in a row that came at no time of theirs, and since when.
+    /// Number of successive base packets at implausible times, and the time of the first.
     astray: u32,
     astray_since: Instant,
 }
 
 impl Receiver {
-    /// A receiver of a session with these layers.
+    /// Returns a receiver of a session with these layers.
     ///
     /// # Errors
-    /// When the numbers of the layers do not fit together.
+    /// Returns an error if the parameters of the layers are inconsistent.
     pub fn new(layers: DynamicConfig, config: ReceiverConfig) -> Result<Self, DynamicConfigError> {
         DynamicChannels::new(layers, Instant::ZERO)?;
         let limits = Limits {
@@ -94,12 +94,12 @@ impl Receiver {
         })
     }
 
-    /// What to show; `None` until a packet of the base channel has come.
+    /// Returns the status; `None` until a packet of the base channel has arrived.
     pub fn status(&self, now: Instant) -> Option<Status> {
         self.session.as_ref().map(|session| session.status(now))
     }
 
-    /// Where a packet belongs, if it belongs anywhere at this time.
+    /// Returns the place of a packet in the schedule, if plausible at this time.
     fn place(&mut self, now: Instant, cci: WebrcCci) -> Option<Place> {
         let session = self.session.as_ref()?;
         let place = session.clock.place(session.slot(), cci)?;
@@ -110,9 +110,9 @@ impl Receiver {
         is_timely.then_some(place)
     }
 
-    /// A packet of the base channel came at a time that is not its own. Forged and late ones come among
-    /// others; when there are no others, the sender began again, or this end's clock jumped: so does the
-    /// receiver.
+    /// Handles a base packet at an implausible time. Forged and late packets are mixed with plausible
+    /// packets. If plausible packets are missing, the sender restarted, or this end's clock jumped: the
+    /// receiver restarts, too.
     fn astray(&mut self, now: Instant) {
         if self.astray == 0 {
             self.astray_since = now;
@@ -123,7 +123,7 @@ impl Receiver {
         }
     }
 
-    /// Leaves all but the base channel; its next packet starts the clock anew.
+    /// Leaves all channels except the base; the next base packet restarts the clock.
     fn forget(&mut self) {
         let Some(session) = self.session.take() else { return };
         for channel in session.channels() {
@@ -133,7 +133,7 @@ impl Receiver {
         self.astray = 0;
     }
 
-    /// A packet of the schedule came. A mark is a loss event: known before anything is decided.
+    /// Handles a packet of the schedule. A mark counts as a loss event, before the decision to join.
     fn arrive(&mut self, now: Instant, place: Place, is_marked: bool) {
         self.turn(place.slot);
         let Some(session) = self.session.as_mut() else { return };
@@ -141,7 +141,7 @@ impl Receiver {
             None => Some(&mut self.base),
             Some(wave) => session.holes(now, &place, wave.number),
         };
-        // A packet of a channel that is being left: it came, and means nothing.
+        // A packet of a channel being left is ignored.
         let Some(holes) = held else { return };
         let found = holes.record(place.sequence);
         self.reception.lost += found.lost;
@@ -152,7 +152,7 @@ impl Receiver {
         session.decide(now, place.left, &mut self.wishes);
     }
 
-    /// A new slot: the lowest channels are silent now, and are left.
+    /// Advances to a new slot: leaves the lowest channels, which are silent now.
     fn turn(&mut self, slot: Slot) {
         let Some(session) = self.session.as_mut().filter(|session| slot > session.slot()) else { return };
         while let Some((channel, lost)) = session.quiescent(slot) {
@@ -202,7 +202,7 @@ impl ReceiverControl for Receiver {
         let at = shifted(now);
         self.prober.iter_mut().for_each(|prober| prober.heard(now, arrival.source));
         if self.session.is_none() {
-            // The configuration was found sound when the receiver was made.
+            // The configuration was validated when the receiver was created.
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
             let asked = self.prober.as_ref().and_then(Prober::rtt);
             let session = self.session.insert(Session::new(clock, self.limits, asked, at));

@@ -1,4 +1,5 @@
-//! What a receiver knows once a packet of the base channel has come: levels, window, and when both change.
+//! State of a receiver after the first packet of the base channel: levels, window, and the rules for changing
+//! both.
 
 mod follow;
 mod joining;
@@ -20,65 +21,66 @@ use crate::machine::ChannelId;
 use crate::measure::{Found, Holes, JoinLatency, LossIntervals, OneWayDelay, RateMeter, throughput};
 use crate::time::{Duration, Instant};
 
-/// What a loss event leaves of the window: AIMD(1, 1/2).
+/// Factor applied to the window at a loss event: AIMD(1, 1/2).
 const DECREASE: f64 = 0.5;
-/// Over how many sub-slots the window, and what packets wait, are averaged.
+/// Averaging time of the window and of the queueing delay, in sub-slots.
 const AVERAGED: f64 = 0.5;
-/// A window grows no further than this beyond what the next level needs, or than the peak of a TCP's over its
-/// mean beyond what is held.
+/// Limits of the window: this factor times the rate of the next level, or the peak-to-mean ratio of a TCP
+/// window times the current rate, whichever is larger.
 const WINDOW_ROOM: f64 = 1.02;
 const WINDOW_PEAK: f64 = 4.0 / 3.0;
-/// Round-trip time before any was measured, in seconds.
+/// Initial round-trip time without any measurement, in seconds.
 const RTT_INITIAL: f64 = 0.1;
 
-/// What is known once a packet of the base channel has come.
+/// State of a session, created by the first packet of the base channel.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) clock: Clock,
     limits: Limits,
     overrun: Overrun,
-    /// The highest level that the sender sends.
+    /// Highest level that the sender sends.
     top: u16,
     slot: Slot,
-    /// Waves held, from the lowest level up; the last ones may be silent still.
+    /// Subscribed waves, from the lowest level up; the last waves may be silent still.
     waves: VecDeque<Held>,
     joining: Option<Joining>,
-    /// Since when the window allows a join that waits for the queue.
+    /// Start of the wait for the queue, since the window allows a join.
     wished: Option<Instant>,
     mode: Mode,
     start: FastStart,
     window: f64,
-    /// The window's mean of late, and up to when.
+    /// Recent mean of the window, and the time of the last update.
     mean: f64,
     averaged: Instant,
     threshold: f64,
-    /// First packet of the last channels joined.
+    /// Arrival of the first packet of the last joined channels.
     first: Instant,
     lost: Instant,
-    /// The epoch of the last packet.
+    /// Epoch of the last packet.
     epoch: u64,
-    /// Until when nothing is joined after a start: those that start in the next epoch find room.
+    /// End of a pause without joins after a start, so that receivers that start in the next epoch find room.
     hold: Instant,
-    /// Nothing was lost since the start ended: it may have ended by what was not this path's doing.
+    /// Whether no loss has occurred since the start ended: other traffic may have ended the start.
     resumes: bool,
     queue: Queue,
     follow: Follow,
     tally: Tally,
-    /// Until when packets of channels that were left may take the room of others, and the last such packet.
+    /// End of the time in which packets of channels left may take the room of other packets, and the last
+    /// such packet.
     leaving: Instant,
     stray: Instant,
     meter: RateMeter,
     pub(super) delay: OneWayDelay,
     joins: JoinLatency,
-    /// Least round-trip time that the sender's answers took.
+    /// Minimum round-trip time measured with the sender's answers.
     pub(super) asked: Option<f64>,
     intervals: LossIntervals,
 }
 
-/// What the receiver was told.
+/// Configured limits of the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Most packets per second.
+    /// Maximum packets per second.
     pub(super) rate_max: f64,
     /// Round-trip time in seconds without queueing.
     pub(super) hint: Option<f64>,
@@ -103,8 +105,9 @@ impl Session {
             threshold: f64::INFINITY,
             first: now,
             lost: Instant::ZERO,
-            // As if the packet before had been heard: the first of an epoch is known by it. Departures are
-            // rounded up and this time down, so never before that one.
+            // Starts as if the previous packet had been received, which identifies the first packet of an
+            // epoch. Departures are rounded up and this time down, so the time is never before that previous
+            // packet.
             epoch: clock.channels.epoch_at(now - Duration::from_secs_f64(1.0 / clock.channels.base_rate())),
             hold: Instant::ZERO,
             resumes: false,
@@ -144,18 +147,18 @@ impl Session {
         self.slot
     }
 
-    /// Dynamic channels held or being joined.
+    /// Dynamic channels subscribed or being joined.
     pub(super) fn channels(&self) -> impl Iterator<Item = ChannelId> {
         self.waves.iter().map(|wave| self.clock.channels.channel_of(wave.number))
     }
 
-    /// Until when a join is waited for.
+    /// Timeout of the current join.
     pub(super) fn patience(&self) -> Option<Instant> {
         self.joining.map(|joining| joining.until)
     }
 
-    /// A new slot: the lowest channels are silent now. The one that is left next, if there is one, and what
-    /// it still missed.
+    /// Advances to a new slot, whose lowest channels are silent. Returns the next channel to leave, if any,
+    /// and the number of packets lost at its end.
     pub(super) fn quiescent(&mut self, slot: Slot) -> Option<(ChannelId, u64)> {
         self.slot = self.slot.max(slot);
         let first = self.slot * self.clock.channels.channels_per_slot();
@@ -171,7 +174,7 @@ impl Session {
         Some((self.clock.channels.channel_of(wave.number), wave.holes.close()))
     }
 
-    /// What is kept of a wave's packets, if it is held.
+    /// Returns the loss tracker of a wave, if subscribed.
     pub(super) fn holes(&mut self, now: Instant, place: &Place, wave: u64) -> Option<&mut Holes> {
         self.joined(now, place, wave);
         let index = self.waves.iter().position(|held| held.number == wave);
@@ -181,7 +184,7 @@ impl Session {
         index.map(|index| &mut self.waves[index].holes)
     }
 
-    /// A packet of a channel that is held came, and told of others that never will.
+    /// Records a packet of a subscribed channel, and the losses that the packet revealed.
     pub(super) fn record(&mut self, now: Instant, place: &Place, found: Found) {
         let lost = found.lost;
         let late = delay(now, place.left);
@@ -194,13 +197,13 @@ impl Session {
         self.look(now, place.left, late);
         self.grow(now);
         if lost > 0 {
-            // Of a channel that began anew it is not known when they left.
+            // The departure time is unknown for a channel whose sequence restarted.
             let left = found.last_lost.map_or(place.left, |last| self.clock.left_of(place, last));
             self.loss(now, left);
         }
     }
 
-    /// n: dynamic levels held, those being joined not among them.
+    /// n: dynamic levels subscribed, without pending joins.
     fn level(&self) -> u16 {
         let held = self.waves.len() - self.joining.map_or(0, |joining| joining.levels);
         u16::try_from(held).unwrap_or(u16::MAX)
@@ -211,24 +214,24 @@ impl Session {
         self.clock.channels.cumulative_rate(level.min(self.top()), now)
     }
 
-    /// The highest level that the sender sends.
+    /// Highest level that the sender sends.
     fn top(&self) -> u16 {
         self.top
     }
 
-    /// `RTTc`: the floor, and what packets waited of late on average, as a TCP sees it.
+    /// `RTTc`: the floor plus the recent mean queueing delay, as seen by a TCP flow.
     fn rtt(&self) -> f64 {
         let told = [self.limits.hint, self.asked].into_iter().flatten().reduce(f64::min);
         let floor = self.joins.floor(told.unwrap_or(RTT_INITIAL));
         told.map_or(floor, |told| told.min(floor)) + self.delay.queueing_mean()
     }
 
-    /// If this is the first packet of the channels being joined, the join is over: they were asked for
-    /// together.
+    /// Ends the join if this is the first packet of the channels being joined; all these channels were
+    /// requested together.
     fn joined(&mut self, now: Instant, place: &Place, wave: u64) {
         let Some(joining) = self.joining else { return };
         let pending = self.waves.len() - joining.levels;
-        // A stray packet of another wave ends no join.
+        // A stray packet of another wave does not end the join.
         if !self.waves.range(pending..).any(|held| held.number == wave) {
             return;
         }
@@ -250,8 +253,8 @@ impl Session {
         let rtt = self.rtt();
         self.average(now);
         if self.mode != Mode::FastStart {
-            // In congestion avoidance by a packet in a round trip, as a TCP's, whatever comes meanwhile: the
-            // rate is not the window's, but its mean's.
+            // In congestion avoidance the window grows by a packet per round trip, as in TCP, whatever the
+            // arrival rate: the receiver's rate follows the window's mean, not the window.
             let round = self.rate_of(self.level(), now) * rtt;
             self.window += if self.window < self.threshold { self.window / round } else { 1.0 / round };
             if self.mode == Mode::SlowStart && self.window >= self.threshold {
@@ -265,7 +268,7 @@ impl Session {
         self.window = self.window.min(most * rtt).max(self.clock.channels.base_rate() * rtt);
     }
 
-    /// Follows the window's mean over about half a sub-slot.
+    /// Updates the window's mean, over about half a sub-slot.
     fn average(&mut self, now: Instant) {
         let time = now.since(self.averaged).as_secs_f64();
         let period = AVERAGED * self.clock.channels.sub_slot_seconds();
@@ -273,7 +276,7 @@ impl Session {
         self.averaged = now;
     }
 
-    /// Rule 6: slow start again, when the fair rate has risen far above the window.
+    /// Rule 6: restarts slow start if the fair rate has risen far above the window.
     fn reactivate(&mut self, now: Instant, rtt: f64) {
         let quiet = now.since(self.lost).as_secs_f64() >= 4.0 * rtt;
         let Some(mean) = self.intervals.mean().filter(|_| quiet) else { return };
@@ -287,7 +290,7 @@ impl Session {
         }
     }
 
-    /// Rule 4: at most one loss event in a round-trip time. The last packet that was lost left at `left`.
+    /// Rule 4: at most one loss event per round-trip time. The last lost packet left at `left`.
     pub(super) fn loss(&mut self, now: Instant, left: Instant) {
         if self.mode == Mode::FastStart {
             self.start.lost(now, left);

@@ -1,59 +1,61 @@
-//! Fast start: how far to go before the path shows what it carries.
+//! Fast start: increases the rate until the path shows its capacity.
 //!
-//! As HyStart++ (RFC 9406) it ends when delays have grown by a threshold, and goes on when they fall again. A
-//! receiver is better off than a TCP: the schedule tells when each packet left, so each tells its one-way
-//! delay; and the first packet of a channel tells since when the path carries it.
+//! As HyStart++ (RFC 9406), fast start ends when delays have grown by a threshold, and resumes when delays
+//! fall again. A receiver knows more than a TCP sender: the schedule gives the departure time of each packet,
+//! so each packet yields a one-way delay; and the first packet of a channel marks the time since when the
+//! path carries the channel.
 
 use crate::time::{Duration, Instant};
 
-/// Packets after which a level is judged, and whose least delay is taken: a burst that falls together delays
-/// fewer.
+/// Number of packets before a level is judged, and number of recent packets whose minimum delay counts: a
+/// burst of coinciding packets delays fewer packets.
 const JUDGED: usize = 4;
-/// Least time after which it is: hosts take packets together that came within a millisecond or two.
+/// Minimum time before a level is judged: hosts deliver packets together that arrived within a millisecond or
+/// two.
 const JUDGED_TIME: Duration = Duration::from_millis(20);
-/// Bounds of the growth of delays that means a queue, in seconds, between which it is an eighth of the round
-/// trip (RFC 9406, section 4.3).
+/// Bounds in seconds of the delay growth that indicates a queue. Between the bounds, the threshold is an
+/// eighth of the round-trip time (RFC 9406, section 4.3).
 const GROWTH: (f64, f64) = (0.004, 0.016);
-/// Packets and time in doubt by which a rate is measured: what came while a host slept is taken by then.
-/// Packets after which a doubt ends.
+/// Minimum packets and minimum time in doubt to measure a rate: packets that waited for a sleeping host are
+/// read by then. DOUBTED is the number of packets after which a doubt ends.
 const MEASURED: u32 = 8;
 const MEASURED_TIME: Duration = Duration::from_millis(10);
 const DOUBTED: u32 = 32;
-/// A level that brings less than this part of its rate has met the bottleneck, where that is not by the last
-/// packets alone.
+/// A level that brings less than this share of its rate is limited by the bottleneck, unless CHANCE packets
+/// explain the difference.
 const SHARE: f64 = 0.9;
 const CHANCE: f64 = 2.0;
 
-/// What is to be done.
+/// Action to take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// The path carries what is held.
+    /// Join more: the path carries the subscribed levels.
     Join,
-    /// That is not known yet.
+    /// Wait: the capacity is not known yet.
     Wait,
-    /// The path carries so many packets per second, and no more.
+    /// Settle at the measured capacity of the path, in packets per second.
     Settle(f64),
 }
 
-/// Why the path may have met its limit.
+/// Suspected reason for the path's limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Doubt {
     None,
-    /// Delays have grown by so many seconds.
+    /// Delay growth in seconds, and the time of detection.
     Delay(f64, Instant),
     Loss(Instant),
 }
 
-/// What the packets since the last channels came have shown.
+/// Measurements since the last join took effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastStart {
-    /// The first packet of those channels.
+    /// Arrival of the first packet of the last joined channels.
     since: Instant,
-    /// When the first packet of the first ones left, once there were any.
+    /// Departure time of the first packet of the first joined channels, once received.
     left: Option<Instant>,
     packets: u32,
-    /// Delays in nanoseconds from an unknown zero: the least before that packet, or the last one before the
-    /// first join; the least since, and the last ones.
+    /// One-way delays in nanoseconds from an unknown zero: the minimum before the first packet (or the last
+    /// delay before the first join), the minimum since, and the recent delays.
     before: Option<i64>,
     least: i64,
     recent: [i64; JUDGED],
@@ -73,59 +75,59 @@ impl FastStart {
         }
     }
 
-    /// Channels were joined, of which the first packet left at `left`.
+    /// Records that a join took effect, with a first packet that left at `left`.
     pub(super) fn joined(&mut self, now: Instant, left: Instant) {
         self.begin(now);
         self.left.get_or_insert(left);
     }
 
-    /// More is to be judged than before.
+    /// Starts a new measurement after the rate was raised.
     pub(super) fn begin(&mut self, now: Instant) {
         self.renew(now, self.before_next());
     }
 
-    /// What was feared did not come: judges anew.
+    /// Restarts the measurement after a doubt proved wrong.
     fn renew(&mut self, now: Instant, before: Option<i64>) {
         *self = Self { before, left: self.left, ..Self::new(now) };
     }
 
-    /// What a delay grows from, once more is joined.
+    /// Returns the reference delay for the next join.
     fn before_next(&self) -> Option<i64> {
         match self.before {
             _ if self.packets == 0 => self.before,
-            // What the base's packets waited before the first join is others' doing; they are far apart, so
-            // the last one tells most of it.
+            // Other flows cause the delays of base packets before the first join. Base packets are far apart,
+            // so the last delay is the best estimate.
             None => Some(self.recent[(self.packets as usize - 1) % JUDGED]),
             Some(_) => Some(self.least),
         }
     }
 
-    /// A packet came.
+    /// Records a packet.
     pub(super) fn record(&mut self, delay: i64) {
         self.least = self.least.min(delay);
         self.recent[self.packets as usize % JUDGED] = delay;
         self.packets = self.packets.saturating_add(1);
     }
 
-    /// Whether a packet that left then says nothing of what was joined: it left before. A slow channel tells
-    /// late of what others' starts made it lose.
+    /// Returns whether a packet that left at `left` precedes the first joined channels, and therefore says
+    /// nothing about the join. A slow channel reports losses late that other receivers' starts caused.
     fn precedes(&self, left: Instant) -> bool {
         self.left.is_none_or(|first| left < first)
     }
 
-    /// Packets were lost, or marked, of which the last left at `left`.
+    /// Records lost or marked packets, the last of which left at `left`.
     pub(super) fn lost(&mut self, now: Instant, left: Instant) {
         if !self.precedes(left) && !matches!(self.doubt, Doubt::Loss(_)) {
             self.doubt = Doubt::Loss(now);
         }
     }
 
-    /// Whether the path may have met its limit.
+    /// Whether the path's limit is suspected.
     pub(super) fn doubts(&self) -> bool {
         self.doubt != Doubt::None
     }
 
-    /// Judges by the last packet, at a level of `rate` packets per second and a round-trip time in seconds.
+    /// Evaluates the last packet, at a level of `rate` packets per second and a round-trip time in seconds.
     pub(super) fn judge(&mut self, now: Instant, delay: i64, rate: f64, rtt: f64) -> Verdict {
         if (self.packets as usize) < JUDGED {
             return Verdict::Wait;
@@ -138,23 +140,23 @@ impl FastStart {
             Doubt::Loss(since) if self.is_measured(now, since) => Verdict::Settle(self.measured(now)),
             Doubt::Loss(_) => Verdict::Wait,
             Doubt::Delay(found, since) => self.reconsider(now, growth, (found, since), rate),
-            // A queue of two packets is chance: channels send when they will.
+            // A queue of two packets is chance, because channels send independently.
             Doubt::None if growth >= slack + 2.0 * gap => {
                 self.doubt = Doubt::Delay(growth, now);
                 Verdict::Wait
             }
             Doubt::None => {
-                // A queue that neither grows nor goes is someone else's.
+                // A queue that neither grows nor shrinks belongs to other traffic.
                 let is_free = self.growth(delay) < slack + gap || self.packets >= DOUBTED;
                 if is_free && now.since(self.since) >= JUDGED_TIME { Verdict::Join } else { Verdict::Wait }
             }
         }
     }
 
-    /// Delays had grown by so much then.
+    /// Re-evaluates an earlier delay growth, `found`.
     fn reconsider(&mut self, now: Instant, growth: f64, found: (f64, Instant), rate: f64) -> Verdict {
         if growth < found.0 / 2.0 {
-            // A burst of others', or this host slept.
+            // The cause was a burst of other traffic, or a sleep of this host.
             self.renew(now, self.before);
             return Verdict::Wait;
         }
@@ -165,7 +167,7 @@ impl FastStart {
             return Verdict::Settle(self.measured(now));
         }
         if self.packets >= DOUBTED && !is_certain {
-            // The queue stands: it is not this session that fills it.
+            // The queue is constant: other traffic fills the queue, not this session.
             self.begin(now);
         }
         Verdict::Wait
@@ -175,14 +177,14 @@ impl FastStart {
         self.packets >= MEASURED && now.since(since) >= MEASURED_TIME
     }
 
-    /// By how many seconds a delay exceeds what it was before.
+    /// Returns the excess of a delay over the reference delay, in seconds.
     fn growth(&self, delay: i64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "below 2^53 ns")]
         let nanos = delay.saturating_sub(self.before.unwrap_or(self.least)) as f64;
         nanos / 1e9
     }
 
-    /// Packets per second since the first one.
+    /// Packets per second since the first packet.
     fn measured(&self, now: Instant) -> f64 {
         let seconds = now.since(self.since).as_secs_f64().max(1e-6);
         (f64::from(self.packets) - 1.0) / seconds

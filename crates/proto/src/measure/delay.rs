@@ -1,33 +1,33 @@
-//! Queueing from relative one-way delays, and how long a join takes.
+//! Queueing delay from relative one-way delays, and join latency.
 
 use std::collections::VecDeque;
 
 use crate::time::{Duration, Instant};
 
-/// The least delay is found anew in periods of this length, so that clocks may drift.
+/// Length of the periods for which the minimum delay is determined, so that clocks may drift.
 const REBASE: Duration = Duration::from_secs(300);
 
-/// One-way delays whose zero is unknown: only differences mean anything. Nanoseconds.
+/// One-way delays with an unknown offset: only differences are meaningful. Nanoseconds.
 #[derive(Clone, Debug)]
 pub struct OneWayDelay {
-    /// Least of this period and of the one before.
+    /// Minimum delay of this period and of the previous period.
     least: [i64; 2],
     period: u64,
-    /// Over how many seconds the mean goes.
+    /// Time constant of the mean, in seconds.
     mean_seconds: f64,
-    /// The last packet: when it came, its delay, and the mean delay by then.
+    /// Last packet: arrival time, delay, and mean delay at that time.
     last: Option<(Instant, i64, f64)>,
-    /// The longest wait of late, which is forgotten as the mean is, in seconds.
+    /// Recent maximum of the queueing delay in seconds; decays with the time constant of the mean.
     peak: f64,
 }
 
 impl OneWayDelay {
-    /// No packet yet; means will go over about `mean_seconds`.
+    /// Creates an estimator without packets; means have a time constant of `mean_seconds`.
     pub fn new(mean_seconds: f64) -> Self {
         Self { least: [i64::MAX; 2], period: 0, mean_seconds, last: None, peak: 0.0 }
     }
 
-    /// A packet's delay.
+    /// Records a packet's delay.
     pub fn record(&mut self, now: Instant, delay: i64) {
         let period = now.as_nanos() / REBASE.as_nanos();
         if period != self.period {
@@ -37,7 +37,8 @@ impl OneWayDelay {
         }
         self.least[0] = self.least[0].min(delay);
         let mean = self.last.map_or(seconds(delay), |(before, _, mean)| {
-            // By time, not by packet: a queue that packets find full is full no longer for that.
+            // Weighted by time, not by packet: many packets at a full queue do not lengthen the time for
+            // which the queue is full.
             let new = -libm::expm1(-now.since(before).as_secs_f64() / self.mean_seconds);
             mean + (seconds(delay) - mean) * new
         });
@@ -46,27 +47,27 @@ impl OneWayDelay {
         self.last = Some((now, delay, mean));
     }
 
-    /// By how much a delay exceeds the least one: what the packet waited in queues, in seconds.
+    /// Returns the queueing delay of a packet with this delay, in seconds: the excess over the minimum delay.
     pub fn queueing(&self, delay: i64) -> f64 {
         seconds(delay.saturating_sub(self.least()).max(0))
     }
 
-    /// What the last packet waited, in seconds.
+    /// Returns the queueing delay of the last packet, in seconds.
     pub fn queueing_last(&self) -> f64 {
         self.last.map_or(0.0, |(_, delay, _)| self.queueing(delay))
     }
 
-    /// The longest that packets waited of late, in seconds.
+    /// Returns the recent maximum of the queueing delay, in seconds.
     pub fn queueing_peak(&self) -> f64 {
         self.peak
     }
 
-    /// What packets waited of late on average, in seconds.
+    /// Returns the recent mean of the queueing delay, in seconds.
     pub fn queueing_mean(&self) -> f64 {
         self.last.map_or(0.0, |(_, _, mean)| (mean - seconds(self.least())).max(0.0))
     }
 
-    /// From now on what packets waited of late is what the last one did.
+    /// Resets the mean to the delay of the last packet.
     pub fn settle(&mut self) {
         if let Some((_, delay, mean)) = &mut self.last {
             *mean = seconds(*delay);
@@ -78,17 +79,17 @@ impl OneWayDelay {
     }
 }
 
-/// How long joins take.
+/// Join latency: time from a join to the first packet.
 #[derive(Clone, Debug)]
 pub struct JoinLatency {
-    /// At least and at most what a join took without queueing.
+    /// Lower and upper bound of each join's latency without queueing.
     samples: VecDeque<(f64, f64)>,
     smoothed: Option<(f64, f64)>,
 }
 
-/// Samples whose least is the floor.
+/// Number of samples for the floor.
 const SAMPLES: usize = 16;
-/// No round trip is shorter than this, in seconds (`docs/errata/layering.md`).
+/// Minimum of a round-trip time, in seconds (`docs/errata/layering.md`).
 const FLOOR: f64 = 0.002;
 
 impl Default for JoinLatency {
@@ -98,8 +99,8 @@ impl Default for JoinLatency {
 }
 
 impl JoinLatency {
-    /// A join was answered after so many seconds, `queueing` of which its first packet waited in queues.
-    /// Packets are `gap` apart, so the join took effect up to that long before.
+    /// Records a join answered after `latency` seconds, with a first packet that waited `queueing` seconds in
+    /// queues. Packets are `gap` seconds apart, so the join took effect up to `gap` before the packet.
     pub fn record(&mut self, latency: f64, queueing: f64, gap: f64) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
@@ -116,26 +117,26 @@ impl JoinLatency {
         });
     }
 
-    /// The least that one of the last 16 joins took at most, in seconds; or `guess`, where it may have taken
-    /// as little as that.
+    /// Returns `guess`, limited to the bounds of the sample with the smallest upper bound among the last 16
+    /// joins, in seconds.
     pub fn floor(&self, guess: f64) -> f64 {
         let tightest =
             self.samples.iter().copied().reduce(|one, other| if other.1 < one.1 { other } else { one });
         tightest.map_or(guess, |(least, most)| guess.clamp(least, most))
     }
 
-    /// Mean join latency in seconds.
+    /// Returns the mean join latency in seconds.
     pub fn mean(&self) -> Option<f64> {
         self.smoothed.map(|(mean, _)| mean)
     }
 
-    /// JTL: what a join may take, in seconds: mean and four deviations.
+    /// Returns JTL, the upper limit of a join's latency, in seconds: mean plus four deviations.
     pub fn bound(&self) -> Option<f64> {
         self.smoothed.map(|(mean, deviation)| mean + 4.0 * deviation)
     }
 }
 
-/// A difference of times, in seconds.
+/// Converts a time difference to seconds.
 pub(crate) fn seconds(nanos: i64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "below 2^53 ns")]
     let nanos = nanos as f64;

@@ -1,20 +1,20 @@
-//! Loss on one channel, as soon as it is certain enough: a hole counts once three later packets have come.
+//! Loss detection on a single channel: a hole counts as a loss once three later packets have arrived.
 
-/// Later packets of the channel after which a hole is a loss (RFC 5348, section 5.1, as TCP).
+/// Number of later packets of the channel that make a hole a loss (RFC 5348, section 5.1, as TCP).
 const LATER: u8 = 3;
-/// Holes watched at a time. More at once are losses at once.
+/// Maximum number of open holes; further holes count as losses at once.
 const OPEN_MAX: usize = 16;
 
-/// Numbers behind the highest, one after the other, after which they count as begun anew.
+/// Number of consecutive numbers behind the highest that count as a restart of the sequence.
 const ANEW: u8 = 8;
 
-/// Holes in the 16-bit sequence numbers of one channel.
+/// Holes in the 16-bit sequence numbers of a single channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holes {
     highest: Option<u16>,
     open: [Hole; OPEN_MAX],
     count: usize,
-    /// The newest of a run of numbers behind the highest, and how many there were.
+    /// Last of a run of consecutive numbers behind the highest, and length of the run.
     behind: (u16, u8),
 }
 
@@ -24,21 +24,21 @@ struct Hole {
     later: u8,
 }
 
-/// What a packet told.
+/// Result of a packet's arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Whether it is the first with its number.
+    /// Whether the packet is not a duplicate.
     pub is_new: bool,
-    /// Packets that are lost, as is clear now.
+    /// Number of packets now known to be lost.
     pub lost: u64,
-    /// The number of the last of them, if there are any and the numbers have not begun anew.
+    /// Number of the last of these packets, if any, unless the sequence has restarted.
     pub last_lost: Option<u16>,
-    /// Whether the numbers have begun anew: the sender was started again, or one packet lied before.
+    /// Whether the sequence has restarted: the sender was restarted, or an earlier packet was forged.
     pub is_anew: bool,
 }
 
 impl Holes {
-    /// A packet with this number arrived.
+    /// Records a packet with this number.
     pub fn record(&mut self, sequence: u16) -> Found {
         let Some(highest) = self.highest else {
             self.highest = Some(sequence);
@@ -53,7 +53,7 @@ impl Holes {
         let (mut lost, mut last_lost) = self.age();
         for missing in 1..ahead {
             if self.count == OPEN_MAX {
-                // So many holes are no reordering.
+                // This many holes are not reordering.
                 lost += u64::from(ahead - missing) + self.close();
                 last_lost = Some(sequence.wrapping_sub(1));
                 break;
@@ -78,7 +78,7 @@ impl Holes {
         Found { is_new: true, lost, last_lost: None, is_anew: true }
     }
 
-    /// A packet came late: its hole is none.
+    /// Closes the hole of a late packet.
     fn fill(&mut self, sequence: u16) -> bool {
         let Some(index) = self.open[..self.count].iter().position(|hole| hole.sequence == sequence) else {
             return false;
@@ -88,13 +88,13 @@ impl Holes {
         true
     }
 
-    /// One more packet came after every hole; how many are losses by that, and the number of the last of
-    /// them.
+    /// Counts a later packet for every hole. Returns the number of holes that are now losses, and the
+    /// sequence number of the last.
     fn age(&mut self) -> (u64, Option<u16>) {
         for hole in &mut self.open[..self.count] {
             hole.later += 1;
         }
-        // Older holes come first, and have seen at least as many packets.
+        // Older holes come first, and have at least as many later packets.
         let lost = self.open[..self.count].iter().take_while(|hole| hole.later >= LATER).count();
         let last_lost = lost.checked_sub(1).map(|last| self.open[last].sequence);
         self.open.copy_within(lost..self.count, 0);
@@ -102,12 +102,12 @@ impl Holes {
         (lost as u64, last_lost)
     }
 
-    /// The oldest number that is missing, and may still come.
+    /// Returns the oldest missing number that may still arrive.
     pub fn oldest(&self) -> Option<u16> {
         self.open[..self.count].first().map(|hole| hole.sequence)
     }
 
-    /// Nothing more will come on the channel: what is missing is lost.
+    /// Closes the channel: returns the missing packets, now all lost.
     pub fn close(&mut self) -> u64 {
         core::mem::take(&mut self.count) as u64
     }

@@ -1,4 +1,4 @@
-//! The rate at which packets come, over a short window.
+//! Packet rate over a short window.
 
 use crate::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ const BUCKET: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub struct RateMeter {
     buckets: [u32; BUCKETS],
-    /// The bucket that is being filled, counted from the driver's zero.
+    /// Bucket being filled, counted from the driver's zero.
     current: u64,
     start: Instant,
 }
@@ -18,19 +18,19 @@ impl RateMeter {
     /// Length of the window.
     pub const WINDOW: Duration = Duration::from_millis(500);
 
-    /// A meter that has seen nothing yet.
+    /// Creates a meter without packets.
     pub fn new(start: Instant) -> Self {
         Self { buckets: [0; BUCKETS], current: bucket(start), start }
     }
 
-    /// Packets came.
+    /// Counts received packets.
     pub fn record(&mut self, now: Instant, packets: u32) {
         self.turn(now);
         let slot = index(self.current);
         self.buckets[slot] = self.buckets[slot].saturating_add(packets);
     }
 
-    /// Packets per second; over the time since the start while that is shorter than the window.
+    /// Returns packets per second; within the first window, over the time since the start.
     pub fn rate(&mut self, now: Instant) -> f64 {
         self.turn(now);
         let packets: u64 = self.buckets.iter().copied().map(u64::from).sum();

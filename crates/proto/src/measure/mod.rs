@@ -1,4 +1,4 @@
-//! Measurements that congestion controls share.
+//! Measurements shared by congestion controls.
 
 mod delay;
 mod holes;

@@ -1,19 +1,19 @@
-//! A round-trip time as TCP keeps it (RFC 6298, section 2).
+//! Round-trip time estimate of TCP (RFC 6298, section 2).
 
 /// Gains of the mean and of the deviation.
 const GAINS: [f64; 2] = [0.125, 0.25];
 
-/// Mean round-trip time and its mean deviation, in seconds.
+/// Mean round-trip time and mean deviation, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RoundTrip(Option<(f64, f64)>);
 
 impl RoundTrip {
-    /// Begins at a first measurement, in seconds, with half of it as deviation.
+    /// Creates an estimate from a first measurement in seconds, with half the measurement as deviation.
     pub fn of(first: f64) -> Self {
         Self(Some((first, first / 2.0)))
     }
 
-    /// Takes a sample in seconds.
+    /// Adds a sample in seconds.
     pub fn sample(&mut self, sample: f64) {
         *self = match self.0 {
             None => Self::of(sample),
@@ -24,12 +24,13 @@ impl RoundTrip {
         };
     }
 
-    /// Mean in seconds; `None` before the first sample.
+    /// Returns the mean in seconds; `None` before the first sample.
     pub fn mean(&self) -> Option<f64> {
         self.0.map(|(mean, _)| mean)
     }
 
-    /// The mean and four deviations, these at least `margin`, in seconds; `None` before the first sample.
+    /// Returns the timeout in seconds: the mean plus four deviations, or plus `margin` if larger. `None`
+    /// before the first sample.
     pub fn timeout(&self, margin: f64) -> Option<f64> {
         self.0.map(|(mean, deviation)| mean + (4.0 * deviation).max(margin))
     }

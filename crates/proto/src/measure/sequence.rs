@@ -1,7 +1,7 @@
-//! Loss from the holes in a channel's 16-bit packet sequence numbers.
+//! Loss from gaps in a channel's 16-bit packet sequence numbers.
 
-/// Counts packets received and lost on one channel. Copes with reordering and with numbers that wrap, as long
-/// as fewer than 2^15 packets in a row go missing.
+/// Counts received and lost packets of a single channel. Handles reordering and wrapping numbers, as long as
+/// fewer than 2^15 consecutive packets are missing.
 #[derive(Clone, Debug, Default)]
 pub struct SequenceTracker {
     highest: Option<u16>,
@@ -10,7 +10,7 @@ pub struct SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// A packet with this number arrived.
+    /// Records a packet with this number.
     pub fn record(&mut self, sequence: u16) {
         self.received += 1;
         let Some(highest) = self.highest else {
@@ -25,17 +25,17 @@ impl SequenceTracker {
         }
     }
 
-    /// The channel was left: what is sent meanwhile is not lost.
+    /// Pauses the count after the channel is left: packets sent meanwhile are not lost.
     pub fn pause(&mut self) {
         self.highest = None;
     }
 
-    /// Packets received, duplicates included.
+    /// Returns the number of packets received, duplicates included.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Packets expected and not received. Duplicates hide losses one for one.
+    /// Returns the number of packets expected and not received. Each duplicate hides a loss.
     pub fn lost(&self) -> u64 {
         self.expected.saturating_sub(self.received)
     }

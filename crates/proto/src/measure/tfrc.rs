@@ -1,17 +1,17 @@
-//! The TCP throughput equation and the loss intervals it is fed with (RFC 5348).
+//! TCP throughput equation, and loss intervals for the equation (RFC 5348).
 
-/// Intervals that count (RFC 5348, section 5.4: n = 8).
+/// Number of intervals in the mean (RFC 5348, section 5.4: n = 8).
 const INTERVALS: usize = 8;
-/// Their weights, the newest first.
+/// Weights of the intervals, newest first.
 const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// Packets per second of a TCP at a round-trip time in seconds and a loss event rate: RFC 5348, section 3.1,
-/// with b = 1 and `t_RTO` = 4 R. Infinite without loss.
+/// Returns the packets per second of a TCP at a round-trip time in seconds and a loss event rate: RFC 5348,
+/// section 3.1, with b = 1 and `t_RTO` = 4 R. Infinite without loss.
 pub fn throughput(rtt: f64, loss: f64) -> f64 {
     throughput_with_timeout(rtt, 4.0 * rtt, loss)
 }
 
-/// The same with a `t_RTO` of its own, in seconds.
+/// Returns the same throughput with a separate `t_RTO` in seconds.
 pub fn throughput_with_timeout(rtt: f64, timeout: f64, loss: f64) -> f64 {
     if loss <= 0.0 {
         return f64::INFINITY;
@@ -21,9 +21,9 @@ pub fn throughput_with_timeout(rtt: f64, timeout: f64, loss: f64) -> f64 {
     1.0 / (rtt * (root + timeouts))
 }
 
-/// Packets from one loss event to the next at which [`throughput`] gives a rate in packets per second.
+/// Returns the packets between loss events at which [`throughput`] gives `rate`, in packets per second.
 pub fn interval_at(rtt: f64, rate: f64) -> f64 {
-    // The rate grows with the interval: between 1 and 2^40 packets it is found by halving, to a thousandth.
+    // The rate grows with the interval. Bisection between 1 and 2^40 packets, to a precision of a thousandth.
     let (mut low, mut high) = (1.0, 1_099_511_627_776.0_f64);
     while high / low > 1.001 {
         let middle = libm::sqrt(low * high);
@@ -36,24 +36,24 @@ pub fn interval_at(rtt: f64, rate: f64) -> f64 {
     low
 }
 
-/// The last eight loss intervals, in packets, and the open one.
+/// Last eight loss intervals, in packets, and the open interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossIntervals {
-    /// The newest first.
+    /// Closed intervals, newest first.
     closed: [f64; INTERVALS],
     count: usize,
     open: f64,
 }
 
 impl LossIntervals {
-    /// Packets that were received or lost since the last loss event.
+    /// Counts packets received or lost since the last loss event.
     pub fn advance(&mut self, packets: u64) {
         #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
         let packets = packets as f64;
         self.open += packets;
     }
 
-    /// A loss event ends the open interval.
+    /// Closes the open interval at a loss event.
     pub fn event(&mut self) {
         self.closed.copy_within(..INTERVALS - 1, 1);
         self.closed[0] = self.open.max(1.0);
@@ -61,31 +61,31 @@ impl LossIntervals {
         self.open = 0.0;
     }
 
-    /// Forgets all, and begins as if loss events came each `packets`.
+    /// Restarts as if loss events occurred every `packets`.
     pub fn reset(&mut self, packets: f64) {
         *self = Self { count: 1, ..Self::default() };
         self.closed[0] = packets.max(1.0);
     }
 
-    /// The oldest interval is `factor` times as long as was thought, and at least a packet: up to seven
-    /// events after [`LossIntervals::reset`] that is the one it began with.
+    /// Multiplies the oldest interval by `factor`; the result is at least a packet. Up to seven events after
+    /// [`LossIntervals::reset`] the oldest interval is the initial interval of the reset.
     pub fn rescale_oldest(&mut self, factor: f64) {
         if let Some(first) = self.closed[..self.count].last_mut() {
             *first = (*first * factor).max(1.0);
         }
     }
 
-    /// The open interval in packets.
+    /// Returns the open interval in packets.
     pub fn open(&self) -> f64 {
         self.open
     }
 
-    /// Weighted mean of the closed intervals; `None` before the first.
+    /// Returns the weighted mean of the closed intervals; `None` before the first.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| weighted(&self.closed[..self.count]))
     }
 
-    /// p, the loss event rate (section 5.4): the open interval counts when that makes it smaller. `None`
+    /// Returns p, the loss event rate (section 5.4). The open interval counts if p becomes smaller. `None`
     /// before the first event.
     pub fn rate(&self) -> Option<f64> {
         let closed = self.mean()?;

@@ -1,15 +1,15 @@
-//! Messages, put together from the packets that came in order.
+//! Reassembly of messages from packets in order.
 
 use headwater_wire::pgm::Fragment;
 
-/// A message under way. It holds at most `bytes_max` bytes.
+/// A message under way, of at most `bytes_max` bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Assembly {
     message: Vec<u8>,
-    /// What the message's first packet said.
+    /// Fragment option of the message's first packet.
     whole: Option<Fragment>,
     bytes_max: u32,
-    /// Messages that cannot be put together.
+    /// Number of messages that could not be reassembled.
     broken: u64,
 }
 
@@ -22,12 +22,12 @@ impl Assembly {
         self.broken
     }
 
-    /// A packet is lost: so is the message it may have been part of.
+    /// Records a lost packet, which breaks the message under way.
     pub(super) fn lost(&mut self) {
         self.broken += u64::from(self.whole.take().is_some());
     }
 
-    /// The next packet; a message, if it is the last one of it.
+    /// Takes the next packet, and returns the message that the packet completes, if any.
     pub(super) fn packet<'a>(&'a mut self, data: &'a [u8], fragment: Option<Fragment>) -> Option<&'a [u8]> {
         let Some(fragment) = fragment else {
             self.lost();
@@ -42,7 +42,7 @@ impl Assembly {
             }
             self.whole = Some(fragment);
         }
-        // Without a beginning there is nothing to add to: a late receiver, or a loss that was counted.
+        // Without a beginning there is no message to extend: a late receiver, or a loss already counted.
         let whole = self.whole?;
         let bytes = self.message.len() + data.len();
         let is_next = (fragment.first, fragment.length) == (whole.first, whole.length)

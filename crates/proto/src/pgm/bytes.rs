@@ -1,21 +1,22 @@
 //! A stream of bytes: packets without messages.
 
-/// Fills packets with bytes that stand one behind the other, each as full as they come.
+/// Fills packets with consecutive bytes, each packet as full as possible.
 #[derive(Clone, Debug)]
 pub struct Filler {
     packet: Vec<u8>,
     packet_bytes: usize,
-    /// What each packet begins with.
+    /// First bytes of each packet.
     head: &'static [u8],
 }
 
 impl Filler {
-    /// Packets of at most `packet_bytes`, at least 1.
+    /// Creates a filler for packets of at most `packet_bytes`, at least 1.
     pub fn new(packet_bytes: u16) -> Self {
         Self::with_head(packet_bytes, &[])
     }
 
-    /// Packets of at most `packet_bytes`, the head among them, and of a byte behind it at least.
+    /// Creates a filler for packets of at most `packet_bytes`, including the head, and of at least a byte
+    /// after the head.
     pub(super) fn with_head(packet_bytes: u16, head: &'static [u8]) -> Self {
         let packet_bytes = usize::from(packet_bytes).max(head.len() + 1);
         let mut packet = Vec::with_capacity(packet_bytes);
@@ -23,12 +24,12 @@ impl Filler {
         Self { packet, packet_bytes, head }
     }
 
-    /// Most packets that so many bytes make, with those that are there.
+    /// Maximum number of packets for `bytes` further bytes and the bytes already present.
     pub const fn packets(&self, bytes: usize) -> usize {
         (self.packet.len() - self.head.len() + bytes).div_ceil(self.packet_bytes - self.head.len())
     }
 
-    /// Adds bytes; gives the packets that they filled.
+    /// Adds bytes, and passes full packets to `packet`.
     pub fn push(&mut self, mut bytes: &[u8], mut packet: impl FnMut(&[u8])) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(self.packet_bytes - self.packet.len()));
@@ -45,7 +46,7 @@ impl Filler {
         self.packet.len() > self.head.len()
     }
 
-    /// Gives the last packet, which is not full, if there is one.
+    /// Passes the last packet, which is not full, to `packet`, if there is a last packet.
     pub fn flush(&mut self, mut packet: impl FnMut(&[u8])) {
         if self.has_rest() {
             packet(&self.packet);
@@ -54,31 +55,31 @@ impl Filler {
         }
     }
 
-    /// The packet under way, its head first.
+    /// Returns the packet under way, including the head.
     pub(super) fn packet_mut(&mut self) -> &mut [u8] {
         &mut self.packet
     }
 }
 
-/// What comes of packets that a [`Filler`] filled: all of it, from the first packet that came on and up to
-/// the first one that is lost for good. What follows a hole has no place in a stream.
+/// Bytes from the packets of a [`Filler`]: the stream from the first packet received up to the first packet
+/// lost for good. Bytes after a gap have no known place in a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByteStream {
     is_broken: bool,
 }
 
 impl ByteStream {
-    /// Whether there was a hole: nothing more comes.
+    /// Whether there was a gap, after which no bytes follow.
     pub const fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Packets were lost before the next one.
+    /// Records that packets were lost before the next packet.
     pub const fn lost(&mut self) {
         self.is_broken = true;
     }
 
-    /// The next packet; gives its bytes, where they are part of the stream.
+    /// Passes the bytes of the next packet to `bytes`, if the bytes are part of the stream.
     pub fn packet(&self, packet: &[u8], bytes: impl FnOnce(&[u8])) {
         if !self.is_broken {
             bytes(packet);

@@ -1,4 +1,4 @@
-//! What source and receiver are told.
+//! Configuration of source and receiver.
 
 use core::net::IpAddr;
 
@@ -6,36 +6,36 @@ use headwater_wire::pgm::Gsi;
 
 use crate::time::Duration;
 
-/// Which packets are sent.
+/// Packet types in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Data, NAKs and NCFs alone, as in LE-SBCC's paper.
     Lean,
-    /// SPMs, too.
+    /// SPMs in addition.
     Pgm,
 }
 
-/// What a source does about a NAK, beside telling its control.
+/// Reaction of a source to a NAK, in addition to the report to the congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// Confirms it and sends again what it asks for.
+    /// Confirms the NAK and retransmits the missing packets.
     Repairs,
-    /// Confirms it: other data repairs.
+    /// Confirms the NAK: other data repairs the loss.
     Confirmations,
-    /// Nothing: NAKs tell of losses and do no more, as in the simulations of LE-SBCC's paper.
+    /// Nothing: NAKs only report losses, as in the simulations of LE-SBCC's paper.
     Nothing,
 }
 
-/// What both ends know of a session.
+/// Parameters of a session that both ends know.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
     /// Global source identifier.
     pub gsi: Gsi,
-    /// The source's PGM port: with the identifier it names the session.
+    /// The source's PGM port, which names the session together with the identifier.
     pub source_port: u16,
     /// PGM port that data goes to.
     pub destination_port: u16,
-    /// The group's address, as NAKs and NCFs name it.
+    /// The group's address, as named in NAKs and NCFs.
     pub group: IpAddr,
 }
 
@@ -54,11 +54,11 @@ pub struct SourceConfig {
 }
 
 impl SourceConfig {
-    /// Most packets of a window, on both sides.
+    /// Maximum number of packets of a window, on both sides.
     pub const WINDOW_PACKETS_MAX: u32 = 1 << 20;
 
-    /// A source at the unicast address `path`, where NAKs shall go, with packets of up to `payload_bytes` (1
-    /// to 8192) of the application's bytes.
+    /// Creates the configuration of a source at the unicast address `path`, the destination of NAKs, with
+    /// packets of up to `payload_bytes` (1 to 8192) of the application's bytes.
     pub fn new(session: Session, path: IpAddr, payload_bytes: u16) -> Self {
         Self {
             session,
@@ -73,52 +73,53 @@ impl SourceConfig {
         }
     }
 
-    /// Which packets are sent. Default: [`Mode::Pgm`].
+    /// Sets the packet types in use. Default: [`Mode::Pgm`].
     #[must_use]
     pub fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Packets kept for repair or waiting to be sent, 16 to 2^20; they take `payload_bytes` each and 64 bytes
-    /// more. Default: 4096.
+    /// Sets the number of packets kept for repair or waiting to be sent, 16 to 2^20. Each packet takes
+    /// `payload_bytes` and 64 bytes more. Default: 4096.
     #[must_use]
     pub fn with_window_packets(mut self, packets: u32) -> Self {
         self.window_packets = packets.clamp(16, Self::WINDOW_PACKETS_MAX);
         self
     }
 
-    /// Most packets that ever wait to be sent, those of the longest message: half of the window, of which
-    /// there are a power of two.
+    /// Maximum number of packets that wait to be sent, which is also the maximum number of packets of a
+    /// message: half of the window, after the window is rounded up to a power of two.
     pub const fn waiting_packets_max(&self) -> u32 {
         self.window_packets.next_power_of_two() / 2
     }
 
-    /// What is done about NAKs. Default: [`Answers::Repairs`].
+    /// Sets the reaction to NAKs. Default: [`Answers::Repairs`].
     #[must_use]
     pub fn with_answers(mut self, answers: Answers) -> Self {
         self.answers = answers;
         self
     }
 
-    /// Whether SPMs say of the first packet that it was sent 0.2 s before it is, so that all receivers ask
-    /// for it (at once, where 64 have asked) while queues are empty: the source learns that they are there,
-    /// and their hosts the way to it, before packets are lost. What asks for that packet is no loss. It needs
-    /// [`Mode::Pgm`], and costs the first message up to 0.35 s. Default: no.
+    /// Whether SPMs announce the first packet as sent 0.2 s before the packet leaves. All receivers then NAK
+    /// the packet while queues are empty; after 64 NAKs the packet leaves at once. So the source learns of
+    /// the receivers, and the receivers' hosts resolve the path to the source, before packets are lost. NAKs
+    /// for the first packet count as no loss. The roll call needs [`Mode::Pgm`], and delays the first message
+    /// by up to 0.35 s. Default: no.
     #[must_use]
     pub fn with_roll_call(mut self, calls: bool) -> Self {
         self.roll_call = calls;
         self
     }
 
-    /// The first sequence number. Default: 0.
+    /// Sets the first sequence number. Default: 0.
     #[must_use]
     pub fn with_first_sequence(mut self, sequence: u32) -> Self {
         self.first_sequence = sequence;
         self
     }
 
-    /// Time between SPMs while data flows, 10 ms at least. Default: 0.5 s.
+    /// Sets the time between SPMs while data flows, at least 10 ms. Default: 0.5 s.
     #[must_use]
     pub fn with_spm_interval(mut self, interval: Duration) -> Self {
         self.spm_interval = interval.max(Duration::from_millis(10));
@@ -144,7 +145,8 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// A receiver of what is sent to a PGM port of a group. The first source heard is the one that counts.
+    /// Creates the configuration of a receiver for a PGM port of a group. The receiver takes the first source
+    /// heard.
     pub fn new(destination_port: u16, group: IpAddr) -> Self {
         Self {
             destination_port,
@@ -162,53 +164,54 @@ impl ReceiverConfig {
         }
     }
 
-    /// UDP port that NAKs go to, at the address that data comes from. Default: none, they go to the port that
-    /// it comes from, too.
+    /// Sets the UDP port for NAKs, at the source address of data. Default: NAKs go to the source port of
+    /// data.
     #[must_use]
     pub fn with_nak_port(mut self, port: u16) -> Self {
         self.nak_port = Some(port);
         self
     }
 
-    /// Whether it answers the first packet with an SPMR to where NAKs go, within a back-off: the source
-    /// learns that it is there, and its host the way to the source before a queue is full. Default: no.
+    /// Whether the receiver answers the first packet with an SPMR, sent to the destination of NAKs within a
+    /// back-off. So the source learns of the receiver, and the receiver's host resolves the path to the
+    /// source before a queue is full. Default: no.
     #[must_use]
     pub fn with_path_request(mut self, requests: bool) -> Self {
         self.requests_path = requests;
         self
     }
 
-    /// Packets kept out of order, 16 to 2^20. Default: 4096.
+    /// Sets the number of packets kept out of order, 16 to 2^20. Default: 4096.
     #[must_use]
     pub fn with_window_packets(mut self, packets: u32) -> Self {
         self.window_packets = packets.clamp(16, SourceConfig::WINDOW_PACKETS_MAX);
         self
     }
 
-    /// Most bytes of a packet's data, 1 to 8192; longer ones are dropped. Default: 1500. The window takes so
-    /// many for each of its packets.
+    /// Sets the maximum size of a packet's data in bytes, 1 to 8192; longer packets are dropped. The window
+    /// takes this size for each packet. Default: 1500.
     #[must_use]
     pub fn with_payload_bytes(mut self, bytes: u16) -> Self {
         self.payload_bytes = bytes.clamp(1, 8_192);
         self
     }
 
-    /// Most bytes of a message; longer ones are dropped. Default: 1 MiB.
+    /// Sets the maximum size of a message in bytes; longer messages are dropped. Default: 1 MiB.
     #[must_use]
     pub fn with_message_bytes_max(mut self, bytes: u32) -> Self {
         self.message_bytes_max = bytes;
         self
     }
 
-    /// Longest wait before a NAK is sent, drawn uniformly. Default: 50 ms.
+    /// Sets the maximum wait before a NAK is sent, drawn uniformly. Default: 50 ms.
     #[must_use]
     pub fn with_back_off(mut self, back_off: Duration) -> Self {
         self.back_off = back_off;
         self
     }
 
-    /// How long to wait for an NCF, and after it for the data, before asking again; 10 ms at least. Default:
-    /// 2 s both.
+    /// Sets the wait for an NCF, and the wait for the data after the NCF, before the next NAK; at least 10
+    /// ms. Default: 2 s both.
     #[must_use]
     pub fn with_waits(mut self, ncf: Duration, data: Duration) -> Self {
         let least = Duration::from_millis(10);
@@ -216,8 +219,8 @@ impl ReceiverConfig {
         self
     }
 
-    /// How often to ask again without an NCF, and without data after it, before a packet is given up.
-    /// Default: 50 both.
+    /// Sets the number of repeated NAKs without an NCF, and without data after an NCF, before a packet is
+    /// given up. Default: 50 both.
     #[must_use]
     pub fn with_retries(mut self, ncf: u8, data: u8) -> Self {
         (self.ncf_retries, self.data_retries) = (ncf, data);

@@ -1,28 +1,28 @@
-//! Datagrams that are no packet for an end, counted by what is wrong with them.
+//! Datagrams that are not valid packets for an end, counted by fault.
 
 use headwater_wire::pgm::Error;
 
-/// How many datagrams had which fault.
+/// Number of datagrams by fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Malformed {
-    /// Cut short, or longer than their header says.
+    /// Truncated, or longer than the header says.
     pub length: u64,
-    /// A checksum that is wrong, or missing where there must be one.
+    /// Checksum wrong, or missing where required.
     pub checksum: u64,
-    /// A type that no end of ours takes.
+    /// Packet type unknown to both ends.
     pub unknown_type: u64,
-    /// A network address that is neither IPv4 nor IPv6.
+    /// Network address that is neither IPv4 nor IPv6.
     pub address_family: u64,
-    /// Options that do not end where they say, are too many, or are not understood but must be.
+    /// Options with a wrong length, too many options, or unknown options that must be understood.
     pub options: u64,
-    /// A sound packet with numbers that contradict each other, or longer than this end takes.
+    /// Valid packet with contradictory sequence numbers, or longer than this end takes.
     pub contradictory: u64,
-    /// A sound packet that is for the other end.
+    /// Valid packet for the other end.
     pub misplaced: u64,
 }
 
 impl Malformed {
-    /// Counts a datagram that could not be read.
+    /// Counts a datagram that could not be parsed.
     pub(super) fn count(&mut self, error: &Error) {
         let counter = match error {
             Error::Truncated { .. } | Error::DataLength { .. } => &mut self.length,
@@ -37,12 +37,12 @@ impl Malformed {
         *counter += 1;
     }
 
-    /// All of them.
+    /// Total number of datagrams.
     pub fn total(&self) -> u64 {
         self.by_reason().iter().map(|(_, count)| count).sum()
     }
 
-    /// Each count with its name in the event log.
+    /// Returns each count with the name in the event log.
     pub const fn by_reason(&self) -> [(&'static str, u64); 7] {
         [
             ("length", self.length),

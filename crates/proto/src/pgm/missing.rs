@@ -8,14 +8,15 @@ use super::config::ReceiverConfig;
 use crate::rng::{self, Stream};
 use crate::time::{Duration, Instant};
 
-/// A source is greeted by an SPMR so often, lest it be lost, and so far apart.
+/// Number of SPMRs sent to a source, because an SPMR may be lost; `GREETING_SPACING` is the time between
+/// SPMRs.
 pub(super) const GREETINGS: u8 = 3;
 pub(super) const GREETING_SPACING: Duration = Duration::from_secs(1);
 
-/// What a missing packet waits for.
+/// Event that a missing packet waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its turn to be asked for.
+    /// End of the back-off before a NAK.
     BackOff,
     /// The confirmation.
     Ncf,
@@ -27,17 +28,17 @@ pub(super) enum Phase {
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) due: Instant,
-    /// How often no confirmation came, and how often no repair after one.
+    /// Number of times that no confirmation came, and that no repair came after a confirmation.
     pub(super) tries: [u8; 2],
 }
 
 impl State {
-    /// Found missing: waits until `due`.
+    /// Creates the state of a packet just found missing, with a back-off until `due`.
     pub(super) const fn new(due: Instant) -> Self {
         Self { phase: Phase::BackOff, due, tries: [0; 2] }
     }
 
-    /// What comes after this phase has run out; `None` for giving up.
+    /// Returns the state after a timeout of the present phase; `None` to give up.
     fn step(self, config: &ReceiverConfig, now: Instant, draw: &mut Stream) -> Option<Self> {
         let again = |tries: [u8; 2], draw: &mut Stream| {
             let due = now + back_off(draw, config.back_off);
@@ -53,12 +54,12 @@ impl State {
     }
 }
 
-/// Uniform up to `most`.
+/// Draws a back-off uniformly up to `most`.
 pub(super) fn back_off(draw: &mut Stream, most: Duration) -> Duration {
     Duration::from_secs_f64(rng::unit(draw) * most.as_secs_f64())
 }
 
-/// Missing packets by number and by when something is due. Never more than the window has places.
+/// Missing packets by sequence number and by due time. At most as many as the window has places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Missing {
     states: BTreeMap<u32, State>,
@@ -92,7 +93,7 @@ impl Missing {
         self.states.len()
     }
 
-    /// A missing one that is not before `from` and before `to`, where numbers wrap.
+    /// Returns a missing packet from `from` up to before `to`, with wrapping numbers.
     pub(super) fn before(&self, from: u32, to: u32) -> Option<u32> {
         let first = |from: u32, to: u32| self.states.range(from..to).next().map(|(sequence, _)| *sequence);
         match (super::ahead(to, from) > 0, from <= to) {
@@ -105,18 +106,19 @@ impl Missing {
         }
     }
 
-    /// The one with the number furthest behind `to`, where numbers wrap.
+    /// Returns the missing packet with the number furthest behind `to`, with wrapping numbers.
     pub(super) fn furthest_behind(&self, to: u32) -> Option<u32> {
         let above = self.states.range(to..).next();
         above.or_else(|| self.states.first_key_value()).map(|(sequence, _)| *sequence)
     }
 
-    /// The one that is due first, and when.
+    /// Returns the missing packet that is due first, and the due time.
     pub(super) fn first(&self) -> Option<(Instant, u32)> {
         self.due.first().copied()
     }
 
-    /// Takes all that are due a step further; the numbers to ask for now in one NAK, if there are any.
+    /// Advances all missing packets that are due to the next phase. Returns the sequence numbers for a NAK
+    /// now, if any.
     pub(super) fn due(
         &mut self,
         now: Instant,

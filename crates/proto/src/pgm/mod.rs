@@ -1,20 +1,20 @@
-//! PGM (RFC 3208) without network elements: a source that repairs what receivers' NAKs ask for, and the
+//! PGM (RFC 3208) without network elements: a source that repairs the packets that receivers NAK, and the
 //! receiver. Packets are encapsulated in UDP.
 //!
 //! Two modes. [`Mode::Lean`] is the profile of LE-SBCC's paper: ODATA, RDATA, NAK and NCF alone.
 //! [`Mode::Pgm`] adds SPMs, which receivers of other makes need.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | [`Source`] | transmit window, NCFs, repairs out of the same rate, SPMs; at a fixed rate or LE-SBCC's |
 //! | [`Receiver`] | NAK states, receive window, messages in order |
-//! | [`zmq`] | messages as ZeroMQ packs them |
+//! | [`zmq`] | messages in ZeroMQ's packing |
 //! | [`Filler`], [`ByteStream`] | bytes in order, without messages |
 //! | [`carrier`] | sessions of files in PGM's packets |
 //!
-//! Repairs are no amplifier: a packet is repaired and confirmed at most once each half round trip, however
-//! many ask, and both are paid out of the rate of the session. Between repairs new data gets every fourth
-//! departure. Departures from the RFC: `docs/errata/pgm.md`.
+//! Repairs do not amplify traffic. A packet is repaired and confirmed at most once each half round trip,
+//! regardless of the number of NAKs. Repairs and confirmations are paid out of the rate of the session.
+//! Between repairs new data gets every fourth departure. Departures from the RFC: `docs/errata/pgm.md`.
 
 mod assembly;
 mod bytes;
@@ -38,7 +38,7 @@ pub use malformed::Malformed;
 pub use receiver::{Deliver, Receiver, ReceiverCounters, ReceiverEvent};
 pub use source::{Control, Refused, Source, SourceCounters, SourceEvent};
 
-/// How far sequence number `a` is ahead of `b`: negative when it is behind. Numbers wrap.
+/// Distance of sequence number `a` ahead of `b`: negative if `a` is behind. Numbers wrap.
 const fn ahead(a: u32, b: u32) -> i32 {
     a.wrapping_sub(b).cast_signed()
 }

@@ -1,4 +1,4 @@
-//! Packets that came before others they must follow.
+//! Packets that arrived before earlier packets.
 
 use headwater_wire::pgm::Fragment;
 
@@ -6,19 +6,19 @@ use super::ahead;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Its length and place in a message; `None` while it is missing.
+    /// Length and place in a message; `None` while the packet is missing.
     held: Option<(u16, Option<Fragment>)>,
 }
 
-/// A ring of packets by sequence number, from the next to be delivered on. Of fixed size.
+/// A ring of packets by sequence number, from the next packet to deliver. The size is fixed.
 #[derive(Clone, Debug)]
 pub(super) struct ReceiveWindow {
     slots: Vec<Slot>,
     bytes: Vec<u8>,
     payload_bytes: usize,
-    /// The next to be delivered.
+    /// Sequence number of the next packet to deliver.
     next: u32,
-    /// Behind the last one known of.
+    /// Sequence number after the last known packet.
     end: u32,
 }
 
@@ -43,12 +43,12 @@ impl ReceiveWindow {
         self.end
     }
 
-    /// Whether a number has a place: it is neither delivered nor too far ahead.
+    /// Whether a sequence number has a place: neither delivered nor too far ahead.
     pub(super) fn holds(&self, sequence: u32) -> bool {
         usize::try_from(ahead(sequence, self.next)).is_ok_and(|place| place < self.slots.len())
     }
 
-    /// A number with a place is known of: those up to it are.
+    /// Marks all packets up to `sequence`, which has a place, as known.
     pub(super) fn extend(&mut self, sequence: u32) {
         let end = sequence.wrapping_add(1);
         if ahead(end, self.end) > 0 {
@@ -56,12 +56,12 @@ impl ReceiveWindow {
         }
     }
 
-    /// Packets that it has places for.
+    /// Number of packets that the window has places for.
     pub(super) const fn packets(&self) -> usize {
         self.slots.len()
     }
 
-    /// Keeps a packet that has a place; false for one that is there already, or is too long.
+    /// Stores a packet that has a place. Returns false if the packet is already present, or too long.
     pub(super) fn put(&mut self, sequence: u32, data: &[u8], fragment: Option<Fragment>) -> bool {
         let index = self.index(sequence);
         let Some(len) = u16::try_from(data.len()).ok().filter(|_| data.len() <= self.payload_bytes) else {
@@ -75,7 +75,7 @@ impl ReceiveWindow {
         true
     }
 
-    /// The next packet, if it is there.
+    /// Takes the next packet, if present.
     pub(super) fn take(&mut self) -> Option<(&[u8], Option<Fragment>)> {
         let index = self.index(self.next);
         let (len, fragment) = self.slots[index].held.take()?;
@@ -83,14 +83,14 @@ impl ReceiveWindow {
         Some((&self.bytes[index * self.payload_bytes..][..usize::from(len)], fragment))
     }
 
-    /// Gives up the next packet, which is known of.
+    /// Gives up the next packet, which is known.
     pub(super) fn skip(&mut self) {
         let index = self.index(self.next);
         self.slots[index].held = None;
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Gives up all up to `sequence`, which is beyond the end.
+    /// Gives up all packets before `sequence`, which is beyond the end.
     pub(super) fn restart(&mut self, sequence: u32) {
         self.slots.fill(Slot::default());
         (self.next, self.end) = (sequence, sequence);

@@ -14,87 +14,87 @@ use crate::machine::{ChannelId, Datagram, Destination, Ecn, Input, Machine, Outp
 use crate::rng::Stream;
 use crate::time::Instant;
 
-/// Where messages go.
+/// Destination of messages.
 pub trait Deliver {
-    /// The next message, whole. After a loss the next one that came whole.
+    /// Takes the next message, whole. After a loss, the next message is the first that arrived whole.
     fn message(&mut self, now: Instant, message: &[u8]);
 
-    /// So many packets between the last message and the next one were given up.
+    /// Records that `packets` packets between the last message and the next message were given up.
     fn lost(&mut self, _now: Instant, _packets: u64) {}
 }
 
-/// What a receiver counts.
+/// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {
     /// Data packets taken, each once.
     pub packets: u64,
-    /// Of those, repairs.
+    /// Repairs among the packets taken.
     pub repaired: u64,
-    /// Data packets that were there already, or delivered.
+    /// Data packets that were already present or delivered.
     pub duplicates: u64,
     /// Packets found missing.
     pub missed: u64,
-    /// Packets given up: beyond the window, or asked for too often.
+    /// Packets given up: beyond the window, or after too many NAKs.
     pub lost: u64,
     /// NAKs sent.
     pub naks: u64,
     /// Messages delivered.
     pub messages: u64,
-    /// Messages begun that could not be put together, because packets of them were lost, too long or
+    /// Messages that could not be reassembled, because packets of the message were lost, too long or
     /// contradictory.
     pub broken: u64,
     /// Bytes of all packets of the session, as UDP payload.
     pub bytes: u64,
-    /// Datagrams that were no PGM packet, or none for this end.
+    /// Datagrams that were not PGM packets, or not for this end.
     pub malformed: Malformed,
     /// Datagrams of other sessions.
     pub foreign: u64,
 }
 
-/// What a receiver tells.
+/// Event of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The first packet of a session came.
+    /// The first packet of a session arrived.
     Heard {
-        /// Where it comes from.
+        /// Source address of the session.
         source: SocketAddr,
         /// The source's identifier.
         gsi: Gsi,
     },
     /// Packets were given up for good.
     Lost {
-        /// So many.
+        /// Number of packets given up.
         packets: u64,
     },
-    /// The source said that it ended, and all was delivered or given up.
+    /// The source announced the end, and all packets were delivered or given up.
     Finished,
 }
 
-/// Trail and lead of an SPM that says nothing of the window (RFC 3208).
+/// Trail and lead of an SPM without a window (RFC 3208).
 const NO_WINDOW: (u32, u32) = (0, 0x8000_0000);
 
-/// The session that is received: the first one heard.
+/// The received session, which is the first session heard.
 #[derive(Clone, Debug)]
 struct Peer {
     gsi: Gsi,
     port: u16,
     address: SocketAddr,
-    /// Network address of the source, by its SPMs; before them where its data comes from. NAKs name it, and
-    /// do not go there.
+    /// Network address of the source, from SPMs; before the first SPM, the source address of data. NAKs name
+    /// this address, and are not sent there.
     path: IpAddr,
     spm: Option<u32>,
-    /// When an SPMR is due, and how many are left with it.
+    /// Time at which an SPMR is due, and number of SPMRs left.
     request: Option<(Instant, u8)>,
     window: ReceiveWindow,
     missing: Missing,
-    /// Behind the last packet of all, once the source said so.
+    /// Sequence number after the last packet, once the source announced the end.
     fin: Option<u32>,
 }
 
-/// Receives messages of the first session that it hears, in order, and asks for what is missing.
+/// Receives messages of the first session heard, in order, and NAKs missing packets.
 ///
-/// Memory: the window's packets of `payload_bytes` and 24 bytes more each, some 200 bytes for each missing
-/// one, one message.
+/// Memory: `payload_bytes` and 24 bytes more for each packet of the window, some 200 bytes for each missing
+/// packet, and a message.
 #[derive(Debug)]
 pub struct Receiver<D> {
     config: ReceiverConfig,
@@ -103,12 +103,12 @@ pub struct Receiver<D> {
     peer: Option<Peer>,
     assembly: Assembly,
     told: Told,
-    /// When the last packet of the session came.
+    /// Arrival time of the last packet of the session.
     heard: Option<Instant>,
     counters: ReceiverCounters,
 }
 
-/// What the application knows.
+/// Events already reported to the application.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     is_joined: bool,
@@ -118,34 +118,34 @@ struct Told {
 }
 
 impl<D: Deliver> Receiver<D> {
-    /// A receiver that draws its back-offs from `draw`.
+    /// Creates a receiver with back-offs drawn from `draw`.
     pub fn new(config: ReceiverConfig, deliver: D, draw: Stream) -> Self {
         let assembly = Assembly::new(config.message_bytes_max);
         let (told, counters) = (Told::default(), ReceiverCounters::default());
         Self { config, deliver, draw, peer: None, assembly, told, heard: None, counters }
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> ReceiverCounters {
         ReceiverCounters { broken: self.assembly.broken(), ..self.counters }
     }
 
-    /// Where messages went.
+    /// Returns the destination of messages.
     pub const fn deliver(&self) -> &D {
         &self.deliver
     }
 
-    /// Where messages went, to take them.
+    /// Returns the destination of messages mutably, to take delivered messages.
     pub const fn deliver_mut(&mut self) -> &mut D {
         &mut self.deliver
     }
 
-    /// When the last packet of the session came; `None` before the first.
+    /// Returns the arrival time of the last packet of the session; `None` before the first.
     pub const fn heard(&self) -> Option<Instant> {
         self.heard
     }
 
-    /// Packets that are missing and not given up.
+    /// Number of packets that are missing and not given up.
     pub fn missing(&self) -> usize {
         self.peer.as_ref().map_or(0, |peer| peer.missing.len())
     }
@@ -167,7 +167,7 @@ impl<D: Deliver> Receiver<D> {
             Body::Odata { .. } | Body::Rdata { .. } => self.data(now, datagram, &packet),
             Body::Spm { .. } => self.spm(now, datagram, &packet),
             Body::Ncf(report) if report.group == self.config.group => self.ncf(now, &report, &packet.options),
-            // Of another group.
+            // NCF of another group.
             Body::Ncf(_) => {}
             _ => self.counters.malformed.misplaced += 1,
         }
@@ -178,7 +178,7 @@ impl<D: Deliver> Receiver<D> {
         self.deliver_all(now);
     }
 
-    /// The first packet makes the peer, which begins at `first`.
+    /// Creates the peer at the first packet. The peer's window begins at `first`.
     fn meet(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>, first: u32) {
         let (config, draw) = (&self.config, &mut self.draw);
         self.peer.get_or_insert_with(|| Peer {
@@ -203,7 +203,7 @@ impl<D: Deliver> Receiver<D> {
             self.counters.malformed.contradictory += 1;
             return;
         }
-        // A repair may be of long ago: all since then would be asked for.
+        // A repair may be old: the receiver would NAK all packets since then.
         if self.peer.is_none() && matches!(packet.body, Body::Rdata { .. }) {
             return;
         }
@@ -229,7 +229,7 @@ impl<D: Deliver> Receiver<D> {
             self.counters.malformed.contradictory += 1;
             return;
         }
-        // Without a window it does not say where to begin.
+        // Without a window the SPM does not tell the beginning.
         if !has_window && self.peer.is_none() {
             return;
         }
@@ -249,7 +249,7 @@ impl<D: Deliver> Receiver<D> {
         }
     }
 
-    /// Confirmed numbers are on their way: nobody needs to ask.
+    /// Handles an NCF: repairs of the confirmed packets are under way, so the receiver need not NAK.
     fn ncf(&mut self, now: Instant, report: &Report, options: &Options) {
         let wait = self.config.data_wait;
         let Some(peer) = &mut self.peer else { return };
@@ -263,13 +263,13 @@ impl<D: Deliver> Receiver<D> {
         }
     }
 
-    /// The source has sent all before `end`: what is not there is missing. What has no room in the window
-    /// pushes it on.
+    /// Records that the source has sent all packets before `end`; absent packets are missing. Packets without
+    /// room advance the window.
     fn reach(&mut self, now: Instant, end: u32) {
         let Some(peer) = &mut self.peer else { return };
         let beyond = ahead(end, peer.window.end());
         if usize::try_from(beyond).is_ok_and(|beyond| beyond > peer.window.packets()) {
-            // More than could ever be kept: it begins anew there.
+            // More packets than fit the window: restarts at `end`.
             let packets = u64::from(end.wrapping_sub(peer.window.next()));
             self.counters.lost += packets;
             peer.window.restart(end);
@@ -291,7 +291,7 @@ impl<D: Deliver> Receiver<D> {
             peer.window.extend(sequence);
             self.counters.missed += 1;
         }
-        // The packet behind them needs a place, too.
+        // The packet at `end` needs a place, too.
         while self.peer.as_ref().is_some_and(|peer| beyond >= 0 && !peer.window.holds(end)) {
             if let Some(peer) = &mut self.peer {
                 peer.missing.remove(peer.window.next());
@@ -300,7 +300,7 @@ impl<D: Deliver> Receiver<D> {
         }
     }
 
-    /// Delivers what is there in order, and passes by what was given up.
+    /// Delivers the packets that are present in order, and skips packets given up.
     fn deliver_all(&mut self, now: Instant) {
         let Some(peer) = &mut self.peer else { return };
         loop {
@@ -321,7 +321,7 @@ impl<D: Deliver> Receiver<D> {
         }
     }
 
-    /// A NAK for all that is due, if something is.
+    /// Writes a NAK for all missing packets that are due, if any.
     fn poll_nak(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let peer = self.peer.as_mut()?;
         let (sequence, nak_list) = peer.missing.due(now, &self.config, &mut self.draw)?;
@@ -369,13 +369,14 @@ impl Peer {
         let bytes = packet.emit(buffer).ok()?;
         let mut to = self.address;
         if let Some(port) = config.nak_port {
-            // Not to the address that SPMs name: who forges one would aim all receivers at it.
+            // The destination is not the address that SPMs name: a forged SPM would aim all receivers at a
+            // victim.
             to.set_port(port);
         }
         Some(Transmit { destination: Destination::Unicast(to), bytes, ecn: Ecn::NotCapable })
     }
 
-    /// The source keeps nothing before `trail`.
+    /// Gives up all missing packets before `trail`, which the source no longer keeps.
     fn give_up_before(&mut self, trail: u32) {
         while let Some(sequence) = self.missing.before(self.window.next(), trail) {
             self.missing.remove(sequence);
@@ -401,7 +402,7 @@ impl<D: Deliver> Machine for Receiver<D> {
         if let Some(transmit) = request.or_else(|| self.poll_nak(now, buffer)) {
             return Some(Output::Transmit(transmit));
         }
-        // What was asked for too often is given up there.
+        // Packets given up by `poll_nak` after too many NAKs are skipped here.
         self.deliver_all(now);
         self.poll_event().map(Output::Event)
     }

@@ -15,46 +15,46 @@ use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// After data has ended, heartbeat SPMs come at these distances; the last one goes on.
+/// Times between heartbeat SPMs after the end of data, in milliseconds; the last time repeats.
 const HEARTBEATS_MS: [u64; 9] = [100, 100, 100, 100, 1_300, 7_000, 16_000, 25_000, 30_000];
-/// NCFs between two departures of data, so that they delay it by little; what comes beyond is not confirmed,
-/// and asked for again.
+/// Maximum number of NCFs between two departures of data, so that NCFs delay data by little. Further NAKs are
+/// not confirmed, and receivers repeat the NAKs.
 const NCFS_MAX: usize = 8;
-/// SPMRs are answered at most so often.
+/// Minimum time between answers to SPMRs.
 const SPMR_SPACING: Duration = Duration::from_millis(100);
-/// Repairs that leave one after the other where new data waits; then one packet of that does.
+/// Maximum number of consecutive repairs while new data waits; a packet of new data follows.
 const REPAIRS_IN_A_ROW: u8 = 3;
-/// Repairs of one packet are so far apart at a fixed rate, where nobody measures round trips.
+/// Minimum time between repairs of a packet at a fixed rate, without a measured round-trip time.
 const REPAIR_SPACING: Duration = Duration::from_millis(50);
 
-/// What finds the rate.
+/// Rate control of a source.
 #[derive(Clone, Debug)]
 pub enum Control {
-    /// A constant one, in bit/s of UDP payload.
+    /// Constant rate in bit/s of UDP payload.
     Fixed(Rate),
     /// LE-SBCC.
     LeSbcc(Box<Chain>),
 }
 
-/// Why a datagram was not taken, counted.
+/// Refused datagrams, counted by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// No PGM packet, or none for this end.
+    /// Datagrams that are not PGM packets, or not for this end.
     pub malformed: Malformed,
-    /// Of another session: ports, source identifier or addresses.
+    /// Datagrams of another session: ports, source identifier or addresses.
     pub foreign: u64,
-    /// NAKs for what was not sent yet.
+    /// NAKs for packets that were not sent yet.
     pub future: u64,
-    /// NAKs for what is not kept any more.
+    /// NAKs for packets that are no longer kept.
     pub past: u64,
 }
 
-/// What a source counts.
+/// Counters of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounters {
     /// Packets sent for the first time.
     pub originals: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub repairs: u64,
     /// Confirmations sent.
     pub ncfs: u64,
@@ -62,43 +62,43 @@ pub struct SourceCounters {
     pub spms: u64,
     /// Bytes of all packets sent, as UDP payload.
     pub bytes: u64,
-    /// Sequence numbers that NAKs asked for, within the window.
+    /// Sequence numbers requested by NAKs, within the window.
     pub asked: u64,
-    /// Datagrams and numbers that were not taken.
+    /// Refused datagrams and sequence numbers.
     pub refused: Refused,
 }
 
-/// What a source tells.
+/// Event of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// All that waited was sent, after [`Source::finish`]. Repairs, and the SPM that tells receivers of the
-    /// end, may follow.
+    /// All waiting packets were sent, after [`Source::finish`]. Repairs may follow, and the SPM that
+    /// announces the end to receivers.
     Sent,
 }
 
-/// Sends messages to a group, and again what receivers miss.
+/// Sends messages to a group, and repairs lost packets.
 #[derive(Clone, Debug)]
 pub struct Source {
     config: SourceConfig,
     control: Control,
     pacer: Pacer,
-    /// Where a fixed or highest rate was asked for.
+    /// Limiter of the fixed or maximum rate, if configured.
     cap: Option<RateCap>,
-    /// Whether the application has more than the window took.
+    /// Whether the application has more data than the window had room for.
     is_backlogged: bool,
     /// Whether nothing was left to send after the last packet of data.
     is_dry: bool,
     window: TransmitWindow,
-    /// Numbers to be sent again, each once.
+    /// Sequence numbers to retransmit, each once.
     repairs: VecDeque<u32>,
-    /// Repairs since new data left.
+    /// Number of consecutive repairs since new data left.
     repairs_in_a_row: u8,
     ncfs: VecDeque<Packet<'static>>,
-    /// NCFs made since the last departure of data.
+    /// Number of NCFs made since the last departure of data.
     ncfs_made: usize,
     spm: Spm,
     roll_call: Option<RollCall>,
-    /// When the first packet left that receivers answer: of data, or an SPM.
+    /// Departure time of the first packet that receivers answer: data, or an SPM.
     began: Option<Instant>,
     is_finishing: bool,
     is_sent_told: bool,
@@ -114,7 +114,7 @@ struct Spm {
 }
 
 impl Source {
-    /// Begins at `now`.
+    /// Creates a source that begins at `now`.
     pub fn new(config: SourceConfig, control: Control, now: Instant) -> Self {
         let (rate, most) = match &control {
             Control::Fixed(rate) => (*rate, Some(*rate)),
@@ -141,8 +141,9 @@ impl Source {
         }
     }
 
-    /// Takes a message, in several packets where it is longer than one; false, and nothing is taken, when
-    /// there is no room for all of it now. One of more packets than half of the window never has room.
+    /// Takes a message, and splits a message longer than a packet into several packets. Returns false and
+    /// takes nothing if there is no room for the whole message now. A message of more packets than half of
+    /// the window never has room.
     pub fn send(&mut self, message: &[u8]) -> bool {
         let packets = message.len().div_ceil(self.window.payload_bytes()).max(1);
         let Ok(length) = u32::try_from(message.len()) else { return false };
@@ -161,19 +162,19 @@ impl Source {
         true
     }
 
-    /// Nothing will be sent any more: the session ends when what waits is sent. Repairs go on.
+    /// Ends the session: the session is over when all waiting packets are sent. Repairs go on.
     pub fn finish(&mut self) {
         self.is_finishing = true;
-        // Where nothing waits, no data brings the SPM that says so.
+        // Without waiting packets, no data triggers the SPM with the end of the session.
         if self.window.waiting() == 0 {
             (self.spm.heartbeat, self.spm.next) = (0, Instant::ZERO);
         }
     }
 
-    /// As [`Self::finish`], but what waits to be sent for the first time is dropped.
+    /// Ends the session as [`Self::finish`], but drops the packets that wait to be sent for the first time.
     pub fn close(&mut self) {
         let next = self.window.next();
-        // What receivers were told of, they wait for.
+        // Receivers wait for an announced packet.
         self.window.cut(u32::from(self.roll_call.is_some_and(|call| call.is_withheld(next))));
         self.finish();
     }
@@ -183,22 +184,22 @@ impl Source {
         !self.repairs.is_empty()
     }
 
-    /// Packets that wait to be sent for the first time.
+    /// Number of packets that wait to be sent for the first time.
     pub fn waiting(&self) -> u32 {
         self.window.waiting()
     }
 
-    /// Packets for which [`Source::send`] has room.
+    /// Number of packets that [`Source::send`] has room for.
     pub fn room(&self) -> u32 {
         self.window.room()
     }
 
-    /// The rate that it sends at.
+    /// Returns the sending rate.
     pub fn rate(&self) -> Rate {
         self.pacer.rate()
     }
 
-    /// LE-SBCC's stages; `None` at a fixed rate.
+    /// Returns LE-SBCC's stages; `None` at a fixed rate.
     pub fn chain(&self) -> Option<&Chain> {
         match &self.control {
             Control::Fixed(_) => None,
@@ -206,12 +207,12 @@ impl Source {
         }
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub const fn counters(&self) -> &SourceCounters {
         &self.counters
     }
 
-    /// Shows the allowed rate, the reasons for the rate, and what receivers asked for.
+    /// Visits the allowed rate, the reasons for the rate, and the receivers' requests.
     pub fn visit_counters(&self, visit: &mut dyn FnMut(&'static str, Value)) {
         let counters = &self.counters;
         visit("allowed_rate", Value::Rate(self.rate()));
@@ -233,18 +234,18 @@ impl Source {
     }
 
     /// Sets whether the application has more to send than the source had room for. A driver is late only with
-    /// packets that wait, here or there. Default: no.
+    /// packets that wait, in the source or in the application. Default: no.
     pub const fn set_backlogged(&mut self, is_backlogged: bool) {
         self.is_backlogged = is_backlogged;
     }
 
-    /// What is sent while the driver cannot keep up with the fixed or highest rate that was asked for; `None`
-    /// while it can.
+    /// Returns the sustained part of the fixed or maximum rate while the driver cannot keep up; `None`
+    /// otherwise.
     pub fn overload(&self) -> Option<Overload> {
         self.cap.as_ref().and_then(RateCap::overload)
     }
 
-    /// Sends at the control's rate, up to what the driver keeps up with.
+    /// Sets the pacing to the control's rate, limited to the rate that the driver keeps up with.
     fn follow_rate(&mut self, now: Instant) {
         let rate = match &self.control {
             Control::Fixed(rate) => *rate,
@@ -254,7 +255,7 @@ impl Source {
         self.pacer.set_rate(now, rate);
     }
 
-    /// Time has come to `now`. Without data to send the rate does not rise.
+    /// Advances the control to `now`. Without data to send the rate does not rise.
     pub(super) fn timeout(&mut self, now: Instant, has_data: bool) {
         if let Control::LeSbcc(chain) = &mut self.control
             && chain.poll_timeout() <= now
@@ -267,19 +268,20 @@ impl Source {
         }
     }
 
-    /// Number of the next packet of data.
+    /// Sequence number of the next packet of data.
     pub(super) const fn next_sequence(&self) -> u32 {
         self.window.end()
     }
 
-    /// When the next packet of data may leave, and when it is due by the rate alone.
+    /// Returns the earliest departure time of the next packet of data, and the time at which the packet is
+    /// due by the rate alone.
     pub(super) fn places(&self) -> [Instant; 2] {
         let due = self.pacer.next();
         [due.max(self.chain().map_or(Instant::ZERO, Chain::silent_until)), due]
     }
 
-    /// Writes PGM's header in front of data that stands in `packet` behind the room for it. It goes out at
-    /// `now` and is not kept.
+    /// Writes PGM's header in front of the data in `packet`, into the room left for the header. The packet
+    /// leaves at `now` and is not kept.
     pub(super) fn seal(&mut self, now: Instant, packet: &mut [u8]) {
         self.window.push(&[], None);
         let Some(sequence) = self.window.take_next() else { return };
@@ -292,13 +294,13 @@ impl Source {
         debug_assert!(sealed.is_ok(), "room for the header is left, and a datagram is short");
     }
 
-    /// A packet of data of `bytes` has left at `now`.
+    /// Records that a packet of data of `bytes` left at `now`.
     pub(super) fn departed(&mut self, now: Instant, bytes: usize) {
         let [place, _] = self.places();
         self.pacer.sent(now, bytes);
         let is_dry = !self.is_backlogged && self.window.waiting() == 0 && self.repairs.is_empty();
         let is_dry = core::mem::replace(&mut self.is_dry, is_dry);
-        // Where there was nothing to send, or the control had it wait, the driver was not late.
+        // If there was nothing to send, or the control made the packet wait, the driver was not late.
         let given_up = if is_dry { Duration::ZERO } else { (now - BURST).since(place) };
         let rate = self.pacer.rate();
         if self.cap.as_mut().is_some_and(|cap| cap.departed(now, rate, given_up)) {
@@ -312,7 +314,7 @@ impl Source {
         }
     }
 
-    /// A datagram from a receiver.
+    /// Handles a datagram from a receiver.
     pub(super) fn datagram(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let packet = match Packet::parse(datagram.payload) {
             Ok(packet) => packet,
@@ -335,12 +337,12 @@ impl Source {
         }
     }
 
-    /// A receiver hears the source, and its host knows the way to it.
+    /// Handles an SPMR: a receiver hears the source, and the receiver's host knows the path to the source.
     fn spmr(&mut self, now: Instant) {
         if let (Control::LeSbcc(chain), Some(began)) = (&mut self.control, self.began) {
             chain.heard(now.since(began));
         }
-        // In answer to many of them one is enough; lean sources send no SPM.
+        // A single SPM answers several SPMRs; lean sources send no SPM.
         let earliest = self.spm.last.map_or(now, |last| last + SPMR_SPACING);
         self.spm.next = self.spm.next.min(earliest.max(now));
     }
@@ -349,8 +351,8 @@ impl Source {
         let mut confirmed = Options::default();
         let mut first = None;
         let list = options.nak_list.as_slice();
-        // Of several missing in a row only the last is noticed by the packet behind it; a full list may go on
-        // in the next NAK.
+        // Of several consecutive missing packets, only the last is noticed by the following packet. A full
+        // list may continue in the next NAK.
         let cut = list.last().filter(|_| list.len() == NAK_LIST_MAX);
         let is_missing = |sequence| sequence == report.sequence || list.contains(&sequence);
         for sequence in core::iter::once(report.sequence).chain(list.iter().copied()) {
@@ -370,8 +372,9 @@ impl Source {
         self.ncfs.push_back(Packet { options: confirmed, ..self.packet(Body::Ncf(report)) });
     }
 
-    /// A receiver misses a packet, and noticed by the packet behind it or by a later one: tells the control,
-    /// and has it sent again. Whether to confirm that.
+    /// Handles a NAK for a packet: reports the loss to the control, and schedules a repair. `is_noticed`
+    /// tells whether the following packet, rather than a later packet, revealed the loss. Returns whether to
+    /// confirm the NAK.
     fn asked(&mut self, now: Instant, datagram: &Datagram<'_>, sequence: u32, is_noticed: bool) -> bool {
         let spacing = self.repair_spacing();
         let answer = self.chain().map_or(0.0, |chain| chain.round_trip().spacing());
@@ -387,8 +390,8 @@ impl Source {
             return false;
         };
         self.counters.asked += 1;
-        // Receivers cannot miss yet what is on its way; they may miss the first one within a round trip
-        // shorter than thought.
+        // A repair under way cannot be missing yet. The first transmission can be, because the round trip may
+        // be shorter than the estimate.
         let is_new = !slot.is_wanted && (!slot.is_repair || now.since(slot.sent) >= spacing);
         if is_new && self.config.answers == Answers::Repairs {
             slot.is_wanted = true;
@@ -399,11 +402,11 @@ impl Source {
         if !is_confirmed {
             slot.confirmed = now;
         }
-        // Who asks again, or for a repair that was lost, does so by a timer of his own.
+        // Repeated NAKs, and NAKs for lost repairs, are triggered by a timer of the receiver.
         let is_fresh = now.since(*slot.asked.get_or_insert(now)) <= spacing;
         let is_timed = is_noticed && is_fresh && !slot.is_repair;
-        // Nor can a repair be missed that is under way: who asked before says nothing new, others missed the
-        // packet as it was first sent.
+        // A repair under way cannot be missing. A repeated NAK adds no information; a new NAK concerns the
+        // first transmission of the packet.
         let is_under_way = slot.is_repair && now.since(slot.sent) < answer;
         let sent = if is_under_way { slot.first } else { slot.sent };
         let behind = self.window.sent(sequence.wrapping_add(1)).filter(|slot| is_timed && !slot.is_repair);
@@ -417,8 +420,8 @@ impl Source {
         !is_confirmed
     }
 
-    /// Whether who asks for `sequence` answers the roll call: it is there and knows the way, and may have
-    /// lost nothing.
+    /// Whether a NAK for `sequence` answers the roll call. The receiver is then present and knows the path,
+    /// and may have lost nothing.
     fn answers_roll_call(&mut self, now: Instant, sequence: u32) -> bool {
         let Some(answer) = self.roll_call.as_mut().and_then(|call| call.answer(now, sequence)) else {
             return false;
@@ -472,7 +475,7 @@ impl Source {
         called.map_or(self.spm.next, |due| due.min(self.spm.next))
     }
 
-    /// The next confirmation that is due at `now`.
+    /// Returns the next confirmation that is due at `now`.
     pub(super) fn poll_ncf(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let packet = self.ncfs.pop_front()?;
         self.counters.ncfs += 1;
@@ -507,7 +510,7 @@ impl Source {
             Some(_) => self.counters.repairs += 1,
             None => self.counters.originals += 1,
         }
-        // Heartbeats begin anew behind the last data; after a pause, data brings SPMs at their interval.
+        // Heartbeats restart after the last data; after a pause, data brings SPMs at the regular interval.
         if repair.is_none() {
             self.spm.heartbeat = 0;
             let soon = match self.window.waiting() {
@@ -519,7 +522,7 @@ impl Source {
         Some(to_group(bytes))
     }
 
-    /// The next number to be sent again that is still kept.
+    /// Returns the next sequence number to retransmit that is still kept.
     fn next_repair(&mut self) -> Option<u32> {
         while let Some(sequence) = self.repairs.pop_front() {
             if self.window.sent(sequence).is_some_and(|slot| slot.is_wanted) {
@@ -529,7 +532,7 @@ impl Source {
         None
     }
 
-    /// Writes what is not data; it is paid out of the rate, but does not wait for it.
+    /// Writes a packet other than data. The packet is paid out of the rate, but does not wait for the rate.
     fn transmit(&mut self, now: Instant, packet: &Packet<'_>, buffer: &mut [u8]) -> Option<Transmit> {
         let bytes = packet.emit(buffer).ok()?;
         self.pacer.sent(now, bytes);
@@ -537,7 +540,7 @@ impl Source {
         Some(to_group(bytes))
     }
 
-    /// Whether there is something to send, and no roll call before it.
+    /// Whether there is data to send, without a roll call to wait for.
     fn has_data(&self, now: Instant) -> bool {
         self.next_departure().is_some()
             && self.roll_call.and_then(|call| call.ends()).is_none_or(|end| end <= now)

@@ -1,33 +1,33 @@
-//! What a source keeps: packets that were sent and may be asked for again, and behind them those that wait to
-//! be sent.
+//! Packets kept by a source: sent packets that receivers may still NAK, followed by packets that wait to be
+//! sent.
 
 use headwater_wire::pgm::Fragment;
 
 use super::ahead;
 use crate::time::Instant;
 
-/// What is known of a packet.
+/// State of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     len: u16,
     pub(super) fragment: Option<Fragment>,
-    /// When it was last sent.
+    /// Time of the last transmission.
     pub(super) sent: Instant,
-    /// When it was first sent.
+    /// Time of the first transmission.
     pub(super) first: Instant,
     pub(super) is_repair: bool,
-    /// It waits to be sent again.
+    /// Whether the packet waits to be retransmitted.
     pub(super) is_wanted: bool,
-    /// When it was first asked for since.
+    /// Time of the first NAK since the last transmission.
     pub(super) asked: Option<Instant>,
-    /// When a NAK for it was last confirmed; zero before that.
+    /// Time of the last confirmation of a NAK; zero before the first.
     pub(super) confirmed: Instant,
 }
 
 const _: () = assert!(size_of::<Slot>() <= 64, "what users are told that a packet takes");
 
-/// A ring of packets by sequence number: trail..next were sent, next..end wait. Of fixed size; a new packet
-/// takes the place of the oldest sent.
+/// A ring of packets by sequence number: trail..next were sent, next..end wait. The size is fixed; a new
+/// packet replaces the oldest sent packet.
 #[derive(Clone, Debug)]
 pub(super) struct TransmitWindow {
     slots: Vec<Slot>,
@@ -41,7 +41,7 @@ pub(super) struct TransmitWindow {
 impl TransmitWindow {
     pub(super) fn new(packets: u32, payload_bytes: u16, first: u32) -> Self {
         let payload_bytes = usize::from(payload_bytes);
-        // A power of two, so that places go on where numbers wrap.
+        // A power of two, so that ring indices stay consecutive when sequence numbers wrap.
         let slots = packets.next_power_of_two() as usize;
         Self {
             slots: vec![Slot::default(); slots],
@@ -53,12 +53,12 @@ impl TransmitWindow {
         }
     }
 
-    /// First sequence number that may still be asked for.
+    /// First sequence number that receivers may still NAK.
     pub(super) const fn trail(&self) -> u32 {
         self.trail
     }
 
-    /// Sequence number of the last packet sent; the one before the first when none was.
+    /// Sequence number of the last packet sent; the number before the first packet if no packet was sent.
     pub(super) const fn lead(&self) -> u32 {
         self.next.wrapping_sub(1)
     }
@@ -73,17 +73,17 @@ impl TransmitWindow {
         self.next
     }
 
-    /// Packets that wait.
+    /// Number of packets that wait.
     pub(super) const fn waiting(&self) -> u32 {
         self.end.wrapping_sub(self.next)
     }
 
-    /// Packets for which there is room: half of the window is kept for repairs.
+    /// Number of packets that there is room for: half of the window is kept for repairs.
     pub(super) fn room(&self) -> u32 {
         u32::try_from(self.slots.len() / 2).unwrap_or(u32::MAX).saturating_sub(self.waiting())
     }
 
-    /// Drops what waits, but so many packets.
+    /// Drops all waiting packets except the first `kept`.
     pub(super) fn cut(&mut self, kept: u32) {
         self.end = self.next.wrapping_add(self.waiting().min(kept));
     }
@@ -92,7 +92,7 @@ impl TransmitWindow {
         self.payload_bytes
     }
 
-    /// Adds a packet of at most `payload_bytes`. The caller has asked for room.
+    /// Adds a packet of at most `payload_bytes`. The caller has checked the room.
     pub(super) fn push(&mut self, data: &[u8], fragment: Option<Fragment>) {
         if self.end.wrapping_sub(self.trail) as usize == self.slots.len() {
             self.trail = self.trail.wrapping_add(1);
@@ -104,7 +104,7 @@ impl TransmitWindow {
         self.end = self.end.wrapping_add(1);
     }
 
-    /// The next packet that waits; it counts as sent.
+    /// Takes the next waiting packet, which then counts as sent.
     pub(super) fn take_next(&mut self) -> Option<u32> {
         let sequence = self.next;
         (self.waiting() > 0).then(|| {
@@ -113,7 +113,7 @@ impl TransmitWindow {
         })
     }
 
-    /// A packet that was sent and is still kept.
+    /// Returns the slot of a packet that was sent and is still kept.
     pub(super) fn sent(&mut self, sequence: u32) -> Option<&mut Slot> {
         let is_kept = ahead(sequence, self.trail) >= 0 && ahead(sequence, self.next) < 0;
         let index = self.index(sequence);

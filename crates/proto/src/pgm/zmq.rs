@@ -1,44 +1,44 @@
-//! What ZeroMQ's `epgm://` sockets put into PGM packets: a stream of frames, cut into packets.
+//! Packing of ZeroMQ's `epgm://` sockets in PGM packets: a stream of frames, cut into packets.
 //!
 //! ```text
-//! packet:  offset (16 bits) of the first frame that begins in it, 0xFFFF where none does | bytes of the stream
+//! packet:  offset (16 bits) of the first frame that begins in it, 0xFFFF if none | bytes of the stream
 //! frame:   length (8 bits) of flags and body | flags (8 bits) | body
 //!          0xFF | length (64 bits) of flags and body | flags (8 bits) | body, from 254 bytes of body on
 //! ```
 //!
-//! Frames are those of ZMTP 1.0; flag 1 says that another part of the same message follows. A receiver begins
-//! at the first frame that begins in a packet, and again after a loss. libzmq ends itself on packets without
-//! these two bytes, and on messages that PGM has cut (OPT_FRAGMENT): so a stream for it is sent in packets of
-//! its own making, one PGM message each.
+//! Frames are frames of ZMTP 1.0; flag 1 says that another part of the same message follows. A receiver
+//! starts at the first frame that begins in a packet, and again after a loss. libzmq aborts on packets
+//! without the two offset bytes, and on messages fragmented by PGM (OPT_FRAGMENT). So a stream for libzmq is
+//! packed into packets here, with a PGM message for each packet.
 
 use super::bytes::Filler;
 
-/// Stands in the place of the offset where no frame begins.
+/// Replaces the offset in a packet in which no frame begins.
 const NO_FRAME: u16 = 0xFFFF;
 const NO_FRAME_HEAD: [u8; OFFSET_LEN] = NO_FRAME.to_be_bytes();
 const OFFSET_LEN: usize = 2;
-/// Begins a long length.
+/// First byte of a long length.
 const LONG: u8 = 0xFF;
-/// Bytes before the body of a short frame, and of a long one.
+/// Bytes before the body of a short frame, and of a long frame.
 const SHORT_HEAD_LEN: usize = 2;
 const LONG_HEAD_LEN: usize = 10;
 
-/// Makes packets of messages, each of one part.
+/// Packs messages, each of a single part, into packets.
 #[derive(Clone, Debug)]
 pub struct Packer(Filler);
 
 impl Packer {
-    /// Packets of at most `packet_bytes`, at least 3.
+    /// Creates a packer for packets of at most `packet_bytes`, at least 3.
     pub fn new(packet_bytes: u16) -> Self {
         Self(Filler::with_head(packet_bytes, &NO_FRAME_HEAD))
     }
 
-    /// Most packets that [`Self::push`] gives for a message of so many bytes.
+    /// Maximum number of packets that [`Self::push`] fills for a message of `message_bytes` bytes.
     pub const fn packets(&self, message_bytes: usize) -> usize {
         self.0.packets(LONG_HEAD_LEN + message_bytes)
     }
 
-    /// Adds a message; gives the packets that it filled.
+    /// Adds a message, and passes full packets to `packet`.
     pub fn push(&mut self, message: &[u8], mut packet: impl FnMut(&[u8])) {
         let begun = self.0.packet_mut();
         if begun[..OFFSET_LEN] == NO_FRAME_HEAD {
@@ -63,20 +63,20 @@ impl Packer {
         self.0.has_rest()
     }
 
-    /// Gives the last packet, which is not full, if there is one.
+    /// Passes the last packet, which is not full, to `packet`, if there is a last packet.
     pub fn flush(&mut self, packet: impl FnMut(&[u8])) {
         self.0.flush(packet);
     }
 }
 
-/// Makes messages of packets: each part of a message counts as one.
+/// Unpacks messages from packets: each part of a message counts as a message.
 #[derive(Clone, Debug)]
 pub struct Unpacker {
-    /// Whether it knows where frames begin.
+    /// Whether the beginning of a frame is known.
     has_joined: bool,
     head: [u8; LONG_HEAD_LEN],
     head_len: usize,
-    /// Bytes of the body under way, and how many there will be once its head is known.
+    /// Bytes received of the body under way, and length of the body once the head is known.
     body: Vec<u8>,
     body_len: Option<usize>,
     message_bytes_max: usize,
@@ -84,7 +84,7 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// Takes messages of at most `message_bytes_max`; so much is held of one at most.
+    /// Creates an unpacker for messages of at most `message_bytes_max`, which also bounds the buffered bytes.
     pub const fn new(message_bytes_max: u32) -> Self {
         Self {
             has_joined: false,
@@ -97,18 +97,18 @@ impl Unpacker {
         }
     }
 
-    /// Packets that were none of this kind, and messages too long or cut off by a loss.
+    /// Number of packets not of this kind, and of messages too long or truncated by a loss.
     pub const fn broken(&self) -> u64 {
         self.broken
     }
 
-    /// Packets were lost before the next one.
+    /// Records that packets were lost before the next packet.
     pub fn lost(&mut self) {
         self.broken += u64::from(self.head_len > 0);
         self.leave();
     }
 
-    /// The next packet; gives the messages that it completes.
+    /// Takes the next packet, and passes the messages that the packet completes to `message`.
     pub fn packet(&mut self, packet: &[u8], mut message: impl FnMut(&[u8])) {
         let Some((offset, mut stream)) = packet.split_first_chunk() else {
             return self.refuse();
@@ -127,7 +127,7 @@ impl Unpacker {
         }
     }
 
-    /// Takes some of the stream, at least a byte of what is not empty; `None` where it makes no sense.
+    /// Takes a part of the stream, at least a byte of a stream that is not empty; `None` for invalid data.
     fn take<'a>(&mut self, stream: &'a [u8], message: &mut impl FnMut(&[u8])) -> Option<&'a [u8]> {
         let Some(body_len) = self.body_len else {
             let (byte, rest) = stream.split_first()?;
@@ -142,7 +142,7 @@ impl Unpacker {
         };
         let (now, rest) = stream.split_at(stream.len().min(body_len - self.body.len()));
         if now.len() == body_len {
-            // The usual one, which needs no copy.
+            // The usual case, which needs no copy.
             self.end();
             message(now);
             return Some(rest);
@@ -155,7 +155,7 @@ impl Unpacker {
         Some(rest)
     }
 
-    /// What the head says, once it is whole; `None` outside for a length that is not taken.
+    /// Returns the body length in the head, once the head is complete; the outer `None` refuses the length.
     #[expect(clippy::option_option, reason = "not known yet, and not taken at all")]
     fn body_len(&self) -> Option<Option<usize>> {
         let length = match (self.head[0], self.head_len) {

@@ -1,32 +1,32 @@
-//! Loss on a wire, behind its queue: a lost packet has used its link time. Which packets a model looks at
-//! (data only, or all) is its caller's choice; a packet it does not look at takes no draw and no number.
+//! Loss on a wire, behind the queue: a lost packet has used its link time. The caller chooses the packets
+//! that a model sees (data only, or all); other packets take no random number and no packet number.
 
 use rand::Rng;
 
 use super::{ParameterError, require};
 use crate::rng::Coin;
 
-/// Which packets a link loses.
+/// Packet loss of a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum LossConfig {
-    /// None.
+    /// No loss.
     #[default]
     None,
-    /// Each packet with this probability, independently.
+    /// Independent loss of each packet with this probability.
     Bernoulli(f64),
-    /// By a Markov chain of two states.
+    /// Loss by a Markov chain of two states.
     GilbertElliott(GilbertElliott),
-    /// The packets of these numbers, the first one being 1. In any order; held in memory, 8 bytes each.
+    /// Loss of the packets with these numbers, counted from 1. In any order; memory: 8 bytes per number.
     Script(Vec<u64>),
 }
 
-/// Gilbert's and Elliott's chain: each packet is lost with the probability of the present state, then the
-/// state changes with the probability that belongs to it. The chain starts in the good state.
+/// Gilbert-Elliott chain. Each packet is lost with the loss probability of the current state; then the state
+/// changes with the transition probability. The chain starts in the good state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// From good to bad, after each packet (p).
+    /// Transition from good to bad, after each packet (p).
     pub good_to_bad: f64,
-    /// From bad to good, after each packet (r).
+    /// Transition from bad to good, after each packet (r).
     pub bad_to_good: f64,
     /// Loss in the good state (1 - k).
     pub loss_good: f64,
@@ -35,14 +35,14 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// Gilbert's simple chain: all is lost in the bad state, nothing in the good one; `rate` of all packets
-    /// are lost, in runs of `burst` packets on average.
+    /// Returns Gilbert's simple chain: all packets are lost in the bad state, no packets in the good state.
+    /// `rate` is the share of lost packets, `burst` the mean length of a run of losses, in packets.
     pub fn simple(rate: f64, burst: f64) -> Self {
         let bad_to_good = 1.0 / burst;
         Self { good_to_bad: bad_to_good * rate / (1.0 - rate), bad_to_good, loss_good: 0.0, loss_bad: 1.0 }
     }
 
-    /// Share of packets lost in the long run.
+    /// Returns the long-term share of lost packets.
     pub fn loss_rate(&self) -> f64 {
         let bad = self.good_to_bad / (self.good_to_bad + self.bad_to_good);
         bad * self.loss_bad + (1.0 - bad) * self.loss_good
@@ -59,11 +59,11 @@ impl GilbertElliott {
 }
 
 impl LossConfig {
-    /// The model at work.
+    /// Creates the loss model.
     ///
     /// # Errors
     ///
-    /// A probability is not in [0, 1], a chain never moves, or a script names packet 0.
+    /// A probability is not in [0, 1], a chain never moves, or a script contains packet 0.
     pub fn model(&self) -> Result<Loss, ParameterError> {
         Ok(Loss(match self {
             Self::None => Model::None,
@@ -87,7 +87,7 @@ fn probability(parameter: &'static str, value: f64) -> Result<(), ParameterError
     require((0.0..=1.0).contains(&value), parameter, value, "a probability, in [0, 1]")
 }
 
-/// A loss model at work.
+/// Loss model, with state.
 #[derive(Clone, Debug)]
 pub struct Loss(Model);
 
@@ -100,8 +100,8 @@ enum Model {
 }
 
 impl Loss {
-    /// Whether the next packet is lost. Chance is drawn from `draw`, the wire's own random stream: once for
-    /// Bernoulli, twice for a chain, never for the others.
+    /// Whether the next packet is lost. Random numbers are taken from `draw`, the wire's own random stream:
+    /// one per packet for Bernoulli, two for a chain, zero for the remaining models.
     pub fn takes(&mut self, draw: &mut impl Rng) -> bool {
         match &mut self.0 {
             Model::None => false,
@@ -112,7 +112,7 @@ impl Loss {
     }
 }
 
-/// The two states: good, then bad.
+/// Two-state chain; arrays hold the good state first, then the bad state.
 #[derive(Clone, Debug)]
 struct Chain {
     bad: bool,
@@ -137,7 +137,7 @@ impl Chain {
     }
 }
 
-/// Packet numbers, sorted, and how far the packets have come.
+/// Sorted packet numbers, with the position of the next number and the count of packets.
 #[derive(Clone, Debug)]
 struct Script {
     numbers: Vec<u64>,

@@ -1,17 +1,17 @@
-//! Queues of a link, shared by simulated links and the relay: what becomes of a packet that arrives.
+//! Queues of a link, for simulated links and the relay: policies for arriving packets.
 //!
-//! A [`Discipline`] is a policy. It holds no packets: it is told how many wait and what arrives, and answers
-//! with a [`Verdict`]. So a simulated link that knows its departures in advance and a relay's real queue
-//! share one code. A link counts what *waits*; the packet being sent is not counted, and an idle link takes
-//! any packet, so that a limit of 0 packets is legal.
+//! A [`Discipline`] is a policy without packets: the caller reports the occupancy and the arriving packet,
+//! and the discipline returns a [`Verdict`]. A simulated link with departures known in advance and a relay's
+//! real queue therefore share the same code. The occupancy counts *waiting* packets, without the packet being
+//! sent. An idle link accepts any packet, so a limit of 0 packets is valid.
 //!
 //! | discipline | source |
 //! |---|---|
-//! | [`QueueConfig::DropTail`] | drops what arrives at a full queue; a limit in packets or in bytes |
+//! | [`QueueConfig::DropTail`] | drops packets that arrive at a full queue; a limit in packets or in bytes |
 //! | [`QueueConfig::Red`] | Floyd and Jacobson 1993 as in ns-2, with ECN (RFC 3168) |
 //! | [`QueueConfig::Priority`] | marks a session's top group only: SIM (Gorinsky et al. 2008) |
 //!
-//! [`loss`] has the models of random and scripted loss, which sit behind the queue.
+//! [`loss`] has the models of random and scripted loss, applied behind the queue.
 
 pub mod loss;
 mod priority;
@@ -29,64 +29,65 @@ pub use loss::{GilbertElliott, Loss, LossConfig};
 pub use priority::{Marking, Priority, PriorityConfig, RANK_BITS_DEFAULT, SESSIONS_MAX, THRESHOLD_DEFAULT};
 pub use red::{Red, RedConfig, Thresholds, Weight};
 
-/// What a link holds when a packet arrives, that packet not included.
+/// Occupancy of a link at a packet's arrival, without the arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Packets that wait; the one being sent is not among them.
+    /// Number of waiting packets, without the packet being sent.
     pub packets: u32,
-    /// Bytes on the wire of the packets that wait.
+    /// Bytes on the wire of the waiting packets.
     pub bytes: u64,
-    /// Since when the link has had nothing to send; `None` while it sends.
+    /// Time since when the link is idle; `None` while the link sends.
     pub idle_since: Option<Instant>,
 }
 
-/// A packet that arrives at a queue.
+/// Packet that arrives at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offered {
     /// Bytes on the wire, headers included.
     pub bytes: u32,
-    /// Its ECN field.
+    /// ECN field of the packet.
     pub ecn: Ecn,
-    /// The multicast group that it goes to, if it goes to one.
+    /// Multicast group that the packet is sent to, if any.
     pub group: Option<GroupAddress>,
 }
 
-/// The address of a multicast group as a number: of IPv4 its 32 bits, of IPv6 its 128.
+/// Address of a multicast group as a number: 32 bits for IPv4, 128 bits for IPv6.
 pub type GroupAddress = u128;
 
-/// What becomes of a packet that arrives.
+/// Decision on an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It joins the queue.
+    /// Queue the packet.
     Enqueue,
-    /// It joins the queue with congestion experienced in its ECN field.
+    /// Queue the packet with congestion experienced in the ECN field.
     Mark,
-    /// It is dropped.
+    /// Drop the packet.
     Drop(DropReason),
 }
 
-/// Why a queue dropped a packet.
+/// Reason of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
     /// The queue is at its limit.
     Full,
-    /// RED drew it, at an average between the thresholds (or up to twice the upper one, if gentle).
+    /// RED drew the packet, at an average between the thresholds (or up to twice the upper threshold, if
+    /// gentle).
     Early,
-    /// RED's average is beyond all draws.
+    /// RED's average is above the range of draws.
     Forced,
 }
 
-/// How much may wait.
+/// Limit of the waiting packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// This many packets; 0 keeps only the packet being sent.
+    /// Number of packets; 0 permits only the packet being sent.
     Packets(u32),
-    /// This many bytes on the wire; a packet that would lead beyond is refused whole.
+    /// Bytes on the wire; a packet that would exceed the limit is refused entirely.
     Bytes(u64),
 }
 
 impl Limit {
-    /// Whether a packet finds no room. An idle link has room for any.
+    /// Whether the queue has no room for a packet. An idle link has room for any packet.
     pub fn refuses(self, occupancy: Occupancy, offered: Offered) -> bool {
         occupancy.idle_since.is_none()
             && match self {
@@ -96,10 +97,10 @@ impl Limit {
     }
 }
 
-/// Which discipline a queue follows, and its parameters.
+/// Discipline of a queue, with parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueConfig {
-    /// Drop what arrives at a full queue.
+    /// Drops packets that arrive at a full queue.
     DropTail(Limit),
     /// Random early detection.
     Red(RedConfig),
@@ -108,16 +109,17 @@ pub enum QueueConfig {
 }
 
 impl QueueConfig {
-    /// Drop tail with room for `packets` waiting packets.
+    /// Returns drop tail with room for `packets` waiting packets.
     pub const fn drop_tail(packets: u32) -> Self {
         Self::DropTail(Limit::Packets(packets))
     }
 
-    /// The discipline for a link of this rate and one-way delay, which some parameters of RED depend on.
+    /// Creates the discipline for a link of this rate and one-way delay; some parameters of RED depend on
+    /// both.
     ///
     /// # Errors
     ///
-    /// A parameter makes no sense; see [`ParameterError`].
+    /// A parameter is invalid; see [`ParameterError`].
     pub fn discipline(self, rate: Rate, delay: Duration) -> Result<Discipline, ParameterError> {
         match self {
             Self::DropTail(limit) => Ok(Discipline::DropTail(limit)),
@@ -129,7 +131,7 @@ impl QueueConfig {
     }
 }
 
-/// A queue's policy at work.
+/// Policy of a queue, with state.
 #[derive(Clone, Debug)]
 pub enum Discipline {
     /// Drop tail has no state.
@@ -141,8 +143,8 @@ pub enum Discipline {
 }
 
 impl Discipline {
-    /// What becomes of the packet `offered` at `now`, which never goes back. Chance is drawn from `draw`, the
-    /// queue's own random stream.
+    /// Decides on the packet `offered` at `now`; `now` never decreases. Random numbers are taken from `draw`,
+    /// the queue's own random stream.
     pub fn admit(
         &mut self,
         now: Instant,
@@ -158,14 +160,14 @@ impl Discipline {
         }
     }
 
-    /// The link begins to forward a group, or forwards it no more.
+    /// Records that the link starts or stops forwarding a group.
     pub fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
         if let Self::Priority(policy) = self {
             policy.membership(group, is_forwarded);
         }
     }
 
-    /// The link's rate changed: what RED makes of idle time changes with it.
+    /// Changes the link's rate, which RED's idle correction depends on.
     pub fn set_rate(&mut self, rate: Rate) {
         match self {
             Self::DropTail(_) => {}
@@ -175,19 +177,19 @@ impl Discipline {
     }
 }
 
-/// A parameter of a queue or of a loss model that makes no sense.
+/// Invalid parameter of a queue or of a loss model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{parameter} is {value}; it must be {requirement}")]
 pub struct ParameterError {
-    /// The parameter's name in its config.
+    /// Name of the parameter in its configuration.
     pub parameter: &'static str,
-    /// What was given.
+    /// Invalid value.
     pub value: f64,
-    /// What would be right, as in "above 0".
+    /// Requirement, as in "above 0".
     pub requirement: &'static str,
 }
 
-/// Refuses `value` (also when it is not a number) unless `holds`.
+/// Returns an error for `value` (also if not a number) unless `holds`.
 fn require(
     holds: bool,
     parameter: &'static str,

@@ -1,8 +1,9 @@
-//! Priority marking (Gorinsky, Ramakrishnan, Vin 2008): of a layered session only packets of the top group
-//! that is subscribed below the link may be marked, so that marks reach those who can do something about it.
+//! Priority marking (Gorinsky, Ramakrishnan, Vin 2008): of a layered session, only packets of the top group
+//! subscribed below the link may be marked, so that marks reach receivers that can react.
 //!
-//! Groups of a session have contiguous addresses: the last bits are the group's rank, what is in front
-//! identifies the session. So a router keeps a rank per session and outgoing link, of joins and leaves alone.
+//! Groups of a session have contiguous addresses: the last bits are the group's rank, and the bits in front
+//! identify the session. A router keeps a rank per session and outgoing link, derived only from joins and
+//! leaves.
 
 use rand::Rng;
 
@@ -13,44 +14,45 @@ use crate::Ecn;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Bits of a group's address that are its rank, unless said otherwise: sessions of 8 groups.
+/// Default number of rank bits in a group's address: sessions of 8 groups.
 pub const RANK_BITS_DEFAULT: u8 = 3;
-/// Sessions that a link keeps ranks of; packets of further ones may all be marked, as where ranks are not
-/// known.
+/// Maximum number of sessions with a rank on a link; all packets of further sessions may be marked, as with
+/// unknown ranks.
 pub const SESSIONS_MAX: usize = 4_096;
 
-/// The threshold of [`Marking::Threshold`], in packets, unless said otherwise.
+/// Default threshold of [`Marking::Threshold`], in packets.
 pub const THRESHOLD_DEFAULT: f64 = 5.0;
 
-/// How packets that may be marked are chosen.
+/// Selection of packets to mark among the eligible packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Marking {
-    /// All, while the average is above this, in packets, and the queue itself too: one that drains already
-    /// has been heard. For links that marked sessions have to themselves: beside flows without ECN, which
-    /// meet RED's test, they keep little.
+    /// Marks all eligible packets while both the average and the current queue exceed this threshold, in
+    /// packets; if the queue already drains, earlier marks have taken effect. For links without other
+    /// traffic: beside flows without ECN, which are subject to RED's test, marked sessions keep little of the
+    /// link.
     Threshold(f64),
-    /// As RED draws them, by its own average and parameters.
+    /// Marks packets drawn by RED, with a separate average and RED's parameters.
     Red,
 }
 
 /// Parameters of priority marking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PriorityConfig {
-    /// RED: its limit and average are the queue's, packets without ECN meet its test, and it draws marks if
-    /// [`Marking::Red`] says so.
+    /// RED parameters. The limit and the average apply to the queue, packets without ECN are tested by RED,
+    /// and with [`Marking::Red`] RED draws the marks.
     pub red: RedConfig,
-    /// How packets that may be marked are chosen.
+    /// Selection of packets to mark among the eligible packets.
     pub marking: Marking,
-    /// Whether only top groups may be marked; otherwise all that are ECN-capable, as by plain ECN.
+    /// Whether only top groups may be marked; otherwise all ECN-capable packets, as with plain ECN.
     pub is_priority: bool,
-    /// Bits of a group's address that are its rank, 1 to 8.
+    /// Number of rank bits in a group's address, 1 to 8.
     pub rank_bits: u8,
 }
 
 impl PriorityConfig {
-    /// Gentle RED between 5 and 15 packets, on average over 0.12 s, three round-trip times of SIM's
-    /// experiments: it marks what may be marked as it drops what has no ECN, so that both keep their shares
-    /// of a link.
+    /// Creates gentle RED between 5 and 15 packets, with an average over 0.12 s, three round-trip times of
+    /// SIM's experiments. RED marks eligible packets at the rate at which packets without ECN are dropped, so
+    /// that both keep their shares of a link.
     pub const fn new(limit_packets: u32) -> Self {
         let red = RedConfig {
             limit: Limit::Packets(limit_packets),
@@ -67,24 +69,24 @@ impl PriorityConfig {
     }
 }
 
-/// Priority marking at work.
+/// Priority marking, with state.
 #[derive(Clone, Debug)]
 pub struct Priority {
     config: PriorityConfig,
-    /// Tests packets without ECN.
+    /// RED test of packets without ECN.
     drops: Red,
-    /// Draws marks: it counts the packets that may be marked.
+    /// RED draws of marks, with a count of the eligible packets.
     marks: Red,
-    /// In order: sessions with members below the link, and the rank of their top group.
+    /// Sessions with members below the link, sorted, and the rank of each session's top group.
     tops: Vec<(u128, u8)>,
 }
 
 impl Priority {
-    /// The policy of a link of this rate and one-way delay, with no members behind it.
+    /// Creates the policy of a link of this rate and one-way delay, without members below.
     ///
     /// # Errors
     ///
-    /// A parameter makes no sense: the error names it and says what would be right.
+    /// A parameter is invalid: the error names the parameter and the requirement.
     pub fn new(config: PriorityConfig, rate: Rate, delay: Duration) -> Result<Self, ParameterError> {
         let threshold = match config.marking {
             Marking::Threshold(threshold) => threshold,
@@ -97,26 +99,26 @@ impl Priority {
         Ok(Self { config, drops: red.clone(), marks: red, tops: Vec::new() })
     }
 
-    /// The average queue in packets.
+    /// Returns the average queue in packets.
     pub fn average(&self) -> f64 {
         self.drops.average()
     }
 
-    /// Rank of the top group with members below the link; `None` for a session that has none, or is not
-    /// known.
+    /// Returns the rank of the top group with members below the link; `None` for a session without members,
+    /// or an unknown session.
     pub fn top(&self, group: GroupAddress) -> Option<u8> {
         let (session, _) = self.split(group);
         self.find(session).ok().map(|index| self.tops[index].1)
     }
 
-    /// The link's rate changed.
+    /// Changes the link's rate.
     pub fn set_rate(&mut self, rate: Rate) {
         self.drops.set_rate(rate);
         self.marks.set_rate(rate);
     }
 
-    /// A member of a group came below the link, or the last one went. As groups are cumulative, who has none
-    /// of a rank has none above it.
+    /// Records that the link starts or stops forwarding a group. Groups are cumulative, so a session without
+    /// members of a rank has no members above that rank.
     pub fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
         let (session, rank) = self.split(group);
         match (self.find(session), is_forwarded) {
@@ -130,7 +132,7 @@ impl Priority {
         }
     }
 
-    /// What becomes of a packet that arrives.
+    /// Decides on an arriving packet.
     pub fn admit(
         &mut self,
         now: Instant,
@@ -160,7 +162,7 @@ impl Priority {
         }
     }
 
-    /// Whether a packet that can be marked may be: of a session that is known, only one of the top group.
+    /// Whether an ECN-capable packet may be marked: in a known session, only packets of the top group.
     fn is_eligible(&self, offered: Offered) -> bool {
         let Some(group) = offered.group.filter(|_| self.config.is_priority) else { return true };
         let (_, rank) = self.split(group);

@@ -1,7 +1,7 @@
 //! Pearson's chi-square test, for the draws of queues and loss models.
 
-/// Asserts that `observed` counts may come from `expected` ones (each at least 5) at a significance of 3 in a
-/// million: a right implementation passes for every seed that anyone will try.
+/// Asserts that `observed` counts fit `expected` counts (each at least 5) at a significance of 3 in a
+/// million: a correct implementation passes for every seed tried in practice.
 pub(super) fn assert_fits(what: &str, observed: &[u64], expected: &[f64]) {
     let (statistic, critical) = chi_square(observed, expected);
     assert!(
@@ -10,8 +10,8 @@ pub(super) fn assert_fits(what: &str, observed: &[u64], expected: &[f64]) {
     );
 }
 
-/// Pearson's statistic, and the value that it exceeds in 3 of a million samples (Wilson and Hilferty, z =
-/// 4.5).
+/// Returns Pearson's statistic, and the critical value exceeded in 3 of a million samples (Wilson and
+/// Hilferty, z = 4.5).
 pub(super) fn chi_square(observed: &[u64], expected: &[f64]) -> (f64, f64) {
     assert_eq!(observed.len(), expected.len());
     assert!(expected.iter().all(|&count| count >= 5.0), "too few for the test: {expected:?}");

@@ -1,15 +1,15 @@
-//! What a receiver's window is told.
+//! Configuration of a receiver's window.
 
 use crate::time::Duration;
 
-/// When a request is lost, of those after which others were asked for and answered.
+/// Rule by which a request counts as lost once later requests are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overtaking {
-    /// When so many later ones were answered, at least 1. 1 is the paper's rule, 3 is TCP's.
+    /// Lost once this many later requests are answered, at least 1. The paper's rule is 1, TCP's is 3.
     Count(u8),
-    /// When one was, and it has waited for as long as any reply took of late. A request that merges with
-    /// another receiver's is answered early, and overtakes what was asked for before; nothing is lost by
-    /// that.
+    /// Lost once a later request is answered and the request has waited for the longest recent round-trip
+    /// time. A request merged with another receiver's request is answered early, and overtakes earlier
+    /// requests without any loss.
     Longest,
 }
 
@@ -24,13 +24,13 @@ pub struct WindowConfig {
 }
 
 impl WindowConfig {
-    /// Most labels that can be configured.
+    /// Upper limit of the configurable number of labels.
     pub const LABELS_MAX: u16 = 4_096;
-    /// The longest timeout.
+    /// Upper limit of the timeout.
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(64);
 
-    /// As the paper has it: at most 256 labels, a request is lost when one later request is answered before
-    /// it.
+    /// Creates the paper's configuration: at most 256 labels; a request is lost once one later request is
+    /// answered.
     pub const fn new() -> Self {
         Self {
             labels_max: 256,
@@ -41,7 +41,7 @@ impl WindowConfig {
         }
     }
 
-    /// The largest window, 1 to [`WindowConfig::LABELS_MAX`]. Default: 256.
+    /// Sets the maximum window, clamped to 1 to [`WindowConfig::LABELS_MAX`]. Default: 256.
     #[must_use]
     pub const fn with_labels_max(mut self, labels: u16) -> Self {
         self.labels_max = if labels == 0 {
@@ -54,8 +54,8 @@ impl WindowConfig {
         self
     }
 
-    /// The longest that a request waits for its reply, however often nothing was answered. Default:
-    /// [`WindowConfig::TIMEOUT_MAX`], and no more than that.
+    /// Sets the maximum timeout of a request, including backoff. Default and maximum:
+    /// [`WindowConfig::TIMEOUT_MAX`].
     #[must_use]
     pub const fn with_timeout_most(mut self, most: Duration) -> Self {
         let is_longer = most.as_nanos() > Self::TIMEOUT_MAX.as_nanos();
@@ -63,7 +63,8 @@ impl WindowConfig {
         self
     }
 
-    /// When a request that was overtaken is lost. Default: [`Overtaking::Count`] of 1, the paper's rule.
+    /// Sets the rule for the loss of overtaken requests. Default: [`Overtaking::Count`] of 1, the paper's
+    /// rule.
     #[must_use]
     pub const fn with_overtaking(mut self, overtaking: Overtaking) -> Self {
         self.overtaking = overtaking;

@@ -1,19 +1,19 @@
-//! What a source sends and what receivers make of it: the seam to content.
+//! Interface between a transfer and its content, at the source and at receivers.
 
 use crate::time::Instant;
 
-/// Gives symbols without end.
+/// Endless supply of symbols.
 pub trait Fountain {
-    /// Writes the next symbol, with all that tells which one it is, at the start of `room`; its length.
-    /// `None` while there is nothing to give: the request goes unanswered.
+    /// Writes the next symbol, with its identification, at the start of `room` and returns the length.
+    /// Returns `None` if no symbol is available; the request then stays unanswered.
     fn next(&mut self, now: Instant, room: &mut [u8]) -> Option<usize>;
 }
 
-/// Takes symbols until it has enough.
+/// Consumer of symbols, until complete.
 pub trait Basin {
-    /// A symbol came, or bytes that somebody gave out for one.
+    /// Processes a received symbol, possibly forged.
     fn take(&mut self, now: Instant, body: &[u8]);
 
-    /// Whether it has all that it wants: nothing more is asked for.
+    /// Whether the content is complete; the receiver then stops its requests.
     fn is_full(&self) -> bool;
 }

@@ -1,6 +1,6 @@
-//! A set of labels.
+//! Set of labels.
 
-/// Labels 1 to a highest one, each there or not: a bit each.
+/// Set of labels from 1 to a maximum, one bit each.
 #[derive(Clone, Debug)]
 pub(super) struct Labels {
     words: Box<[u64]>,
@@ -8,29 +8,29 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// None of labels 1 to `most`.
+    /// Creates an empty set for the labels 1 to `most`.
     pub fn new(most: u16) -> Self {
         Self { words: vec![0; usize::from(most) / 64 + 1].into(), count: 0 }
     }
 
-    /// How many there are.
+    /// Returns the number of labels in the set.
     pub const fn len(&self) -> u16 {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Puts a label in, which may be there.
+    /// Inserts a label; no effect if present.
     pub fn insert(&mut self, label: u16) {
         let (word, bit) = place(label);
         self.count += u16::from(self.words[word] & bit == 0);
         self.words[word] |= bit;
     }
 
-    /// Takes the lowest one out.
+    /// Removes and returns the lowest label.
     pub fn pop_lowest(&mut self) -> Option<u16> {
         let (index, word) = (0_u16..).zip(&mut self.words).find(|(_, word)| **word != 0)?;
         let bit = word.trailing_zeros();
@@ -39,7 +39,7 @@ impl Labels {
         u16::try_from(bit).ok().map(|bit| index * 64 + bit)
     }
 
-    /// Takes all above `highest` out.
+    /// Removes all labels above `highest`.
     pub fn truncate(&mut self, highest: u16) {
         let (word, bit) = place(highest);
         self.words[word] &= bit | (bit - 1);
@@ -48,7 +48,7 @@ impl Labels {
         self.count = u16::try_from(count).unwrap_or(u16::MAX);
     }
 
-    /// Takes all out.
+    /// Removes all labels.
     pub fn clear(&mut self) {
         self.words.fill(0);
         self.count = 0;

@@ -1,22 +1,23 @@
-//! Rainbow (Yano, McCanne 1999, section 4): reliable multicast in which every receiver has a TCP-like window
-//! of its own, over [`bcfs`](crate::bcfs).
+//! Rainbow (Yano, McCanne 1999, section 4): reliable multicast over [`bcfs`](crate::bcfs), with a TCP-like
+//! window at each receiver.
 //!
-//! A receiver asks for *any* symbol, by the labels 1 to its window; receivers of equal windows ask by equal
-//! labels, so that routers merge what they ask and each link carries what its fastest receiver takes. The
-//! source sends a fresh symbol of a digital fountain for each request that reaches it, and knows nobody.
+//! A receiver requests *any* symbol, by the labels from 1 to its window. Receivers with equal windows use
+//! equal labels, so that routers merge the requests, and each link carries the rate of its fastest receiver.
+//! The source sends a new symbol of a digital fountain for each request that arrives, and keeps no receiver
+//! state.
 //!
-//! | module | what |
+//! | module | subject |
 //! |---|---|
-//! | [`Window`] | which label is asked for when, and at which level |
-//! | [`Receiver`] | the window over BCFS; hands symbols to a [`Basin`] |
-//! | [`Source`] | answers requests with what a [`Fountain`] gives |
-//! | [`carrier`] | the same for files: [`delivery`](crate::delivery) over it |
-//! | [`Numbers`], [`Tally`] | a fountain of numbered zeros and what counts them: a transfer as the paper measures it |
+//! | [`Window`] | time and level of each label's requests |
+//! | [`Receiver`] | the window over BCFS; passes symbols to a [`Basin`] |
+//! | [`Source`] | answers requests with the symbols of a [`Fountain`] |
+//! | [`carrier`] | file transfer: [`delivery`](crate::delivery) over Rainbow |
+//! | [`Numbers`], [`Tally`] | fountain of numbered zeros, and received numbers: the paper's transfer |
 //!
-//! What peers can do: a forged reply that BCFS lets through answers a request that waits, or nothing; it
-//! makes the window at most [`WindowConfig`]'s largest. Levels saturate. A flood of requests at the source
-//! makes it answer [`SourceConfig`]'s limit at once, and forget others, which receivers ask for again.
-//! Departures from the text: `docs/errata/bcfs-rainbow.md`.
+//! Attacks: a forged reply that BCFS accepts answers a waiting request or has no effect; forged replies can
+//! grow the window at most to the maximum of [`WindowConfig`]. Levels saturate. Under a flood of requests the
+//! source queues at most [`SourceConfig`]'s limit and drops further requests, which receivers repeat.
+//! Departures from the paper: `docs/errata/bcfs-rainbow.md`.
 
 pub mod carrier;
 mod config;
@@ -37,13 +38,13 @@ pub use receiver::{Receiver, ReceiverConfig, ReceiverCounters, ReceiverEvent};
 pub use source::{Source, SourceConfig, SourceCounters};
 pub use window::{Ask, Mode, Window, WindowCounters};
 
-/// Labels of a session: its first one, and those that 16 bits tell from it. Sessions of one source have
-/// different high bits.
+/// Labels of a session: the 2^16 labels with the session's number in the high 16 bits. Sessions of the same
+/// source have different high bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionLabels(u16);
 
 impl SessionLabels {
-    /// The labels of session `number` of a source.
+    /// Creates the labels of session `number` of a source.
     pub const fn new(number: u16) -> Self {
         Self(number)
     }
@@ -54,7 +55,7 @@ impl SessionLabels {
         crate::bcfs::Label(u32::from(self.0) << 16 | u32::from(label))
     }
 
-    /// The label of a window, if it is one of the session's.
+    /// Returns the window's label, if `label` belongs to the session.
     fn window_label(self, label: crate::bcfs::Label) -> Option<u16> {
         let [high, low] = [label.0 >> 16, label.0 & 0xFFFF];
         (high == u32::from(self.0)).then(|| u16::try_from(low).unwrap_or_default())

@@ -1,14 +1,14 @@
-//! Symbols that are numbers: any so many different ones complete a transfer.
+//! Symbols that are numbers: any set of enough different numbers completes a transfer.
 
 use super::fountain::{Basin, Fountain};
 use crate::time::Instant;
 
-/// Bytes of a number.
+/// Length of a number, in bytes.
 const NUMBER_BYTES: usize = 8;
-/// A tally follows so many numbers; higher ones are held to be forged.
+/// Limit of the numbers that a tally counts; higher numbers are treated as forged.
 const NUMBERS_MAX: u64 = 1 << 24;
 
-/// Gives numbers from 0 on, and zeros behind them.
+/// Fountain of numbers from 0 on, each followed by zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     next: u64,
@@ -16,7 +16,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Symbols of so many bytes, 8 at least.
+    /// Creates a fountain of symbols of `bytes` bytes, at least 8.
     pub fn new(bytes: usize) -> Self {
         Self { next: 0, bytes: bytes.max(NUMBER_BYTES) }
     }
@@ -33,7 +33,7 @@ impl Fountain for Numbers {
     }
 }
 
-/// Notes which numbers came, up to 2^24: a bit each, 2 MiB at the most.
+/// Set of received numbers, up to 2^24: one bit each, at most 2 MiB.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     words: Vec<u64>,
@@ -45,32 +45,32 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Wants so many different numbers, or all that there are.
+    /// Creates a tally that is full after `wanted` different numbers, or never with `None`.
     pub fn new(wanted: Option<u64>) -> Self {
         Self { wanted, ..Self::default() }
     }
 
-    /// Different numbers that came.
+    /// Returns the count of different numbers received.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Numbers that came again.
+    /// Returns the count of duplicate numbers.
     pub const fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// Bodies without a number, or with an absurd one.
+    /// Returns the count of bodies without a number, or with a number above the limit.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// When there were enough.
+    /// Returns the time at which the tally became full.
     pub const fn completed_at(&self) -> Option<Instant> {
         self.completed_at
     }
 
-    /// Which came: bit i of word w is number 64 w + i.
+    /// Returns the received numbers: bit i of word w is number 64 w + i.
     pub fn words(&self) -> &[u64] {
         &self.words
     }

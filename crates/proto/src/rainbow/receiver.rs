@@ -1,4 +1,4 @@
-//! The receiving end.
+//! Rainbow receiver.
 
 use core::net::SocketAddr;
 
@@ -23,19 +23,20 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// A receiver of a source's session, which asks by way of `upstream`: a relay, or the source itself.
+    /// Creates the configuration of a receiver of a source's session. Requests go to `upstream`: a relay, or
+    /// the source itself.
     pub fn new(source: SocketAddr, upstream: SocketAddr, labels: SessionLabels) -> Self {
         Self { source, upstream, labels, channel: None, window: WindowConfig::new() }
     }
 
-    /// Replies may come by this channel, too. Default: by unicast only.
+    /// Sets a channel on which replies may arrive as well. Default: unicast only.
     #[must_use]
     pub fn with_channel(mut self, channel: ChannelId) -> Self {
         self.channel = Some(channel);
         self
     }
 
-    /// The window. Default: the paper's.
+    /// Sets the window. Default: the paper's.
     #[must_use]
     pub fn with_window(mut self, window: WindowConfig) -> Self {
         self.window = window;
@@ -43,26 +44,26 @@ impl ReceiverConfig {
     }
 }
 
-/// What a receiver counts.
+/// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {
-    /// Symbols that came, asked for or not.
+    /// Symbols received, requested or not.
     pub symbols: u64,
-    /// Bytes of their bodies.
+    /// Bytes in the bodies of these symbols.
     pub bytes: u64,
     /// Requests sent.
     pub requests: u64,
 }
 
-/// What a receiver tells.
+/// Event of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The basin is full: nothing more is asked for.
+    /// The basin is full; the receiver sends no further requests.
     Completed,
 }
 
-/// Asks as its window lets it, until the basin is full; then leaves the channel and lets its breadcrumbs
-/// expire. With a basin that is full from the beginning it neither joins nor asks.
+/// Sends requests as the window permits until the basin is full; then leaves the channel and lets its
+/// breadcrumbs expire. With a basin full from the start, the receiver neither joins nor sends requests.
 #[derive(Debug)]
 pub struct Receiver<B> {
     config: ReceiverConfig,
@@ -78,15 +79,15 @@ enum Stage {
     New,
     Joined,
     Asking,
-    /// The basin is full, and the channel is still held.
+    /// The basin is full, and the channel is not left yet.
     Full,
-    /// Nobody has been told.
+    /// The completion event is not reported yet.
     Left,
     Done,
 }
 
 impl<B: Basin> Receiver<B> {
-    /// One that has asked for nothing.
+    /// Creates a receiver that has sent no request.
     pub fn new(config: ReceiverConfig, basin: B) -> Self {
         let mut client = Client::new(config.source, config.upstream);
         client.bind(config.labels.of(0), SessionLabels::MASK).expect("the first binding of a client");
@@ -94,17 +95,17 @@ impl<B: Basin> Receiver<B> {
         Self { config, client, window, basin, stage: Stage::New, counters }
     }
 
-    /// The window.
+    /// Returns the window.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// What it fills.
+    /// Returns the basin.
     pub const fn basin(&self) -> &B {
         &self.basin
     }
 
-    /// What was counted.
+    /// Returns the receiver's counters.
     pub const fn counters(&self) -> &ReceiverCounters {
         &self.counters
     }

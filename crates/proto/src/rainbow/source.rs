@@ -1,4 +1,4 @@
-//! The sending end.
+//! Rainbow source.
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
@@ -21,22 +21,23 @@ pub struct SourceConfig {
 }
 
 impl SourceConfig {
-    /// Requests that wait for their reply within one call of a driver; those beyond are forgotten.
+    /// Maximum number of requests queued within one call of a driver; further requests are dropped.
     pub const PENDING_MAX: usize = 4_096;
 
-    /// A source of a session that answers by whatever address it is asked by, to whom it was asked by.
+    /// Creates the configuration of a session's source that answers on any address of the host, to the
+    /// requesting peer.
     pub const fn new(labels: SessionLabels) -> Self {
         Self { identity: None, labels, reply_to: ReplyTo::Peer }
     }
 
-    /// It answers to this address alone.
+    /// Restricts the source to this address.
     #[must_use]
     pub const fn with_identity(mut self, identity: SocketAddr) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// Where replies go. Default: to whom the request came from.
+    /// Sets the destination of replies. Default: the requesting peer.
     #[must_use]
     pub const fn with_reply_to(mut self, reply_to: ReplyTo) -> Self {
         self.reply_to = reply_to;
@@ -44,24 +45,24 @@ impl SourceConfig {
     }
 }
 
-/// What a source counts.
+/// Counters of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounters {
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
-    /// Of these, those of a level above 1: something was lost on the way.
+    /// Requests of a level above 1, repeated after a loss.
     pub raised: u64,
-    /// Nulls that came.
+    /// Nulls received.
     pub nulls: u64,
     /// Symbols sent.
     pub symbols: u64,
-    /// Requests forgotten, because too many came at once.
+    /// Requests dropped because the queue was full.
     pub forgotten: u64,
-    /// Requests that the fountain had nothing for.
+    /// Requests that the fountain had no symbol for.
     pub dry: u64,
 }
 
-/// Answers each request with a fresh symbol. It holds nothing of any receiver.
+/// Answers each request with a new symbol, without state about receivers.
 #[derive(Debug)]
 pub struct Source<F> {
     bcfs: bcfs::Source,
@@ -71,19 +72,19 @@ pub struct Source<F> {
 }
 
 impl<F: Fountain> Source<F> {
-    /// One that has heard nothing.
+    /// Creates a source without pending requests.
     pub fn new(config: SourceConfig, fountain: F) -> Self {
         let mut source = bcfs::Source::new(config.identity, config.reply_to);
         source.bind(config.labels.of(0), SessionLabels::MASK).expect("the first binding of a source");
         Self { bcfs: source, fountain, pending: VecDeque::new(), counters: SourceCounters::default() }
     }
 
-    /// What it gives.
+    /// Returns the fountain.
     pub const fn fountain(&self) -> &F {
         &self.fountain
     }
 
-    /// What was counted.
+    /// Returns the source's counters.
     pub const fn counters(&self) -> &SourceCounters {
         &self.counters
     }

@@ -1,4 +1,4 @@
-//! The window: which label is asked for when, and at which level (Yano and McCanne 1999, Rainbow receiver).
+//! Request window: time and level of each label's requests (Yano and McCanne 1999, Rainbow receiver).
 
 use std::collections::VecDeque;
 
@@ -7,131 +7,131 @@ use super::labels::Labels;
 use crate::measure::RoundTrip;
 use crate::time::{Duration, Instant};
 
-/// After a timeout without any answer the window grows fast up to half of what it was, at least to this (RFC
-/// 5681).
+/// Minimum slow-start threshold after a collapse, otherwise half the previous window (RFC 5681).
 const THRESHOLD_LEAST: u16 = 2;
-/// By how much the timeout is above the mean round-trip time at least, in seconds: a clock tick of TCPs of
-/// the time (RFC 6298's G).
+/// Minimum margin of the timeout above the mean round-trip time, in seconds: a clock tick of the TCPs of 1999
+/// (RFC 6298's G).
 const TIMEOUT_MARGIN: f64 = 0.1;
-/// Part of the way down to a shorter sample that the longest round-trip time goes, at the most.
+/// Maximum fraction by which the longest round-trip time decays towards a shorter sample.
 const FADING: f64 = 1.0 / 64.0;
-/// In so many seconds it goes all the way, at the least. What a relay had kept comes at once, any number of
-/// times between two replies that came from the source.
+/// Minimum time in seconds of a full decay. Replies from a relay's cache arrive at once, any number between
+/// two replies from the source, and must not hasten the decay.
 const FADING_SECONDS: f64 = 10.0;
-/// What is waited beyond the longest round-trip time, in seconds.
+/// Margin above the longest round-trip time before an overtaken request counts as lost, in seconds.
 const OVERTAKEN_MARGIN: f64 = 0.01;
-/// Doublings of the timeout.
+/// Maximum number of doublings of the timeout.
 const BACK_OFF_MAX: u32 = 6;
 
-/// A request to send.
+/// Request to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// 1 to the window.
+    /// Label, from 1 to the window.
     pub label: u16,
-    /// 1, or one above the level that was not answered.
+    /// Level: 1, or the last unanswered level plus 1.
     pub level: u16,
 }
 
-/// What a window does.
+/// Phase of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Grows by one with each answer.
+    /// Slow start: the window grows by 1 with each reply.
     SlowStart,
-    /// Grows by one when every label was answered.
+    /// Congestion avoidance: the window grows by 1 once every label is answered.
     Avoid,
-    /// Has been cut: what it may ask for waits until enough of what was under way has come or is lost.
+    /// Recovery after a cut: labels wait until enough outstanding requests are answered or lost.
     Recover,
 }
 
-/// What a window counts.
+/// Counters of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowCounters {
     /// Requests.
     pub asked: u64,
-    /// Replies to requests that waited for one.
+    /// Replies to outstanding requests.
     pub answered: u64,
-    /// Replies that nothing waited for: late, merged by another receiver's higher level, or forged.
+    /// Replies without an outstanding request: late, merged by another receiver's higher level, or forged.
     pub unasked: u64,
-    /// Requests held to be lost, because later ones were answered.
+    /// Requests counted as lost because later requests were answered.
     pub overtaken: u64,
-    /// Requests held to be lost, because they were not answered in time.
+    /// Requests counted as lost after a timeout.
     pub late: u64,
-    /// Cuts of the window, also for what others had lost on a way that this receiver's packets came.
+    /// Cuts of the window, including cuts for losses of other receivers on the shared path.
     pub cuts: u64,
-    /// Beginnings from a window of one, because nothing was answered at all.
+    /// Restarts from a window of 1 after a period without any reply.
     pub collapses: u64,
 }
 
-/// What is known of a label.
+/// State of a label.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The level to ask with.
+    /// Level of the next request.
     level: u16,
-    /// The level last asked with; 0 for never.
+    /// Level of the last request; 0 before the first.
     asked: u16,
-    /// When, and as the how manieth request.
+    /// Time and sequence number of the last request.
     sent: Instant,
     order: u64,
-    /// Later requests that were answered since.
+    /// Number of later requests answered since.
     passed: u8,
     is_waiting: bool,
-    /// No request before it had its level: the reply of that level is to this one.
+    /// Whether no earlier request had this level, so that a reply of this level answers the last request.
     is_fresh: bool,
 }
 
 const UNUSED: Slot =
     Slot { level: 1, asked: 0, sent: Instant::ZERO, order: 0, passed: 0, is_waiting: false, is_fresh: false };
 
-/// A receiver's window over labels.
+/// Receiver's window over labels.
 ///
-/// Between calls each label of the window waits for a reply or, in recovery, for its turn. No request is made
-/// while as many as the window wait for replies; labels that a cut has put outside of it are among those
-/// until recovery ends. Memory: 24 bytes for each label that can be. Time per call: O(labels).
+/// Between calls each label of the window waits for a reply or, in recovery, for a request. The window makes
+/// no request while the number of outstanding requests equals the window; until recovery ends, outstanding
+/// requests include labels that a cut has excluded from the window. Memory: 24 bytes for each possible label.
+/// Time per call: O(labels).
 #[derive(Clone, Debug)]
 pub struct Window {
     config: WindowConfig,
     size: u16,
     mode: Mode,
-    /// Slow start ends at this.
+    /// Slow-start threshold.
     threshold: u16,
-    /// By label, less 1.
+    /// State by label, less 1.
     slots: Box<[Slot]>,
-    /// Labels that wait for a reply, in the order of asking.
+    /// Labels with an outstanding request, in the order of the requests.
     waiting: Vec<u16>,
-    /// Labels whose request is withheld.
+    /// Labels whose request is delayed.
     ready: Labels,
-    /// Labels answered in this round, which begins with an increase or with the end of recovery or slow
-    /// start, to requests of after the last cut.
+    /// Labels answered in this round, to requests since the last cut. A round starts with an increase, or
+    /// with the end of recovery or slow start.
     round: Labels,
     /// Requests not sent yet; each label at most once.
     asks: VecDeque<Ask>,
-    /// The number of the next request.
+    /// Sequence number of the next request.
     order: u64,
     cut: Cut,
     round_trip: RoundTrip,
-    /// The longest round-trip time of late, in seconds.
+    /// Longest recent round-trip time, in seconds.
     longest: f64,
-    /// When a round-trip time was measured last.
+    /// Time of the last round-trip measurement.
     measured: Instant,
     /// Doublings of the timeout since the last sample.
     doublings: u32,
     counters: WindowCounters,
 }
 
-/// The last cut.
+/// Last cut of the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cut {
     at: Instant,
-    /// Requests before this one belong to it.
+    /// First request after the cut.
     order: u64,
-    /// The window before.
+    /// Window before the cut.
     from: u16,
-    /// Whether nothing was answered since.
+    /// Whether no request has been answered since.
     is_unanswered: bool,
 }
 
 impl Window {
-    /// A window that has asked for nothing.
+    /// Creates a window without requests.
     pub fn new(config: WindowConfig) -> Self {
         let most = config.labels_max;
         Self {
@@ -154,38 +154,38 @@ impl Window {
         }
     }
 
-    /// Labels that it asks for at once.
+    /// Returns the window: the maximum number of outstanding requests.
     pub const fn size(&self) -> u16 {
         self.size
     }
 
-    /// What it does.
+    /// Returns the phase.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Requests that wait for a reply.
+    /// Returns the number of outstanding requests.
     pub fn outstanding(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Mean round-trip time, once measured. A request that merges with another receiver's earlier one has a
-    /// short one.
+    /// Returns the mean round-trip time, once measured. A request merged with another receiver's earlier
+    /// request has a short round-trip time.
     pub fn srtt(&self) -> Option<Duration> {
         self.round_trip.mean().map(Duration::from_secs_f64)
     }
 
-    /// What was counted.
+    /// Returns the window's counters.
     pub const fn counters(&self) -> &WindowCounters {
         &self.counters
     }
 
-    /// Asks for the first symbol. Once only.
+    /// Requests the first symbol. To be called once only.
     pub fn start(&mut self, now: Instant) {
         self.ask(now, 1);
     }
 
-    /// Asks for nothing more; what is under way may come.
+    /// Stops all requests; outstanding replies may still arrive.
     pub fn stop(&mut self) {
         self.waiting.clear();
         self.ready.clear();
@@ -193,21 +193,21 @@ impl Window {
         self.slots.fill(UNUSED);
     }
 
-    /// The next request to send.
+    /// Returns the next request to send.
     pub fn poll_ask(&mut self) -> Option<Ask> {
         self.asks.pop_front()
     }
 
-    /// When to call [`Window::timeout`].
+    /// Returns the time of the next [`Window::timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let oldest = self.waiting.first().map(|label| self.due(*label));
         let resume = (self.mode == Mode::Recover).then(|| self.resume_at());
         oldest.into_iter().chain(resume).min()
     }
 
-    /// What is about to answer a label was kept by a relay, which had got it in place of one that was lost
-    /// above: so would have been what this receiver had asked for by itself. What was lost at a time comes
-    /// one after the other: that is one cut.
+    /// Cuts the window for a loss on the shared path. The pending reply to `label` comes from a relay's cache
+    /// and had replaced a reply lost above that relay; this receiver's request would have suffered the same
+    /// loss. Losses of a burst arrive one after the other and count as one cut.
     pub fn share_loss(&mut self, now: Instant, label: u16) {
         let is_label = (1..=self.config.labels_max).contains(&label);
         let Some(slot) = is_label.then(|| *self.slot(label)).filter(|slot| slot.is_waiting) else { return };
@@ -217,7 +217,8 @@ impl Window {
         }
     }
 
-    /// A reply came; a level of 0 clears nothing, and answers nothing. Whether a request waited for it.
+    /// Processes a reply; returns whether a request was outstanding. A level of 0 clears no breadcrumb and
+    /// answers no request.
     pub fn reply(&mut self, now: Instant, label: u16, level: u16) -> bool {
         let is_sound = level > 0 && (1..=self.config.labels_max).contains(&label);
         let slot = is_sound.then(|| *self.slot(label)).filter(|slot| slot.asked > 0);
@@ -227,11 +228,11 @@ impl Window {
         };
         let clears = level >= slot.asked;
         if clears {
-            // No breadcrumb is left that would hold up the next request.
+            // No breadcrumb is left that could suppress the next request.
             self.slot_mut(label).level = 1;
         }
         if level == slot.asked && slot.is_fresh {
-            // Also when it is late: else a timeout that has become too short would never learn of it.
+            // Measured for late replies as well; otherwise a too short timeout would never adapt.
             self.measure(now, now.since(slot.sent).as_secs_f64());
             self.slot_mut(label).is_fresh = false;
         }
@@ -243,8 +244,7 @@ impl Window {
         self.cut.is_unanswered = false;
         let place = self.forget(label);
         if clears {
-            // A lower level answers an earlier request of the label's, and says nothing of what was asked
-            // after that.
+            // A lower level answers an earlier request of this label, and says nothing about later requests.
             self.overtake(now, place);
         }
         self.go_on(now, label);
@@ -252,7 +252,7 @@ impl Window {
         true
     }
 
-    /// Time has come to `now`.
+    /// Processes timeouts due at `now`.
     pub fn timeout(&mut self, now: Instant) {
         while let Some(label) = self.waiting.first().copied()
             && self.due(label) <= now
@@ -280,13 +280,14 @@ impl Window {
         self.doublings = 0;
     }
 
-    /// The label's request was answered: what is asked for next.
+    /// Continues after a reply to the label.
     fn go_on(&mut self, now: Instant, label: u16) {
         if label > self.size {
             return;
         }
         match self.mode {
-            // What was under way counts for no round: the window would grow again within one round-trip time.
+            // Replies in recovery count for no round: otherwise the window would grow again within a
+            // round-trip time.
             Mode::Recover => self.ready.insert(label),
             Mode::SlowStart => {
                 self.ask(now, label);
@@ -296,8 +297,8 @@ impl Window {
                 }
             }
             Mode::Avoid => {
-                // What was asked for before the cut says nothing of the window after it: TCP's, too, grows
-                // again once what it sent since was acknowledged.
+                // Replies to requests before the cut say nothing about the reduced window. TCP also grows
+                // again only once data sent after the cut is acknowledged.
                 if self.slot(label).order >= self.cut.order {
                     self.round.insert(label);
                 }
@@ -317,14 +318,14 @@ impl Window {
         }
     }
 
-    /// The first `place` of those that wait were asked for before one that was answered.
+    /// Records that the first `place` outstanding requests were sent before an answered request.
     fn overtake(&mut self, now: Instant, place: usize) {
         for index in 0..place {
             let label = self.waiting[index];
             let slot = self.slot_mut(label);
             slot.passed = slot.passed.saturating_add(1);
         }
-        // What was asked for earlier has been passed by at least as many.
+        // Earlier requests were passed at least as often.
         let Overtaking::Count(threshold) = self.config.overtaking else { return };
         while let Some(label) = self.waiting.first().copied()
             && self.slot(label).passed >= threshold.max(1)
@@ -334,7 +335,7 @@ impl Window {
         }
     }
 
-    /// The label's request, or the reply, was lost.
+    /// Processes the loss of the label's request or reply.
     fn lose(&mut self, now: Instant, label: u16) {
         self.forget(label);
         let slot = self.slot_mut(label);
@@ -358,7 +359,7 @@ impl Window {
         self.ready.truncate(self.size);
     }
 
-    /// Nothing at all was answered since the last cut: begins anew, as TCP does.
+    /// Restarts from a window of 1, as TCP does, because no request was answered since the last cut.
     fn collapse(&mut self, now: Instant) {
         self.counters.collapses += 1;
         self.doublings = (self.doublings + 1).min(BACK_OFF_MAX);
@@ -373,8 +374,8 @@ impl Window {
         self.ask(now, 1);
     }
 
-    /// In recovery, asks for what the window has room for by now; ends it when there is nothing to hold back
-    /// any more.
+    /// In recovery, sends the delayed requests that the window now permits, and ends recovery once no request
+    /// is delayed and the outstanding requests fit the window.
     fn resume(&mut self, now: Instant) {
         if self.mode == Mode::Recover && self.resume_at() <= now {
             self.leave_recovery();
@@ -394,14 +395,14 @@ impl Window {
         self.mode = Mode::Avoid;
     }
 
-    /// When recovery ends at the latest.
+    /// Returns the latest end of recovery.
     fn resume_at(&self) -> Instant {
         let round_trip = self.srtt().unwrap_or(self.config.timeout_first);
         self.cut.at + Duration::from_nanos(round_trip.as_nanos() / 2)
     }
 
-    /// Waits no more for labels above `highest`. What is left of their requests in routers is overcome when
-    /// they are used again.
+    /// Stops waiting for labels above `highest`. The next request has a higher level than the breadcrumbs
+    /// left in routers.
     fn retire(&mut self, highest: u16) {
         let mut waiting = core::mem::take(&mut self.waiting);
         waiting.retain(|label| {
@@ -428,14 +429,14 @@ impl Window {
         self.counters.asked += 1;
     }
 
-    /// Takes a label from those that wait; how many were asked for before it.
+    /// Removes a label from the outstanding requests; returns the number of requests before.
     fn forget(&mut self, label: u16) -> usize {
         self.slot_mut(label).is_waiting = false;
         let place = self.waiting.iter().position(|other| *other == label);
         place.inspect(|place| _ = self.waiting.remove(*place)).unwrap_or(0)
     }
 
-    /// When a request that was not answered is lost.
+    /// Returns the time at which an unanswered request is lost.
     fn due(&self, label: u16) -> Instant {
         let slot = self.slot(label);
         let patience = match self.config.overtaking {
@@ -447,14 +448,14 @@ impl Window {
         slot.sent + patience
     }
 
-    /// How long a request waits for its reply.
+    /// Returns the timeout of a request.
     fn patience(&self) -> Duration {
         let measured = self.round_trip.timeout(TIMEOUT_MARGIN).map(Duration::from_secs_f64);
         let base = measured.unwrap_or(self.config.timeout_first).max(self.config.timeout_least);
         base.saturating_mul(1 << self.doublings).min(self.config.timeout_most)
     }
 
-    /// `label` is 1 to the most that can be.
+    /// Returns the state of `label`, from 1 to the configured maximum.
     fn slot(&self, label: u16) -> &Slot {
         &self.slots[usize::from(label) - 1]
     }

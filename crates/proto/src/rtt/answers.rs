@@ -1,4 +1,4 @@
-//! The sender's part: answers, so many a second.
+//! Sender side: answers to round-trip questions, at a limited rate.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -8,22 +8,22 @@ use headwater_wire::rtt::Message;
 use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
 
-/// Answers that wait to be sent; what is asked beyond them stays unanswered.
+/// Maximum number of queued answers; further questions stay unanswered.
 const WAITING_MAX: usize = 32;
-/// How often it is looked at how many ask.
+/// Interval at which the pause adapts to the rate of questions.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Bounds of the pause that answers announce, in seconds.
+/// Minimum and maximum of the pause announced in answers, in seconds.
 const PAUSE_MIN: u16 = 15;
 const PAUSE_MAX: u16 = 3_600;
 
-/// Answers to round-trip questions, at most so many in a second.
+/// Answers to round-trip questions, at a limited rate.
 ///
-/// Nothing is kept of who asked. Memory: 32 answers that wait.
+/// No state about receivers is kept. Memory: 32 queued answers.
 #[derive(Clone, Debug)]
 pub struct Answers {
     per_second: u32,
     waiting: VecDeque<(SocketAddr, u64)>,
-    /// Answers that may be given now, and when that was so.
+    /// Number of answers permitted now, and the time of the last update.
     credit: f64,
     credited: Instant,
     pause_s: u16,
@@ -39,10 +39,10 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Answers in a second, unless configured otherwise: with headers 18 kbit/s.
+    /// Default rate limit of answers per second: with headers 18 kbit/s.
     pub const PER_SECOND: u32 = 50;
 
-    /// At most `per_second` answers in a second, and as many at once; 0 for none at all.
+    /// Creates a limit of `per_second` answers a second, with bursts of as many; 0 disables answers.
     pub fn new(per_second: u32) -> Self {
         Self {
             per_second,
@@ -55,7 +55,7 @@ impl Answers {
         }
     }
 
-    /// A datagram that was sent to the sender: whatever is no question is ignored.
+    /// Processes a datagram sent to the sender; anything but a question is ignored.
     pub fn asked(&mut self, now: Instant, datagram: &Datagram<'_>) {
         if datagram.channel.is_some() || self.per_second == 0 {
             return;
@@ -72,7 +72,7 @@ impl Answers {
         }
     }
 
-    /// The next answer, written at the start of `buffer`.
+    /// Returns the next answer, written at the start of `buffer`.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let (to, nonce) = self.waiting.pop_front()?;
         let answer = Message::Answer { nonce, pause_s: self.pause_s }.emit();
@@ -80,8 +80,8 @@ impl Answers {
         Some(Transmit { destination: Destination::Unicast(to), bytes: answer.len(), ecn: Ecn::NotCapable })
     }
 
-    /// After each period the pause is twice as long if more than half of what may be answered was asked, half
-    /// as long if less than an eighth.
+    /// Adapts the pause after each period: doubles the pause if the questions exceeded half of the permitted
+    /// answers, and halves the pause if the questions were below an eighth.
     fn turn(&mut self, now: Instant) {
         let elapsed = now.since(self.period_began);
         if elapsed < PERIOD {

@@ -1,11 +1,11 @@
-//! The round-trip time between a receiver and its sender, by unicast questions: `docs/wire/rtt.md`.
+//! Round-trip time between a receiver and its sender, by unicast questions: `docs/wire/rtt.md`.
 //!
-//! A receiver that joins a channel waits for the routers too, which a TCP beside it does not: on many
-//! networks that is much longer than the round trip. So it asks now and then, and works without when nobody
-//! answers.
+//! A receiver that joins a channel also waits for the routers, unlike a competing TCP. On many networks that
+//! wait is much longer than the round trip. The receiver therefore asks the sender from time to time, and
+//! works without answers if there are none.
 //!
-//! Both ends are parts of a congestion control: [`Prober`] of a receiving one, [`Answers`] of a sending one.
-//! Neither says more than it may, however many there are of the other.
+//! Both ends are parts of a congestion control: [`Prober`] of a receiving control, [`Answers`] of a sending
+//! control. Each end limits its own rate, regardless of the number of peers.
 
 mod answers;
 mod prober;

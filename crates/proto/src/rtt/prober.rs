@@ -1,4 +1,4 @@
-//! The receiver's part: a question now and then.
+//! Receiver side: round-trip questions from time to time.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -10,18 +10,18 @@ use crate::machine::{Datagram, Destination, Ecn, Transmit};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
-/// An answer that takes longer is none.
+/// Maximum time for an answer; later answers are ignored.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Questions in a row without an answer, before the receiver falls silent.
+/// Number of consecutive unanswered questions after which the receiver stops.
 const UNANSWERED_MAX: u32 = 6;
-/// Samples whose least counts.
+/// Number of samples for the minimum.
 const SAMPLES: usize = 8;
-/// No round trip is taken for shorter, in seconds.
+/// Minimum of a round-trip time, in seconds.
 const FLOOR: f64 = 0.002;
-/// Pause after an answer that announces none.
+/// Minimum pause after an answer.
 const PAUSE_LEAST: Duration = Duration::from_secs(1);
 
-/// How a [`Prober`] asks.
+/// Configuration of a [`Prober`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProberConfig {
     seed: Seed,
@@ -29,13 +29,14 @@ pub struct ProberConfig {
 }
 
 impl ProberConfig {
-    /// Nonces and instants are drawn from `seed`: of entropy, where others may forge answers.
+    /// Creates a configuration; nonces and times are drawn from `seed`. If other hosts may forge answers, the
+    /// seed must come from entropy.
     pub fn new(seed: Seed) -> Self {
         Self { seed, spread: Duration::from_secs(4) }
     }
 
-    /// The first question is asked at a random instant of this time, later ones without an answer of twice as
-    /// long each time. Default: 4 s; longer where tens of thousands of receivers begin at once.
+    /// Sets the spread: the first question is sent at a random time within the spread, and the range doubles
+    /// after each unanswered question. Default: 4 s; longer if tens of thousands of receivers start at once.
     #[must_use]
     pub fn with_spread(mut self, spread: Duration) -> Self {
         self.spread = spread;
@@ -43,24 +44,24 @@ impl ProberConfig {
     }
 }
 
-/// Asks a sender for round-trip times.
+/// Measures the round-trip time to a sender by questions.
 ///
 /// Memory: eight samples.
 #[derive(Clone, Debug)]
 pub struct Prober {
     stream: Stream,
     spread: Duration,
-    /// Whom to ask.
+    /// Destination of questions.
     sender: Option<SocketAddr>,
     next: Option<Instant>,
-    /// The last question, while it may still be answered.
+    /// Last question, while an answer may still arrive.
     pending: Option<(u64, Instant)>,
     unanswered: u32,
     samples: VecDeque<f64>,
 }
 
 impl Prober {
-    /// One that has asked nothing yet.
+    /// Creates a prober that has sent no question.
     pub fn new(config: ProberConfig) -> Self {
         Self {
             stream: config.seed.stream("rtt/prober", 0),
@@ -73,7 +74,7 @@ impl Prober {
         }
     }
 
-    /// A packet of the session came from `sender`. Another one than before is asked anew.
+    /// Records a packet of the session from `sender`. A new sender restarts the measurement.
     pub fn heard(&mut self, now: Instant, sender: SocketAddr) {
         if self.sender == Some(sender) {
             return;
@@ -85,29 +86,29 @@ impl Prober {
         self.next = Some(now + self.part(self.spread, 0.0, 1.0));
     }
 
-    /// The session is given up: nothing is asked until the sender is heard again.
+    /// Stops the questions until the next packet of the session.
     pub fn stop(&mut self) {
         (self.sender, self.next, self.pending) = (None, None, None);
     }
 
-    /// The least round-trip time of the last eight answers, in seconds.
+    /// Returns the minimum round-trip time of the last eight answers, in seconds.
     pub fn rtt(&self) -> Option<f64> {
         self.samples.iter().copied().reduce(f64::min)
     }
 
-    /// When the next question is due.
+    /// Returns the time of the next question.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.next
     }
 
-    /// The question due at `now`, if one is, written at the start of `buffer`.
+    /// Returns the question due at `now`, if any, written at the start of `buffer`.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         self.next.filter(|next| *next <= now)?;
         let sender = self.sender?;
         let nonce = self.stream.next_u64();
         self.pending = Some((nonce, now));
         self.unanswered += 1;
-        // As if there will be no answer; one changes that.
+        // Assumes no answer; an answer reschedules the next question.
         let window = self.spread.saturating_mul(1 << self.unanswered.min(UNANSWERED_MAX));
         let wait = self.part(window, 0.0, 1.0).max(PATIENCE);
         self.next = (self.unanswered < UNANSWERED_MAX).then_some(now + wait);
@@ -120,9 +121,9 @@ impl Prober {
         })
     }
 
-    /// A datagram to this end: whether it is an answer, if only to a question that was not asked. Packets of
-    /// the session waited `queueing` seconds of late, and so did the answer, most likely: that is no part of
-    /// the round trip.
+    /// Processes a datagram; returns whether the datagram is an answer, even to an unknown question.
+    /// `queueing` is the recent queueing delay of the session's packets in seconds. The answer most likely
+    /// waited as long, so this delay is subtracted.
     pub fn answered(&mut self, now: Instant, datagram: &Datagram<'_>, queueing: f64) -> bool {
         let Ok(Message::Answer { nonce, pause_s }) = Message::parse(datagram.payload) else { return false };
         let Some((asked, at)) = self.pending else { return true };
@@ -141,7 +142,7 @@ impl Prober {
         true
     }
 
-    /// A random part of a time, uniform in `from..to` of it.
+    /// Returns a random part of a time, uniform in `from..to` of the time.
     fn part(&mut self, time: Duration, from: f64, to: f64) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "53 bits are left")]
         let unit = (self.stream.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;

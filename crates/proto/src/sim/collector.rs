@@ -1,4 +1,4 @@
-//! Reports of one request, from the receivers and routers next to a sender or a router.
+//! Reports on a request, from the receivers and routers adjacent to a sender or a router.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -11,51 +11,53 @@ use super::tally::Tally;
 use crate::machine::InterfaceId;
 use crate::time::{Duration, Instant};
 
-/// Writers of reports that are remembered; reports of others are refused.
+/// Maximum number of writers of reports that are remembered; reports of further writers are refused.
 pub const CHILDREN_MAX: usize = 1 << 16;
-/// A writer is forgotten when it missed so many requests in a row: who left, or an aggregator that fell
-/// silent.
+/// Number of consecutive missed requests after which a writer is forgotten: a receiver that left, or an
+/// aggregator that fell silent.
 const MISSED_MAX: u8 = 4;
 
-/// Why a report was refused.
+/// Reason for refusing a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Of another session, or a group that the session has not.
+    /// The report belongs to another session, or to a group that the session does not have.
     Foreign,
-    /// To a request that was never made.
+    /// The report answers a request that was never made.
     Stale,
-    /// It came after its group was settled: it counts for the next request.
+    /// The report arrived after the settlement of the report's group, and counts for the next request.
     Late,
-    /// Its writer had said that, or all.
+    /// The writer already reported the group (a receiver: any group) for the request, or answered a later
+    /// request.
     Duplicate,
-    /// It echoes a packet that was not sent, or seconds ago, or was held for longer.
+    /// The report echoes a packet that was never sent or was sent more than 4 s before the request, or claims
+    /// a longer hold than the time since the echoed packet.
     Absurd,
-    /// There are [`CHILDREN_MAX`] writers already, or as many reports that stand for other requests than they
-    /// answer.
+    /// There are already [`CHILDREN_MAX`] writers, or as many reports that stand for another request than the
+    /// answered request.
     Crowded,
 }
 
-/// Who writes reports: through which interface, from where. The port counts for routers alone: a host may be
-/// one beside a receiver.
+/// Writer of a report: interface and source address. The port counts for routers alone, because a host may
+/// run a router beside a receiver.
 pub(super) type Writer = (InterfaceId, SocketAddr);
 
-/// Longest time between a request and a packet before it that is echoed, in tenths of a millisecond: twice
+/// Maximum time between an echoed packet and the request after the packet, in tenths of a millisecond: twice
 /// the longest round-trip time.
 const ECHO_MAX: u32 = 40_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Child {
-    /// It has said all of the request under way.
+    /// Whether the child has reported all groups for the request under way.
     is_done: bool,
-    /// The latest request that it answered, and the groups that it told of then, a bit each: what comes twice
+    /// Latest request that the child answered, and a bit for each reported group, so that a repeated report
     /// counts once.
     latest: Option<(u16, u64)>,
-    /// Requests that began since it wrote last.
+    /// Number of requests since the child's last report.
     requests: u8,
 }
 
-/// What writers said of earlier requests, and of which group: of each receiver one, of each router one for
-/// each group.
+/// Reports on earlier requests, with the reported group: a single report of each receiver, and a report per
+/// group of each router.
 type Earlier = BTreeMap<(Writer, u8), (u8, Tally)>;
 
 /// A request under way.
@@ -63,34 +65,35 @@ type Earlier = BTreeMap<(Writer, u8), (u8, Tally)>;
 struct Request {
     number: u16,
     began: Instant,
-    /// Timestamps of the first and the latest packet that carried it.
+    /// Timestamps of the first and the latest packet that carried the request.
     first: u32,
     latest: u32,
 }
 
-/// Gathers what is reported. What comes too late for the request that it answers stands for its writer in the
-/// one that is under way, or in the next one if its group is settled there, until the writer tells anew: who
-/// is behind a queue that fills is heard, and so is how long that takes. Each report counts once. Memory: a
-/// tally for each group, and at most [`CHILDREN_MAX`] each of writers, of reports that stand in this request,
-/// and of those that will in the next: routers may write one for each group.
+/// Collector of reports. A report that is too late for the answered request stands for the writer in the
+/// request under way, or in the next request if the group is already settled, until the writer reports again.
+/// So receivers behind a filling queue are heard, and the delay is measured. Each report counts once.
+///
+/// Memory: a tally for each group, and at most [`CHILDREN_MAX`] each of writers, of reports that stand in
+/// this request, and of reports for the next request. Routers may write a report for each group.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     session: u32,
     request: Option<Request>,
-    /// The request before.
+    /// The previous request.
     previous: Option<Request>,
     tallies: Vec<Option<Tally>>,
-    /// What stands for writers until they tell anew.
+    /// Reports that stand for writers until the writers report again.
     earlier: Earlier,
-    /// What came of groups that were settled: it stands in the next request.
+    /// Reports on settled groups, which stand in the next request.
     late: Earlier,
     children: BTreeMap<Writer, Child>,
-    /// Children that have not said all.
+    /// Number of children that have not reported all groups.
     open: usize,
-    /// Whether there were children when the request began.
+    /// Whether there were children at the beginning of the request.
     is_expecting: bool,
     is_settled: bool,
-    /// Groups that something had come of when it was settled, a bit each: the others stay open.
+    /// Groups with reports at settlement, a bit each; all other groups stay open.
     settled: u64,
 }
 
@@ -111,12 +114,12 @@ impl Collector {
         }
     }
 
-    /// The request under way, and when it began.
+    /// Returns the number and the start of the request under way.
     pub fn request(&self) -> Option<(u16, Instant)> {
         self.request.map(|request| (request.number, request.began))
     }
 
-    /// A request begins with a packet of this timestamp.
+    /// Begins a request with a packet of timestamp `stamp`.
     pub fn begin(&mut self, now: Instant, number: u16, stamp: u32) {
         self.previous = self.request;
         let is_anew = self.previous.is_some_and(|before| !is_later(number, before.number));
@@ -133,7 +136,7 @@ impl Collector {
         (self.is_expecting, self.is_settled, self.settled) = (self.open > 0, false, 0);
     }
 
-    /// A packet of the request passes.
+    /// Records a packet that carries request `number`.
     pub fn passes(&mut self, number: u16, stamp: u32) {
         if let Some(request) = self.request.as_mut().filter(|request| request.number == number) {
             let ahead = stamp.wrapping_sub(request.latest).cast_signed();
@@ -141,7 +144,8 @@ impl Collector {
         }
     }
 
-    /// A report came. One that speaks for many counts as one receiver unless `is_router`.
+    /// Takes a report. Unless `is_router`, a report that speaks for many receivers counts as a single
+    /// receiver.
     pub fn take(
         &mut self,
         now: Instant,
@@ -187,7 +191,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Notes who wrote.
+    /// Records the writer of a report.
     fn note(
         &mut self,
         writer: Writer,
@@ -214,8 +218,8 @@ impl Collector {
         }
         child.latest = Some((report.request, told | group));
         child.requests = 0;
-        // The last one of another request is not the last one of this. Who is late is waited for at the next
-        // one all the same, or its answers would come after the end for good.
+        // The last report on another request is not the last on this request. The next request waits for a
+        // late child all the same; otherwise the child's answers would stay late for good.
         let is_of_this = self.request.is_some_and(|request| request.number == report.request);
         let is_done = !is_late && (!is_router || report.is_last && is_of_this);
         self.open -= usize::from(is_done && !child.is_done);
@@ -223,8 +227,9 @@ impl Collector {
         Ok(())
     }
 
-    /// How long a report took since the packet that it echoes, but for what it was held. Of requests longer
-    /// ago than the last one that is roughly so: if the way here took as long then as for that one.
+    /// Returns the time from the echoed packet to the report, less the report's hold time. The time is
+    /// approximate if the packet preceded the previous request: the estimate then assumes that the delay from
+    /// the sender to this end has not changed.
     pub fn took(&self, now: Instant, report: &Report) -> Option<Duration> {
         let known = [self.request, self.previous];
         let is_since = |request: &Request| report.echo.wrapping_sub(request.first).cast_signed() >= 0;
@@ -234,12 +239,14 @@ impl Collector {
         u32::try_from(took).ok().map(duration)
     }
 
-    /// Whether all who reported before have, and something came.
+    /// Whether there were known writers when the request began, all writers have reported, and the request is
+    /// not settled.
     pub fn is_complete(&self) -> bool {
         self.is_expecting && !self.is_settled && self.open == 0
     }
 
-    /// What came of the request, by rank, and what stands for those who have not answered it.
+    /// Returns the reports on the request by rank, including reports that stand for writers without an
+    /// answer.
     pub fn tallies(&self) -> Vec<Option<Tally>> {
         let mut tallies = self.tallies.clone();
         for (rank, tally) in self.earlier.values() {
@@ -249,13 +256,13 @@ impl Collector {
         tallies
     }
 
-    /// Whether its time is over: what comes of a group now is settled alone, if the group was not.
+    /// Whether the request's time is over. A later report on an unsettled group is settled alone.
     pub const fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// The groups that something came of are used, and nothing that comes of them later: what came of those
-    /// that were not settled before, by rank.
+    /// Settles all groups with reports, and returns the reports on groups that were not settled before, by
+    /// rank. Later reports on a settled group do not count.
     pub fn settle(&mut self) -> Vec<Option<Tally>> {
         let mut tallies = self.tallies();
         self.is_settled = true;
@@ -268,14 +275,14 @@ impl Collector {
         tallies
     }
 
-    /// Writers that are remembered.
+    /// Number of writers remembered.
     pub fn children(&self) -> usize {
         self.children.len()
     }
 }
 
 impl Request {
-    /// Whether a report can be true of this request, or of one before.
+    /// Whether a report can be true of this request or of an earlier request.
     fn may_hold(&self, now: Instant, report: &Report) -> bool {
         let before = self.latest.wrapping_sub(report.echo);
         let longest = self.latest.wrapping_sub(self.first).saturating_add(ECHO_MAX);
@@ -284,7 +291,7 @@ impl Request {
     }
 }
 
-/// What a receiver says of itself alone, whatever it says.
+/// Returns the part of a report that concerns the writer alone, regardless of the report's claims.
 fn of_one(report: &Report) -> Report {
     Report {
         reports: 1,

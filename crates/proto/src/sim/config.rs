@@ -1,20 +1,21 @@
-//! What both ends of a session know, and what its sender goes by.
+//! Configuration of a session: facts shared by both ends, and parameters of the sender.
 
 use core::net::IpAddr;
 
 use crate::rate::Rate;
 use crate::time::Duration;
 
-/// Most groups of a session.
+/// Maximum number of groups of a session.
 pub const GROUPS_MAX: u16 = 64;
-/// The most that a session's maximum round-trip time counts for, unless told otherwise.
+/// Default upper bound of a session's maximum round-trip time.
 pub const RTT_LONGEST: Duration = Duration::from_secs(2);
-/// What a rate that is not congested grows by at a request, in packets per two round-trip times of those who
-/// hold its group. What sessions behind one queue add until they hear of it should not be much more than one
-/// decrease takes from all of them: of a whole packet, two sessions behind 2 Mbit/s come to 1.3 times the
-/// link, and stay above it for seconds.
+/// Additive increase of an uncongested rate per request, in packets per two round-trip times of the group's
+/// receivers. Until feedback arrives, the sum of all increases behind a queue should not much exceed a single
+/// decrease of all sessions behind the queue. With a whole packet, two sessions behind 2 Mbit/s reach 1.3
+/// times the link rate and stay above the link rate for seconds.
 pub(super) const STEP: f64 = 0.4;
-/// Maximum round-trip times, of the session and of a group, keep so much of themselves at a request.
+/// Weight of the old value when the maximum round-trip time of the session or of a group is updated at a
+/// request.
 pub(super) const RTT_KEPT: f64 = 0.5;
 
 /// Configuration of a session. Rates are bit/s of UDP payload.
@@ -38,7 +39,7 @@ pub struct Config {
     pub(super) tells_holdings: bool,
 }
 
-/// What a receiver must know of a session.
+/// Parameters of a session that a receiver must know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Facts {
     /// See [`Config::with_session`].
@@ -53,20 +54,20 @@ pub struct Facts {
     pub selection: u16,
 }
 
-/// Whose reports may speak for many receivers; any other report counts as one.
+/// Hosts whose reports may speak for many receivers; any other report counts as a single receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Nobody's.
+    /// No host.
     #[default]
     Nobody,
-    /// Those of these hosts: the aggregation routers next to whoever hears them.
+    /// The listed hosts: the aggregation routers adjacent to the end that receives the reports.
     Hosts(Vec<IpAddr>),
-    /// Everybody's, where an operator's network lets no report through that its routers have not merged.
+    /// Any host, for an operator's network that forwards only reports merged by its routers.
     Everybody,
 }
 
 impl Trust {
-    /// Whether a host's reports may speak for many.
+    /// Whether a host's reports may speak for many receivers.
     pub(super) fn holds(&self, host: IpAddr) -> bool {
         match self {
             Self::Nobody => false,
@@ -77,8 +78,8 @@ impl Trust {
 }
 
 impl Config {
-    /// A session of so many groups, 1 to [`GROUPS_MAX`], whose packets have so many bytes of UDP payload, 64
-    /// to 8192.
+    /// Creates the configuration of a session with `groups` groups, 1 to [`GROUPS_MAX`], and packets of
+    /// `packet_bytes` bytes of UDP payload, 64 to 8192.
     pub fn new(groups: u16, packet_bytes: u16) -> Self {
         Self {
             session: 0,
@@ -100,52 +101,53 @@ impl Config {
         }
     }
 
-    /// What feedback calls the session, 24 bits. Default: 0.
+    /// Sets the session's number in feedback packets, 24 bits. Default: 0.
     #[must_use]
     pub fn with_session(mut self, session: u32) -> Self {
         self.session = session & 0x00FF_FFFF;
         self
     }
 
-    /// What is left of a cumulative rate that is congested, 0.5 to 0.99. Default: 0.875.
+    /// Sets the factor of a multiplicative decrease of a congested cumulative rate, 0.5 to 0.99. Default:
+    /// 0.875.
     #[must_use]
     pub fn with_decrease(mut self, factor: f64) -> Self {
         self.decrease = factor.clamp(0.5, 0.99);
         self
     }
 
-    /// What a cumulative rate that is not congested grows by per request. Default: 0.4 packets per two
-    /// round-trip times of those who hold the group.
+    /// Sets the additive increase of an uncongested cumulative rate per request. Default: 0.4 packets per two
+    /// round-trip times of the group's receivers.
     #[must_use]
     pub fn with_step(mut self, step: Rate) -> Self {
         self.step = Some(step);
         self
     }
 
-    /// Of the bottom group to begin with, and what a group begins with above the one below it. Default: 100
-    /// kbit/s.
+    /// Sets the initial rate of the bottom group, which is also the initial rate of each further group on top
+    /// of the group below. Default: 100 kbit/s.
     #[must_use]
     pub fn with_initial_rate(mut self, rate: Rate) -> Self {
         self.initial_rate = rate;
         self
     }
 
-    /// Most that is ever sent, on all groups together. Default: what receivers' reports allow.
+    /// Sets the maximum total rate of all groups. Default: no limit except by receivers' reports.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
         self
     }
 
-    /// The maximum round-trip time before the first report. Default: 100 ms.
+    /// Sets the maximum round-trip time before the first report. Default: 100 ms.
     #[must_use]
     pub fn with_rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt;
         self
     }
 
-    /// The least and the longest maximum round-trip time, whatever is reported: no report makes the session's
-    /// clock stop or race. Default: 10 ms, 2 s.
+    /// Sets the bounds of the maximum round-trip time. The bounds hold against any report, so that no report
+    /// stops the session's clock or makes the clock race. Default: 10 ms, 2 s.
     #[must_use]
     pub fn with_rtt_bounds(mut self, least: Duration, longest: Duration) -> Self {
         self.rtt_least = least.max(Duration::from_millis(1));
@@ -153,14 +155,16 @@ impl Config {
         self
     }
 
-    /// Requests that a cumulative rate is left alone for after a decrease. Default: 2.
+    /// Sets the number of requests after a decrease during which a cumulative rate stays unchanged. Default:
+    /// 2.
     #[must_use]
     pub fn with_hold_off(mut self, requests: u16) -> Self {
         self.hold_off = requests;
         self
     }
 
-    /// Requests in a selection interval, at least 2. Default: 10, the paper's 20 maximum round-trip times.
+    /// Sets the number of requests in a selection interval, at least 2. Default: 10, the paper's 20 maximum
+    /// round-trip times.
     #[must_use]
     pub fn with_selection(mut self, requests: u16) -> Self {
         self.selection = requests.max(2);
@@ -174,28 +178,28 @@ impl Config {
         self
     }
 
-    /// Whose reports may speak for many. Default: nobody's.
+    /// Sets the hosts whose reports may speak for many receivers. Default: [`Trust::Nobody`].
     #[must_use]
     pub fn with_trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// Whether receivers tell whoever sends how many groups they hold, for relays, which see no joins.
-    /// Default: no.
+    /// Whether receivers announce the number of subscribed groups to the upstream end. Relays need the
+    /// announcements because relays see no joins. Default: no.
     #[must_use]
     pub fn with_holdings(mut self, tells_holdings: bool) -> Self {
         self.tells_holdings = tells_holdings;
         self
     }
 
-    /// What receivers must know.
+    /// Returns the parameters that receivers must know.
     pub const fn facts(&self) -> Facts {
         let Self { session, groups, packet_bytes, decrease, selection, .. } = *self;
         Facts { session, groups, packet_bytes, decrease, selection }
     }
 
-    /// The configuration of a receiver.
+    /// Returns the configuration of a receiver.
     pub fn of(facts: Facts) -> Self {
         Self::new(facts.groups, facts.packet_bytes)
             .with_session(facts.session)

@@ -1,21 +1,21 @@
-//! The menu: bounds of the middle groups, by the rates that receivers report.
+//! The menu: bounds of the middle groups' rates, derived from the rates that receivers report.
 
-/// Most requests that are looked back at.
+/// Maximum number of past requests that the bounds average over.
 const REQUESTS_MAX: usize = 256;
 
-/// Bounds of cumulative rates, made anew every so many requests. Inactive until the top group is congested;
-/// it stays active then.
+/// Bounds of cumulative rates, recomputed after every `period` requests. The menu activates when the top
+/// group is congested, and stays active.
 #[derive(Clone, Debug)]
 pub(super) struct Menu {
-    /// Requests between two adaptations.
+    /// Number of requests between two adaptations.
     period: usize,
     is_allowed: bool,
     is_active: bool,
     since: usize,
-    /// Smallest and largest received rate of each of the last requests, in a ring.
+    /// Smallest and largest received rate of each of the last `period` requests with reports, in a ring.
     rates: Vec<(f64, f64)>,
     next: usize,
-    /// By rank; infinite where there is none.
+    /// Bounds in bit/s, by rank; infinite for an unbounded group.
     bounds: Vec<f64>,
 }
 
@@ -36,12 +36,12 @@ impl Menu {
         self.is_active
     }
 
-    /// The most that a cumulative rate may be, in bit/s.
+    /// Maximum cumulative rate of a group, in bit/s.
     pub fn bound(&self, rank: usize) -> f64 {
         self.bounds[rank]
     }
 
-    /// A request is over: the smallest and the largest rate reported, if any, and whether the top group is
+    /// Ends a request, given the smallest and the largest reported rate, if any, and whether the top group is
     /// congested.
     pub fn request(&mut self, rates: Option<(f64, f64)>, is_top_congested: bool) {
         if let Some(rates) = rates {
@@ -65,7 +65,7 @@ impl Menu {
         }
     }
 
-    /// Splits what is received into as many equal ranges as there are middle groups.
+    /// Splits the range of received rates into as many equal ranges as there are middle groups.
     fn adapt(&mut self) {
         self.since = 0;
         let count = self.rates.len();

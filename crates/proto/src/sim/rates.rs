@@ -1,12 +1,11 @@
-//! The rates of groups: additive increase and multiplicative decrease of each cumulative rate, once per
-//! request.
+//! Group rates: additive increase and multiplicative decrease of each cumulative rate, once per request.
 
 use super::config::{Config, RTT_KEPT, STEP};
 use super::menu::Menu;
 use super::tally::Tally;
 use crate::rate::Rate;
 
-/// Requests for which a group without reports keeps its rate.
+/// Number of requests for which a group without reports keeps its rate.
 const SILENT_MAX: u16 = 3;
 
 /// Cumulative rates in bit/s, by rank.
@@ -25,15 +24,15 @@ pub(super) struct Rates {
 
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// C.
+    /// C: cumulative rate.
     rate: f64,
-    /// It has receivers whose top group it is, or had of late.
+    /// Whether the group is the top group of some receiver, or was until recently.
     is_open: bool,
-    /// Requests for which it is left alone.
+    /// Number of requests for which the rate stays unchanged.
     held: u16,
-    /// Requests without reports.
+    /// Number of consecutive requests without reports.
     silent: u16,
-    /// The longest round-trip time of those who hold it, in seconds; 0 while nothing is known.
+    /// Longest round-trip time of the group's receivers, in seconds; 0 while unknown.
     rtt: f64,
 }
 
@@ -62,17 +61,17 @@ impl Rates {
         }
     }
 
-    /// Bounds what all groups together send, from the next request on.
+    /// Sets the maximum total rate of all groups, from the next request on.
     pub fn limit(&mut self, most: Rate) {
         self.most = bits(most);
     }
 
-    /// C of a group.
+    /// Returns C of a group.
     pub fn cumulative(&self, rank: usize) -> f64 {
         self.groups[rank].rate
     }
 
-    /// What the group's own packets make up: nothing while it is not open.
+    /// Returns the rate of the group's own packets: 0 while the group is closed.
     pub fn own(&self, rank: usize) -> f64 {
         let below = rank.checked_sub(1).map_or(0.0, |below| self.groups[below].rate);
         self.groups[rank].rate - below
@@ -82,14 +81,14 @@ impl Rates {
         self.menu.is_active()
     }
 
-    /// Whether a group that was reported of until lately is not.
+    /// Whether a group that was reported until recently has no report.
     pub fn misses(&self, tallies: &[Option<Tally>]) -> bool {
         let mut groups = self.groups.iter().zip(tallies);
         groups.any(|(group, tally)| group.is_open && group.silent < SILENT_MAX && tally.is_none())
     }
 
-    /// A request is over that took `interval` seconds, with these reports. `rtt_max` is the session's maximum
-    /// round-trip time, in seconds.
+    /// Ends a request that lasted `interval` seconds, with the reports `tallies`. `rtt_max` is the session's
+    /// maximum round-trip time, in seconds.
     pub fn request(&mut self, tallies: &[Option<Tally>], interval: f64, rtt_max: f64) {
         let packet = self.packet_bits / interval;
         let received = self.received(tallies);
@@ -113,7 +112,7 @@ impl Rates {
         self.order(packet);
     }
 
-    /// The smallest and the largest rate reported, believed up to what is sent.
+    /// Returns the smallest and the largest reported rate, each limited to the sent rate.
     fn received(&self, tallies: &[Option<Tally>]) -> Option<(f64, f64)> {
         let rates = tallies.iter().zip(&self.groups).filter_map(|(tally, group)| {
             let tally = (*tally)?;
@@ -130,14 +129,14 @@ impl Rates {
         group.silent = group.silent.saturating_add(1);
         group.held = group.held.saturating_sub(1);
         if group.silent > SILENT_MAX {
-            // Silence raises nothing: the bottom group may be below what it began with.
+            // Silence raises no rate: the bottom group may be below the initial rate.
             *group = Group { silent: group.silent, ..Group::new(below.min(group.rate), rank == 0) };
         }
     }
 
-    /// What the group grows by. Requests are as far apart as the farthest receivers of the session ask,
-    /// behind whatever queues: a group of those who hear sooner grows by more at each, beside flows that do
-    /// not wait for others.
+    /// Returns the additive increase of the group. Requests follow the longest round-trip time in the
+    /// session, with all queues on the path. A group with a shorter round-trip time grows by more per
+    /// request, beside flows that do not wait for distant receivers.
     fn step(&mut self, rank: usize, tally: &Tally, interval: f64, rtt_max: f64) -> f64 {
         let group = &mut self.groups[rank];
         let kept = RTT_KEPT * group.rtt;
@@ -145,7 +144,7 @@ impl Rates {
         self.step.unwrap_or(STEP * self.packet_bits / interval * rtt_max / group.rtt)
     }
 
-    /// Whether the group was decreased.
+    /// Adjusts a group's rate, and returns whether the rate was decreased.
     fn adjust(&mut self, rank: usize, is_congested: bool, step: f64) -> bool {
         let below = rank.checked_sub(1).map_or(0.0, |below| self.groups[below].rate);
         let (decrease, hold_off, initial) = (self.decrease, self.hold_off, self.initial);
@@ -164,10 +163,10 @@ impl Rates {
         false
     }
 
-    /// A middle group that is in the way of the one above it on its way down gives way, by a decrease at
-    /// most: those who hold it feel no congestion, see a fall, and join the group above, which then is
-    /// theirs; were it not so, who is behind more could stay below who is behind less for good. The bottom
-    /// group gives way to none: it is for the slowest.
+    /// Decreases a middle group that keeps the group above from falling, by at most a single decrease.
+    /// Receivers of the middle group feel no congestion, see a fall, and join the group above. Otherwise a
+    /// receiver behind a faster link could stay below a receiver behind a slower link for good. The bottom
+    /// group never yields, because the bottom group serves the slowest receivers.
     fn give_way(&mut self, fallen: u64, packet: f64) {
         let (decrease, hold_off) = (self.decrease, self.hold_off);
         for rank in 1..self.groups.len().saturating_sub(1) {
@@ -180,9 +179,10 @@ impl Rates {
         }
     }
 
-    /// Rates rise with ranks, by a packet per request where a group is open: marks need packets. What the
-    /// menu bounds gives way to that. It does not bound the highest group in use: what its receivers get, by
-    /// which the menu is made, is what is sent then, and would stay that for good.
+    /// Makes rates rise with rank, by at least a packet per request where a group is open, because marks need
+    /// packets. This minimum overrides the menu's bounds. The menu does not bound the highest group in use:
+    /// the menu is made from received rates, which then equal the sent rate, so a bound would freeze the
+    /// rate.
     fn order(&mut self, packet: f64) {
         let highest = self.groups.iter().rposition(|group| group.is_open);
         let mut below = 0.0;
@@ -208,8 +208,8 @@ fn bits(rate: Rate) -> f64 {
     rate.as_bits() as f64
 }
 
-/// The bottom group is for the slowest; middle ones, once the menu lets receivers choose, for most; the top
-/// one for whoever is fastest.
+/// Whether a group counts as congested. The bottom group follows the slowest receiver, and the top group the
+/// fastest. A middle group follows the majority while the menu is active, and otherwise the slowest receiver.
 fn is_congested(tally: &Tally, rank: usize, top: usize, is_menu_active: bool) -> bool {
     match rank {
         0 => tally.congested > 0,

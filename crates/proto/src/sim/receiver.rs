@@ -1,4 +1,4 @@
-//! The receiving end: which groups to hold, and what to report.
+//! The receiving end: subscription to groups, and reports.
 
 use core::net::SocketAddr;
 
@@ -18,84 +18,86 @@ use crate::rate::Rate;
 use crate::rng::Seed;
 use crate::time::Instant;
 
-/// Weight of an interval in the received rate.
+/// Weight of a new interval in the received rate.
 const GAIN: f64 = 0.25;
-/// Selection intervals after which a group of which nothing came is left again, as some router or relay does
-/// not carry it; and for how many it is not joined then.
+/// Number of selection intervals without a packet after which a newly joined group is left again, because
+/// some router or relay does not carry the group. `BARRED` is the number of selection intervals during which
+/// the receiver does not join the group again.
 const UNHEARD: u16 = 2;
 const BARRED: u16 = 32;
-/// Requests, one after the other, in which too much is lost to wait, until the top group is left.
+/// Number of consecutive requests with heavy loss after which the receiver leaves the top group.
 const SWAMPED: u16 = 2;
-/// Requests after a leave in which no congestion is told of: what is queued is of the group that was left.
-/// Who comes down would count as one more that the group below is too much for, and those in it who feel
-/// nothing would take its fall for room above.
+/// Number of requests after a leave in which the receiver reports no congestion, because queued packets still
+/// belong to the group that was left. A report of congestion would count against the group below, and
+/// uncongested receivers of the group below would take the resulting decrease for room above.
 const RELIEF: u16 = 2;
 
-/// What a receiver counts beside [`Reception`].
+/// Counters of a receiver, in addition to [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {
     /// Reports made.
     pub reports: u64,
-    /// Reports that said that the top group is congested.
+    /// Reports of a congested top group.
     pub congested: u64,
-    /// Changes of the subscription, the first group not counted.
+    /// Changes of the subscription, without the first join.
     pub changes: u64,
-    /// Of those, leaves of groups of which nothing came.
+    /// Changes that left a group because no packet of the group arrived.
     pub unheard: u64,
-    /// Packets that are none of SIM, or of another group than they came on.
+    /// Packets that are not SIM's, or that arrived on another group than the packet names.
     pub malformed: u64,
 }
 
-/// One group that is held.
+/// Reception state of a group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     holes: Holes,
     sent: Measured,
 }
 
-/// What is under way since the last request.
+/// Measurements since the last request.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     request: u16,
     began: Instant,
-    /// Timestamp of the packet that brought the request.
+    /// Timestamp of the packet that carried the request.
     stamp: u32,
     bytes: u64,
-    /// Received, and lost as far as is known.
+    /// Packets received, and packets known to be lost.
     packets: (u64, u64),
     is_congested: bool,
 }
 
-/// Holds groups 0 up to some rank, and answers each request of the sender once.
+/// Receiver that subscribes to groups 0 up to some rank, and answers each request of the sender once.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     config: Config,
     id: u32,
-    /// All groups; the first [`Receiver::held`] are held.
+    /// All groups; the first [`Receiver::held`] are subscribed.
     groups: Vec<Group>,
     held: u16,
-    /// Requests since the top group was joined, as long as nothing of it came.
+    /// Number of requests since the join of the top group without any packet of the top group.
     unheard: u16,
-    /// Requests, one after the other, in which more was lost than waiting mends.
+    /// Number of consecutive requests with more loss than the decreases of an interval could end.
     swamped: u16,
-    /// Requests until congestion counts again.
+    /// Number of requests until congestion counts again.
     relief: u16,
-    /// A group that is not carried, and for how many requests it is not joined.
+    /// Group that is not carried, and the number of requests during which the receiver does not join the
+    /// group.
     barred: (u16, u16),
     wishes: Wishes,
     asked: Option<Asked>,
-    /// Received, all groups together, in bit/s.
+    /// Received rate of all groups together, in bit/s.
     rate: Option<f64>,
     selection: Selection,
     report: Option<(SocketAddr, Report, Instant)>,
-    /// Where relays are to know what is held.
+    /// Announcer of the subscription to relays, if configured.
     teller: Option<Teller>,
     reception: Reception,
     counters: ReceiverCounters,
 }
 
 impl Receiver {
-    /// One that has heard nothing. What it is called in reports is drawn from `seed`.
+    /// Creates a receiver without a subscription. The receiver's identifier in reports is drawn from `seed`.
     pub fn new(config: Config, seed: Seed) -> Self {
         Self {
             id: seed.stream("sim/receiver", 0).next_u32(),
@@ -117,17 +119,17 @@ impl Receiver {
         }
     }
 
-    /// Groups held, those being joined among them.
+    /// Number of groups subscribed, including groups being joined.
     pub const fn held(&self) -> u16 {
         self.held
     }
 
-    /// The rate received, in bit/s of UDP payload.
+    /// Received rate, in bit/s of UDP payload.
     pub const fn rate(&self) -> Option<f64> {
         self.rate
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub const fn counters(&self) -> &ReceiverCounters {
         &self.counters
     }
@@ -150,12 +152,14 @@ impl Receiver {
             asked.packets.0 += 1;
             asked.packets.1 += found.lost;
             let is_top = u16::from(data.rank) + 1 == self.held;
-            // A full queue drops packets of any group; the top one may have too few to show it.
+            // A full queue drops packets of any group; the top group may have too few packets to show the
+            // loss.
             asked.is_congested |= is_top && is_marked || found.lost > 0;
         }
     }
 
-    /// A request: tells of the time since the one before, and decides on the subscription.
+    /// Handles a new request: reports on the time since the previous request, and decides on the
+    /// subscription.
     fn answer(&mut self, now: Instant, arrival: &Arrival<'_>, data: &Data) {
         let begun = Asked {
             request: data.request,
@@ -172,7 +176,7 @@ impl Receiver {
         self.rate = Some(rate);
         let sent = self.sent_rate(data.timestamp);
         let is_swamped = self.is_swamped(asked.packets);
-        // What is lost beyond all bounds is told of whatever was left.
+        // Heavy loss is reported even after a leave.
         let is_told = asked.is_congested && (self.relief == 0 || self.swamped > 0);
         self.relief = self.relief.saturating_sub(1);
         self.prepare(now, arrival.source, data, is_told, rate);
@@ -186,8 +190,8 @@ impl Receiver {
         self.tell(now);
     }
 
-    /// Whether waiting for the interval's end is of no use: all decreases that fit into one could not end
-    /// what is lost, request by request.
+    /// Whether waiting for the end of the interval is useless: in consecutive requests, more was lost than
+    /// all decreases within an interval could end.
     fn is_swamped(&mut self, (received, lost): (u64, u64)) -> bool {
         let decreases = f64::from(self.config.selection) / f64::from(self.config.hold_off + 1);
         let remaining = libm::pow(self.config.decrease, decreases);
@@ -196,7 +200,7 @@ impl Receiver {
         self.swamped >= SWAMPED
     }
 
-    /// Changes the subscription, once per request at most.
+    /// Changes the subscription, at most once per request.
     fn choose(&mut self, choice: Choice) {
         let top = self.held.saturating_sub(1);
         let is_heard = self.groups[usize::from(top)].sent.is_heard();
@@ -238,10 +242,11 @@ impl Receiver {
         self.report = Some((to, report, now));
     }
 
-    /// What the sender sends on the groups held, by numbers and times of packets since the last request, in
-    /// bit/s; `None` until all of them were heard. `stamp` is of the packet that brings a request. A shorter
-    /// packet, of the FDT or the end of a file, takes the time of a whole one, so it counts as one: that it
-    /// comes just before a request is no fall.
+    /// Returns the sending rate of the subscribed groups in bit/s, from sequence numbers and timestamps of
+    /// packets since the last request; `None` until packets of all groups arrived. `stamp` is the timestamp
+    /// of the packet that carries the request. A shorter packet, of the FDT or of the end of a file, occupies
+    /// the time of a whole packet and counts as whole. So a short packet just before a request does not look
+    /// like a decrease.
     fn sent_rate(&mut self, stamp: u32) -> Option<f64> {
         self.settle(stamp);
         let rates = self.groups.iter().take(self.held.into()).map(|group| group.sent.rate());
@@ -261,7 +266,7 @@ impl Receiver {
         }
     }
 
-    /// Holds so many groups.
+    /// Changes the subscription to `groups` groups.
     fn hold(&mut self, groups: u16) {
         for rank in self.held..groups {
             self.groups[usize::from(rank)] = Group::default();

@@ -1,4 +1,4 @@
-//! The aggregation router: one report per group and request, of all below it.
+//! The aggregation router: a single report per group and request for all of downstream.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -15,11 +15,11 @@ use crate::machine::{Datagram, Destination, Ecn, Input, InterfaceId, Router, Rou
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
 
-/// Round-trip times of the subtree that its reports are waited for, at most.
+/// Maximum wait for reports, in round-trip times of the subtree.
 const WAIT: f64 = 2.0;
-/// Part of the time between two requests that late reports can make it wait.
+/// Maximum wait caused by late reports, as a fraction of the time between two requests.
 const WAIT_OF_GAP: f64 = 0.75;
-/// Weight of a shorter round-trip time; a longer one holds at once.
+/// Weight of a shorter round-trip time; a longer round-trip time replaces the old value at once.
 const GAIN: f64 = 0.25;
 
 /// Configuration of an [`AggregationRouter`].
@@ -34,7 +34,8 @@ pub struct RouterConfig {
 }
 
 impl RouterConfig {
-    /// For a session that feedback calls so, of so many groups, at most [`super::GROUPS_MAX`].
+    /// Creates the configuration for a session with number `session` in feedback and `groups` groups, at most
+    /// [`super::GROUPS_MAX`].
     pub fn new(session: u32, groups: u16) -> Self {
         Self {
             session,
@@ -46,23 +47,24 @@ impl RouterConfig {
         }
     }
 
-    /// Interfaces that lead to other aggregation routers alone: what comes from there speaks for many.
-    /// Default: none; each report counts as one receiver.
+    /// Sets the interfaces that lead to other aggregation routers only; reports from these interfaces speak
+    /// for many receivers. Default: no interface; each report counts as a single receiver.
     #[must_use]
     pub fn with_routers(mut self, interfaces: Vec<InterfaceId>) -> Self {
         self.routers = interfaces;
         self
     }
 
-    /// Whose reports speak for many, by whatever interface they come. Default: nobody's.
+    /// Sets the hosts with reports that speak for many receivers, on any interface. Default:
+    /// [`Trust::Nobody`].
     #[must_use]
     pub fn with_trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// The subtree's round-trip time before the first report, and the longest that is waited for twice.
-    /// Default: 100 ms, 2 s.
+    /// Sets the round-trip time of the subtree before the first report, and the upper bound of measured
+    /// round-trip times. A request waits at most twice the bound. Default: 100 ms, 2 s.
     #[must_use]
     pub fn with_rtt(mut self, first: Duration, longest: Duration) -> Self {
         (self.rtt, self.rtt_cap) = (first, longest.max(Duration::from_millis(1)));
@@ -70,48 +72,49 @@ impl RouterConfig {
     }
 }
 
-/// What a router counts.
+/// Counters of a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterCounters {
-    /// Requests that passed.
+    /// Requests forwarded.
     pub requests: u64,
     /// Reports taken.
     pub taken: u64,
     /// Reports sent.
     pub sent: u64,
-    /// Requests answered because everybody had, and because the time was over.
+    /// Requests settled because all known writers had reported.
     pub complete: u64,
-    /// See there.
+    /// Requests settled because the wait was over.
     pub timeouts: u64,
     /// Reports refused: see [`Refused`].
     pub refused: u64,
-    /// Of those, late ones.
+    /// Late reports among the refused reports.
     pub late: u64,
 }
 
-/// Merges the reports of one session from below it. Data, and whatever is no report of that session, passes.
+/// Router that merges the reports of a session from downstream. Data, and any packet other than a report of
+/// the session, pass unchanged.
 #[derive(Clone, Debug)]
 pub struct AggregationRouter {
     config: RouterConfig,
     id: u32,
     collector: Collector,
-    /// Where reports go: who sends the data, and by which interface.
+    /// Destination of reports: upstream interface, and source address of the data.
     upstream: Option<(InterfaceId, SocketAddr)>,
-    /// Of the subtree, smoothed, in seconds.
+    /// Smoothed round-trip time of the subtree, in seconds.
     rtt: f64,
-    /// Longest since the request, and longest of reports that came in time, in seconds.
+    /// Longest round-trip time since the request, and longest round-trip time of reports in time, in seconds.
     peak: Option<f64>,
     in_time: Option<f64>,
     timer: Option<Instant>,
-    /// The datagram just handed in goes on.
+    /// ECN codepoint of the datagram under way, which is forwarded.
     passing: Option<Ecn>,
-    /// What is to be sent.
+    /// Reports to send.
     leaving: VecDeque<Report>,
     counters: RouterCounters,
 }
 
 impl AggregationRouter {
-    /// One that has heard nothing. What it is called in reports is drawn from `seed`.
+    /// Creates a router without children. The router's identifier in reports is drawn from `seed`.
     pub fn new(config: RouterConfig, seed: Seed) -> Self {
         Self {
             id: seed.stream("sim/router", 0).next_u32(),
@@ -128,17 +131,17 @@ impl AggregationRouter {
         }
     }
 
-    /// The round-trip time of the subtree in seconds: twice this is waited.
+    /// Round-trip time of the subtree in seconds. A request waits for at most twice this time.
     pub const fn rtt(&self) -> f64 {
         self.rtt
     }
 
-    /// Writers of reports that are remembered.
+    /// Number of writers of reports remembered.
     pub fn children(&self) -> usize {
         self.collector.children()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub const fn counters(&self) -> &RouterCounters {
         &self.counters
     }
@@ -152,7 +155,7 @@ impl AggregationRouter {
             return;
         }
         match Report::parse(datagram.payload) {
-            // What comes from where the sender is, is not from below.
+            // A report from the sender's side does not come from downstream.
             Ok(report)
                 if report.group.session == self.config.session
                     && self.upstream.is_some_and(|(upstream, _)| upstream != ingress) =>
@@ -179,9 +182,12 @@ impl AggregationRouter {
         self.collector.passes(data.request, data.timestamp);
     }
 
-    /// How long a request waits. What is not sent before the next one is lost, whatever late reports say of
-    /// round-trip times. What came in time, and went on, the sender knows of: its next request follows twice
-    /// that later at the earliest, so that a queue that grows may double the way.
+    /// Returns the wait for reports on a request: `WAIT` round-trip times of the subtree, but at most
+    /// `WAIT_OF_GAP` of the time between two requests, or `WAIT` times the longest round-trip time of reports
+    /// in time for the last request. The first bound holds against late reports: reports not sent before the
+    /// next request are lost. The second bound lets the delay double while a queue grows: the sender receives
+    /// reports that were in time, and makes the next request at least twice the reports' round-trip time
+    /// later.
     fn wait(&mut self, now: Instant, request: u16) -> Duration {
         let in_time = self.in_time.take().filter(|_| self.timer.is_none()).unwrap_or(0.0);
         let gap =
@@ -195,15 +201,15 @@ impl AggregationRouter {
     fn report(&mut self, now: Instant, writer: (InterfaceId, SocketAddr), report: &Report) {
         let (interface, from) = writer;
         let is_router = self.config.routers.contains(&interface) || self.config.trust.holds(from.ip());
-        // What goes on alone after the time is over may reach the sender after its next request: nobody is to
-        // wait for twice that.
+        // A report that goes on alone after the wait may reach the sender after the next request. The wait
+        // must not grow to twice the round-trip time of the report.
         let is_in_time = !self.collector.is_settled();
         let taken = self.collector.take(now, writer, is_router, report);
         match taken {
             Ok(()) => {
                 self.counters.taken += 1;
                 let took = self.measure(now, report);
-                // No more than has passed since the request, whatever is echoed.
+                // At most the time since the request, regardless of the echo.
                 let request = self.collector.request().filter(|(number, _)| *number == report.request);
                 let since = request.map(|(_, began)| now.since(began).as_secs_f64());
                 let took = took.zip(since).filter(|_| is_in_time);
@@ -211,7 +217,7 @@ impl AggregationRouter {
             }
             Err(refused) => {
                 self.counters.refused += 1;
-                // What comes late tells to wait for longer.
+                // Late reports extend the next wait.
                 if refused == Refused::Late {
                     self.counters.late += 1;
                     _ = self.measure(now, report);
@@ -222,14 +228,14 @@ impl AggregationRouter {
             self.counters.complete += 1;
             self.settle(now);
         } else if taken.is_ok() && self.collector.is_settled() {
-            // The first that comes of a group after the time is over goes on at once, alone: who is late at
-            // one router is not late at each one above by another request, and routers that know nobody yet,
-            // who all wait equally long, are heard of.
+            // The first report on a group after the wait goes on at once, alone. So a report that is late at
+            // this router does not miss another request at each router upstream. Routers without known
+            // children all wait equally long, and still forward the report.
             self.settle(now);
         }
     }
 
-    /// How long a report took, in seconds.
+    /// Returns the round-trip time of a report, in seconds.
     fn measure(&mut self, now: Instant, report: &Report) -> Option<f64> {
         let took = self.collector.took(now, report)?.as_secs_f64().min(self.config.rtt_cap.as_secs_f64());
         self.peak = longer(self.peak, Some(took));
@@ -242,7 +248,7 @@ impl AggregationRouter {
         }
     }
 
-    /// Makes one report of each group that was reported of, and was not settled for this request.
+    /// Makes a report for each group that was reported and not yet settled for this request.
     fn settle(&mut self, now: Instant) {
         self.timer = None;
         let Some((request, _)) = self.collector.request() else { return };
@@ -272,7 +278,7 @@ impl AggregationRouter {
     }
 }
 
-/// The longer one of two times, as far as there are any.
+/// Returns the longer of two optional times.
 fn longer(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(f64::max)
 }

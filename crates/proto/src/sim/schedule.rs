@@ -1,33 +1,34 @@
-//! When each group's packets leave: evenly at the group's own rate, which may change at any instant.
+//! Departure times of each group's packets: evenly spaced at the group's own rate, which may change at any
+//! instant.
 
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
 const BIT_NANOS: u128 = 1_000_000_000;
 
-/// Departures of one group.
+/// Departures of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     packet_bits: u64,
-    /// Packet k from here on leaves k packet times later.
+    /// Departure time of packet 0; packet k leaves k packet times later.
     anchor: Instant,
     rate: Option<Rate>,
-    /// Packets that left since.
+    /// Number of packets sent or given up since `anchor`.
     number: u64,
 }
 
 impl Lane {
-    /// A group that sends nothing yet.
+    /// Creates the lane of a group without a rate.
     pub const fn new(packet_bits: u64) -> Self {
         Self { packet_bits, anchor: Instant::ZERO, rate: None, number: 0 }
     }
 
-    /// The rate that it sends at.
+    /// Returns the sending rate.
     pub const fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// Sends at another rate from `now` on: what is left of the wait for the next packet passes at that.
+    /// Changes the rate at `now`. The remaining wait for the next packet is rescaled to the new rate.
     pub fn set_rate(&mut self, now: Instant, rate: Option<Rate>) {
         if rate == self.rate {
             return;
@@ -44,12 +45,12 @@ impl Lane {
         (self.rate, self.number) = (rate, 0);
     }
 
-    /// When the next packet leaves; `None` while it sends nothing.
+    /// Returns the departure time of the next packet; `None` without a rate.
     pub fn due(&self) -> Option<Instant> {
         self.nth(0)
     }
 
-    /// When the `n`th packet from now leaves.
+    /// Returns the departure time of the `n`th packet from now.
     pub fn nth(&self, n: u64) -> Option<Instant> {
         let rate = u128::from(self.rate?.as_bits());
         let number = u128::from(self.number) + u128::from(n);
@@ -58,7 +59,7 @@ impl Lane {
         Some(self.anchor + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 
-    /// How many of the packets to come leave before an instant.
+    /// Returns the number of future packets that leave before an instant.
     pub fn before(&self, at: Instant) -> u64 {
         let Some(rate) = self.rate else { return 0 };
         let elapsed = u128::from(at.since(self.anchor).as_nanos());
@@ -68,12 +69,12 @@ impl Lane {
         u64::try_from(count).unwrap_or(u64::MAX).saturating_sub(self.number)
     }
 
-    /// The packet that was due has left, or is given up.
+    /// Counts the packet that was due as sent or given up.
     pub fn sent(&mut self) {
         self.number += 1;
     }
 
-    /// Gives up what should have left before an instant.
+    /// Gives up all packets due before an instant.
     pub fn give_up(&mut self, before: Instant) {
         self.number += self.before(before);
     }

@@ -1,6 +1,6 @@
-//! Selective participation: whether a receiver joins the next group or leaves its top one.
+//! Selective participation: joins of the next group, and leaves of the top group.
 
-/// What to do with the subscription.
+/// Decision on the subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Stay,
@@ -8,36 +8,36 @@ pub(super) enum Choice {
     Leave,
 }
 
-/// Reports after one of congestion in which a fall is of the same queue: the sender's answer takes a request
-/// to decide and another one to see, and where it left the group alone after a decrease, others who hold it
-/// tell of that queue two requests later still.
+/// Number of reports after a congested report in which a fall of the rate is attributed to the same queue.
+/// The sender takes a request to decide and another to show the decrease. If the sender left the group
+/// unchanged after a decrease, other receivers of the group report the same queue two requests later still.
 const OWN: u16 = 4;
 
-/// One report of so many may be of congestion in an interval without: beside flows that fill queues by
-/// themselves, as TCP does, hardly any ten are all without a mark.
+/// An uncongested interval may have congested reports up to a fraction of 1/`OTHERWISE`: beside flows that
+/// fill queues by themselves, as TCP does, ten consecutive reports without a mark are rare.
 const OTHERWISE: u16 = 5;
 
-/// A selection interval: some requests since the last change, or since the last interval.
+/// A selection interval: the requests since the last change, or since the last interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selection {
-    /// Requests of an interval.
+    /// Number of requests in an interval.
     interval: u16,
-    /// A fall by this part between two reports is a decrease.
+    /// Relative fall between two reports that counts as a decrease.
     fall: f64,
     reports: u16,
     congested: u16,
     has_fallen: bool,
-    /// It has fallen for others' sake: this receiver had not been congested.
+    /// Whether the rate fell for the sake of other receivers: this receiver was not congested.
     has_yielded: bool,
-    /// Reports since one of congestion.
+    /// Number of reports since the last congested report.
     calm: u16,
-    /// The top group's cumulative rate at the first and the latest report.
+    /// Cumulative rate of the top group at the first and the latest report.
     first: Option<f64>,
     latest: Option<f64>,
 }
 
 impl Selection {
-    /// Of intervals of so many requests, under a sender that leaves `decrease` of a rate.
+    /// Creates a selection with intervals of `interval` requests, for a sender with the factor `decrease`.
     pub fn new(interval: u16, decrease: f64) -> Self {
         let fall = (1.0 - decrease) / 2.0;
         Self {
@@ -53,13 +53,13 @@ impl Selection {
         }
     }
 
-    /// The subscription changed, or an interval is over: what was seen does not count any more.
+    /// Discards all observations after a change of the subscription, or at the end of an interval.
     pub fn restart(&mut self) {
         *self = Self { calm: self.calm, ..Self::new(self.interval, 1.0 - 2.0 * self.fall) };
     }
 
-    /// A request was answered: whether the top group is congested, its cumulative rate if it was heard, and
-    /// the sender's additive step.
+    /// Handles an answered request, given whether the top group is congested, the group's cumulative rate if
+    /// known, and the sender's additive step.
     pub fn report(&mut self, is_congested: bool, rate: Option<f64>, step: f64) -> Choice {
         self.reports += 1;
         self.congested += u16::from(is_congested);
@@ -74,11 +74,11 @@ impl Selection {
         if self.reports < self.interval {
             return Choice::Stay;
         }
-        // A rate that stays, as the menu's bounds make it, brings no relief either; nor one of which too
-        // little comes to know it.
+        // A constant rate, as under the menu's bounds, brings no relief either. Neither does a rate that too
+        // few packets arrive to measure.
         let stands = self.first.zip(self.latest).is_none_or(|(first, latest)| latest > first - step);
-        // Nor is there more to come for who is not congested. What a bound holds follows the groups above it:
-        // who waits for it to fall stays below receivers that have less than itself.
+        // An uncongested receiver gains nothing more from a constant rate either. A bounded rate follows the
+        // groups above: a receiver that waits for a fall stays below receivers with slower links.
         let is_held = self.first.zip(self.latest).is_some_and(|(first, latest)| latest < first + step);
         let has_room = self.has_yielded || is_held && !self.has_fallen;
         let choice = if has_room && OTHERWISE * self.congested <= self.reports {

@@ -1,4 +1,4 @@
-//! The sending end: asks for feedback, adjusts the rates of its groups, and sends on them.
+//! The sending end: requests feedback, adjusts group rates, and sends on the groups.
 
 use headwater_wire::fdt;
 use headwater_wire::sim::{Data, Holding, Report};
@@ -17,25 +17,25 @@ use crate::pacing::RateCap;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Requests without an answer from which on it doubles.
+/// Number of consecutive unanswered requests from which on the maximum round-trip time doubles.
 const SILENT: u16 = 2;
 
-/// What a sender counts.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     /// Requests made.
     pub requests: u64,
     /// Reports taken.
     pub reports: u64,
-    /// Most reports taken of one request.
+    /// Maximum number of reports taken for a single request.
     pub reports_peak: u64,
-    /// Datagrams that are no feedback of SIM.
+    /// Datagrams that are not feedback of SIM.
     pub malformed: u64,
     /// Reports refused: see [`Refused`](super::Refused).
     pub refused: u64,
 }
 
-/// Sends on groups whose rates follow receivers' reports: each once per request.
+/// Sender on groups. Group rates follow receivers' reports, at most once per request.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
@@ -44,14 +44,14 @@ pub struct Sender {
     lanes: Vec<Lane>,
     sequences: Vec<u32>,
     spacing: Spacing,
-    /// Where a highest rate was asked for.
+    /// Limiter of the maximum rate, if configured.
     cap: Option<RateCap>,
     collector: Collector,
-    /// Seconds.
+    /// Maximum round-trip time in seconds.
     rtt_max: f64,
     /// Longest round-trip time reported since the request, in seconds.
     peak: Option<f64>,
-    /// Requests in a row without an answer.
+    /// Number of consecutive requests without an answer.
     silent: u16,
     request: u16,
     interval: Duration,
@@ -61,7 +61,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Begins at `now`, with the bottom group alone.
+    /// Begins at `now`, with only the bottom group open.
     pub fn new(config: Config, now: Instant) -> Self {
         let groups = usize::from(config.groups);
         let mut sender = Self {
@@ -86,14 +86,14 @@ impl Sender {
         sender
     }
 
-    /// Says this of itself in the session's description. Default: nothing.
+    /// Sets the description of this control in the session's description. Default: no description.
     #[must_use]
     pub fn with_description(mut self, description: Option<fdt::Control>) -> Self {
         self.description = description;
         self
     }
 
-    /// The maximum round-trip time, in seconds.
+    /// Maximum round-trip time, in seconds.
     pub const fn rtt_max(&self) -> f64 {
         self.rtt_max
     }
@@ -103,19 +103,19 @@ impl Sender {
         self.rates.is_menu_active()
     }
 
-    /// C: what groups up to this rank send together, in bit/s of UDP payload.
+    /// C: total rate of the groups up to a rank, in bit/s of UDP payload.
     pub fn cumulative(&self, rank: u16) -> f64 {
         self.rates.cumulative(rank.into())
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub const fn counters(&self) -> &SenderCounters {
         &self.counters
     }
 
     fn report(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let Some(report) = Report::parse(datagram.payload).ok().filter(|_| datagram.channel.is_none()) else {
-            // What receivers hold is for relays alone.
+            // Announcements of subscribed groups are for relays alone.
             self.counters.malformed += u64::from(Holding::parse(datagram.payload).is_err());
             return;
         };
@@ -138,10 +138,10 @@ impl Sender {
         self.peak = Some(self.peak.map_or(rtt, |peak| peak.max(rtt)));
     }
 
-    /// The maximum round-trip time after a request. Without any answer it doubles: requests that follow too
-    /// closely overtake all reports at the routers. What was reached that way is a guess, in whose place the
-    /// first answer comes. While a group that was reported of is not, it is no shorter: those who are missing
-    /// may be the farthest.
+    /// Updates the maximum round-trip time after a request. Without any answer the time doubles, because
+    /// requests in close succession overtake all reports at the routers. A doubled time is a guess, which the
+    /// first answer replaces. While a previously reported group has no report, the time does not shrink: the
+    /// missing receivers may be the farthest.
     fn follow_rtt(&mut self, is_missed: bool) {
         let Some(peak) = self.peak.take() else {
             self.silent = self.silent.saturating_add(1);
@@ -158,7 +158,7 @@ impl Sender {
         (self.rtt_max, self.silent) = (peak.min(2.0 * self.rtt_max).max(kept), 0);
     }
 
-    /// Uses what came of the request, and makes the next one.
+    /// Applies the reports on the request, and makes the next request.
     fn conclude(&mut self, now: Instant) {
         let tallies = self.collector.tallies();
         self.follow_rtt(self.rates.misses(&tallies));
@@ -176,14 +176,15 @@ impl Sender {
         self.counters.requests += 1;
         self.interval = Duration::from_secs_f64(2.0 * self.rtt_max);
         self.next_request = now + self.interval;
-        // A packet may leave with a time that is a little past: what was due waits for its turn.
+        // A packet may leave with a timestamp shortly before the request, because due packets wait for a
+        // turn.
         self.collector.begin(now, self.request, clock(now));
         for (rank, lane) in self.lanes.iter_mut().enumerate() {
             lane.set_rate(now, rate(self.rates.own(rank)));
         }
     }
 
-    /// The group whose packet is next, and when it is due.
+    /// Returns the group of the next packet, and the packet's departure time.
     fn next(&self) -> Option<(usize, Instant)> {
         let due = self.lanes.iter().enumerate().filter_map(|(rank, lane)| Some((lane.due()?, rank)));
         due.min().map(|(at, rank)| (rank, at))
@@ -237,7 +238,7 @@ impl SenderControl for Sender {
         let data = Data {
             rank: u8::try_from(rank).ok()?,
             request: self.request,
-            // As scheduled, so that receivers measure rates exactly.
+            // The scheduled time, so that receivers measure rates exactly.
             timestamp: clock(at.max(self.next_request - self.interval)),
             sequence: self.sequences[rank],
         };
@@ -286,7 +287,7 @@ impl SenderControl for Sender {
     }
 }
 
-/// What the groups will send as far as is known: rates change with each request, so a sequencer has to ask
+/// Departures of the groups at the present rates. Rates change with each request, so a sequencer must query
 /// anew for each buffer.
 impl Layering for Sender {
     fn levels(&self) -> u16 {
@@ -322,7 +323,7 @@ impl Layering for Sender {
     }
 }
 
-/// A group's own rate; nothing below 1 bit/s.
+/// Returns a group's own rate; `None` below 1 bit/s.
 fn rate(bits: f64) -> Option<Rate> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
     Rate::from_bits(libm::round(bits) as u64)

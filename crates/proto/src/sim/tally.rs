@@ -1,28 +1,29 @@
-//! What reports of one group to one request come to.
+//! Merged reports on a group for a single request.
 
 use headwater_wire::sim::Report;
 
 use super::clock::duration;
 
-/// Merged reports. Merging is associative and commutative, but for which of two equally old echoes is kept.
+/// Merged reports. Merging is associative and commutative, except for the choice between two equally old
+/// echoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Receivers that reported, those that are congested, and those there are. Sums saturate.
+    /// Number of receivers that reported, of congested receivers, and of all receivers. Sums saturate.
     pub reports: u32,
     pub congested: u32,
     pub population: u32,
     /// Received rates, hundreds of bit/s.
     pub min_rate: u32,
     pub max_rate: u32,
-    /// Of the report that took longest.
+    /// Echo and hold of the report with the longest round-trip time.
     echo: u32,
     hold: u32,
-    /// When that one came, by the clock of whoever merges.
+    /// Arrival of the report with the longest round-trip time, by the merger's clock.
     arrived: u32,
 }
 
 impl Tally {
-    /// One report, which came when the merger's clock showed `arrived`.
+    /// Tallies a single report, which arrived when the merger's clock showed `arrived`.
     pub fn of(report: &Report, arrived: u32) -> Self {
         Self {
             reports: report.reports,
@@ -36,7 +37,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// Merges two tallies.
     pub fn merge(self, other: Self) -> Self {
         let is_longer = other.age().wrapping_sub(self.age()).cast_signed() > 0;
         let longest = if is_longer { other } else { self };
@@ -50,19 +51,20 @@ impl Tally {
         }
     }
 
-    /// From the packet that was echoed to the report's arrival, but for what it was held: comparable among
-    /// reports, as clocks differ by a constant.
+    /// Returns the time from the echoed packet to the arrival of the report, less the hold time. Ages of
+    /// several reports are comparable, because clocks differ by a constant.
     pub fn age(&self) -> u32 {
         self.arrived.wrapping_sub(self.echo).wrapping_sub(self.hold)
     }
 
-    /// The longest round-trip time, in seconds, where the merger's clock is that of the echoes.
+    /// Returns the longest round-trip time, in seconds, if the merger's clock is also the clock of the
+    /// echoes.
     pub fn rtt(&self) -> Option<f64> {
         let tenths = u32::try_from(self.age().cast_signed()).ok()?;
         Some(duration(tenths).as_secs_f64())
     }
 
-    /// What to send on when the merger's clock shows `now`: of whose fields the rest is.
+    /// Returns the report to send when the merger's clock shows `now`. `head` provides the other fields.
     pub fn report(&self, now: u32, head: Report) -> Report {
         Report {
             reports: self.reports,

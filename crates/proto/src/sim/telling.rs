@@ -1,4 +1,5 @@
-//! Telling whoever sends how many groups are held: relays, which see no joins, forward by that.
+//! Announcements of the number of subscribed groups to the upstream end. Relays see no joins, and forward by
+//! these announcements.
 
 use core::net::SocketAddr;
 
@@ -7,19 +8,19 @@ use headwater_wire::sim::Holding;
 use crate::machine::{Destination, Ecn, Transmit};
 use crate::time::{Duration, Instant};
 
-/// A change is told once more after this, since the first time may be lost.
+/// Time after which a change is announced again, because the first announcement may be lost.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Time between two tellings of what stays.
+/// Time between two announcements of an unchanged subscription.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
-/// Who has heard nothing of the session for so long tells nobody.
+/// Time without data of the session after which announcements stop.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Tells of one session.
+/// Announcer of a session's subscription.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Teller {
     session: u32,
     groups: u8,
-    /// From whom the session is heard, and when it was last.
+    /// Source address of the session, and time of the last packet.
     to: Option<SocketAddr>,
     heard: Instant,
     told: Option<Instant>,
@@ -28,13 +29,14 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    /// One that holds nothing, of the session that feedback calls so.
+    /// Creates an announcer without subscribed groups, for the session's number in feedback.
     pub const fn new(session: u32) -> Self {
         let heard = Instant::ZERO;
         Self { session, groups: 0, to: None, heard, told: None, due: None, is_repeated: false }
     }
 
-    /// Data came from there. Another one who sends must be told, though not faster than a change is repeated.
+    /// Handles data from `from`. A new source must receive an announcement, though no sooner than a change is
+    /// repeated.
     pub fn heard(&mut self, now: Instant, from: SocketAddr) {
         self.heard = now;
         let is_new = self.to.replace(from) != Some(from);
@@ -43,7 +45,7 @@ impl Teller {
         }
     }
 
-    /// So many groups are held from here on.
+    /// Sets the number of subscribed groups.
     pub fn hold(&mut self, now: Instant, groups: u16) {
         let groups = u8::try_from(groups).unwrap_or(u8::MAX);
         if groups != self.groups {
@@ -51,12 +53,12 @@ impl Teller {
         }
     }
 
-    /// When it has something to say.
+    /// Returns the time of the next announcement.
     pub fn due(&self) -> Option<Instant> {
         self.due.filter(|_| self.to.is_some())
     }
 
-    /// What it has to say now, written at the start of `buffer`.
+    /// Writes the announcement due at `now` to the start of `buffer`.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let to = self.to?;
         if self.due? > now {

@@ -1,20 +1,21 @@
-//! Buffers over one congestion control: live content, handed over piece by piece, of which each receiver has
-//! the beginning of each piece, as far as its rate goes.
+//! Buffers over one congestion control: live content, submitted piece by piece. Each receiver gets the
+//! beginning of each piece, as much as the receiver's rate allows.
 //!
 //! ```text
-//! submit(buffer, time) -> Sequencer -> Sender (any SenderControl) ~~ datagrams ~~> Receiver (any ReceiverControl) -> Received
-//!                           ^            |
-//!                           +- Layering -+
+//! submit(buffer, time) -> Sequencer -> Sender (any SenderControl) ~~ datagrams ~~+
+//!                           ^            |                                       |
+//!                           +- Layering -+                                       v
+//!                                   Received <- Receiver (any ReceiverControl) <-+
 //! ```
 //!
-//! A buffer has its most important byte first, and a time to be sent in. A receiver that holds x % of the
-//! session's rate while it lasts has its first x %; one that loses packets has what is before the first of
-//! them, and the pieces beyond if it wants them. Nothing is sent again for those who lost it. A time that
-//! follows another begins when that one ends, and is independent of slots.
+//! A buffer has its most important byte first, and a time to be sent in. A receiver with x % of the session's
+//! rate during that time gets the first x % of the buffer. A receiver that loses packets gets the prefix
+//! before the first lost packet, and optionally the pieces beyond. Lost packets are not retransmitted. The
+//! time of a buffer begins when the time of the previous buffer ends, and is independent of slots.
 //!
-//! On the wire (`docs/wire/stream.md`) a part is an ALC packet of object 1 with EXT_SEQ, by Compact No-Code;
-//! the session is described by an FDT whose one entry is encoded as `headwater-buffers`, so that receivers of
-//! files refuse it by that name.
+//! On the wire (`docs/wire/stream.md`) a part is an ALC packet of object 1 with EXT_SEQ, by Compact No-Code.
+//! An FDT with a single entry, encoded as `headwater-buffers`, describes the session, so that receivers of
+//! files refuse the entry by that name.
 //!
 //! Sources: Lucas et al. 2010 for the order, RFC 5775 and RFC 6726 for the packets.
 

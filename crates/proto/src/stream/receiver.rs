@@ -1,4 +1,4 @@
-//! The receiving end: datagrams in, buffers out, each as far as it came.
+//! The receiving end: takes datagrams, delivers buffers, complete or not.
 
 use headwater_wire::alc;
 use headwater_wire::fdt::Instance;
@@ -11,9 +11,9 @@ use crate::layering::sequencer::{Assembler, AssemblerStats, Delivery, Part, Piec
 use crate::machine::{Datagram, Input, Machine, Output};
 use crate::time::{Duration, Instant};
 
-/// Longest buffer that a receiver takes unless told otherwise: 5 s at 100 Mbit/s.
+/// Default maximum length of a buffer: 5 s at 100 Mbit/s.
 pub const BUFFER_BYTES_MAX: usize = 64 << 20;
-/// How long late parts count: twice the latency of a join (Lucas et al. 2010), within these bounds.
+/// Bounds of the time in which late parts count: twice the latency of a join (Lucas et al. 2010).
 const GRACE_MIN: Duration = Duration::from_millis(100);
 const GRACE_MAX: Duration = Duration::from_secs(5);
 
@@ -26,7 +26,8 @@ pub struct ReceiverConfig {
 }
 
 impl Default for ReceiverConfig {
-    /// The first session heard, from anyone; buffers of [`BUFFER_BYTES_MAX`], and of those the prefix alone.
+    /// Returns the defaults: the first session from any sender; buffers up to [`BUFFER_BYTES_MAX`], prefix
+    /// only.
     fn default() -> Self {
         Self { wanted: Wanted::default(), buffer_bytes_max: BUFFER_BYTES_MAX, wants_pieces: false }
     }
@@ -35,14 +36,14 @@ impl Default for ReceiverConfig {
 impl ReceiverConfig {
     wanted_setters!();
 
-    /// Longest buffer in bytes; parts beyond are dropped. Default: [`BUFFER_BYTES_MAX`].
+    /// Sets the maximum length of a buffer in bytes; parts beyond are dropped. Default: [`BUFFER_BYTES_MAX`].
     #[must_use]
     pub fn with_buffer_bytes_max(mut self, bytes: usize) -> Self {
         self.buffer_bytes_max = bytes;
         self
     }
 
-    /// Whether to give what came beyond the first hole, and what came late. Default: no.
+    /// Sets whether to deliver pieces beyond the first hole, and late pieces. Default: no.
     #[must_use]
     pub fn with_pieces(mut self, wanted: bool) -> Self {
         self.wants_pieces = wanted;
@@ -50,28 +51,28 @@ impl ReceiverConfig {
     }
 }
 
-/// What a receiver tells its application, in order.
+/// Event for the application, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// Who was heard on the group.
+    /// Sessions detected on the group.
     Session(SessionEvent),
-    /// The session carries no buffers: files, mostly. Nothing more is received.
+    /// The session carries no buffers, but usually files. The receiver has stopped.
     NoBuffers,
-    /// The FDT describes a congestion control that cannot be followed. Nothing more is received.
+    /// The FDT describes a congestion control that the receiver cannot use. The receiver has stopped.
     ControlRefused {
-        /// Why: what it names may be a peer's word.
+        /// Reason, which may contain text from the peer.
         reason: String,
     },
-    /// A buffer: when it is whole, or the next one has begun, or its time is over.
+    /// A buffer: delivered when complete, or when the next buffer begins, or when the buffer's time is over.
     Buffer(Received),
-    /// A piece of the buffer given last, which came late.
+    /// A late piece of the buffer delivered last.
     Late {
-        /// The buffer's number.
+        /// Number of the buffer.
         id: u16,
         /// The piece.
         piece: Piece,
     },
-    /// The sender closed the session: there is nothing more to come.
+    /// The sender closed the session; no further event follows.
     Closed,
 }
 
@@ -81,8 +82,8 @@ impl From<SessionEvent> for ReceiverEvent {
     }
 }
 
-/// Counters of a receiver. Each datagram handed to a receiver that has not ended is in exactly one of them:
-/// [`ReceiverStats::accounted`] is `packets` at any instant.
+/// Counters of a receiver. Each datagram passed to a receiver that has not ended is counted in exactly one
+/// counter: [`ReceiverStats::accounted`] always equals `packets`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
     /// Datagrams.
@@ -91,24 +92,24 @@ pub struct ReceiverStats {
     pub bytes: u64,
     /// Packets of the FDT.
     pub fdt_packets: u64,
-    /// Packets without content: those that close the session, and those for the congestion control alone.
+    /// Packets without content: packets that close the session, and packets for the congestion control alone.
     pub signalling: u64,
-    /// Dropped: no ALC packet.
+    /// Dropped: not an ALC packet.
     pub malformed: u64,
     /// Dropped: of another session or another source.
     pub foreign: u64,
     /// Dropped: a packet of the FDT without its extensions, or an instance that cannot be read.
     pub bad_fdt: u64,
-    /// Dropped: content that is no part of a buffer.
+    /// Dropped: content that is not a part of a buffer.
     pub no_part: u64,
-    /// What became of parts.
+    /// Counters of parts.
     pub parts: AssemblerStats,
-    /// When a part came last.
+    /// Arrival time of the last part.
     pub last_progress: Instant,
 }
 
 impl ReceiverStats {
-    /// Sum of the counters that a datagram can end in: `packets`.
+    /// Returns the sum of the counters that partition `packets`.
     pub fn accounted(&self) -> u64 {
         let AssemblerStats { parts, duplicates, too_late, too_long, .. } = self.parts;
         let Self { fdt_packets, signalling, malformed, foreign, bad_fdt, no_part, .. } = self;
@@ -119,8 +120,8 @@ impl ReceiverStats {
 
 /// The receiving end of a session of buffers.
 ///
-/// Memory: that of its [`Assembler`], which goes with what came of one buffer and of those that wait in the
-/// outputs; two FDTs being put together; the control's.
+/// Memory: the [`Assembler`]'s, for the received bytes of a buffer and of the buffers waiting in the outputs;
+/// two FDTs being reassembled; the control's.
 #[derive(Debug)]
 pub struct Receiver<C> {
     front: Front<C, ReceiverEvent>,
@@ -131,7 +132,7 @@ pub struct Receiver<C> {
 }
 
 impl<C: ReceiverControl> Receiver<C> {
-    /// A receiver that begins to listen at `now`.
+    /// Returns a receiver that begins to listen at `now`.
     pub fn new(config: ReceiverConfig, control: C, now: Instant) -> Self {
         Self {
             front: Front::new(config.wanted, control, now),
@@ -142,19 +143,19 @@ impl<C: ReceiverControl> Receiver<C> {
         }
     }
 
-    /// What was received and what was dropped, and why.
+    /// Returns the counters of received and dropped datagrams.
     pub fn stats(&self) -> ReceiverStats {
         ReceiverStats { parts: self.assembler.stats(), ..self.stats }
     }
 
     front_views!(C);
 
-    /// Whether the session ended: it was closed, cannot be received, or another one has come in its place.
+    /// Whether the session ended: closed, refused, or replaced by another session.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// Ends the session from this end: gives the last buffer as far as it came, and leaves every channel.
+    /// Ends the session from this end: delivers the last buffer, complete or not, and leaves every channel.
     pub fn close(&mut self, now: Instant) {
         if !self.ended {
             self.assembler.finish(now);

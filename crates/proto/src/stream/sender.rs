@@ -1,4 +1,5 @@
-//! The sending end: buffers by the sequencer, the FDT in between, at the pace of a congestion control.
+//! The sending end: sends buffers by the sequencer, interleaved with the FDT, at the rate of a congestion
+//! control.
 
 use std::collections::VecDeque;
 
@@ -21,10 +22,11 @@ use crate::time::Instant;
 
 /// Headers of a part: LCT with long identifiers, CCI, EXT_SEQ, EXT_FTI, FEC payload id, and room to grow.
 const HEADER_BYTES_MAX: u16 = 92;
-/// Longest part of a buffer, in bytes: what a datagram carries beside its headers.
+/// Maximum part of a buffer, in bytes: the maximum datagram without the headers.
 #[expect(clippy::cast_possible_truncation, reason = "a datagram is below 2^16 bytes")]
 pub const PART_BYTES_MAX: u16 = DATAGRAM_BYTES_MAX as u16 - HEADER_BYTES_MAX;
-/// Of the base's packets at most one in so many is the session's description.
+/// Minimum interval of description packets: at most one base packet in this number carries the session's
+/// description.
 const RESERVE_MIN: u64 = 4;
 
 /// Configuration of a sender.
@@ -37,22 +39,22 @@ pub struct SenderConfig {
 }
 
 impl SenderConfig {
-    /// A session with transport session identifier `tsi`, whose packets carry `part_bytes` of a buffer, from
-    /// 1 to [`PART_BYTES_MAX`].
+    /// Returns the configuration of a session with transport session identifier `tsi`, whose packets carry
+    /// `part_bytes` of a buffer, from 1 to [`PART_BYTES_MAX`].
     pub fn new(tsi: u32, part_bytes: u16) -> Self {
         let part_bytes = part_bytes.clamp(1, PART_BYTES_MAX);
         Self { session: SessionConfig::new(tsi), tsi, part_bytes, order: Order::Tiles }
     }
 
-    /// In which order packets take parts of a buffer. Default: by tiles.
+    /// Sets the order in which packets take parts of a buffer. Default: by tiles.
     #[must_use]
     pub fn with_order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// What a wall clock shows at the driver's zero, in NTP seconds modulo 2^32; FDT instances expire by it.
-    /// Default: 0.
+    /// Sets the wall-clock time at the driver's zero, in NTP seconds modulo 2^32, used for the expiry of FDT
+    /// instances. Default: 0.
     #[must_use]
     pub fn with_ntp_at_zero(mut self, seconds: u32) -> Self {
         self.session = self.session.with_ntp_at_zero(seconds);
@@ -60,16 +62,16 @@ impl SenderConfig {
     }
 }
 
-/// What a sender tells its application.
+/// Event for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// The buffer with this number has begun: there is room for the next one.
+    /// The buffer with this number has begun: the next buffer can be submitted.
     Begun(u16),
-    /// The session was closed and nothing more will be sent.
+    /// The session was closed, and nothing more will be sent.
     Finished,
 }
 
-/// What a sender has sent.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderStats {
     /// Packets of any kind.
@@ -80,15 +82,15 @@ pub struct SenderStats {
     pub buffers: u64,
     /// Packets with parts of buffers.
     pub parts: u64,
-    /// Those of them that had been sent before.
+    /// Packets with parts that had been sent before.
     pub repeats: u64,
     /// Packets of the FDT.
     pub fdt_packets: u64,
 }
 
-/// The sending end of a session of buffers. It is silent until the first one is there.
+/// The sending end of a session of buffers, silent until the first buffer is submitted.
 ///
-/// Memory: that of its [`Sequencer`], and the FDT.
+/// Memory: the [`Sequencer`]'s, and the FDT.
 #[derive(Debug)]
 pub struct Sender<C> {
     config: SenderConfig,
@@ -97,7 +99,7 @@ pub struct Sender<C> {
     fdt: Description,
     phase: Phase,
     begun: Option<u16>,
-    /// Whether the control gave up what it was late for.
+    /// Whether the control gave up overdue packets.
     has_skipped: bool,
     events: VecDeque<SenderEvent>,
     stats: SenderStats,
@@ -106,17 +108,17 @@ pub struct Sender<C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,
-    /// Until the time of the last buffer is over.
+    /// Sending until the time of the last buffer is over.
     Ending,
     Closing(Farewell),
     Finished,
 }
 
 impl<C: SenderControl> Sender<C> {
-    /// A sender that has no buffer yet.
+    /// Returns a sender without a buffer.
     ///
     /// # Errors
-    /// When what receivers must know of the control is too long for an FDT.
+    /// Returns an error if the control's description is too long for an FDT.
     pub fn new(config: SenderConfig, control: C) -> Result<Self, FdtTooLarge> {
         let instance = Instance {
             expires: expires(config.session, Instant::ZERO),
@@ -146,15 +148,15 @@ impl<C: SenderControl> Sender<C> {
         })
     }
 
-    /// Whether there is room for the next buffer.
+    /// Whether the next buffer can be submitted.
     pub fn wants(&self) -> bool {
         self.phase == Phase::Sending && self.sequencer.wants()
     }
 
-    /// Takes the next buffer; it begins when the current one's time is over.
+    /// Queues the next buffer, which begins when the current buffer's time is over.
     ///
     /// # Errors
-    /// When it makes no sense, or comes too early, or the session is over.
+    /// Returns an error if the buffer is invalid, the queue is full, or the session is over.
     pub fn submit(&mut self, submission: Submission) -> Result<(), SubmitError> {
         if self.phase == Phase::Sending { self.sequencer.submit(submission) } else { Err(SubmitError::Full) }
     }
@@ -169,20 +171,20 @@ impl<C: SenderControl> Sender<C> {
         }
     }
 
-    /// Ends the session now: it is described once more and closed on every channel. It is over when the base
-    /// channel has sent that.
+    /// Ends the session now: sends the description once more and closes every channel. The session is over
+    /// when the base channel has sent these packets.
     pub fn close(&mut self) {
         if matches!(self.phase, Phase::Sending | Phase::Ending) {
             self.phase = Phase::Closing(Farewell::new(self.control.channels(), self.fdt.symbols()));
         }
     }
 
-    /// What was sent so far.
+    /// Returns the counters.
     pub fn stats(&self) -> SenderStats {
         self.stats
     }
 
-    /// Whether the session is closed and all is sent.
+    /// Whether the session is closed and all packets are sent.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }
@@ -192,7 +194,7 @@ impl<C: SenderControl> Sender<C> {
         &self.control
     }
 
-    /// Writes the packet of a departure, and says how long it is; 0 where its channel has nothing to say.
+    /// Writes the packet of a departure and returns the length; 0 if the channel has nothing to send.
     fn write(&mut self, now: Instant, departure: &Departure, buffer: &mut [u8]) -> usize {
         let Self { config, control, sequencer, fdt, stats, .. } = self;
         let layering = SentLevels::of(control.layering(), departure.ceiling);
@@ -200,7 +202,7 @@ impl<C: SenderControl> Sender<C> {
         if core::mem::take(&mut self.has_skipped) {
             sequencer.skip_to(layering, departure.at);
         }
-        // Without layers nothing was counted, so the FDT takes its turn as it does beside files.
+        // Without layers no packet is reserved, so the FDT is interleaved as in a file session.
         let is_described = layering.is_none() && fdt.due(now, departure.level, None) == Due::Now;
         let load = if is_described {
             Load::Reserved
@@ -208,7 +210,7 @@ impl<C: SenderControl> Sender<C> {
             sequencer.load(layering, departure.level, departure.at)
         };
         match load {
-            // The departure goes to the end of the session.
+            // The departure is used for the end of the session.
             Load::Part(part) if part.is_over && self.phase == Phase::Ending => 0,
             Load::Part(part) => {
                 fdt.content_sent(departure.level);
@@ -241,7 +243,7 @@ impl<C: SenderControl> Sender<C> {
         }
     }
 
-    /// Ends what time ends.
+    /// Handles timeouts.
     fn settle(&mut self, now: Instant) {
         let is_over = match &mut self.phase {
             Phase::Closing(farewell) => farewell.is_over(now),
@@ -258,7 +260,7 @@ impl<C: SenderControl> Sender<C> {
     }
 }
 
-/// One round of the description a second, but no more than one packet in four.
+/// Reserves one round of the description per second, but at most one packet in four.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 fn reserve(layering: &dyn Layering, symbols: u64) -> Reserve {
     let packets = layering.cumulative_rate(0, Instant::ZERO) as u64;
@@ -268,7 +270,7 @@ fn reserve(layering: &dyn Layering, symbols: u64) -> Reserve {
 fn write_part(config: SenderConfig, departure: &Departure, part: &Buffer<'_>, buffer: &mut [u8]) -> usize {
     let seq = Seq { buffer: part.id, offset: part.offset };
     let payload_id = PayloadId { sbn: part.id.into(), esi: part.part & u32::from(u16::MAX) };
-    // Whoever has any of the prefix knows how long it could be.
+    // A receiver with any part of the prefix thereby knows the length of the whole buffer.
     let fti = (part.offset == 0).then_some(Fti::NoCode {
         transfer_length: part.length.into(),
         symbol_size: config.part_bytes,
@@ -289,7 +291,7 @@ impl<C: SenderControl> Machine for Sender<C> {
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Timeout => {
-                // Asked before the control gives up what it is late for.
+                // Checked before the control gives up overdue packets.
                 let next = self.control.departure(now);
                 self.has_skipped |= next.is_some_and(|next| next.at < Spacing::given_up_before(now));
                 self.control.timeout(now);
@@ -319,7 +321,7 @@ impl<C: SenderControl> Machine for Sender<C> {
                 _ => self.write(now, &departure, room),
             };
             if self.phase == Phase::Ending && self.sequencer.is_over() {
-                // What was written is a repetition: the departure goes to the end of the session.
+                // The packet written is a repetition: the departure is used for the end of the session.
                 self.close();
                 continue;
             }

@@ -1,5 +1,4 @@
-//! The loss event rate, smoothed over time and over loss events (RFC 3738, section 4.5), and the rate
-//! equation.
+//! Loss event rate, smoothed over time and over loss events (RFC 3738, section 4.5), and the rate equation.
 
 /// Nu and Delta: smoothing over time and over losses.
 const NU: f64 = 0.3;
@@ -7,7 +6,7 @@ const DELTA: f64 = 0.3;
 /// G = Nu EL/TSD, with EL = TSD/20.
 const G: f64 = NU / 20.0;
 
-/// `LOSSP`, one over the mean number of packets between loss events.
+/// `LOSSP`, the inverse of the mean number of packets between loss events.
 #[derive(Clone, Copy, Debug)]
 pub struct LossEstimator {
     /// Packets since the loss event began.
@@ -18,26 +17,26 @@ pub struct LossEstimator {
 }
 
 impl LossEstimator {
-    /// An estimator that says `loss`.
+    /// Returns an estimator with the initial estimate `loss`.
     pub fn new(loss: f64) -> Self {
         Self { w: 0.0, x: 0.0, y: 0.0, z: 1.0 / loss }
     }
 
-    /// Packets were received or lost.
+    /// Adds packets, received or lost.
     pub fn packets(&mut self, packets: u64) {
         #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
         let packets = packets as f64;
         self.w += packets;
     }
 
-    /// A loss event began.
+    /// Begins a loss event.
     pub fn event(&mut self) {
         self.x += self.w;
         self.w = 0.0;
         self.y += 1.0;
     }
 
-    /// An epoch ended.
+    /// Ends an epoch.
     pub fn epoch(&mut self) {
         self.z = smoothed(self.z, self.x, G * self.y, G);
         self.x *= 1.0 - G;
@@ -52,7 +51,7 @@ impl LossEstimator {
     }
 }
 
-/// `Z (1-Delta)^n + f X/(n+1) (1-(1-Delta)^(n+1))`, where n loss events of `x` packets in all are taken in.
+/// `Z (1-Delta)^n + f X/(n+1) (1-(1-Delta)^(n+1))`, for n loss events with `x` packets in total.
 fn smoothed(z: f64, x: f64, n: f64, f: f64) -> f64 {
     let kept = libm::pow(1.0 - DELTA, n);
     z * kept + f * x / (n + 1.0) * (1.0 - kept * (1.0 - DELTA))
@@ -64,9 +63,9 @@ pub fn equation(rtt: f64, loss: f64) -> f64 {
     1.0 / (rtt * root * (0.816 + 7.35 * loss * (1.0 + 32.0 * loss * loss)))
 }
 
-/// The loss event rate at which the equation gives `rate`: the equation falls as loss rises.
+/// Returns the loss event rate at which the equation gives `rate`: the equation falls as loss rises.
 pub(super) fn loss_for(rtt: f64, rate: f64) -> f64 {
-    // By halving the exponent's interval, from 10^-12 to 1.
+    // Bisection over the exponent, from 10^-12 to 1.
     let (mut low, mut high) = (-12.0_f64, 0.0_f64);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);

@@ -1,8 +1,8 @@
 //! WEBRC: wave and equation based rate control (RFC 3738).
 //!
 //! The sender is [`crate::layering::DynamicSender`] over channels of [`crate::layering::Shape::Webrc`]. A
-//! receiver measures its loss event rate and, by how long joins take, its multicast round-trip time; a TCP's
-//! equation gives its target rate; it joins the next wave when the target would bear it.
+//! receiver measures the loss event rate, and derives the multicast round-trip time from join times. TCP's
+//! throughput equation gives the target rate. The receiver joins the next wave if the target rate permits.
 
 mod loss;
 mod receiver;

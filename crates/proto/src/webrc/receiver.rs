@@ -1,4 +1,4 @@
-//! The receiver: RFC 3738, sections 4.2 to 4.11, in their words.
+//! The receiver: RFC 3738, sections 4.2 to 4.11, with the names of the RFC.
 
 use std::collections::VecDeque;
 
@@ -16,9 +16,9 @@ use crate::time::{Duration, Instant};
 const EPOCHS: u64 = 20;
 /// Alpha: smoothing of the multicast round-trip time.
 const ALPHA: f64 = 0.25;
-/// A session is given up when nothing came for so long, or for a slot if that is longer.
+/// Silence after which a session is given up, or a slot if longer.
 const SILENCE: Duration = Duration::from_secs(10);
-/// And when its slot stayed the same for so long, or for two slots.
+/// Time without a new slot after which a session is given up, or two slots if longer.
 const STANDSTILL: Duration = Duration::from_secs(20);
 
 /// Configuration of a [`Receiver`].
@@ -28,12 +28,13 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// Defaults: no cap.
+    /// Returns the defaults: no rate cap.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `MRR`: most that the receiver takes, in bit/s of UDP payload. Default: what the path carries.
+    /// `MRR`: sets the maximum rate of the receiver, in bit/s of UDP payload. Default: limited by the path
+    /// only.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
@@ -41,35 +42,35 @@ impl ReceiverConfig {
     }
 }
 
-/// What a receiver shows; rates in packets per second.
+/// Status of a receiver, for display; rates in packets per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
-    /// `NWC`: waves held.
+    /// `NWC`: subscribed waves.
     pub waves: u16,
-    /// `TRR`: what comes.
+    /// `TRR`: received rate.
     pub rate: f64,
-    /// `TRATE`: what the equation, or start-up, allows.
+    /// `TRATE`: rate allowed by the equation, or by start-up.
     pub target: f64,
     /// `ARTT` in seconds.
     pub rtt: f64,
     /// `LOSSP`.
     pub loss: f64,
-    /// Whether it is starting up.
+    /// Whether the receiver is in start-up.
     pub is_starting: bool,
 }
 
 /// The receiving control of WEBRC.
 ///
-/// Memory: 80 bytes for each channel held.
+/// Memory: 80 bytes per subscribed channel.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: DynamicConfig,
-    /// `MRR_P`: the least of the receiver's own and the session's.
+    /// `MRR_P`: the minimum of the receiver's and the session's maximum rates.
     rate_max: f64,
     joined_base: Option<Instant>,
     wishes: Wishes,
     base: Holes,
-    /// Highest level that the sender sends, as its base channel said last.
+    /// Highest level that the sender sends, as announced last on the base channel.
     ceiling: Option<u16>,
     session: Option<Session>,
     /// `ARTT` of a session that was given up.
@@ -77,20 +78,20 @@ pub struct Receiver {
     reception: Reception,
 }
 
-/// What is known once a packet of the base channel has come. Names are the RFC's.
+/// State of a session, created by the first packet of the base channel. Names are the RFC's.
 #[derive(Clone, Debug)]
 struct Session {
     clock: Clock,
     rate_max: f64,
-    /// The highest level that the sender sends.
+    /// Highest level that the sender sends.
     top: u16,
     slot: Slot,
-    /// When that began, and when the newest packet came.
+    /// Start of the slot, and arrival of the newest packet.
     turned: Instant,
     heard: Instant,
     waves: VecDeque<Held>,
     joining: Option<Joining>,
-    /// First packet of the last wave, and its First-Join.
+    /// Arrival of the first packet of the last wave, and the wave's First-Join.
     first: Instant,
     first_join: Option<f64>,
     epoch_ends: Instant,
@@ -100,7 +101,7 @@ struct Session {
     loss_event_ends: Option<Instant>,
     artt: f64,
     v: f64,
-    /// Index of the sample of `artt`.
+    /// Number of `artt` samples.
     samples: f64,
     trr: f64,
     arr: f64,
@@ -110,10 +111,10 @@ struct Session {
 }
 
 impl Receiver {
-    /// A receiver of a session with these layers.
+    /// Returns a receiver of a session with these layers.
     ///
     /// # Errors
-    /// When the numbers of the layers do not fit together.
+    /// Returns an error if the parameters of the layers are inconsistent.
     pub fn new(layers: DynamicConfig, config: ReceiverConfig) -> Result<Self, DynamicConfigError> {
         let layers = layers.with_shape(Shape::Webrc);
         DynamicChannels::new(layers, Instant::ZERO)?;
@@ -131,7 +132,7 @@ impl Receiver {
         })
     }
 
-    /// What to show; `None` until a packet of the base channel has come.
+    /// Returns the status; `None` until a packet of the base channel has arrived.
     pub fn status(&self) -> Option<Status> {
         let session = self.session.as_ref()?;
         Some(Status {
@@ -165,7 +166,7 @@ impl Receiver {
         session.count(now, found.lost);
     }
 
-    /// What the clock brings: the end of an epoch, a join that was not answered.
+    /// Handles the passage of time: the end of an epoch, an unanswered join.
     fn tick(&mut self, now: Instant) {
         if self.session.as_ref().is_some_and(|session| session.is_over(now)) {
             self.artt = self.session.as_ref().map(|session| session.artt);
@@ -176,7 +177,7 @@ impl Receiver {
             self.wishes.push(Membership::Leave(channel));
         }
         let Some(session) = self.session.as_mut() else { return };
-        // A driver that slept through several ends them once: what came is of all of them.
+        // A driver that slept through several epochs ends them together: the packets belong to all of them.
         if now < session.epoch_ends {
             return;
         }
@@ -191,7 +192,7 @@ impl Receiver {
         }
     }
 
-    /// Leaves the waves that the sender does not send; nothing of them is lost.
+    /// Leaves the waves that the sender does not send; their missing packets are not losses.
     fn limit(&mut self) {
         let Some(session) = self.session.as_mut() else { return };
         let highest = session.clock.channels.levels() - 1;
@@ -215,7 +216,7 @@ impl Receiver {
 }
 
 impl Session {
-    /// `artt` is the time that the base channel took to come, at first.
+    /// Creates the state; `artt` is initially the join time of the base channel.
     fn new(clock: Clock, rate_max: f64, artt: f64, now: Instant, sequence: u32) -> Self {
         let channels = &clock.channels;
         let log = libm::log(channels.ratio());
@@ -281,14 +282,14 @@ impl Session {
         target.min(self.rate_max)
     }
 
-    /// Whether it has ended without a word, or is another one now.
+    /// Whether the session ended without notice, or was replaced.
     fn is_over(&self, now: Instant) -> bool {
         let slot = self.clock.channels.half_slot().saturating_mul(2);
         now.since(self.heard) >= SILENCE.max(slot)
             || now.since(self.turned) >= STANDSTILL.max(slot.saturating_mul(2))
     }
 
-    /// A packet came, and others are lost.
+    /// Records a received packet, and `lost` losses.
     fn count(&mut self, now: Instant, lost: u64) {
         self.received += 1;
         self.loss.packets(1);
@@ -303,7 +304,7 @@ impl Session {
         }
     }
 
-    /// Losses within `ARTT` are one event.
+    /// Losses within `ARTT` form a single event.
     fn lose(&mut self, now: Instant) {
         if self.loss_event_ends.is_some_and(|end| now < end) {
             return;
@@ -323,7 +324,8 @@ impl Session {
         self.loss = LossEstimator::new(loss_for(self.artt, self.trr));
     }
 
-    /// A new slot: the waves that ended are left. Their channels, and what was lost on each at the last.
+    /// Advances to a new slot and leaves the waves that ended. Returns their channels, and the number of
+    /// packets lost at the end of each.
     fn turn(&mut self, now: Instant, slot: Slot) -> Vec<(ChannelId, u64)> {
         let mut left = Vec::new();
         if slot > self.slot {
@@ -347,8 +349,8 @@ impl Session {
         left
     }
 
-    /// If this is the first packet of the wave being joined, the join is over: a sample of the multicast
-    /// round-trip time.
+    /// Ends the join if this is the first packet of the wave being joined, and takes a sample of the
+    /// multicast round-trip time.
     fn joined(&mut self, now: Instant, wave: u64) {
         let is_joining = self.waves.back().is_some_and(|last| last.number == wave);
         let Some(joining) = self.joining.filter(|_| is_joining) else { return };
@@ -376,7 +378,7 @@ impl Session {
         }
     }
 
-    /// `RR_P` of the epoch that ends.
+    /// Ends an epoch and returns the epoch's `RR_P`.
     fn end_epoch(&mut self, now: Instant) -> f64 {
         let epochs = now.since(self.epoch_ends).as_secs_f64() / self.epoch_seconds() + 1.0;
         self.epoch_ends = now + self.epoch();
@@ -396,7 +398,7 @@ impl Session {
         rr
     }
 
-    /// `TRR_P` and `ARR_P`.
+    /// Updates `TRR_P` and `ARR_P`.
     fn average(&mut self, rr: f64, irr: f64) {
         let channels = &self.clock.channels;
         let ratio = channels.ratio();
@@ -418,7 +420,7 @@ impl Session {
     fn check_start_up(&mut self, now: Instant) {
         let is_top = self.nwc() >= self.top || self.next_rate() > self.rate_max;
         let is_settled = now.since(self.first) >= self.epoch();
-        // Without a wave there is nothing that could have brought less than its rate.
+        // Without a wave, no wave can have fallen short of its rate.
         let has_waves = !self.waves.is_empty();
         if is_top || (is_settled && has_waves && self.trr < self.least_of_start_up()) {
             let ssr = self.ssmin().max(self.trr);
@@ -426,7 +428,7 @@ impl Session {
         }
     }
 
-    /// `c ARR_P - 2/EL`: less than this says that a wave did not bring its rate.
+    /// `c ARR_P - 2/EL`: a lower rate means that a wave did not bring its rate.
     fn least_of_start_up(&self) -> f64 {
         let ratio = self.clock.channels.ratio();
         let root = libm::sqrt(ratio);
@@ -437,7 +439,7 @@ impl Session {
         c * self.arr - 2.0 / self.epoch_seconds()
     }
 
-    /// The rate with one wave more: the right side of rule 3.
+    /// Rate with a further wave: the right side of rule 3.
     fn next_rate(&self) -> f64 {
         self.arr * self.power(self.nwc() + 2) / self.power(self.nwc() + 1)
     }
@@ -452,13 +454,14 @@ impl Session {
         may && self.target() >= self.next_rate()
     }
 
-    /// Rule 4, recommended in normal operation: what the wave joined last brought has decayed.
+    /// Rule 4, recommended in normal operation: the rate of the wave joined last has decayed.
     fn has_decayed(&self, rr: f64) -> bool {
         let most = (self.rr_max - 2.0 / self.epoch_seconds()).max(self.clock.channels.ratio() * self.rr_max);
         self.ssr.is_none() || rr <= most
     }
 
-    /// If only rule 4 keeps from joining, the equation shall give just what the join needs.
+    /// If only rule 4 prevents a join, sets the loss estimate so that the equation gives exactly the rate of
+    /// the join.
     fn hold_back(&mut self) {
         self.loss = LossEstimator::new(loss_for(self.artt, self.next_rate()));
     }
@@ -474,13 +477,13 @@ impl Session {
         self.clock.channels.channel_of(wave.number)
     }
 
-    /// A join that was not answered in time is undone.
+    /// Undoes a join that was not answered in time.
     fn give_up_join(&mut self, now: Instant) -> Option<ChannelId> {
         self.joining.filter(|joining| joining.until <= now)?;
         self.leave_highest()
     }
 
-    /// Leaves the highest wave. A wave that is being joined is always that.
+    /// Leaves the highest wave. A wave that is being joined is always the highest.
     fn leave_highest(&mut self) -> Option<ChannelId> {
         self.joining = None;
         let wave = self.waves.pop_back()?;
@@ -517,7 +520,7 @@ impl ReceiverControl for Receiver {
         let (Ok(cci), Some(joined)) = (arrival.cci.webrc(), self.joined_base) else { return };
         let at = shifted(now);
         if self.session.is_none() {
-            // The configuration was found sound when the receiver was made.
+            // The configuration was validated when the receiver was created.
             let Ok(Some(clock)) = Clock::start(self.layers, now, cci) else { return };
             let artt = self.artt.unwrap_or_else(|| at.since(joined).as_secs_f64().max(1e-3));
             self.session = Some(Session::new(clock, self.rate_max, artt, at, cci.sequence));

@@ -1,38 +1,37 @@
-//! The paper's analysis (section 5): how many lost packets make one loss event, as a Markov chain of the
-//! packets in a round trip.
+//! The paper's analysis (section 5): lost packets per loss event, by a Markov chain over the packets of a
+//! round trip.
 //!
-//! From x packets the next round trip has half as many (rounded down, at least 1) after a loss, else one
-//! more, at most N.
+//! From x packets the next round trip has half as many packets (rounded down, at least 1) after a loss, and
+//! otherwise one more packet, at most N.
 
-/// How losses come.
+/// Loss process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Losses {
-    /// Each packet by itself.
+    /// Independent loss of each packet.
     Independent,
     /// After a loss the rest of the round trip is lost, as in a full drop-tail queue.
     Bursty,
 }
 
-/// What a loss probability comes to.
+/// Result of the analysis for a loss probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Analysis {
-    /// Lost packets per packet: with independent losses p itself.
+    /// Lost packets per packet: p for independent losses.
     pub indications_per_packet: f64,
-    /// Mean packets of a round trip.
+    /// Mean packets per round trip.
     pub packets: f64,
-    /// Mean loss events of a round trip.
+    /// Mean loss events per round trip.
     pub events_per_round_trip: f64,
-    /// Lost packets for each loss event.
+    /// Lost packets per loss event.
     pub indications_per_event: f64,
 }
 
-/// Sum over the states of how far a step changes their probabilities, at which the chain is taken for
-/// stationary.
+/// The chain counts as stationary once a step changes the state probabilities in total by less than this.
 const STILL: f64 = 1e-13;
 const STEPS_MAX: u32 = 100_000;
 
-/// Of a chain with up to `most` packets a round trip, at least 1, and a probability `p` in (0, 1) that a
-/// packet is lost, or with bursts that it is the first one.
+/// Analyses a chain with up to `most` packets per round trip, at least 1. `p`, in (0, 1), is the probability
+/// that a packet is lost, or with bursts that a packet is the first lost packet.
 pub fn analyse(losses: Losses, most: usize, p: f64) -> Analysis {
     let kept = 1.0 - p;
     let survival: Vec<f64> = (1..=most.max(1)).map(|x| libm::pow(kept, x as f64)).collect();
@@ -45,7 +44,7 @@ pub fn analyse(losses: Losses, most: usize, p: f64) -> Analysis {
     let events_per_round_trip = mean(&|_, survival| 1.0 - survival);
     let lost = match losses {
         Losses::Independent => p * packets,
-        // The sum over the place i = 0..x of the first loss of (x - i) (1-p)^i p.
+        // Sum over the index i = 0..x of the first loss, of (x - i) (1-p)^i p.
         Losses::Bursty => mean(&|x, survival| x - kept * (1.0 - survival) / p),
     };
     Analysis {
@@ -56,7 +55,8 @@ pub fn analyse(losses: Losses, most: usize, p: f64) -> Analysis {
     }
 }
 
-/// Probabilities of 1, 2, .. packets, where `survival` are those that a round trip of so many has no loss.
+/// Returns the probabilities of 1, 2, .. packets. `survival` holds the probability that a round trip of as
+/// many packets has no loss.
 fn stationary(survival: &[f64]) -> Vec<f64> {
     let most = survival.len();
     let mut share = vec![1.0 / most as f64; most];

@@ -1,4 +1,4 @@
-//! The analysis in LE-SBCC's paper. The protocol itself is [`headwater_proto::le_sbcc`].
+//! Analyses from the LE-SBCC paper. The protocol itself is [`headwater_proto::le_sbcc`].
 
 pub mod markov;
 pub mod rounds;

@@ -1,10 +1,10 @@
-//! Loss events in rounds: the model that tells the paper's counts of figures 12 and 19
+//! Loss events in rounds: the model behind the paper's counts of figures 12 and 19
 //! (`docs/errata/le-sbcc.md`).
 //!
-//! In each round x packets are sent; what a receiver loses of them is one event. When one passes Max-LPRF,
-//! the next round has half as many packets, else one more. A sender that paces has no rounds: an event takes
-//! with it all that was sent in the round trip behind the first loss, twice what is left of a round on
-//! average, so fewer events pass (`lab/experiments/le_sbcc/receivers`).
+//! In each round x packets are sent; a receiver's losses of a round are a single event. If an event passes
+//! Max-LPRF, the next round has half as many packets, otherwise one more. A paced sender has no rounds: an
+//! event covers all packets sent in the round trip after the first loss, on average twice the rest of a
+//! round, so fewer events pass (`lab/experiments/le_sbcc/receivers`).
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -14,11 +14,11 @@ use headwater_proto::le_sbcc::Receivers;
 use headwater_proto::rng::{Stream, unit};
 use headwater_proto::time::{Duration, Instant};
 
-/// Rounds after which counts fade.
+/// Number of rounds after which counts fade.
 const FADING: u32 = 100;
 
-/// Events that pass while `packets` are sent to one receiver that loses `worst` of them, and to `others` that
-/// lose `loss` of them (probabilities), each by itself.
+/// Returns the number of passed events while `packets` are sent to a receiver with loss probability `worst`
+/// and to `others` further receivers with loss probability `loss`; losses are independent.
 pub fn passed(packets: u32, worst: f64, others: u32, loss: f64, draw: &mut Stream) -> u32 {
     let mut receivers = Receivers::new(u32::MAX, draw);
     let (mut sent, mut size, mut passed) = (0, 1_u32, 0);
@@ -30,7 +30,7 @@ pub fn passed(packets: u32, worst: f64, others: u32, loss: f64, draw: &mut Strea
         }
         sent += size;
         now += Duration::from_millis(100);
-        // At a random place in the round.
+        // Events occur at random positions in the round.
         events.clear();
         for receiver in 0..=others {
             let probability = if receiver == 0 { worst } else { loss };

@@ -1,4 +1,4 @@
-//! What both ends are told.
+//! Configurations of sender and receiver.
 
 use core::net::IpAddr;
 
@@ -16,10 +16,11 @@ pub struct SenderConfig {
 }
 
 impl SenderConfig {
-    /// The longest timeout: at least one packet leaves in this time.
+    /// Maximum timeout: at least one packet departs in this time.
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(8);
 
-    /// Packets of so many bytes of UDP payload, PGM's headers included: 128 to 8192.
+    /// Creates a configuration with packets of `packet_bytes` bytes of UDP payload, PGM's headers included,
+    /// clamped to 128 to 8192.
     pub fn new(session: Session, packet_bytes: u16) -> Self {
         Self {
             session,
@@ -30,23 +31,24 @@ impl SenderConfig {
         }
     }
 
-    /// Window in packets below which it grows by a packet with each acknowledgement, 1 at least. Default: 4,
-    /// the draft's; the paper's is 6.
+    /// Sets the window in packets below which the window grows by a packet with each acknowledgement, at
+    /// least 1. Default: 4, as in the draft; the paper has 6.
     #[must_use]
     pub fn with_threshold(mut self, packets: f64) -> Self {
         self.threshold = packets.max(1.0);
         self
     }
 
-    /// Whether what a new acker lost before it was elected halves the window. Default: yes; without, a loss
-    /// that elects never counts.
+    /// Sets whether a new acker's losses before its election halve the window. Default: yes. Otherwise, a
+    /// loss that causes an election never counts.
     #[must_use]
     pub const fn with_switch_losses(mut self, count: bool) -> Self {
         self.switch_losses = count;
         self
     }
 
-    /// By how much the timeout is above the mean round-trip time at least, 10 ms or more. Default: 200 ms.
+    /// Sets the minimum margin of the timeout above the mean round-trip time, at least 10 ms. Default: 200
+    /// ms.
     #[must_use]
     pub fn with_timeout_margin(mut self, margin: Duration) -> Self {
         self.timeout_margin = margin.max(Duration::from_millis(10));
@@ -65,7 +67,7 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// A receiver of what is sent to a PGM port of a group; its reports come from `address`.
+    /// Creates the configuration of a receiver of a PGM port and group; reports carry `address`.
     pub fn new(destination_port: u16, group: IpAddr, address: IpAddr) -> Self {
         Self {
             destination_port,
@@ -76,14 +78,15 @@ impl ReceiverConfig {
         }
     }
 
-    /// Weight of a packet, received or lost, in the loss rate: 10^-6 to 1. Default: 500/65536, the draft's.
+    /// Sets the weight of a packet, received or lost, in the loss rate: 10^-6 to 1. Default: 500/65536, as in
+    /// the draft.
     #[must_use]
     pub const fn with_loss_weight(mut self, weight: f64) -> Self {
         self.loss_weight = weight.clamp(1e-6, 1.0);
         self
     }
 
-    /// Longest wait before a NAK is sent, drawn uniformly. Default: 50 ms.
+    /// Sets the maximum delay of a NAK; the delay is uniformly random. Default: 50 ms.
     #[must_use]
     pub fn with_back_off(mut self, back_off: Duration) -> Self {
         self.back_off = back_off;

@@ -1,21 +1,22 @@
 //! PGMCC (Rizzo, *pgmcc: a TCP-friendly single-rate multicast congestion control scheme*, 2000;
-//! Internet-Draft 03, 2004): a window like TCP's, clocked by the acknowledgements of one receiver, the acker.
+//! Internet-Draft 03, 2004): a TCP-like window, clocked by the acknowledgements of a single receiver, the
+//! acker.
 //!
-//! | module | what |
+//! | module | subject |
 //! |---|---|
-//! | [`Sender`] | elects the acker by what NAKs and acknowledgements report; sends when the window lets it |
-//! | [`Window`] | window W and tokens T: what acknowledgements, holes and timeouts make of them |
-//! | [`Receiver`] | loss rate; acknowledges when it is the acker, else reports its losses in NAKs |
+//! | [`Sender`] | elects the acker by reports in NAKs and acknowledgements; sends as the window permits |
+//! | [`Window`] | window W and tokens T, updated by acknowledgements, holes and timeouts |
+//! | [`Receiver`] | loss rate; sends acknowledgements while the acker, otherwise NAKs for losses |
 //!
-//! A baseline that LE-SBCC is compared with. Packets are PGM's (ODATA, NAK, ACK, with PGMCC's options:
-//! [`headwater_wire::pgm`]); they carry zeros, and nothing is repaired. Departures from the draft:
+//! Baseline for comparison with LE-SBCC. Packets are PGM's (ODATA, NAK, ACK, with PGMCC's options:
+//! [`headwater_wire::pgm`]) and carry zeros; there are no repairs. Departures from the draft:
 //! `docs/errata/baselines.md`.
 //!
-//! What receivers say is believed within bounds. Acknowledgements count once for each packet that was sent,
-//! from the acker alone. An acker that claims a bad path, or keeps silent, brings the rate to one packet in
-//! [`SenderConfig::TIMEOUT_MAX`], and no lower; one that acknowledges what it did not get raises it until
-//! another receiver's NAKs show the worse path. A report speaks for the address it comes from. The sender
-//! remembers 64 packets and the acker; a receiver 32 packets.
+//! Reports are trusted within bounds. Acknowledgements count once for each sent packet, from the acker alone.
+//! An acker that claims a bad path, or keeps silent, lowers the rate to one packet in
+//! [`SenderConfig::TIMEOUT_MAX`], and no further. An acker that acknowledges packets it did not receive
+//! raises the rate until the NAKs of another receiver show a worse path. A report counts for its source
+//! address. The sender remembers 64 packets and the acker; a receiver remembers 32 packets.
 
 mod acker;
 mod config;

@@ -1,4 +1,4 @@
-//! The receiving end.
+//! PGMCC receiver.
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
@@ -12,77 +12,77 @@ use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Mac
 use headwater_proto::rng::{self, Stream};
 use headwater_proto::time::{Duration, Instant};
 
-/// Where there is no acker, receivers offer themselves within this time.
+/// Maximum delay of the offers to become the acker.
 const ELECTION: Duration = Duration::from_millis(500);
-/// So many receivers at the same time are reckoned with.
+/// Number of receivers that the delays of offers are designed for.
 const RECEIVERS: f64 = 10_000.0;
-/// A packet so far behind the highest is no late one.
+/// Distance behind the highest number beyond which a packet is not late but starts a new sequence.
 const ANEW: u32 = 1 << 16;
-/// Bits of an acknowledgement's map.
+/// Bits of an acknowledgement's bitmap.
 const MAP: u32 = u32::BITS;
 
-/// What a receiver counts.
+/// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {
-    /// Packets received, each once.
+    /// Packets received, without duplicates.
     pub packets: u64,
-    /// Packets that did not come in their turn.
+    /// Packets that did not arrive in sequence.
     pub lost: u64,
-    /// Acknowledgements sent, those that offer an acker among them.
+    /// Acknowledgements sent, including offers to become the acker.
     pub acks: u64,
     /// NAKs sent.
     pub naks: u64,
-    /// Datagrams that were no data of PGM with PGMCC's option.
+    /// Datagrams that are not PGM data with PGMCC's option.
     pub malformed: u64,
-    /// Of other sessions than the first one heard.
+    /// Packets of sessions other than the first session heard.
     pub foreign: u64,
 }
 
-/// The session that is received.
+/// Received session.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     address: SocketAddr,
     gsi: Gsi,
     port: u16,
     highest: u32,
-    /// Bit i: `highest - i` came.
+    /// Bit i: `highest - i` was received.
     map: u32,
-    /// The last packet's option, and when it came.
+    /// Option of the last packet, and the packet's arrival time.
     last: (CongestionData, Instant),
 }
 
-/// Receives, and tells the sender what it loses.
+/// Receives packets, and reports losses to the sender.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
     draw: Stream,
     is_joined: bool,
     peer: Option<Peer>,
-    /// Lost packets per packet, of late.
+    /// Recent loss rate: lost packets per packet.
     loss: f64,
-    /// An acknowledgement is due.
+    /// Whether an acknowledgement is due.
     is_due: bool,
-    /// When to send a NAK for this packet.
+    /// Time of the next NAK, and the NAK's packet.
     nak: Option<(Instant, u32)>,
-    /// When to offer itself as the acker.
+    /// Time of the offer to become the acker.
     offer: Option<Instant>,
     counters: ReceiverCounters,
 }
 
 impl Receiver {
-    /// One that has heard nothing, and draws its back-offs from `draw`.
+    /// Creates a receiver; delays are drawn from `draw`.
     pub fn new(config: ReceiverConfig, draw: Stream) -> Self {
         let counters = ReceiverCounters::default();
         let (is_joined, is_due) = (false, false);
         Self { config, draw, is_joined, peer: None, loss: 0.0, is_due, nak: None, offer: None, counters }
     }
 
-    /// Lost packets per packet, of late.
+    /// Returns the recent loss rate: lost packets per packet.
     pub const fn loss(&self) -> f64 {
         self.loss
     }
 
-    /// What was counted.
+    /// Returns the receiver's counters.
     pub const fn counters(&self) -> &ReceiverCounters {
         &self.counters
     }
@@ -122,8 +122,8 @@ impl Receiver {
         self.turn(now, data);
     }
 
-    /// A packet so many numbers in front of the highest one: what an acknowledgement says of it. Whether it
-    /// is known to be no copy.
+    /// Records a packet that is `steps` ahead of the highest number, for acknowledgements. Returns whether
+    /// the packet is known to be no duplicate.
     fn note(&mut self, sequence: u32, steps: i32) -> bool {
         let Some(peer) = &mut self.peer else { return false };
         match (steps, steps.unsigned_abs()) {
@@ -137,7 +137,7 @@ impl Receiver {
                 peer.map |= bit;
                 is_new
             }
-            // Nothing is so late: the sender began anew.
+            // No packet is this late: the sender was restarted.
             (_, behind) if behind > ANEW => {
                 (peer.map, peer.highest) = (1, sequence);
                 true
@@ -146,17 +146,18 @@ impl Receiver {
         }
     }
 
-    /// Packets before `sequence` did not come.
+    /// Records that the `lost` packets before `sequence` did not arrive.
     fn lose(&mut self, now: Instant, sequence: u32, lost: u32) {
         self.counters.lost += u64::from(lost);
         self.loss = 1.0 - (1.0 - self.loss) * libm::pow(1.0 - self.config.loss_weight, f64::from(lost));
         let wait = rng::unit(&mut self.draw) * self.config.back_off.as_secs_f64();
         let first = sequence.wrapping_sub(lost);
-        // One that waits already speaks for these, too: what it reports is the loss rate.
+        // A waiting NAK covers these losses as well, because the NAK reports the loss rate.
         self.nak.get_or_insert((now + Duration::from_secs_f64(wait), first));
     }
 
-    /// Whom the packet names decides who acknowledges it.
+    /// Schedules an acknowledgement if the packet names this receiver as the acker, or an offer if the packet
+    /// names no acker.
     fn turn(&mut self, now: Instant, data: CongestionData) {
         let Some(peer) = &mut self.peer else { return };
         peer.last = (data, now);

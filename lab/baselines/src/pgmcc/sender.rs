@@ -1,4 +1,4 @@
-//! The sending end.
+//! PGMCC sender.
 
 use core::convert::Infallible;
 use core::net::{IpAddr, Ipv4Addr};
@@ -13,25 +13,25 @@ use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Input, Mac
 use headwater_proto::measure::RoundTrip;
 use headwater_proto::time::{Duration, Instant};
 
-/// Names nobody.
+/// Address in place of an acker, if there is none.
 pub(super) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-/// Timeouts in a row after which there is no acker.
+/// Number of consecutive timeouts after which the acker is removed.
 const TIMEOUTS: u32 = 2;
-/// The timeout before the first measurement, in seconds (RFC 6298).
+/// Timeout before the first measurement, in seconds (RFC 6298).
 const TIMEOUT_FIRST: f64 = 1.0;
-/// Round-trip times are no less, and no more, in seconds.
+/// Minimum and maximum of round-trip times, in seconds.
 const RTT_RANGE: (f64, f64) = (1e-4, 8.0);
 
 static ZEROS: [u8; 8_192] = [0; 8_192];
 
-/// What a sender counts.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     /// Packets sent.
     pub packets: u64,
     /// Acknowledgements of the acker.
     pub acks: u64,
-    /// Packets found lost on the way to the acker.
+    /// Packets lost on the way to the acker.
     pub lost: u64,
     /// Halvings of the window.
     pub halvings: u64,
@@ -39,35 +39,35 @@ pub struct SenderCounters {
     pub timeouts: u64,
     /// Reports of receivers other than the acker.
     pub reports: u64,
-    /// How often a receiver became the acker.
+    /// Elections of an acker.
     pub elections: u64,
-    /// No PGM packets, or of a type that is not for this end.
+    /// Datagrams that are not PGM packets, or of a type that a sender does not receive.
     pub malformed: u64,
-    /// Of another session.
+    /// Packets of another session.
     pub foreign: u64,
-    /// Reports of what was not sent yet, or in another's name, or without PGMCC's option.
+    /// Reports of unsent packets, for another address, or without PGMCC's option.
     pub absurd: u64,
 }
 
-/// Sends packets of zeros as the acker's acknowledgements let it.
+/// Sends packets of zeros as the acker's acknowledgements permit.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: SenderConfig,
     window: Window,
     acker: Option<Acker>,
-    /// The acker before: it acknowledges packets up to this one, in which it was named.
+    /// Previous acker, and the end of the packets that name this acker and may still be acknowledged.
     before: Option<(IpAddr, u32)>,
-    /// To the acker.
+    /// Round-trip time to the acker.
     round_trip: RoundTrip,
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     silent: u32,
-    /// When to give up on what is under way.
+    /// Time at which the packets in flight are given up.
     timeout: Option<Instant>,
     counters: SenderCounters,
 }
 
 impl Sender {
-    /// One that has sent nothing.
+    /// Creates a sender that has sent no packet.
     pub fn new(config: SenderConfig) -> Self {
         Self {
             window: Window::new(0, config.threshold),
@@ -81,22 +81,22 @@ impl Sender {
         }
     }
 
-    /// Window and tokens.
+    /// Returns the window and tokens.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The acker, and what it said last.
+    /// Returns the acker with its last report.
     pub const fn acker(&self) -> Option<&Acker> {
         self.acker.as_ref()
     }
 
-    /// Mean round-trip time to the acker in seconds, once measured.
+    /// Returns the mean round-trip time to the acker in seconds, once measured.
     pub fn srtt(&self) -> Option<f64> {
         self.round_trip.mean()
     }
 
-    /// What was counted.
+    /// Returns the sender's counters.
     pub const fn counters(&self) -> &SenderCounters {
         &self.counters
     }
@@ -122,7 +122,8 @@ impl Sender {
         }
     }
 
-    /// A report elects its receiver if there is no acker, or if it is clearly worse off.
+    /// Processes a report. Elects the reporting receiver if there is no acker, or if the receiver's
+    /// throughput is clearly less.
     fn report(&mut self, now: Instant, report: &Acker) {
         match &mut self.acker {
             Some(acker) if acker.address == report.address => *acker = *report,
@@ -144,7 +145,7 @@ impl Sender {
         self.counters.elections += 1;
         self.acker = Some(*report);
         self.window.switched(!self.config.switch_losses);
-        // The new one's round trip is another, and so is the timeout.
+        // A new acker has another round-trip time, and therefore another timeout.
         self.round_trip = RoundTrip::of(report.rtt);
         self.silent = 0;
         self.timeout = self.window.is_waiting().then(|| now + self.patience());
@@ -179,7 +180,7 @@ impl Sender {
         }
     }
 
-    /// The timeout: TCP's, twice as long after each one in a row.
+    /// Returns the timeout: TCP's, doubled after each consecutive timeout.
     fn patience(&self) -> Duration {
         let margin = self.config.timeout_margin.as_secs_f64();
         let least = Duration::from_secs_f64(self.round_trip.timeout(margin).unwrap_or(TIMEOUT_FIRST));
@@ -220,7 +221,7 @@ impl Sender {
     }
 }
 
-/// What a receiver says of its path; `None` for an echo of the future.
+/// Returns the path in a receiver's feedback; `None` for an echo from the future.
 fn report(now: Instant, said: &CongestionFeedback) -> Option<Acker> {
     let took_us = since_us(now, said.timestamp);
     let rtt = (f64::from(took_us) / 1e6).clamp(RTT_RANGE.0, RTT_RANGE.1);
@@ -245,7 +246,7 @@ impl Machine for Sender {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // What the window lets leave has left when it is asked; the first packet leaves at the first call.
+        // A caller drains all permitted packets before asking; the first packet departs at the first call.
         if self.window.is_open() { Some(Instant::ZERO) } else { self.timeout }
     }
 }

@@ -1,13 +1,13 @@
-//! Window and tokens: how many packets may be under way.
+//! Window and tokens: limit of the packets in flight.
 
-/// Acknowledged packets behind a hole that make it a loss.
+/// Number of acknowledged packets behind a hole that make the hole a loss.
 const LATER: u32 = 3;
-/// Most packets of a window.
+/// Maximum window in packets.
 const WINDOW_MAX: f64 = 1_048_576.0;
-/// Packets that are remembered.
+/// Number of remembered packets.
 const REMEMBERED: u32 = u64::BITS;
 
-/// W, T and the fate of the last 64 packets. Numbers wrap.
+/// W, T and the state of the last 64 packets. Numbers wrap.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     window: f64,
@@ -15,34 +15,35 @@ pub struct Window {
     threshold: f64,
     /// Number of the next packet.
     next: u32,
-    /// The highest number acknowledged, or given up with all before it.
+    /// Highest number acknowledged, or given up with all earlier packets.
     highest: u32,
-    /// Bit i: it is known what became of `highest - i`.
+    /// Bit i: the state of `highest - i` is known.
     known: u64,
-    /// Bit i: `highest - i` was acknowledged since the last timeout, by whoever was the acker.
+    /// Bit i: `highest - i` was acknowledged since the last timeout, by any acker.
     acked: u64,
-    /// Bit i: today's acker has `highest - i`; and of the other: it said whether it has.
+    /// Bit i of `own`: the current acker has received `highest - i`. Bit i of `told`: the current acker has
+    /// reported on `highest - i`.
     own: u64,
     told: u64,
-    /// Losses before this number had their halving, or a timeout.
+    /// Losses before this number have already halved the window, or belong to a timeout.
     cut: u32,
-    /// After a loss: the window stays until this number is acknowledged.
+    /// After a loss: the window stays constant until this number is acknowledged.
     recovery: Option<u32>,
 }
 
-/// What an acknowledgement told.
+/// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Packets acknowledged for the first time.
     pub new: u32,
-    /// Packets found lost.
+    /// Packets detected as lost.
     pub lost: u32,
     /// Whether the window was halved.
     pub is_halved: bool,
 }
 
 impl Window {
-    /// One packet and one token; slow start up to `threshold` packets.
+    /// Creates a window of one packet with one token; slow start ends at `threshold` packets.
     pub fn new(first: u32, threshold: f64) -> Self {
         Self {
             window: 1.0,
@@ -59,40 +60,40 @@ impl Window {
         }
     }
 
-    /// W in packets.
+    /// Returns W in packets.
     pub const fn packets(&self) -> f64 {
         self.window
     }
 
-    /// T in packets; negative after a halving.
+    /// Returns T in packets; negative after a halving.
     pub const fn tokens(&self) -> f64 {
         self.tokens
     }
 
-    /// Number of the next packet.
+    /// Returns the number of the next packet.
     pub const fn next(&self) -> u32 {
         self.next
     }
 
     /// Whether a packet may be sent.
     pub fn is_open(&self) -> bool {
-        // Sums of thirds and sevenths fall short of one by a hair.
+        // Sums of thirds and sevenths round to slightly less than 1.
         self.tokens > 1.0 - 1e-9
     }
 
-    /// Whether packets are under way of which nothing is known.
+    /// Whether packets in unknown state are in flight.
     pub fn is_waiting(&self) -> bool {
         self.next.wrapping_sub(1) != self.highest || self.known != !0
     }
 
-    /// A packet was sent.
+    /// Counts a sent packet.
     pub const fn sent(&mut self) {
         self.tokens -= 1.0;
         self.next = self.next.wrapping_add(1);
     }
 
-    /// A receiver has `highest` and of those before it the ones in `bitmap` (bit i: `highest - i`): the
-    /// acker, or the one before it. `None` for what was not sent yet.
+    /// Processes an acknowledgement of `highest` and of the packets in `bitmap` (bit i: `highest - i`), by
+    /// the acker or the previous acker. Returns `None` if `highest` was not sent yet.
     pub fn acknowledged(&mut self, highest: u32, bitmap: u32, is_acker: bool) -> Option<Told> {
         if ahead(highest, self.next) >= 0 {
             return None;
@@ -115,7 +116,7 @@ impl Window {
         if told.new > 0 {
             self.grow(f64::from(told.new));
         }
-        // What was lost is under way no more.
+        // Lost packets are no longer in flight.
         self.tokens += f64::from(told.lost);
         if is_hit {
             told.is_halved = true;
@@ -124,8 +125,8 @@ impl Window {
         Some(told)
     }
 
-    /// Another receiver is the acker. What it lost before that halves the window like what it loses from now
-    /// on, unless that `is_forgiven`.
+    /// Switches to another acker. Packets the new acker lost before the switch still halve the window, unless
+    /// `is_forgiven`.
     pub const fn switched(&mut self, is_forgiven: bool) {
         (self.own, self.told) = (0, 0);
         if is_forgiven {
@@ -133,7 +134,7 @@ impl Window {
         }
     }
 
-    /// No acknowledgement came in time: begins anew, and what is under way counts no more.
+    /// Handles a timeout: restarts with a window of one packet, and stops counting the packets in flight.
     pub fn timed_out(&mut self) {
         (self.window, self.tokens) = (1.0, 1.0);
         (self.highest, self.known, self.acked) = (self.next.wrapping_sub(1), !0, 0);
@@ -141,7 +142,7 @@ impl Window {
         self.recovery = None;
     }
 
-    /// Moves on to `highest`; packets that are forgotten by that without a word count as lost.
+    /// Advances to `highest`; packets that leave the memory in unknown state count as lost.
     fn reach(&mut self, highest: u32) -> u32 {
         let Ok(steps) = u32::try_from(ahead(highest, self.highest)) else { return 0 };
         let forgotten = match steps {
@@ -156,7 +157,7 @@ impl Window {
         forgotten
     }
 
-    /// Holes with three acknowledged packets behind them.
+    /// Marks holes with three acknowledged packets behind as lost, and returns the number of holes.
     fn find_losses(&mut self) -> u32 {
         let (mut lost, mut later) = (0, 0);
         for place in 0..REMEMBERED {
@@ -170,8 +171,8 @@ impl Window {
         lost
     }
 
-    /// Whether the acker misses a packet that was sent after the last halving, and has three behind it. What
-    /// others had of it does not matter.
+    /// Whether the acker misses a packet sent after the last halving, and has three later packets. Receptions
+    /// by previous ackers do not count.
     fn find_hits(&mut self) -> bool {
         let (mut is_hit, mut later) = (false, 0);
         for place in 0..REMEMBERED {
@@ -210,7 +211,7 @@ impl Window {
     }
 }
 
-/// How far `a` is ahead of `b`; negative when behind.
+/// Returns the distance of `a` ahead of `b`; negative if `a` is behind.
 const fn ahead(a: u32, b: u32) -> i32 {
     a.wrapping_sub(b).cast_signed()
 }

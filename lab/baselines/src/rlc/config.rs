@@ -1,9 +1,9 @@
-//! The numbers that make an RLC session, and what a receiver may be told.
+//! Parameters of an RLC session, and configuration of a receiver.
 
 use headwater_proto::rate::Rate;
 use headwater_proto::time::Duration;
 
-/// Most layers: rates double, so that 24 go from a packet a second to beyond any link.
+/// Maximum number of layers: with doubling rates, 24 layers span from a packet a second to beyond any link.
 pub(super) const LAYERS_MAX: usize = 24;
 
 /// Configuration of [`super::Layers`].
@@ -15,13 +15,13 @@ pub struct Config {
     pub(super) spacing: Duration,
 }
 
-/// Why numbers make no RLC session.
+/// Reason for rejecting the parameters of an RLC session.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// Packets without bytes.
     #[error("packets of 0 bytes")]
     PacketBytes,
-    /// Points too close together, or too far apart, to decide by.
+    /// Synchronisation points too close together, or too far apart, for decisions.
     #[error("synchronisation points each {0}: it must be from 100 ms to 1 min")]
     Spacing(Duration),
     /// Less than two layers.
@@ -34,7 +34,7 @@ pub enum ConfigError {
         /// Maximum rate in packets/s.
         max: f64,
     },
-    /// A layer without a packet from one point to the next.
+    /// Less than four packets of the lowest layer between two synchronisation points.
     #[error(
         "a base rate of {base:.3} packets/s: there must be four packets, at least, from one synchronisation point to the next"
     )]
@@ -45,13 +45,14 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Packets of `packet_bytes` of UDP payload; layers from `base_rate` on, each of which doubles what those
-    /// below bring, up to `max_rate` in all. Points of the lowest layer are a second apart.
+    /// Creates a configuration with packets of `packet_bytes` of UDP payload. The lowest layer has
+    /// `base_rate`; each further layer doubles the total rate, up to `max_rate`. The points of the lowest
+    /// layer are a second apart.
     pub fn new(packet_bytes: u16, base_rate: Rate, max_rate: Rate) -> Self {
         Self { packet_bytes, max_rate, base_rate, spacing: Duration::from_secs(1) }
     }
 
-    /// What is between two synchronisation points of the lowest layer. Default: 1 s.
+    /// Sets the interval between synchronisation points of the lowest layer. Default: 1 s.
     #[must_use]
     pub fn with_spacing(mut self, spacing: Duration) -> Self {
         self.spacing = spacing;
@@ -76,7 +77,8 @@ impl Config {
         Ok(())
     }
 
-    /// Rates of the layers: the first two are equal, then each is twice the one before.
+    /// Returns the rates of the layers: the first two rates are equal, and each further rate is twice the
+    /// previous.
     pub(super) fn rates(&self) -> Vec<Rate> {
         let base = self.base_rate.as_bits();
         let most = self.max_rate.as_bits();
@@ -95,20 +97,21 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// Defaults: no cap, deaf for a second.
+    /// Creates the default configuration: no maximum rate, losses ignored for a second after a drop.
     pub fn new() -> Self {
         Self { max_rate: None, deaf: Duration::from_secs(1) }
     }
 
-    /// Most that the receiver takes, in bit/s of UDP payload; the lowest layer is held in any case. Default:
-    /// what the path carries.
+    /// Sets the maximum total rate, in bit/s of UDP payload; the lowest layer is always subscribed. Default:
+    /// limited by the path only.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);
         self
     }
 
-    /// For how long it hears no losses after it gave up a layer: until that has left the path. Default: 1 s.
+    /// Sets the time for which losses are ignored after a layer is dropped, until the dropped layer's packets
+    /// have left the path. Default: 1 s.
     #[must_use]
     pub fn with_deaf(mut self, deaf: Duration) -> Self {
         self.deaf = deaf;

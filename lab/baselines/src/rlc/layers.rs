@@ -1,4 +1,4 @@
-//! Layers, their bursts and their synchronisation points, by closed forms.
+//! Layers with bursts and synchronisation points, in closed form.
 
 use super::config::{Config, ConfigError};
 use headwater_proto::layering::turns::Schedule;
@@ -6,31 +6,31 @@ use headwater_proto::layering::{StaticLayers, Unchanging};
 use headwater_proto::rate::Rate;
 use headwater_proto::time::{Duration, Instant};
 
-/// Packets that a burst has beside those that would leave anyway.
+/// Number of packets that a burst adds.
 const BURST_PACKETS: u64 = 8;
-/// A burst takes at most this part of the time between two points of the lowest layer.
+/// Divisor of the lowest layer's spacing that gives the maximum duration of a burst.
 const BURST_PART: u64 = 4;
 
-/// The layers of an RLC session from its start on. Layer i is channel i.
+/// Layers of an RLC session from its start on. Layer i is channel i.
 ///
-/// A burst is a warp of time: what would leave within b before and b after a multiple of the layer's spacing
-/// leaves within b before it, at twice the rate. The first packet after that is a synchronisation point.
-/// Every burst ends when those of the layers below end that have one, and none is longer than theirs: so all
-/// that a receiver holds doubles together.
+/// A burst is a warp of time: packets planned within b before and b after a multiple of the layer's spacing
+/// leave within b before the multiple, at twice the rate. The first packet afterwards is a synchronisation
+/// point. If layers below have a burst at the same multiple, all bursts end together, and the burst of a
+/// higher layer is no longer than those below. All layers of a receiver therefore double together.
 #[derive(Clone, Debug)]
 pub struct Layers {
     levels: StaticLayers,
-    /// b of each layer; the highest has none.
+    /// b of each layer; zero for the highest layer.
     bursts: Vec<Duration>,
     spacing: Duration,
     start: Instant,
 }
 
 impl Layers {
-    /// The layers of a session that begins at `start`.
+    /// Creates the layers of a session that starts at `start`.
     ///
     /// # Errors
-    /// When the numbers do not fit together.
+    /// [`ConfigError`], if the parameters are inconsistent.
     pub fn new(config: &Config, start: Instant) -> Result<Self, ConfigError> {
         config.check()?;
         let rates = config.rates();
@@ -44,7 +44,7 @@ impl Layers {
         Ok(Self { levels, bursts, spacing: config.spacing, start })
     }
 
-    /// Whether a layer's packet is a synchronisation point.
+    /// Whether a packet of a layer is a synchronisation point.
     pub fn is_point(&self, level: u16, number: u64) -> bool {
         let Some((burst, spacing)) = self.burst(level) else { return false };
         let passed = |number: u64| self.planned(level, number).saturating_sub(burst) / spacing;
@@ -52,31 +52,31 @@ impl Layers {
         now > 0 && number.checked_sub(1).is_none_or(|before| passed(before) < now)
     }
 
-    /// Whether a layer's packet belongs to a burst.
+    /// Whether a packet of a layer belongs to a burst.
     pub fn is_burst(&self, level: u16, number: u64) -> bool {
         self.burst(level).is_some_and(|burst| within(self.planned(level, number), burst).is_some())
     }
 
-    /// The number of a layer's packet of which 16 bits are known, and which leaves near the base layer's
-    /// packet `base`.
+    /// Returns the full number of a layer's packet from the lower 16 bits; the packet departs near the base
+    /// layer's packet `base`.
     pub(super) fn number(&self, level: u16, sequence: u16, base: u64) -> u64 {
         let expected = self.levels.before(level, self.levels.nth(0, base));
         expected.wrapping_add_signed(near(sequence, expected))
     }
 
-    /// b and the spacing of a layer's points, in nanoseconds.
+    /// Returns b and the spacing of a layer's points, in nanoseconds; `None` for a layer without bursts.
     fn burst(&self, level: u16) -> Option<(u64, u64)> {
         let burst = self.bursts[usize::from(level)].as_nanos();
         (burst > 0).then(|| (burst, self.spacing.as_nanos().saturating_mul(1 << level)))
     }
 
-    /// When a packet would leave without bursts, after the start.
+    /// Returns the departure time of a packet without bursts, in nanoseconds after the start.
     fn planned(&self, level: u16, number: u64) -> u64 {
         self.levels.nth(level, number).since(self.start).as_nanos()
     }
 }
 
-/// How far a number with these low bits is from what was expected, at the nearest.
+/// Returns the smallest distance from `expected` to a number with the low bits `sequence`.
 pub(super) fn near(sequence: u16, expected: u64) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "the low 16 bits are what is wanted")]
     let low = expected as u16;
@@ -84,8 +84,8 @@ pub(super) fn near(sequence: u16, expected: u64) -> i64 {
     if expected.checked_add_signed(distance).is_some() { distance } else { distance + (1 << 16) }
 }
 
-/// The time of a burst that a planned time falls into: when it begins, and how far the plan is in it. The
-/// first is at one spacing.
+/// Returns the start of the burst that a planned time falls into, and the offset of the planned time in the
+/// burst. The first burst is at one spacing.
 fn within(planned: u64, (burst, spacing): (u64, u64)) -> Option<(u64, u64)> {
     let shifted = planned.saturating_add(burst);
     let into = shifted % spacing;
@@ -107,7 +107,7 @@ impl Schedule for Layers {
     fn before(&self, level: u16, at: Instant) -> u64 {
         let left = at.since(self.start).as_nanos();
         let inside = self.burst(level).and_then(|burst| Some((within(left, burst)?, burst)));
-        // What has left by a time within a burst was planned for twice as far into it.
+        // Packets departed by a time in a burst were planned for up to twice the offset.
         let planned = inside.map_or(left, |((from, into), (burst, _))| from + (2 * into).min(2 * burst));
         self.levels.before(level, self.start + Duration::from_nanos(planned))
     }

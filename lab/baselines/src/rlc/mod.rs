@@ -1,15 +1,18 @@
 //! RLC (Vicisano, Crowcroft, Rizzo, *TCP-like congestion control for layered multicast data transfer*, 1998):
-//! static layers whose rates double, and points in them at which receivers may take one more.
+//! static layers with doubling rates, and synchronisation points at which receivers may add a layer.
 //!
-//! A layer's packets are marked at synchronisation points, twice as far apart on each layer as on the one
-//! below. Before each the sender doubles the layer's rate for a short time, and is silent for as long after:
-//! a receiver that loses a packet of such a burst has no room for the next layer, and stays. One that loses a
-//! packet elsewhere gives up its highest layer, and then hears no loss for a while. So the rate goes as one
-//! over the root of the loss, as if all round-trip times were the spacing of the lowest layer's points.
+//! Packets at synchronisation points are marked. The points of each layer are twice as far apart as those of
+//! the layer below. Before each point the sender doubles the layer's rate for a short time, and afterwards
+//! pauses for the same time. If a receiver loses a packet of such a burst, the path has no capacity for the
+//! next layer, and the receiver does not add the layer. If a receiver loses a packet outside a burst, the
+//! receiver drops its highest layer, and then ignores losses for a while. The rate is therefore inversely
+//! proportional to the square root of the loss rate, as if all round-trip times equalled the spacing of the
+//! lowest layer's points.
 //!
-//! A baseline that Rainbow is compared with. Control information is [`RlcCci`](headwater_wire::cci::RlcCci),
-//! which does not tell bursts: receivers know them by the numbers of packets. Choices where the text is open,
-//! and departures from it: `docs/errata/baselines.md`.
+//! Baseline for comparison with Rainbow. The congestion control information is
+//! [`RlcCci`](headwater_wire::cci::RlcCci), which does not signal bursts: receivers recognise bursts by
+//! packet numbers. Choices where the paper is open, and departures from the paper:
+//! `docs/errata/baselines.md`.
 
 mod config;
 mod layers;

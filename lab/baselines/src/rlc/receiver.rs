@@ -1,5 +1,5 @@
-//! The receiver: a layer more at a synchronisation point after which nothing was lost, a layer less at a
-//! loss.
+//! RLC receiver: adds a layer at a synchronisation point without a loss since the previous point, and drops a
+//! layer at a loss.
 
 use headwater_wire::cci::RlcCci;
 
@@ -12,15 +12,15 @@ use headwater_proto::machine::ChannelId;
 use headwater_proto::measure::Holes;
 use headwater_proto::time::{Duration, Instant};
 
-/// A hole is a loss after this time, whatever came later.
+/// Time after which a hole counts as a loss, regardless of later packets.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The receiving control of RLC.
+/// Receiving control of RLC.
 ///
-/// Which packets are those of bursts it tells by their numbers, which count from the session's start: those
-/// of the lowest layer are taken for the first 2^16 when it comes, and followed from then on.
+/// The receiver recognises packets of bursts by packet numbers, counted from the start of the session. The
+/// lowest layer's first packet is assumed to be among the first 2^16; later numbers follow from there.
 ///
-/// Memory: 120 bytes for each layer held, 24 at most.
+/// Memory: 120 bytes for each subscribed layer, at most 24.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: Layers,
@@ -28,32 +28,33 @@ pub struct Receiver {
     deaf: Duration,
     is_held: bool,
     wishes: Wishes,
-    /// Layers held, from the lowest up.
+    /// Subscribed layers, lowest first.
     held: Vec<Track>,
-    /// The last packet's number on the lowest layer.
+    /// Number of the lowest layer's last packet.
     base: Option<u64>,
-    /// Losses before this instant are not heard.
+    /// Time until which losses are ignored.
     deaf_until: Instant,
-    /// Whether nothing was lost since the last point of the highest layer; `None` before its first one.
+    /// Whether no loss occurred since the last point of the highest layer; `None` before the layer's first
+    /// point.
     is_clean: Option<bool>,
-    /// When that point left, by the schedule.
+    /// Departure time of that point, by the schedule.
     last_point: Instant,
     reception: Reception,
 }
 
-/// A layer that is held.
+/// Subscribed layer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Track {
     holes: Holes,
-    /// The packet that should come next.
+    /// Number of the next expected packet.
     next: Option<u64>,
-    /// The oldest open hole, and since when it is that.
+    /// Oldest open hole, and the time since when it is the oldest.
     open: Option<(u64, Instant)>,
 }
 
 impl Track {
-    /// Packet `number` has come: another hole may be the oldest one now, which is judged by its own number
-    /// and waits anew.
+    /// Updates the oldest open hole after packet `number`. A hole that becomes the oldest is judged by its
+    /// own number and waits the full time.
     fn watch(&mut self, now: Instant, number: u64) {
         let missing = self.holes.oldest().map(|low| number.wrapping_add_signed(near(low, number)));
         let before = self.open;
@@ -63,10 +64,10 @@ impl Track {
 }
 
 impl Receiver {
-    /// A receiver of a session with these layers.
+    /// Creates a receiver of a session with these layers.
     ///
     /// # Errors
-    /// When their numbers do not fit together.
+    /// [`ConfigError`], if the parameters of the layers are inconsistent.
     pub fn new(layers: Config, config: ReceiverConfig) -> Result<Self, ConfigError> {
         let numbers = Layers::new(&layers, Instant::ZERO)?;
         let most =
@@ -87,7 +88,7 @@ impl Receiver {
         })
     }
 
-    /// Layers held above the lowest.
+    /// Returns the number of subscribed layers above the lowest.
     pub fn level(&self) -> u16 {
         u16::try_from(self.held.len().saturating_sub(1)).unwrap_or(u16::MAX)
     }
@@ -118,7 +119,7 @@ impl Receiver {
         }
     }
 
-    /// The number of a layer's packet; `None` before anything came on the lowest layer.
+    /// Returns the full number of a layer's packet; `None` before the first packet of the lowest layer.
     fn number(&mut self, level: u16, sequence: u16) -> Option<u64> {
         if level > 0 {
             return self.base.map(|base| self.layers.number(level, sequence, base));
@@ -132,13 +133,13 @@ impl Receiver {
         Some(number)
     }
 
-    /// Packets of a layer, from `number` on, are lost.
+    /// Processes losses of a layer, from packet `number` on.
     fn lose(&mut self, now: Instant, level: u16, number: u64, lost: u64) {
         self.reception.lost += lost;
         if now < self.deaf_until {
             return;
         }
-        // What is found only now may be of the time before, which is settled.
+        // A hole detected now may date from before the last point, whose decision is already made.
         if self.layers.nth(level, number) >= self.last_point {
             self.is_clean = self.is_clean.map(|_| false);
         }
@@ -154,7 +155,7 @@ impl Receiver {
         }
     }
 
-    /// A synchronisation point of the highest layer.
+    /// Handles a synchronisation point of the highest layer.
     fn point(&mut self) {
         let is_whole = self.held.iter().all(|track| track.open.is_none());
         let may_rise = is_whole && self.is_clean == Some(true) && self.level() < self.highest;
@@ -166,7 +167,7 @@ impl Receiver {
         }
     }
 
-    /// Holes that have waited long enough.
+    /// Counts holes as losses after the maximum wait.
     fn give_up_holes(&mut self, now: Instant) {
         for level in 0..self.held.len() {
             let Some(track) = self.held.get_mut(level) else { break };

@@ -1,4 +1,4 @@
-//! The sender: all layers, with their bursts.
+//! RLC sender: all layers, with bursts.
 
 use headwater_wire::cci::RlcCci;
 
@@ -9,18 +9,18 @@ use headwater_proto::layering::turns::{Schedule, Turns};
 use headwater_proto::machine::{ChannelId, Ecn};
 use headwater_proto::time::Instant;
 
-/// Sends on [`Layers`] as their schedule says. What a packet's number is follows from the schedule, so what a
-/// sender that fell behind gives up looks lost. Time per packet: O(layers).
+/// Sends on [`Layers`] by schedule. The schedule determines each packet's number, so packets skipped by a
+/// late sender look lost. Time per packet: O(layers).
 #[derive(Clone, Debug)]
 pub struct Sender(Turns<Layers>);
 
 impl Sender {
-    /// A sender that begins when `layers` do.
+    /// Creates a sender that starts with `layers`.
     pub fn new(layers: Layers) -> Self {
         Self(Turns::new(layers))
     }
 
-    /// The layers, to ask what they will send.
+    /// Returns the layers, for queries of the schedule.
     pub fn layers(&self) -> &Layers {
         self.0.schedule()
     }

@@ -1,15 +1,16 @@
-//! RLM (McCanne, Jacobson, Vetterli 1996): receivers of constant layers learn by failed joins, their own and
-//! others'. A baseline.
+//! RLM (McCanne, Jacobson, Vetterli 1996): receivers of constant layers learn from failed joins, including
+//! joins of other receivers. Baseline.
 //!
-//! | module | what |
+//! | module | subject |
 //! |---|---|
-//! | [`Sender`] | layers at constant rates; passes on what receivers announce |
-//! | [`Receiver`] | steady, hysteresis, measure, drop: when to try the next layer, and when to give one up |
+//! | [`Sender`] | layers at constant rates; forwards the announcements of receivers |
+//! | [`Receiver`] | steady, hysteresis, measure, drop: times to try the next layer, and to drop a layer |
 //!
-//! Behaviour and constants are those of ns-2's implementation. There receivers announce joins on a group of
-//! their own; here, as groups are source-specific, they tell the sender, which tells all:
-//! `docs/errata/baselines.md`. So anybody who can write to the sender can hold receivers back for as long as
-//! the longest join timer, as in RLM anybody can who writes to the group.
+//! Behaviour and constants are those of ns-2's implementation. In ns-2, receivers announce joins on a
+//! separate group. Here, groups are source-specific, so receivers announce joins to the sender, which
+//! forwards the announcements to all receivers: `docs/errata/baselines.md`. Anybody who can write to the
+//! sender can therefore hold receivers back for the longest join timer, like anybody who can write to the
+//! group in RLM.
 
 mod receiver;
 mod sender;
@@ -21,13 +22,14 @@ pub use sender::Sender;
 
 use headwater_proto::rate::Rate;
 
-/// Most layers of a session.
+/// Maximum number of layers of a session.
 pub const LAYERS_MAX: u16 = 64;
 
-/// What a receiver tells the sender, and this all receivers: that it joins a layer, counted from 1.
+/// Prefix of a receiver's announcement, which the sender forwards to all receivers: the receiver joins a
+/// layer, counted from 1.
 const ANNOUNCEMENT: [u8; 3] = *b"RLM";
 
-/// The layers of a session: what each adds, bit/s of UDP payload, at most [`LAYERS_MAX`].
+/// Layers of a session: the rate of each layer, bit/s of UDP payload, at most [`LAYERS_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     rates: Vec<Rate>,
@@ -35,8 +37,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Layers of these rates, whose packets have so many bytes of UDP payload; `None` without a layer, with
-    /// more than [`LAYERS_MAX`], or for empty packets.
+    /// Creates layers of these rates with packets of `packet_bytes` of UDP payload; `None` without a layer,
+    /// with more than [`LAYERS_MAX`], or for empty packets.
     pub fn new(rates: Vec<Rate>, packet_bytes: u16) -> Option<Self> {
         let is_sound = (1..=usize::from(LAYERS_MAX)).contains(&rates.len()) && packet_bytes > 0;
         is_sound.then_some(Self { rates, packet_bytes })

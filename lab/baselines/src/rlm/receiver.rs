@@ -1,4 +1,4 @@
-//! The receiving end: a state machine of four states, over timers that failed joins lengthen.
+//! RLM receiver: a machine of four states, with timers that failed joins lengthen.
 
 use core::net::SocketAddr;
 
@@ -9,27 +9,27 @@ use headwater_proto::measure::Holes;
 use headwater_proto::rng::{Seed, Stream, unit_above_zero};
 use headwater_proto::time::{Duration, Instant};
 
-/// Detection time and its deviation to begin with, in seconds.
+/// Initial detection time and deviation, in seconds.
 const DETECTION: f64 = 5.0;
 const DEVIATION: f64 = 2.0;
-/// Weight of a sample in both.
+/// Weight of a sample in both means.
 const GAIN: f64 = 0.25;
-/// Join timers in seconds: to begin with and at least, and at most.
+/// Initial and minimum join timer, and maximum, in seconds.
 const JOIN_LEAST: f64 = 5.0;
 const JOIN_MOST: f64 = 60.0;
-/// What a join timer grows by when a join fails, and falls by when a layer is held.
+/// Factor of a join timer after a failed join, and after a detection time without loss.
 const BACK_OFF: f64 = 2.0;
 const RELAX: f64 = 0.75;
-/// Loss that a layer is dropped at, over at least so many packets received.
+/// Loss rate at which a layer is dropped, and the minimum number of packets received before.
 const LOSS: f64 = 0.25;
 const PACKETS: u64 = 10;
 
-/// What a receiver is doing.
+/// State of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// S: nothing is wrong.
+    /// S: no loss.
     Steady,
-    /// H: there was loss, which may be of others' joins.
+    /// H: loss occurred, possibly from other receivers' joins.
     Hysteresis,
     /// M: loss is measured.
     Measure,
@@ -37,30 +37,31 @@ pub enum State {
     Drop,
 }
 
-/// What a receiver counts beside [`Reception`].
+/// Counters of a receiver in addition to [`Reception`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {
-    /// Layers joined beyond the first one.
+    /// Layers joined beyond the first.
     pub joins: u64,
-    /// Of those, joins that failed.
+    /// Joins that failed.
     pub failed: u64,
-    /// Layers dropped, those among them.
+    /// Layers dropped, including failed joins.
     pub drops: u64,
 }
 
-/// What it knows of a layer.
+/// State of a layer.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     holes: Holes,
-    /// Seconds.
+    /// Join timer, in seconds.
     timer: f64,
-    /// When this receiver joined it last; when anybody did; and when somebody did whose join may still fail.
+    /// Time of this receiver's last join; of any receiver's last join; and of the last join that may still
+    /// fail.
     held: Option<Instant>,
     joined: Option<Instant>,
     pending: Option<Instant>,
 }
 
-/// Holds layers 1 up to some level; none once the base layer, too, was more than its path takes.
+/// Subscribes to layers 1 to a level; to no layer once the base layer exceeds the path's capacity.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layers: Vec<Layer>,
@@ -70,9 +71,9 @@ pub struct Receiver {
     deviation: f64,
     join_at: Option<Instant>,
     detect_at: Option<Instant>,
-    /// Whether a packet of the top layer came since it was joined.
+    /// Whether a packet of the top layer has arrived since the join.
     is_top_heard: bool,
-    /// Packets received and lost when measuring began.
+    /// Packets received and lost at the start of the measurement.
     measured: (u64, u64),
     announce: Option<u8>,
     source: Option<SocketAddr>,
@@ -83,7 +84,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// One that has heard nothing; its timers are drawn from `seed`.
+    /// Creates a receiver without layers; timers are drawn from `seed`.
     pub fn new(config: &Config, seed: Seed) -> Self {
         let (holes, timer) = (Holes::default(), JOIN_LEAST);
         let layer = Layer { holes, timer, held: None, joined: None, pending: None };
@@ -106,27 +107,27 @@ impl Receiver {
         }
     }
 
-    /// Layers held.
+    /// Returns the number of subscribed layers.
     pub const fn level(&self) -> usize {
         self.level
     }
 
-    /// What it is doing.
+    /// Returns the state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// What was counted.
+    /// Returns the receiver's counters.
     pub const fn counters(&self) -> &ReceiverCounters {
         &self.counters
     }
 
-    /// The timer of a layer, counted from 1, in seconds.
+    /// Returns the join timer of a layer, counted from 1, in seconds.
     pub fn join_timer(&self, layer: usize) -> f64 {
         self.layers[layer - 1].timer
     }
 
-    /// How long after a join its losses are expected to show, in seconds.
+    /// Returns the expected time between a join and the detection of its losses, in seconds.
     pub const fn detection_time(&self) -> f64 {
         self.detection
     }
@@ -150,7 +151,7 @@ impl Receiver {
         self.join_at = Some(now + seconds(mean / 2.0 + wait));
     }
 
-    /// Waits for what is under way to show.
+    /// Starts the detection timer with a margin for the effects of earlier actions.
     fn detect_conservatively(&mut self, now: Instant) {
         self.detect_at = Some(now + seconds(self.detection + 1.5 * self.deviation));
     }
@@ -165,8 +166,8 @@ impl Receiver {
             self.reception.lost += self.layers[layer].holes.close();
             self.wishes.push(Membership::Leave(channel(layer)));
         }
-        // Who gives a layer up has heard the one below; below the base layer nothing is heard, and nothing is
-        // joined again.
+        // After a drop, packets of the new top layer have already arrived. Below the base layer no packets
+        // arrive, and the receiver joins no layer again.
         self.is_top_heard = 0 < level && level < self.level;
         self.level = level;
     }
@@ -183,7 +184,7 @@ impl Receiver {
         self.set_join_timer(now);
     }
 
-    /// Somebody joins a layer, counted from 1.
+    /// Records the announced join of a layer, counted from 1.
     fn announced(&mut self, now: Instant, layer: usize) {
         let is_above = layer > self.level;
         if let Some(layer) = layer.checked_sub(1).and_then(|index| self.layers.get_mut(index)) {
@@ -233,7 +234,7 @@ impl Receiver {
         }
     }
 
-    /// How long it took until the failed join of a layer showed.
+    /// Updates the detection time with the time until the failed join of a layer showed.
     fn learn(&mut self, now: Instant, layer: usize) {
         let Some(pending) = self.layers[layer - 1].pending else { return };
         let took = now.since(pending).as_secs_f64();
@@ -248,7 +249,7 @@ impl Receiver {
             (self.join_at, self.detect_at) = (None, None);
             return;
         }
-        // It goes on; one that held all layers has none.
+        // A running join timer continues; a receiver of all layers has no join timer.
         if self.join_at.is_none() {
             self.set_join_timer(now);
         }
@@ -320,7 +321,7 @@ impl ReceiverControl for Receiver {
         self.reception.lost += found.lost;
         if layer + 1 == self.level && !self.is_top_heard {
             self.is_top_heard = true;
-            // A layer that took longer to come than a detection would: losses show no sooner.
+            // If the first packet of a layer took longer than the detection time, losses cannot show earlier.
             let waited = self.layers[layer].held.map_or(0.0, |held| now.since(held).as_secs_f64());
             if self.counters.joins > 0 && waited > self.detection && waited < JOIN_MOST {
                 self.detection = 1.2 * waited;

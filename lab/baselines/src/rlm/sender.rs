@@ -1,4 +1,4 @@
-//! The sending end: layers at constant rates.
+//! RLM sender: layers at constant rates.
 
 use headwater_wire::Cci;
 use headwater_wire::cci::FlidSlCci;
@@ -13,37 +13,37 @@ use headwater_proto::machine::{ChannelId, Datagram, Destination, Ecn, Transmit};
 use headwater_proto::rate::Rate;
 use headwater_proto::time::{Duration, Instant};
 
-/// What SplitMix64's state grows by from one output to the next.
+/// State increment of SplitMix64 per output.
 const SPLIT_MIX_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-/// What an announcement takes on the way to receivers, as one of ns-2's does.
+/// Length of an announcement to receivers in bytes, as in ns-2.
 const ANNOUNCEMENT_BYTES: usize = 180;
 
-/// Sends on all layers as they are due. Congestion control information is FLID-SL's, without slots; an
-/// announcement has its trigger set, and the layer in place of the slot.
+/// Sends on all layers by schedule. The congestion control information is FLID-SL's, without slots; an
+/// announcement has the trigger set, and the layer in place of the slot.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
     turns: Turns<Spaced>,
     sequences: Vec<u16>,
-    /// The layer that somebody joins. One is enough: who hears of the highest hears enough.
+    /// Highest layer announced and not forwarded yet. Receivers need only the highest layer.
     announced: Option<u8>,
 }
 
 impl Sender {
-    /// Begins at `now`.
+    /// Creates a sender that starts at `now`.
     pub fn new(config: Config, now: Instant) -> Self {
         let turns = Turns::new(Spaced(StaticLayers::new(&config.rates, config.packet_bytes, now)));
         Self { turns, sequences: vec![0; config.rates.len()], announced: None, config }
     }
 
-    /// The rates of its layers.
+    /// Returns the rates of the layers.
     pub fn rates(&self) -> &[Rate] {
         &self.config.rates
     }
 }
 
-/// Layers whose packets leave up to half a gap after their turn, as if at random: of evenly spaced layers one
-/// and the same loses whenever a drop-tail queue is full.
+/// Layers with packets delayed by up to half a gap, pseudo-randomly. With evenly spaced layers, the same
+/// layer would always lose packets at a full drop-tail queue.
 #[derive(Clone, Debug)]
 struct Spaced(StaticLayers);
 
@@ -61,7 +61,7 @@ impl Schedule for Spaced {
 
     fn before(&self, level: u16, at: Instant) -> u64 {
         let turns = self.0.before(level, at);
-        // The last of those may be late.
+        // The last packet may be delayed beyond `at`.
         turns.checked_sub(1).filter(|last| self.nth(level, *last) >= at).unwrap_or(turns)
     }
 
@@ -76,14 +76,14 @@ impl Unchanging for Spaced {
     }
 }
 
-/// Of SplitMix64's outputs that of a packet's number: the same in every session, which is random enough to
-/// break phases.
+/// Returns the SplitMix64 output of a packet's number. The outputs are the same in every session, and random
+/// enough to break phase effects.
 fn scatter(level: u16, number: u64) -> u64 {
     let outputs_before = (u64::from(level) << 48) ^ number;
     SplitMix64::seed_from_u64(outputs_before.wrapping_mul(SPLIT_MIX_STEP)).next_u64()
 }
 
-/// Congestion control information of a packet, or of an announcement.
+/// Returns the congestion control information of a packet, or of an announcement.
 fn cci(layer: u16, sequence: u16, announced: Option<u8>) -> Cci {
     let (increase_trigger, slot) = (announced.is_some(), announced.unwrap_or(0) & 0x7F);
     let group = u8::try_from(layer).unwrap_or(u8::MAX);

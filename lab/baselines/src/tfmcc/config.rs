@@ -1,9 +1,9 @@
-//! What a sender is told.
+//! Configuration of a sender.
 
 use headwater_proto::rate::Rate;
 use headwater_proto::time::Duration;
 
-/// The rate never falls below one packet in this time (RFC 4654, section 3.3: `t_mbi`).
+/// Interval of packets at the minimum rate (RFC 4654, section 3.3: `t_mbi`).
 pub const FLOOR_PERIOD: Duration = Duration::from_secs(8);
 
 /// Configuration of a [`super::Sender`].
@@ -16,7 +16,7 @@ pub struct SenderConfig {
 }
 
 impl SenderConfig {
-    /// Packets of so many bytes of UDP payload, 64 to 8192.
+    /// Creates a configuration with packets of `packet_bytes` bytes of UDP payload, clamped to 64 to 8192.
     pub fn new(packet_bytes: u16) -> Self {
         Self {
             packet_bytes: packet_bytes.clamp(64, 8_192),
@@ -26,23 +26,23 @@ impl SenderConfig {
         }
     }
 
-    /// `R_max` to begin with, 1 ms at least; larger than any receiver's round-trip time. Default: 500 ms, the
-    /// RFC's least.
+    /// Sets the initial `R_max`, at least 1 ms; must exceed every receiver's round-trip time. Default: 500
+    /// ms, the RFC's minimum.
     #[must_use]
     pub fn with_rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt.max(Duration::from_millis(1));
         self
     }
 
-    /// Longest round-trip time that counts in full; what is longer counts as this. It bounds what a receiver
-    /// that holds reports back does to all. 1 ms at least. Default: 2 s.
+    /// Sets the maximum round-trip time that counts, at least 1 ms; longer times count as this maximum. The
+    /// cap bounds the effect on the group of a receiver that delays its reports. Default: 2 s.
     #[must_use]
     pub fn with_rtt_cap(mut self, rtt: Duration) -> Self {
         self.rtt_cap = rtt.max(Duration::from_millis(1));
         self
     }
 
-    /// Most that is ever sent. Default: what the receivers' reports allow.
+    /// Sets the maximum rate. Default: limited by the receivers' reports only.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Rate) -> Self {
         self.max_rate = Some(rate);

@@ -1,4 +1,4 @@
-//! Reports that wait to be answered, so that receivers measure round-trip times (RFC 4654, section 3.5).
+//! Queue of reports to echo, from which receivers measure round-trip times (RFC 4654, section 3.5).
 
 use core::net::SocketAddr;
 
@@ -7,32 +7,33 @@ use crate::tfmcc::message::Echo;
 use crate::stamp::later_us;
 use headwater_proto::time::Instant;
 
-/// Most receivers that wait for an answer; the least urgent of more get none, and report again.
+/// Maximum number of queued reports; the least urgent further reports get no echo, and their receivers report
+/// again.
 pub const ECHOES_MAX: usize = 64;
 
-/// Who reports: an identifier alone might be drawn, or forged, twice.
+/// Identity of a receiver; an identifier alone may be drawn, or forged, twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Who {
     pub id: u32,
     pub address: SocketAddr,
 }
 
-/// A report to be answered.
+/// Report waiting for its echo.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub who: Who,
-    /// Its time, by the receiver's clock.
+    /// Timestamp of the report, by the receiver's clock.
     pub timestamp_us: u32,
-    /// When it came.
+    /// Arrival time of the report.
     pub at: Instant,
-    /// Whether the receiver has measured its round-trip time before.
+    /// Whether the receiver has measured its round-trip time.
     pub has_rtt: bool,
-    /// The rate that it reported.
+    /// Rate in the report.
     pub rate: f64,
 }
 
 impl Pending {
-    /// Those without a round-trip time first, then by rate.
+    /// Orders receivers without a round-trip time first, then by rate.
     fn is_before(&self, other: &Self) -> bool {
         (self.has_rtt, self.rate) < (other.has_rtt, other.rate)
     }
@@ -42,7 +43,7 @@ impl Pending {
     }
 }
 
-/// At most [`ECHOES_MAX`] of them.
+/// Queue of at most [`ECHOES_MAX`] reports.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes(Vec<Pending>);
 
@@ -60,7 +61,7 @@ impl Echoes {
         self.0.push(pending);
     }
 
-    /// The most urgent one.
+    /// Removes and returns the most urgent report.
     pub fn pop(&mut self) -> Option<Pending> {
         let first = (0..self.0.len())
             .reduce(|first, one| if self.0[one].is_before(&self.0[first]) { one } else { first })?;

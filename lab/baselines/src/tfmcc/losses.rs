@@ -3,19 +3,20 @@
 use headwater_proto::measure::{Holes, LossIntervals};
 use headwater_proto::time::{Duration, Instant};
 
-/// More events than this of losses in a row tell no more: eight intervals count.
+/// Maximum number of events in a run of losses; more events would not change the eight intervals.
 const EVENTS_MAX: f64 = 16.0;
-/// Intervals that count.
+/// Number of intervals in the mean.
 const INTERVALS: u64 = 8;
 
-/// What a packet finds.
+/// State of the path at a packet's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     /// Round-trip time in seconds.
     pub rtt: f64,
-    /// Seconds from packet to packet.
+    /// Seconds between packets.
     pub spacing: f64,
-    /// Packets of the interval before the first loss event: at which the equation gives what is received now.
+    /// Length of the interval before the first loss event, in packets: the length at which the equation gives
+    /// the current receive rate.
     pub first_interval: f64,
 }
 
@@ -24,15 +25,15 @@ pub(super) struct Path {
 pub(super) struct Losses {
     holes: Holes,
     intervals: LossIntervals,
-    /// When the last event began.
+    /// Start of the last event.
     began: Option<Instant>,
     events: u64,
     lost: u64,
 }
 
 impl Losses {
-    /// A packet arrived; whether it is the first with its number. A hole counts when three later packets are
-    /// there, and as if lost then: that is equally late for all.
+    /// Processes a packet; returns whether it is not a duplicate. A hole counts as a loss once three later
+    /// packets have arrived, and as lost at that time: the delay is equal for all holes.
     pub fn arrived(&mut self, now: Instant, sequence: u16, path: &Path) -> bool {
         let found = self.holes.record(sequence);
         if found.lost > 0 {
@@ -47,7 +48,7 @@ impl Losses {
         let per_event = libm::floor(path.rtt / path.spacing) + 1.0;
         #[expect(clippy::cast_precision_loss, reason = "below 2^16")]
         let mut left = (lost as f64).min(per_event * EVENTS_MAX);
-        // Lost one after the other, the last one now.
+        // The losses follow each other at the packet spacing, the last loss now.
         let mut at = now - Duration::from_secs_f64((left - 1.0) * path.spacing);
         while left > 0.0 {
             let mut since = self.began.map(|began| at.since(began).as_secs_f64());
@@ -73,25 +74,25 @@ impl Losses {
         self.began = Some(at);
     }
 
-    /// The interval before the first event is `factor` times as long as [`Path::first_interval`] said: if it
-    /// still counts, that is mended.
+    /// Multiplies the interval before the first event by `factor`, if that interval still counts, after a
+    /// correction of [`Path::first_interval`].
     pub fn rescale_first(&mut self, factor: f64) {
         if (1..=INTERVALS).contains(&self.events) {
             self.intervals.rescale_oldest(factor);
         }
     }
 
-    /// Loss events per packet; `None` before the first.
+    /// Returns loss events per packet; `None` before the first event.
     pub fn rate(&self) -> Option<f64> {
         self.intervals.rate()
     }
 
-    /// Packets lost.
+    /// Returns the number of packets lost.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Loss events.
+    /// Returns the number of loss events.
     pub const fn events(&self) -> u64 {
         self.events
     }

@@ -1,18 +1,18 @@
-//! TFMCC's datagrams: the fields of RFC 4654, section 2.2. The RFC gives them no form; `docs/wire/tfmcc.md`
-//! describes ours.
+//! TFMCC's datagrams: the fields of RFC 4654, section 2.2. The RFC defines no format; `docs/wire/tfmcc.md`
+//! describes the format used here.
 //!
-//! Times are microseconds of the clock of whoever wrote them first, modulo 2^32. Rates are bit/s of UDP
-//! payload.
+//! Times are microseconds modulo 2^32 of the clock of the end that first wrote the time. Rates are bit/s of
+//! UDP payload.
 
 use headwater_wire::bytes::{Writer, be, be16, be32};
 use headwater_wire::exchange;
 pub use headwater_wire::exchange::{Error, VERSION};
 
-/// Bytes in front of a data packet's content.
+/// Length of the header of a data packet, in bytes.
 pub const DATA_BYTES: usize = 36;
-/// Length of a report in bytes.
+/// Length of a report, in bytes.
 pub const REPORT_BYTES: usize = 28;
-/// A suppression rate that suppresses nobody.
+/// Suppression rate without suppression.
 pub const NO_SUPPRESSION: u64 = u64::MAX;
 
 const MAGIC: [u8; 3] = *b"HWT";
@@ -26,56 +26,56 @@ const HAS_RTT: u8 = 0b001;
 const HAS_LOSS: u8 = 0b010;
 const LEAVES: u8 = 0b100;
 
-/// What a sender says in each data packet (section 2.2.1).
+/// Header of a data packet (section 2.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data {
-    /// `i`, the packet's number.
+    /// `i`, number of the packet.
     pub sequence: u32,
-    /// `ts_i`, when it was sent.
+    /// `ts_i`, time of sending.
     pub timestamp_us: u32,
     /// `R_max`, the maximum round-trip time.
     pub rtt_max_us: u32,
-    /// `X_supp`: only receivers of a lower rate may report. [`NO_SUPPRESSION`] for all.
+    /// `X_supp`: only receivers with a lower rate may report. [`NO_SUPPRESSION`] for all.
     pub suppression: u64,
     /// `fb_nr`, the feedback round.
     pub round: u16,
-    /// A report that is answered.
+    /// Answer to a report.
     pub echo: Option<Echo>,
 }
 
-/// The sender's answer to a report.
+/// Answer of the sender to a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
-    /// `r`, who reported.
+    /// `r`, the reporting receiver.
     pub receiver: u32,
-    /// `ts_r'`: the report's time, and what the sender held it.
+    /// `ts_r'`: time of the report, plus the time between the report and the answer.
     pub timestamp_us: u32,
-    /// `is_CLR`: it is the current limiting receiver.
+    /// `is_CLR`: the receiver is the current limiting receiver.
     pub is_clr: bool,
 }
 
-/// What a receiver reports (section 2.2.2).
+/// Report of a receiver (section 2.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// `r`, who reports: drawn at random.
+    /// `r`, random identifier of the reporting receiver.
     pub receiver: u32,
-    /// `ts_r`, when.
+    /// `ts_r`, time of the report.
     pub timestamp_us: u32,
-    /// `ts_i'`: the last data packet's time, and what the receiver held it.
+    /// `ts_i'`: time of the last data packet, plus the time between the packet and the report.
     pub echo_us: u32,
-    /// `X_r`, the rate that the receiver finds fair.
+    /// `X_r`, the fair rate at the receiver.
     pub rate: u64,
-    /// `fb_nr`, the round that it answers.
+    /// `fb_nr`, the answered feedback round.
     pub round: u16,
-    /// `have_RTT`: it measured its round-trip time.
+    /// `have_RTT`: the receiver has measured its round-trip time.
     pub has_rtt: bool,
-    /// `have_loss`: it had a loss event.
+    /// `have_loss`: the receiver has had a loss event.
     pub has_loss: bool,
-    /// `receiver_leave`: it goes.
+    /// `receiver_leave`: the receiver leaves.
     pub leaves: bool,
 }
 
-/// A datagram of TFMCC.
+/// TFMCC datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// From the sender, with content behind [`DATA_BYTES`].
@@ -85,10 +85,10 @@ pub enum Message {
 }
 
 impl Message {
-    /// Reads a datagram. Unknown flags and reserved bits are ignored.
+    /// Parses a datagram. Unknown flags and reserved bits are ignored.
     ///
     /// # Errors
-    /// [`Error`], for whatever is no datagram of this version.
+    /// [`Error`], if the datagram is not a TFMCC datagram of this version.
     pub fn parse(datagram: &[u8]) -> Result<Message, Error> {
         match exchange::kind(datagram, MAGIC)? {
             KIND_DATA if datagram.len() >= DATA_BYTES => Ok(Message::Data(Data::read(datagram))),
@@ -114,7 +114,7 @@ impl Data {
         }
     }
 
-    /// The bytes in front of the content.
+    /// Returns the header's bytes.
     pub fn emit(&self) -> [u8; DATA_BYTES] {
         let mut bytes = [0; DATA_BYTES];
         let mut writer = Writer::new(&mut bytes);
@@ -150,7 +150,7 @@ impl Report {
         }
     }
 
-    /// The datagram.
+    /// Returns the datagram.
     pub fn emit(&self) -> [u8; REPORT_BYTES] {
         let mut bytes = [0; REPORT_BYTES];
         let mut writer = Writer::new(&mut bytes);

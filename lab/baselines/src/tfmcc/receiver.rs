@@ -1,4 +1,4 @@
-//! The receiving end (RFC 4654, section 4).
+//! TFMCC receiver (RFC 4654, section 4).
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
@@ -16,17 +16,17 @@ use headwater_proto::measure::throughput;
 use headwater_proto::rng::{self, Seed, Stream};
 use headwater_proto::time::{Duration, Instant};
 
-/// N: receivers that rounds are made for.
+/// N: number of receivers that the feedback timers are designed for.
 const RECEIVERS: f64 = 10_000.0;
-/// What is received without loss is half of what is asked for.
+/// Before the first loss, the fair rate is this multiple of the receive rate.
 const START_FACTOR: f64 = 2.0;
-/// Times and rates are no less than this.
+/// Minimum of times and rates.
 const LEAST: f64 = 1e-6;
 
-/// What a receiver counts.
+/// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {
-    /// Packets received, each once.
+    /// Packets received, without duplicates.
     pub packets: u64,
     /// Packets lost.
     pub lost: u64,
@@ -34,20 +34,20 @@ pub struct ReceiverCounters {
     pub events: u64,
     /// Reports sent.
     pub reports: u64,
-    /// Datagrams that were no data of TFMCC.
+    /// Datagrams that are not TFMCC data.
     pub malformed: u64,
-    /// Data of other senders than the first one heard.
+    /// Data of senders other than the first sender heard.
     pub foreign: u64,
 }
 
-/// The last data packet.
+/// Last data packet.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     data: Data,
     at: Instant,
 }
 
-/// How it stands to the group.
+/// Membership state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     New,
@@ -56,7 +56,7 @@ enum Standing {
     Left,
 }
 
-/// Receives, and reports the rate that is fair on its path.
+/// Receives packets, and reports the fair rate of the path.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     id: u32,
@@ -64,27 +64,27 @@ pub struct Receiver {
     sender: Option<SocketAddr>,
     standing: Standing,
     last: Option<Last>,
-    /// Bits of a packet.
+    /// Size of a packet in bits.
     packet_bits: f64,
     losses: Losses,
     rate: ReceiveRate,
     rtt: RoundTrip,
-    /// The round-trip time that the first loss event was reckoned with, if it was not measured.
+    /// Round-trip time assumed at the first loss event, if not measured then.
     first_rtt: Option<f64>,
     is_clr: bool,
-    /// When the next report is due by the round's timer.
+    /// Time of the next report by the round's feedback timer.
     timer: Option<Instant>,
-    /// `X_r` when the round began.
+    /// `X_r` at the start of the round.
     rate_at_round: f64,
     reported: Option<Instant>,
-    /// No echo of the last report has come.
+    /// Whether no echo of the last report has arrived.
     is_unanswered: bool,
     is_due: bool,
     counters: ReceiverCounters,
 }
 
 impl Receiver {
-    /// One that has heard nothing. Its identifier and the times of its reports are drawn from `seed`.
+    /// Creates a receiver. The identifier and the report times are drawn from `seed`.
     pub fn new(seed: Seed) -> Self {
         let mut draw = seed.stream("tfmcc/receiver", 0);
         Self {
@@ -108,33 +108,33 @@ impl Receiver {
         }
     }
 
-    /// Its identifier.
+    /// Returns the receiver's identifier.
     pub const fn id(&self) -> u32 {
         self.id
     }
 
-    /// Whether it is the current limiting receiver.
+    /// Whether this receiver is the current limiting receiver.
     pub const fn is_clr(&self) -> bool {
         self.is_clr
     }
 
-    /// Its round-trip time in seconds, once measured.
+    /// Returns the round-trip time in seconds, once measured.
     pub const fn rtt(&self) -> Option<f64> {
         self.rtt.mean()
     }
 
-    /// p, loss events per packet; `None` before the first.
+    /// Returns p, loss events per packet; `None` before the first event.
     pub fn loss_event_rate(&self) -> Option<f64> {
         self.losses.rate()
     }
 
-    /// What was counted.
+    /// Returns the receiver's counters.
     pub const fn counters(&self) -> ReceiverCounters {
         ReceiverCounters { lost: self.losses.lost(), events: self.losses.events(), ..self.counters }
     }
 
-    /// `X_r` in bit/s: that of the equation, or before the first loss twice what is received. `None` before
-    /// two packets.
+    /// Returns `X_r` in bit/s: the equation's rate, or before the first loss twice the receive rate. `None`
+    /// before two packets.
     pub fn fair_rate(&self, now: Instant) -> Option<f64> {
         let last = self.last?;
         Some(match self.losses.rate() {
@@ -143,13 +143,13 @@ impl Receiver {
         })
     }
 
-    /// Leaves the group for good, and tells the sender.
+    /// Leaves the group permanently, and reports the leave to the sender.
     pub fn leave(&mut self) {
         self.standing = if self.standing == Standing::Joined { Standing::Leaving } else { Standing::Left };
         (self.timer, self.is_due) = (None, self.standing == Standing::Leaving);
     }
 
-    /// The round-trip time, or what stands for it.
+    /// Returns the round-trip time, or `R_max` if not measured.
     fn rtt_or(&self, data: &Data) -> f64 {
         self.rtt.mean().unwrap_or_else(|| rtt_max(data))
     }
@@ -171,7 +171,7 @@ impl Receiver {
         if is_new_round {
             self.begin_round(now, &data);
         }
-        // Once a round trip, by itself.
+        // The CLR reports once a round trip without a timer.
         let rtt = self.rtt_or(&data);
         let is_late = self.reported.is_none_or(|reported| now.since(reported).as_secs_f64() >= rtt);
         self.is_due |= self.is_clr && is_late;
@@ -180,7 +180,7 @@ impl Receiver {
     fn count(&mut self, now: Instant, data: &Data) {
         let rtt = self.rtt_or(data);
         let received = 8.0 * self.rate.rate(now).unwrap_or(LEAST);
-        // Where the simple equation gives what is received (section 5.6).
+        // Interval at which the simple equation gives the receive rate (section 5.6).
         let packets_in_rtt = received * rtt / self.packet_bits;
         let path = Path {
             rtt,
@@ -198,7 +198,7 @@ impl Receiver {
         }
     }
 
-    /// Round-trip time: of an answer to the last report, and of what it changes by.
+    /// Updates the round-trip time, by an echo of the last report or by the change of the one-way delay.
     fn measure(&mut self, now: Instant, data: &Data) {
         if let Some(echo) = data.echo.filter(|echo| echo.is_clr) {
             self.is_clr = echo.receiver == self.id;
@@ -219,7 +219,8 @@ impl Receiver {
         }
     }
 
-    /// Draws when to report: few do so early, others hear of it and need not.
+    /// Draws the time of the report: few receivers draw an early time, and their reports suppress later
+    /// reports.
     fn begin_round(&mut self, now: Instant, data: &Data) {
         self.rate_at_round = self.fair_rate(now).unwrap_or(f64::INFINITY);
         let drawn = rng::unit_above_zero(&mut self.draw);
@@ -228,8 +229,8 @@ impl Receiver {
         self.timer = (!self.is_clr).then_some(now + wait);
     }
 
-    /// Whether a report would tell the sender something: of a lower rate than others reported, or a longer
-    /// round trip.
+    /// Whether a report has new information for the sender: a rate below the suppression rate, or a round
+    /// trip above `R_max`.
     fn is_wanted(&self, now: Instant) -> bool {
         let (Some(last), Some(rate)) = (self.last, self.fair_rate(now)) else { return false };
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]

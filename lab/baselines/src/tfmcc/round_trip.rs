@@ -1,33 +1,35 @@
-//! A receiver's round-trip time (RFC 4654, section 4.3).
+//! Round-trip time at a receiver (RFC 4654, section 4.3).
 
 use crate::stamp::{clock_us, since_us};
 use headwater_proto::time::Instant;
 
-/// What is kept of the mean at a measurement: of the CLR, which measures each round trip, and of others.
+/// Weight of the old mean at a measurement: for the CLR, which measures every round trip, and for other
+/// receivers.
 const KEPT_CLR: f64 = 0.9;
 const KEPT: f64 = 0.5;
-/// What is kept at a packet that tells the one-way delay alone.
+/// Weight of the old mean at a packet that shows only the one-way delay.
 const KEPT_ONE_WAY: f64 = 0.95;
-/// No round trip is taken for shorter, or longer, in seconds.
+/// Limits of a round-trip time, in seconds.
 const LEAST: f64 = 1e-4;
 const MOST: f64 = 60.0;
 
-/// By echoes, and by how one-way delays change between them.
+/// Mean of the round-trip times from echoes, adjusted by changes of the one-way delay between echoes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
     mean: Option<f64>,
-    /// `D_r`: by how much the sender's clock is ahead of ours, and the way back. Microseconds.
+    /// `D_r`: offset of the sender's clock plus the delay to the sender, in microseconds.
     back_us: u32,
 }
 
 impl RoundTrip {
-    /// In seconds; `None` before the first measurement.
+    /// Returns the mean in seconds; `None` before the first measurement.
     pub const fn mean(&self) -> Option<f64> {
         self.mean
     }
 
-    /// A packet sent at `sent_us` of the sender's clock answers what left here at `asked_us` of ours, what it
-    /// was held included. Whether it is the first such one.
+    /// Processes an echo: a packet sent at `sent_us` of the sender's clock answers a report of `asked_us` of
+    /// the receiver's clock, corrected for the time at the sender. Returns whether this is the first
+    /// measurement.
     pub fn measure(&mut self, now: Instant, sent_us: u32, asked_us: u32, is_clr: bool) -> bool {
         let sample = seconds(since_us(now, asked_us));
         self.back_us = sent_us.wrapping_sub(asked_us);
@@ -37,7 +39,7 @@ impl RoundTrip {
         is_first
     }
 
-    /// Any other packet: the way here may take longer than when it was measured.
+    /// Adjusts the mean for a packet without an echo, by the change of the one-way delay since the last echo.
     pub fn one_way(&mut self, now: Instant, sent_us: u32) {
         let sample = seconds(clock_us(now).wrapping_sub(sent_us).wrapping_add(self.back_us).cast_signed());
         if let Some(mean) = &mut self.mean {
@@ -47,6 +49,6 @@ impl RoundTrip {
 }
 
 fn seconds(micros: i32) -> f64 {
-    // What is negative was forged, or a clock stepped.
+    // Negative only if the packet was forged, or a clock stepped.
     (f64::from(micros) / 1e6).clamp(LEAST, MOST)
 }

@@ -1,4 +1,4 @@
-//! The sending end (RFC 4654, section 3).
+//! TFMCC sender (RFC 4654, section 3).
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
@@ -14,43 +14,44 @@ use headwater_proto::pacing::{BURST, Pacer};
 use headwater_proto::rate::Rate;
 use headwater_proto::time::{Duration, Instant};
 
-/// Granularity of timers, in seconds: a part of the least `R_max` (section 3.2).
+/// Timer granularity in seconds: a part of the minimum `R_max` (section 3.2).
 const GRANULARITY: f64 = 0.001;
-/// `R_max` is so many times the longest round-trip time, as if rounded up to the RFC's 8 bits: receivers a
-/// hair above it would all report.
+/// Margin of `R_max` above the longest round-trip time, equal to the effect of the RFC's rounding up to 8
+/// bits. Without a margin, all receivers slightly above `R_max` would report.
 const RTT_MAX_MARGIN: f64 = 1.08;
-/// Of `R_max` a round keeps at least so much.
+/// Minimum fraction of `R_max` kept after a round.
 const RTT_MAX_KEPT: f64 = 0.9;
-/// g: reports of rates less than so much below the one reported are suppressed.
+/// g: reports of rates within this fraction below a reported rate are suppressed.
 const CLOSE: f64 = 0.1;
-/// What a CLR's mean round-trip time keeps at a sample.
+/// Weight of the old mean of the CLR's round-trip time at a sample.
 const RTT_KEPT: f64 = 0.9;
-/// For increases a CLR's round trip is at least this part of `R_max`: it could pretend any.
+/// Minimum round trip of the CLR for increases, as a fraction of `R_max`, because a CLR can fake any round
+/// trip.
 const RTT_PART: f64 = 0.125;
-/// Round trips without a report after which the rate is halved, and after which the CLR is gone.
+/// Round trips without a report after which the rate is halved, and after which the CLR is removed.
 const SILENT: f64 = 4.0;
 const GONE: f64 = 10.0;
-/// Silence is told from a slow rate by two packets missing (as RFC 5348, section 4.3) and half of one's time
-/// for jitter, and a CLR that is gone by thrice that.
+/// Minimum silence in packet intervals: two missing packets (as RFC 5348, section 4.3) and half an interval
+/// for jitter. The CLR is removed after three times that silence.
 const SILENT_PACKETS: f64 = 2.5;
 const GONE_PACKETS: f64 = 3.0 * SILENT_PACKETS;
 
-/// The current limiting receiver.
+/// Current limiting receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clr {
-    /// Its identifier.
+    /// Identifier of the receiver.
     pub id: u32,
-    /// Where its reports come from.
+    /// Source address of the receiver's reports.
     pub address: SocketAddr,
-    /// Its round-trip time in seconds, as the sender measures it.
+    /// Round-trip time in seconds, as measured by the sender.
     pub rtt: f64,
-    /// `X_r`, what it reported last, in bit/s.
+    /// `X_r` of the last report, in bit/s.
     pub rate: f64,
-    /// Since when.
+    /// Time of the election.
     pub since: Instant,
     heard: Instant,
     timestamp_us: u32,
-    /// Not named to the receivers yet.
+    /// Whether the receivers do not know this CLR yet.
     is_new: bool,
 }
 
@@ -59,47 +60,47 @@ impl Clr {
         Who { id: self.id, address: self.address }
     }
 
-    /// What to echo to it: its last report.
+    /// Returns the last report, for an echo to the CLR.
     const fn pending(&self) -> Pending {
         let who = self.who();
         Pending { who, timestamp_us: self.timestamp_us, at: self.heard, has_rtt: true, rate: self.rate }
     }
 }
 
-/// What a sender counts.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     /// Packets sent.
     pub packets: u64,
-    /// Reports taken.
+    /// Reports accepted.
     pub reports: u64,
-    /// Of those, reports of receivers other than the CLR.
+    /// Accepted reports of receivers other than the CLR.
     pub others: u64,
-    /// Rounds of feedback.
+    /// Feedback rounds.
     pub rounds: u64,
-    /// How often another receiver became the CLR.
+    /// Changes of the CLR to another receiver.
     pub switches: u64,
-    /// Halvings because the CLR was silent, or there was none.
+    /// Halvings of the rate because the CLR was silent, or there was no CLR.
     pub halvings: u64,
-    /// No reports of TFMCC.
+    /// Datagrams that are not TFMCC reports.
     pub malformed: u64,
-    /// Reports of rounds long past, and those of the CLR that are not newer than its last one.
+    /// Reports of old rounds, and reports of the CLR not newer than its last.
     pub stale: u64,
-    /// Reports that echo the future, or a rate of nothing.
+    /// Reports with an echo from the future, or a rate of 0.
     pub absurd: u64,
 }
 
-/// A round of feedback.
+/// Feedback round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     number: u16,
     began: Instant,
-    /// Longest round-trip time reported in it, with its margin, in seconds.
+    /// Longest round-trip time reported in the round, with margin, in seconds.
     peak: f64,
     has_feedback: bool,
 }
 
-/// Sends packets of zeros at the rate that the receiver with the worst path allows.
+/// Sends packets of zeros at the fair rate of the receiver with the worst path.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: SenderConfig,
@@ -107,18 +108,18 @@ pub struct Sender {
     /// X, in bit/s.
     rate: f64,
     is_starting: bool,
-    /// Maximum of the receivers' round-trip times in seconds; `R_max` is no less.
+    /// Maximum of the receivers' round-trip times in seconds; lower bound of `R_max`.
     rtt_max: f64,
     round: Round,
     /// `X_supp`, in bit/s.
     suppression: f64,
     clr: Option<Clr>,
-    /// No increase before: the old CLR is gone.
+    /// No increase before this time, after the loss of a CLR.
     held_until: Instant,
     raised: Instant,
-    /// When the rate is halved for want of reports.
+    /// Time at which missing reports halve the rate.
     starves: Instant,
-    /// When the CLR is gone for want of reports, as of its last one: halvings do not put it off.
+    /// Time at which missing reports remove the CLR. Set at the CLR's last report; halvings do not defer it.
     gone: Instant,
     echoes: Echoes,
     sequence: u32,
@@ -126,7 +127,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Begins at `now` with one packet in `R_max`.
+    /// Creates a sender that starts at `now` with one packet in `R_max`.
     pub fn new(config: SenderConfig, now: Instant) -> Self {
         let rtt_max = config.rtt.as_secs_f64();
         let rate = 8.0 * f64::from(config.packet_bytes) / rtt_max;
@@ -152,12 +153,12 @@ impl Sender {
         sender
     }
 
-    /// The rate that it sends at.
+    /// Returns the sending rate.
     pub fn rate(&self) -> Rate {
         self.pacer.rate()
     }
 
-    /// `R_max`, in seconds.
+    /// Returns `R_max` in seconds.
     pub fn rtt_max(&self) -> f64 {
         self.rtt_max.max(self.packet_bits() / self.rate + GRANULARITY)
     }
@@ -167,12 +168,12 @@ impl Sender {
         self.is_starting
     }
 
-    /// The current limiting receiver, if there is one.
+    /// Returns the current limiting receiver, if any.
     pub const fn clr(&self) -> Option<&Clr> {
         self.clr.as_ref()
     }
 
-    /// What was counted.
+    /// Returns the sender's counters.
     pub const fn counters(&self) -> &SenderCounters {
         &self.counters
     }
@@ -218,9 +219,9 @@ impl Sender {
         self.take(now, who, report, rtt);
     }
 
-    /// A report that counts, `rtt` seconds after the packet that it answers.
+    /// Processes an accepted report, `rtt` seconds after the packet in its echo.
     fn take(&mut self, now: Instant, who: Who, report: &Report, rtt: f64) {
-        // A receiver that has not measured took R_max.
+        // A receiver without a measurement used R_max in the equation.
         let scale = if report.has_rtt || !report.has_loss { 1.0 } else { (self.rtt_max() / rtt).max(1.0) };
         #[expect(clippy::cast_precision_loss, reason = "a rate inside an equation")]
         let rate = report.rate as f64 * scale;
@@ -232,7 +233,7 @@ impl Sender {
         match self.clr {
             Some(clr) if clr.who() == who => self.clr_reported(now, &pending, rtt),
             _ => {
-                // What receivers compare with is what they reckon themselves.
+                // Receivers compare the suppression rate with unscaled rates.
                 self.suppression = self.suppression.min((1.0 - CLOSE) * rate / scale);
                 self.other_reported(now, pending, rtt);
             }
@@ -248,8 +249,8 @@ impl Sender {
         self.feed(now, round_trip);
     }
 
-    /// X becomes what the CLR reports, at most one packet in `R_max` more each round trip; twice in slow
-    /// start.
+    /// Sets X to the CLR's reported rate, with an increase of at most one packet in `R_max` per round trip,
+    /// or doubling per round trip in slow start.
     fn follow(&mut self, now: Instant, reported: f64, rtt: f64) {
         let step = if self.is_starting { self.rate } else { self.packet_bits() / self.rtt_max() };
         let elapsed = now.since(self.raised).as_secs_f64() / rtt.max(RTT_PART * self.rtt_max());
@@ -261,7 +262,7 @@ impl Sender {
     fn other_reported(&mut self, now: Instant, report: Pending, rtt: f64) {
         let was_late = now >= self.round_ends();
         self.round.has_feedback = true;
-        // While no increase is allowed, the lowest of the rates reported is looked for.
+        // While no increase is allowed, any lower rate than the CLR's elects.
         let is_lower = |clr: Clr| report.rate < self.rate || now < self.held_until && report.rate < clr.rate;
         match self.clr {
             Some(clr) if !is_lower(clr) => self.echoes.push(report),
@@ -289,15 +290,15 @@ impl Sender {
         self.starves = now + seconds(GONE * round);
     }
 
-    /// A report of the CLR came: the next one is missed after some round trips, or packets where these are
-    /// further apart.
+    /// Restarts the silence timers at a report of the CLR. The timers run for some round trips, or for some
+    /// packet intervals if longer.
     fn feed(&mut self, now: Instant, rtt: f64) {
         let packet = self.packet_bits() / self.rate;
         self.starves = now + seconds((SILENT * rtt).max(SILENT_PACKETS * packet));
         self.gone = now + seconds((GONE * rtt).max(GONE_PACKETS * packet));
     }
 
-    /// Reports are missed.
+    /// Handles missing reports.
     fn starve(&mut self, now: Instant) {
         let Some(clr) = self.clr else {
             self.halve(now);
@@ -328,12 +329,12 @@ impl Sender {
         self.pacer.set_rate(now, bits(self.rate));
     }
 
-    /// When the round ends, if others than the CLR have reported.
+    /// Returns the end of the round if a receiver other than the CLR has reported.
     fn round_ends(&self) -> Instant {
         self.round.began + seconds(ROUND * self.rtt_max())
     }
 
-    /// When the round ends in any case.
+    /// Returns the latest end of the round.
     fn round_over(&self) -> Instant {
         let rounds = if self.round.has_feedback { ROUND } else { 2.0 * ROUND };
         self.round.began + seconds(rounds * self.rtt_max())
@@ -349,8 +350,8 @@ impl Sender {
         self.counters.rounds += 1;
     }
 
-    /// What the next packet answers: a new CLR, then who knows no round-trip time, then others, then the CLR
-    /// again.
+    /// Returns the next packet's echo. Priority: a new CLR, receivers without a round-trip time, other
+    /// receivers, the CLR again.
     fn echo(&mut self, now: Instant) -> Option<Echo> {
         if let Some(clr) = self.clr.as_mut().filter(|clr| clr.is_new) {
             clr.is_new = false;

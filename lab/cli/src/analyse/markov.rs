@@ -1,9 +1,9 @@
-//! The table of LE-SBCC's analysis as CSV, in the shape of `lab/experiments/le_sbcc/markov/published.csv`:
-//! how many lost packets make one loss event, by the probability of loss, independent and in bursts.
+//! The table of LE-SBCC's analysis as CSV, in the format of `lab/experiments/le_sbcc/markov/published.csv`:
+//! the number of lost packets per loss event, by the probability of loss, for independent and bursty losses.
 
 use headwater_baselines::le_sbcc::markov::{Losses, analyse};
 
-/// Most packets in a round trip that fits the paper's figures.
+/// Maximum number of packets in a round trip, chosen to match the paper's figures.
 const MOST: usize = 200;
 const INDEPENDENT: [f64; 19] = [
     0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,

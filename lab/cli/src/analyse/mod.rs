@@ -1,4 +1,4 @@
-//! `headwater-lab analyse`: tables of what is computed without a simulation, as lines of CSV.
+//! `headwater-lab analyse`: tables computed without a simulation, as lines of CSV.
 
 mod markov;
 mod passed;

@@ -1,6 +1,6 @@
 //! Loss events that pass Max-LPRF in the round model of LE-SBCC's analysis, as CSV: 6000 packets, by the
-//! number of receivers, each count with half of its 99 % interval over 40 seeds. One receiver loses 10 or 20
-//! %, the others 2 %.
+//! number of receivers, each count with half of its 99 % interval over 40 seeds. The worst receiver loses 10
+//! or 20 %, all further receivers 2 %.
 
 use headwater_baselines::le_sbcc::rounds;
 use headwater_proto::Seed;

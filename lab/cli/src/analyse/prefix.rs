@@ -1,19 +1,21 @@
-//! Which part of a buffer a receiver of any rate holds: its share of the packets, and the share that is the
-//! buffer's beginning, as lines of CSV for both orders of the sequencer (experiment M5).
+//! Part of a buffer that a receiver of any rate holds: the receiver's share of the packets, and the share
+//! that forms the buffer's beginning, as lines of CSV for both orders of the sequencer (experiment M5).
 //!
 //! | kind | receivers |
 //! |---|---|
 //! | `boundary` | hold each level while its cumulative rate is at most that of a level when a slot begins |
 //! | `between` | the same, at any rate |
-//! | `wandering` | join each level when it falls to a rate that changes by chance, by up to a third either way, and hold it from then on |
+//! | `wandering` | join each level when its rate falls to a random target, and hold the level from then on |
+//!
+//! The target of `wandering` changes at random, by up to a third either way.
 
 use headwater_proto::layering::sequencer::{Arrangement, Order};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, Layering};
 use headwater_proto::{Duration, Instant, Rate, Seed};
 use rand::RngExt;
 
-/// A packet: its level and the slot's number, when it leaves, the cumulative rate of its level then, and its
-/// part of the buffer.
+/// A packet: level, number of the slot, instant of sending, cumulative rate of the level at that instant, and
+/// position in the buffer.
 struct Sent {
     level: u16,
     slot: u64,
@@ -40,7 +42,7 @@ fn send(layering: &DynamicChannels, start: Instant, time: Duration, order: Order
     sent
 }
 
-/// The packets held, and those of them that are the buffer's beginning.
+/// Number of packets held, and length of the prefix of the buffer among these.
 fn held<'a>(sent: impl Iterator<Item = &'a Sent>) -> (usize, usize) {
     let mut numbers: Vec<u64> = sent.map(|packet| packet.number).collect();
     numbers.sort_unstable();
@@ -48,13 +50,14 @@ fn held<'a>(sent: impl Iterator<Item = &'a Sent>) -> (usize, usize) {
     (numbers.len(), prefix)
 }
 
-/// The packets of whoever wants `rate` times a factor that changes each half second, and joins by it.
+/// Packets of a receiver whose target rate is `rate` times a factor that changes each half second. The
+/// receiver joins levels by the target rate.
 fn wandering(sent: &[Sent], start: Instant, rate: f64, seed: u64) -> (usize, usize) {
     let mut chance = Seed(seed).stream("wandering", 0);
     let factors: Vec<f64> = (0..200).map(|_| chance.random_range(2.0 / 3.0..4.0 / 3.0)).collect();
     let mut order: Vec<&Sent> = sent.iter().collect();
     order.sort_unstable_by_key(|packet| packet.at);
-    // By wave: what is joined is held until it goes quiescent. The base is always held.
+    // By wave: a joined wave is held until quiescent. The base is always held.
     let mut joined = std::collections::BTreeSet::new();
     let held_packets = order.into_iter().filter(|packet| {
         let wave = packet.slot + u64::from(packet.level);

@@ -1,5 +1,5 @@
 //! The application scheduler alone (experiment M4): blocks sent before the first duplicate, and buffers until
-//! a receiver is done, by the levels that it holds, as lines of CSV.
+//! a receiver is done, by the number of levels held, as lines of CSV.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use headwater_proto::delivery::{CarouselBlock, Hierarchy, Place};
 
 /// A carousel over `k` blocks; over `n` symbols of which any k do, where there is a code.
 fn carousel(k: u32, n: u32) -> Hierarchy {
-    // A block without a code is a block of one symbol: the ring is the same.
+    // A block without a code is equivalent to a block of a single symbol: the ring is the same.
     let block = |symbols, encoding_symbols| CarouselBlock { symbols, encoding_symbols, rateless: false };
     Hierarchy::new(if n > k { vec![block(k, n)] } else { vec![block(1, 1); k as usize] })
 }
 
-/// What a receiver of so many levels has of a buffer.
+/// Symbols of a buffer that a receiver of `levels` levels gets.
 fn buffer(hierarchy: &mut Hierarchy, number: u64, levels: u64) -> Vec<u32> {
     let visits = (0..levels)
         .filter_map(|index| hierarchy.visit(Place { buffer: number, index, channel: ChannelId::BASE }));
     visits.map(|visit| visit.block + visit.esi).collect()
 }
 
-/// Blocks until a buffer has one twice.
+/// Number of different symbols before the first buffer that contains a duplicate.
 fn before_a_duplicate(mut hierarchy: Hierarchy, levels: u64) -> usize {
     let mut seen = BTreeSet::new();
     for number in 0.. {
@@ -34,7 +34,7 @@ fn before_a_duplicate(mut hierarchy: Hierarchy, levels: u64) -> usize {
     0
 }
 
-/// Buffers until so many different ones have come.
+/// Number of buffers until `wanted` different symbols have arrived.
 fn until(mut hierarchy: Hierarchy, levels: u64, wanted: usize) -> u64 {
     let mut seen = BTreeSet::new();
     let mut buffers = 0;

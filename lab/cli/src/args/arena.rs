@@ -40,7 +40,7 @@ pub struct ArenaArgs {
     pub output: OutputArgs,
 }
 
-/// How much the arena does.
+/// Size of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ArenaForm {
     /// Small files at 4 Mbit/s, once

@@ -66,7 +66,7 @@ pub enum TestbedCommand {
     },
 }
 
-/// Who forwards multicast.
+/// Multicast routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RoutingName {
     /// FRR where it is installed, else bridges

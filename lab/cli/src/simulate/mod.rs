@@ -57,7 +57,7 @@ pub fn read(path: &Path, seed: Option<u64>) -> Result<Plan, Failure> {
     })
 }
 
-/// All runs of a plan, those of a cell one after another.
+/// All runs of a plan, with the runs of a cell in sequence.
 pub fn jobs(plan: &Plan) -> Vec<Job> {
     let mut jobs = Vec::new();
     for index in 0..plan.cells() {
@@ -116,27 +116,27 @@ fn print(text: &str) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// How the runs of a plan are done.
+/// Execution of the runs of a plan.
 pub struct Campaign<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// Its runs, or those that are wanted.
+    /// Runs to execute.
     pub jobs: Vec<Job>,
-    /// Where results go.
+    /// Folder for results.
     pub out: Option<&'a Path>,
-    /// Which part of the runs.
+    /// Shard of the runs to execute; all runs if absent.
     pub shard: Option<Shard>,
     /// Runs at the same time.
     pub at_once: Option<NonZeroUsize>,
-    /// Whether results are printed as they are.
+    /// Whether results are printed as JSON.
     pub json: bool,
-    /// What does a run.
+    /// Function that executes a run.
     pub doing: &'a work::Doing<'a>,
-    /// What is said of one that failed: its job, and why.
+    /// Message for a failed run, from its job and the reason.
     pub failure: &'a dyn Fn(&Job, &str) -> String,
 }
 
-/// Every run of the plan, or of a shard, that has no result yet.
+/// Executes every run of the plan, or of a shard, without a result.
 fn all(plan: &Plan, args: &SimulateArgs, screen: &Screen) -> Result<Exit, Failure> {
     let campaign = Campaign {
         plan,
@@ -152,7 +152,7 @@ fn all(plan: &Plan, args: &SimulateArgs, screen: &Screen) -> Result<Exit, Failur
 }
 
 impl Campaign<'_> {
-    /// Does them, keeps and prints what they came to.
+    /// Executes the runs, and stores and prints the results.
     pub fn run(self, screen: &Screen) -> Result<Exit, Failure> {
         let Self { plan, jobs: all, out, shard, at_once, json, doing, failure } = self;
         let mut results = match out {
@@ -241,7 +241,7 @@ impl InOrder {
         Ok(())
     }
 
-    /// What comes in order already.
+    /// Prints a line whose turn has come.
     fn put(&mut self, line: &str) -> Result<(), Failure> {
         self.summary.add(line)?;
         if self.json {

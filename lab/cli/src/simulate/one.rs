@@ -1,4 +1,4 @@
-//! One run by its key: to repeat what failed, and to look at it closely.
+//! A single run by its key: to repeat a failure, and to examine the run closely.
 
 use headwater_netsim::plan::Plan;
 
@@ -9,7 +9,7 @@ use super::{jobs, print};
 use crate::args::SimulateArgs;
 use headwater_cli::exit::{Exit, Failure};
 
-/// Does the run of `key`, with the traces that are asked for.
+/// Executes the run of `key`, with the requested traces.
 pub fn run(plan: &Plan, args: &SimulateArgs, key: &str) -> Result<Exit, Failure> {
     let job = find(plan, key)?;
     let mut traces = Traces::open(args, plan.title())?;
@@ -26,7 +26,7 @@ pub fn run(plan: &Plan, args: &SimulateArgs, key: &str) -> Result<Exit, Failure>
     }
 }
 
-/// Traces are of one run.
+/// Refuses traces of several runs.
 pub fn refuse_traces(args: &SimulateArgs) -> Result<(), Failure> {
     let wanted = args.output.pcap.is_some() || args.output.events.is_some();
     if wanted {
@@ -40,7 +40,7 @@ pub fn refuse_traces(args: &SimulateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What failed, and the command that repeats it.
+/// Message that names the failed run, and the command that repeats the run.
 pub fn failure(plan: &Plan, args: &SimulateArgs, job: &Job, reason: &str) -> String {
     let seed = args.seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
     format!(

@@ -1,13 +1,13 @@
 //! A folder of results.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `results.jsonl` | a line for each run, in the order of the plan; written when all are done |
 //! | `results.I-of-N.jsonl` | the same of a shard |
 //! | `*.journal` | lines as runs end, while they are at work; a stopped one is taken up again |
 //! | `manifest.json` | what was run: the plan, its digest, seed, version, and the digest of the results |
 //!
-//! Lines are found by their keys, so that it does not matter which file they are in, and none is run twice.
+//! Lines are found by their keys, so that the file of a line does not matter, and no run is executed twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use super::work::Job;
 use crate::args::Shard;
 use headwater_cli::exit::{Exit, Failure};
 
-/// Who gets a line of results.
+/// Consumer of lines of results.
 pub type Take<'a> = dyn FnMut(&str) -> Result<(), Failure> + 'a;
 
 /// An open folder.
@@ -37,7 +37,7 @@ pub struct Results {
     lines: BTreeMap<String, Line>,
 }
 
-/// Where a line is.
+/// Location of a line.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     /// Index into `files`.
@@ -52,7 +52,7 @@ struct Keyed {
 }
 
 impl Results {
-    /// Opens a folder, which is made if there is none. `all` are the runs of the plan.
+    /// Opens a folder, creating the folder if necessary. `all` are the runs of the plan.
     pub fn open(folder: &Path, shard: Option<Shard>, all: &[Job]) -> Result<Self, Failure> {
         Self::try_open(folder, shard, all).map_err(|error| Failure {
             exit: Exit::Disk,
@@ -104,8 +104,8 @@ impl Results {
         Ok(())
     }
 
-    /// Hands the results of `keys` to `take`, in this order; when all are there, writes them so into one
-    /// file, with the manifest.
+    /// Passes the results of `keys` to `take`, in that order. When all results are present, also writes the
+    /// results in that order into a single file, with the manifest.
     pub fn finish(mut self, plan: &Plan, keys: &[&str], take: &mut Take<'_>) -> Result<(), Failure> {
         self.try_finish(plan, keys, take).map_err(|error| Failure {
             exit: Exit::Disk,
@@ -176,7 +176,7 @@ impl Results {
         Ok(())
     }
 
-    /// Results of another plan in the folder would be lost when it is written anew.
+    /// Refuses results of another plan in the folder, which rewriting the file would lose.
     fn refuse_strangers(&self, all: &[Job]) -> anyhow::Result<()> {
         let known: BTreeSet<&str> = all.iter().map(|job| job.key.as_str()).collect();
         let strangers = self.lines.keys().filter(|key| !known.contains(key.as_str())).count();
@@ -191,7 +191,8 @@ impl Results {
     }
 }
 
-/// A file that lines are added to, made if there is none; nobody else adds to it meanwhile.
+/// Opens a file for appending lines, creating the file if necessary. The lock keeps other processes from
+/// appending.
 pub fn open_journal(path: &Path) -> anyhow::Result<File> {
     let named = || format!("'{}'", path.display());
     let journal = File::options().read(true).append(true).create(true).open(path).with_context(named)?;
@@ -205,7 +206,7 @@ pub fn open_journal(path: &Path) -> anyhow::Result<File> {
     Ok(journal)
 }
 
-/// Cuts off a last line that was not written to its end.
+/// Cuts off an incomplete last line.
 fn mend(journal: &File) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     let mut reader = journal;

@@ -1,4 +1,4 @@
-//! Results for people: for each cell, means over its runs.
+//! Results as a table: for each cell, means over the cell's runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use headwater_cli::exit::{Exit, Failure, OrExit};
 
-/// What of a line goes into the table.
+/// Fields of a line that the table shows.
 #[derive(Deserialize)]
 struct Line {
     cell: BTreeMap<String, Value>,
@@ -55,7 +55,7 @@ struct Row {
     columns: Vec<(&'static str, Vec<f64>)>,
 }
 
-/// Columns of the table, in order, with how many of their unit a value is.
+/// Columns of the table, in order, each with its unit.
 const COLUMNS: &[(&str, f64)] = &[
     ("goodput Mbit/s", 1e6),
     ("throughput Mbit/s", 1e6),
@@ -152,7 +152,7 @@ impl Cell {
 }
 
 impl Row {
-    /// The mean over the runs and half of its 95 % interval.
+    /// The mean over the runs, and half of the 95 % interval.
     fn cell(&self, column: &str, unit: f64) -> String {
         let Some((_, values)) = self.columns.iter().find(|(known, _)| *known == column) else {
             return String::new();

@@ -1,4 +1,4 @@
-//! A capture and an event log of one run.
+//! A capture and an event log of a run.
 
 use std::any::Any;
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Opens what the options ask for.
+    /// Opens the files that the options request.
     pub fn open(args: &SimulateArgs, title: &str) -> Result<Self, Failure> {
         let create = |path: &Option<PathBuf>, what: &str| match path {
             None => Ok(None),

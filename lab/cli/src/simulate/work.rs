@@ -1,4 +1,4 @@
-//! Runs on threads, one run on each: inside of a run nothing is parallel.
+//! Runs on threads, a run per thread: a run itself is sequential.
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,31 +12,31 @@ use headwater_netsim::plan::run::{RunError, Watch};
 use headwater_cli::exit::Failure;
 use headwater_cli::shutdown::Shutdown;
 
-/// One run to do.
+/// A run to execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Index of the cell.
     pub cell: usize,
     /// Number of the run, from 1.
     pub run: u64,
-    /// Its key.
+    /// Key of the run.
     pub key: String,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Its results as a line of JSON.
+    /// Results as a line of JSON.
     Result(String),
-    /// It failed.
+    /// The run failed.
     Failed(String),
 }
 
-/// What does a run; `None` if it was given up because of a signal.
+/// Function that executes a run; `None` if a signal aborted the run.
 pub type Doing<'a> = dyn Fn(&Job, &Shutdown) -> Option<Done> + Sync + 'a;
 
-/// Does `pending` by `doing`, `jobs` at a time, and hands each end to `take` with its index, in whatever
-/// order they come. Stops at the first signal, or when `take` fails; runs under way are given up then.
+/// Executes `pending` by `doing`, `jobs` at a time, and passes each result with its index to `take`, in order
+/// of completion. Stops at the first signal, or when `take` fails, and then aborts runs in progress.
 pub fn run(
     doing: &Doing<'_>,
     pending: &[&Job],
@@ -62,7 +62,7 @@ pub fn run(
             });
         }
         drop(send);
-        // Dropping the receiver, on an error, ends the workers at their next result.
+        // On an error, dropping the receiver ends the workers at their next result.
         receive.into_iter().try_for_each(|(index, done)| take(index, done))
     })
 }
@@ -72,7 +72,7 @@ pub fn simulate(plan: &Plan, job: &Job, shutdown: &Shutdown) -> Option<Done> {
     do_job(plan, job, &mut UntilAsked(shutdown))
 }
 
-/// `None` if it was given up.
+/// Executes a run; `None` if the run was aborted.
 pub fn do_job(plan: &Plan, job: &Job, watch: &mut dyn Watch) -> Option<Done> {
     let cell = plan.cell(job.cell);
     let run = catch_unwind(AssertUnwindSafe(|| plan.run(&cell, job.run, watch)));

@@ -59,7 +59,7 @@ fn product(programs: &ProgramsArgs) -> Result<PathBuf, Failure> {
     Err(Failure::new(Exit::Usage, message))
 }
 
-/// A bed's error, with the exit code of its kind.
+/// Converts a bed's error to a failure with the exit code of the error's kind.
 #[cfg(target_os = "linux")]
 fn failure(error: headwater_testbed::Error) -> Failure {
     use headwater_testbed::Kind;

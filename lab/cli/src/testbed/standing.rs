@@ -1,4 +1,4 @@
-//! `headwater-lab testbed`: networks that stand until they are taken down.
+//! `headwater-lab testbed`: networks that stand until removed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -34,7 +34,7 @@ fn up(path: &Path, cell: usize, routing: RoutingName, is_wire: bool) -> Result<E
     if !is_wire && Bed::needs_wire(&scenario).map_err(failure)? {
         return say(&up_with_wire(path, cell, routing)?).map(|()| Exit::Ok);
     }
-    // The same one is made anew.
+    // Replaces an existing network of the same plan and cell.
     let mark = format!("{} {cell}", plan.digest());
     for old in standing().map_err(failure)?.iter().filter(|old| old.mark().as_ref() == Some(&mark)) {
         old.remove().map_err(failure)?;
@@ -51,8 +51,8 @@ fn up(path: &Path, cell: usize, routing: RoutingName, is_wire: bool) -> Result<E
     Ok(Exit::Ok)
 }
 
-/// Has another process make the network and be its wire until it is taken down. What it prints once the
-/// network stands: its name.
+/// Starts another process that builds the network and runs the wire until removal. Returns the line that the
+/// process prints once the network stands: the network's name.
 fn up_with_wire(path: &Path, cell: usize, routing: RoutingName) -> Result<String, Failure> {
     let tried = "cannot start the process that delays, loses and marks";
     let program = std::env::current_exe().or_exit(Exit::Other, tried)?;
@@ -61,7 +61,7 @@ fn up_with_wire(path: &Path, cell: usize, routing: RoutingName) -> Result<String
     command
         .args(["testbed", "up", "--as-wire", "--cell", &cell.to_string(), "--routing", &routing])
         .arg(path);
-    // In a group of its own: what interrupts this process does not interrupt that one.
+    // A separate process group: a signal that interrupts this process does not interrupt the child.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().or_exit(Exit::Other, tried)?;
     let mut name = String::new();
@@ -125,7 +125,7 @@ fn exec(name: Option<&str>, node: &str, command: &[String]) -> Result<Exit, Fail
     Err(Failure::new(Exit::Other, format!("cannot run 'ip netns exec': {error}")))
 }
 
-/// The network of a name; without one the only one that stands.
+/// Returns the network with a name; without a name, the only standing network.
 fn find(name: Option<&str>) -> Result<Standing, Failure> {
     let mut beds = standing().map_err(failure)?;
     let names: Vec<String> = beds.iter().map(|bed| bed.name.clone()).collect();

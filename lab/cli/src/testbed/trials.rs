@@ -1,4 +1,4 @@
-//! `headwater-lab testbed run`: the runs of a plan, each on a bed of its own.
+//! `headwater-lab testbed run`: the runs of a plan, each on a separate bed.
 
 use headwater_netsim::plan::Plan;
 use headwater_testbed::{Kind, Routing, Setting};
@@ -12,8 +12,8 @@ use headwater_cli::exit::{Exit, Failure, OrExit};
 use headwater_cli::screen::Screen;
 use headwater_cli::shutdown::Shutdown;
 
-/// What the keys of runs on a testbed begin with, before the routing, so that results of the same plan that
-/// were simulated or routed in another way are not taken for theirs.
+/// Prefix of the keys of runs on a testbed, followed by the routing. The prefix distinguishes these runs from
+/// runs of the same plan in the simulator or with another routing.
 const KEY_PREFIX: &str = "bed-";
 
 pub fn run(args: &TestbedRunArgs) -> Result<Exit, Failure> {
@@ -35,7 +35,7 @@ pub fn run(args: &TestbedRunArgs) -> Result<Exit, Failure> {
             "no run of the plan has such a key; 'headwater-lab simulate PLAN --list' prints them",
         ));
     }
-    // What the machine lacks, or the plan asks too much, is said once, and not for each run.
+    // A missing requirement of the machine, or an unsupported plan, is reported once, and not for each run.
     let first = plan.scenario(&plan.cell(0), 1).or_exit(Exit::Usage, "cannot read the first cell")?;
     headwater_testbed::check(&first, &setting).map_err(super::failure)?;
     let campaign = Campaign {

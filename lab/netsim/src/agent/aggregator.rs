@@ -8,28 +8,29 @@ use headwater_wire::pgm::{Body, Options, Packet, Report};
 
 use super::{Agent, Arrival, Outbox};
 
-/// For how long a NAK stands for all others, unless the repair passes before.
+/// Time for which one forwarded NAK suppresses further NAKs for the same number, unless the repair passes
+/// before.
 const LIFETIME: Duration = Duration::from_secs(1);
 
-/// Aggregates the NAKs of PGM flows that are routed to it. The one that goes on is unchanged, as if from its
-/// first sender, but for numbers of its list that others asked for already. It holds the numbers asked for in
-/// the last second.
+/// Aggregates the NAKs of PGM flows that are routed to this agent. A forwarded NAK is unchanged, as if from
+/// its first sender, except that its list loses numbers already requested. The aggregator keeps the numbers
+/// requested in the last second.
 #[derive(Debug, Default)]
 pub struct NakAggregator {
-    /// When each number was asked for.
+    /// Instant of the last forwarded request of each number.
     pending: BTreeMap<u32, Instant>,
-    /// The same in order of time, those that a repair has settled among them.
+    /// The same requests in order of time, including requests that a repair has already answered.
     by_time: VecDeque<(Instant, u32)>,
     absorbed: u64,
 }
 
 impl NakAggregator {
-    /// Nothing pending.
+    /// Creates an aggregator without pending requests.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Numbers that others had asked for already.
+    /// Number of requested sequence numbers that were already pending.
     pub const fn absorbed(&self) -> u64 {
         self.absorbed
     }
@@ -61,7 +62,7 @@ impl NakAggregator {
         }
     }
 
-    /// Whether nobody has asked for it yet; now somebody has.
+    /// Whether `sequence` was not pending; records the request if so.
     fn is_new(&mut self, sequence: u32, now: Instant) -> bool {
         let is_new = !self.pending.contains_key(&sequence);
         if is_new {
@@ -76,7 +77,7 @@ impl NakAggregator {
             self.by_time.front().copied().filter(|(asked, _)| *asked + LIFETIME <= now)
         {
             self.by_time.pop_front();
-            // It may have been settled, and asked for anew.
+            // A repair may have removed the number, and a later NAK may have requested the number anew.
             if self.pending.get(&sequence) == Some(&asked) {
                 self.pending.remove(&sequence);
             }

@@ -1,4 +1,4 @@
-//! Packets of one size at a constant rate.
+//! Constant-rate source with packets of equal size.
 
 use headwater_proto::rng::Stream;
 use headwater_proto::{Duration, Ecn, Instant, Rate};
@@ -13,11 +13,11 @@ use crate::network::FlowId;
 pub struct Shape {
     /// Bytes in all.
     pub wire_bytes: u32,
-    /// Of those, headers.
+    /// Bytes of headers within `wire_bytes`.
     pub header_bytes: u32,
 }
 
-/// Sends packets at a constant rate, the first one when it starts.
+/// Sends packets at a constant rate. The first packet leaves when the agent starts.
 #[derive(Clone, Debug)]
 pub struct Cbr {
     flow: FlowId,
@@ -27,8 +27,8 @@ pub struct Cbr {
 }
 
 impl Cbr {
-    /// A source of packets with `wire_bytes` in all, `header_bytes` of them headers, at `rate` in bits on the
-    /// wire.
+    /// Creates a source of packets of `wire_bytes`, of which `header_bytes` are headers, at `rate` in bits on
+    /// the wire.
     #[must_use]
     pub const fn new(
         flow: FlowId,
@@ -41,8 +41,8 @@ impl Cbr {
         Self { flow, destination, spacing, next: None }
     }
 
-    /// With spacings uniform on 50 to 150 % of the constant one, drawn from `noise`: a constant period falls
-    /// into step with the packet clock of a TCP beside it (phase effects).
+    /// Draws spacings from `noise`, uniform on 50 to 150 % of the constant spacing. A constant period would
+    /// synchronise with the packet clock of a competing TCP (phase effects).
     #[must_use]
     pub fn with_noise(self, noise: Stream) -> Self {
         Self { spacing: self.spacing.with_noise(noise), ..self }
@@ -61,7 +61,7 @@ impl Agent for Cbr {
         let Some(due) = self.next.filter(|due| *due <= now) else { return };
         outbox.send(self.spacing.packet(self.flow, self.destination));
         let spacing = self.spacing.next();
-        // Paused, or its clock stepped: what was missed is not made up for.
+        // After a pause or a clock step, missed packets are not made up for.
         let base = if due + spacing > now { due } else { now };
         self.next = Some(base + spacing);
     }
@@ -71,13 +71,14 @@ impl Agent for Cbr {
     }
 }
 
-/// The packets of constant-rate traffic, and the time between them.
+/// Packets of constant-rate traffic and the time between two packets.
 #[derive(Clone, Debug)]
 pub(super) struct Spacing {
     rate: Rate,
     shape: Shape,
     noise: Option<Stream>,
-    /// Bytes spaced so far: spacings add up to what these take, so that no fraction of a nanosecond is lost.
+    /// Bytes spaced so far. The sum of spacings equals the transmission time of these bytes, so that no
+    /// fraction of a nanosecond is lost.
     bytes: u64,
 }
 

@@ -1,28 +1,28 @@
-//! A congestion control by itself: sessions whose packets carry its information and nothing else.
+//! Congestion control without content: sessions whose packets carry congestion control information only.
 
 use headwater_proto::control::{Arrival, Membership, ReceiverControl, SenderControl};
 use headwater_proto::{Destination, Duration, Input, Instant, Machine, Output, Transmit};
 use headwater_wire::Cci;
 
-/// Sends packets of a set length whenever a congestion control lets it.
+/// Sends packets of a fixed length whenever the congestion control allows.
 #[derive(Clone, Debug)]
 pub struct ControlSender<C> {
     control: C,
     payload_bytes: u16,
 }
 
-/// Receives them.
+/// Receives the packets of a [`ControlSender`].
 #[derive(Clone, Debug)]
 pub struct ControlReceiver<C> {
     control: C,
     cci_bytes: u16,
-    /// Comes and goes each so much time, and when next.
+    /// Length of each presence and absence, and the instant of the next change.
     cycle: Option<(Duration, Instant)>,
     is_away: bool,
     is_started: bool,
 }
 
-/// A machine that tells nothing.
+/// Event type of a machine without events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {}
 
@@ -72,19 +72,20 @@ impl<C: SenderControl> Machine for ControlSender<C> {
 }
 
 impl<C> ControlReceiver<C> {
-    /// A receiver of 4-byte congestion control information, which begins when its agent does.
+    /// Creates a receiver of 4-byte congestion control information, which begins when its agent starts.
     pub const fn new(control: C) -> Self {
         Self { control, cci_bytes: 4, cycle: None, is_away: false, is_started: false }
     }
 
-    /// The same of so many bytes, 4, 8, 12 or 16.
+    /// Sets the size of the congestion control information: 4, 8, 12 or 16 bytes.
     #[must_use]
     pub fn with_cci_bytes(mut self, bytes: u16) -> Self {
         self.cci_bytes = bytes;
         self
     }
 
-    /// The same that goes and comes back each so much time, first gone that long after it began.
+    /// Lets the receiver alternate between absent and present each `cycle`. The first absence begins one
+    /// cycle after the start.
     #[must_use]
     pub fn with_cycle(mut self, cycle: Option<Duration>) -> Self {
         self.cycle = cycle.filter(|cycle| *cycle > Duration::ZERO).map(|cycle| (cycle, Instant::ZERO));
@@ -98,7 +99,7 @@ impl<C> ControlReceiver<C> {
 }
 
 impl<C: ReceiverControl> ControlReceiver<C> {
-    /// Begins, and comes and goes.
+    /// Starts the control, or changes between present and absent.
     fn turn(&mut self, now: Instant) {
         if !self.is_started {
             self.is_started = true;

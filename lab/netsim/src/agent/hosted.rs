@@ -18,21 +18,21 @@ pub const UDP_HEADER_BYTES: u32 = 28;
 /// Events kept of a machine; beyond that, the oldest give way.
 pub const EVENTS_MAX: usize = 1_024;
 
-/// How a machine is connected.
+/// Connection of a machine to the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// What its datagrams are counted under.
+    /// Flow that counts the machine's datagrams.
     pub flow: FlowId,
-    /// The groups of its channels.
+    /// Groups of the machine's channels.
     pub session: Session,
-    /// Bytes that headers add to a datagram on the wire: [`UDP_HEADER_BYTES`], more to count a link's own, or
-    /// 0 where a paper counts none.
+    /// Bytes that headers add to a datagram on the wire: [`UDP_HEADER_BYTES`], more to include link headers,
+    /// or 0 where a paper counts no headers.
     pub header_bytes: u32,
 }
 
 impl Ports {
-    /// Where a machine's transmit goes; `None` when that is nobody's address, or a channel that the session
-    /// has not.
+    /// Returns the destination of a machine's transmit; `None` for an unknown address, or for a channel
+    /// beyond the session's.
     pub(crate) fn destination(self, outbox: &Outbox<'_>, to: MachineDestination) -> Option<Destination> {
         match to {
             MachineDestination::Channel(channel) => self.session.group(channel).map(Destination::Group),
@@ -40,7 +40,8 @@ impl Ports {
         }
     }
 
-    /// What a machine gets of a datagram; `None` for what is no datagram, or none of a group of the session.
+    /// Returns the datagram to hand to a machine; `None` for a packet that is not a datagram, or whose group
+    /// is outside the session.
     pub(crate) fn datagram<'a>(self, outbox: &Outbox<'_>, arrival: Arrival<'a>) -> Option<Datagram<'a>> {
         if arrival.packet.body != Body::Datagram {
             return None;
@@ -64,7 +65,7 @@ impl Ports {
     }
 }
 
-/// What a hosted machine told, latest last.
+/// Events of a hosted machine, latest last.
 #[derive(Clone, Debug)]
 pub struct Told<E> {
     events: VecDeque<(Instant, E)>,
@@ -86,18 +87,18 @@ impl<E> Told<E> {
         self.events.push_back((at, event));
     }
 
-    /// The last [`EVENTS_MAX`] events, each with when it was told by the agent's clock.
+    /// Returns the last [`EVENTS_MAX`] events, each with its time by the agent's clock.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &(Instant, E)> {
         self.events.iter()
     }
 
-    /// Events that gave way to later ones.
+    /// Number of old events dropped to make room for later events.
     pub const fn forgotten(&self) -> u64 {
         self.forgotten
     }
 }
 
-/// How long it takes from joins of a group to its first packet.
+/// Latency from joining a group to the group's first packet.
 #[derive(Clone, Debug, Default)]
 struct JoinTimes {
     /// Channels that were joined and have not been heard yet.
@@ -124,7 +125,8 @@ impl JoinTimes {
     }
 }
 
-/// A machine at a node. It is driven by the contract at the top of `headwater_proto`: an input, then drained.
+/// A machine at a node. The driver follows the contract at the top of `headwater_proto`: after each input,
+/// the outputs are drained.
 #[derive(Debug)]
 pub struct Hosted<M: Machine> {
     machine: M,
@@ -135,7 +137,8 @@ pub struct Hosted<M: Machine> {
 }
 
 impl<M: Machine> Hosted<M> {
-    /// Hosts `machine`, made for the instant at which its agent starts, by the agent's clock.
+    /// Hosts `machine`, which must have been created for the instant at which its agent starts, by the
+    /// agent's clock.
     pub fn new(machine: M, ports: Ports) -> Self {
         Self { machine, ports, told: Told::default(), misdirected: 0, joins: JoinTimes::default() }
     }
@@ -145,19 +148,19 @@ impl<M: Machine> Hosted<M> {
         &self.machine
     }
 
-    /// What it told.
+    /// Events of the machine.
     pub const fn told(&self) -> &Told<M::Event> {
         &self.told
     }
 
-    /// Datagrams, joins and leaves that led nowhere: to an address that nobody has, or a channel beyond the
+    /// Number of datagrams, joins and leaves without a target: unknown addresses, or channels beyond the
     /// session's.
     pub const fn misdirected(&self) -> u64 {
         self.misdirected
     }
 
-    /// Mean seconds from a join of a group to its first packet, by the agent's clock; `None` before the first
-    /// one.
+    /// Mean seconds from a join of a group to the group's first packet, by the agent's clock; `None` before
+    /// the first such packet.
     pub fn mean_join_latency(&self) -> Option<f64> {
         (self.joins.count > 0).then(|| self.joins.sum_seconds / self.joins.count as f64)
     }
@@ -193,7 +196,7 @@ impl<M: Machine<Event: 'static> + 'static> Agent for Hosted<M> {
     }
 }
 
-/// Puts a machine's outputs into the network.
+/// Delivers a machine's outputs to the network.
 struct HostedOutlet<'a, 'b, E> {
     ports: Ports,
     told: &'a mut Told<E>,

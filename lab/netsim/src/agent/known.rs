@@ -1,5 +1,5 @@
-//! A store for thousands of receivers of the same content: it compares what comes with the original, and
-//! keeps nothing.
+//! Store for thousands of receivers of the same content: compares received symbols with the original, and
+//! keeps no content.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -13,21 +13,21 @@ use headwater_proto::delivery::{
     StoredRepair, block_digest,
 };
 
-/// As many zeros as are looked at or hashed at a time.
+/// Zeros for comparison and hashing, used piecewise.
 static ZEROS: [u8; 65_536] = [0; 65_536];
 
 /// The original content, shared by all stores, with the digests of blocks that were asked for.
 #[derive(Debug)]
 pub struct Originals {
     files: BTreeMap<String, Original>,
-    /// By file, where a block begins, and its length.
+    /// Digests by file, offset of the block and length of the block.
     digests: RefCell<BTreeMap<(String, u64, u64), Digest>>,
 }
 
 #[derive(Debug)]
 enum Original {
     Bytes(Vec<u8>),
-    /// So many zeros, not held.
+    /// A number of zeros, not stored.
     Zeros(u64),
 }
 
@@ -39,7 +39,7 @@ impl Original {
         }
     }
 
-    /// A part, as far as there is one.
+    /// Returns the requested range, truncated at the end of the file.
     fn part(&self, begin: u64, bytes: u64) -> Cow<'_, [u8]> {
         let index = |at: u64| usize::try_from(at.min(self.bytes())).unwrap_or(usize::MAX);
         let range = index(begin)..index(begin.saturating_add(bytes));
@@ -53,13 +53,13 @@ impl Original {
 }
 
 impl Originals {
-    /// Files by the names that the session gives them.
+    /// Creates originals from file names, as the session gives them, and contents.
     pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Rc<Self> {
         let files = files.into_iter().map(|(name, bytes)| (name, Original::Bytes(bytes)));
         Rc::new(Self { files: files.collect(), digests: RefCell::default() })
     }
 
-    /// A file of so many zeros, as [`ZeroSource`] sends it.
+    /// Creates one file of `bytes` zeros, as [`ZeroSource`] sends it.
     pub fn zeros(name: &str, bytes: u64) -> Rc<Self> {
         let files = [(name.to_owned(), Original::Zeros(bytes))];
         Rc::new(Self { files: files.into(), digests: RefCell::default() })
@@ -72,8 +72,8 @@ impl Originals {
 pub struct ZeroSource;
 
 impl ZeroSource {
-    /// The digests of each object's blocks, as [`Sender::new`](headwater_proto::delivery::Sender::new) wants
-    /// them.
+    /// Returns the digests of each object's blocks, as
+    /// [`Sender::new`](headwater_proto::delivery::Sender::new) expects.
     pub fn digests(plan: &SessionPlan) -> Vec<Vec<Digest>> {
         // A file has blocks of two lengths.
         let mut known: BTreeMap<u64, Digest> = BTreeMap::new();
@@ -110,12 +110,13 @@ fn zeros_digest(bytes: u64) -> Digest {
     hasher.finish()
 }
 
-/// A store that holds an object's layout and what is wrong, never content: a few hundred bytes for a
+/// Store that keeps an object's layout and the errors found, never content: a few hundred bytes for a
 /// receiver.
 ///
-/// A source symbol is right if it equals the original's, and repair symbols count as right. Of a code that
-/// needs no more than k symbols any of them stands for a missing one; of LDPC, whose blocks decode or not by
-/// which symbols they have, the numbers of repair symbols are held (4 bytes each) and the decoder is asked.
+/// A source symbol is right if it equals the original's; repair symbols count as right. For a code that needs
+/// no more than k symbols, any repair symbol replaces a missing source symbol. Whether an LDPC block decodes
+/// depends on the symbols received, so for LDPC the store keeps the numbers of repair symbols (4 bytes each)
+/// and asks the decoder.
 #[derive(Debug)]
 pub struct KnownStore {
     originals: Rc<Originals>,
@@ -123,7 +124,7 @@ pub struct KnownStore {
     objects: Vec<Rc<ObjectSpec>>,
     /// Blocks with a symbol that differed.
     wrong: BTreeMap<(ObjectIndex, u32), u32>,
-    /// ESIs of repair symbols by slot, where the code wants to know which they are.
+    /// ESIs of repair symbols by slot, for codes where decoding depends on the symbols.
     repairs: BTreeMap<(ObjectIndex, u32), Vec<u32>>,
     differing: u64,
     finished: Vec<FileIndex>,
@@ -155,13 +156,13 @@ impl KnownStore {
         self.differing
     }
 
-    /// A part of the original of a file, as far as it has one.
+    /// Returns a range of the original of a file, truncated at its end.
     fn original(&self, file: FileIndex, begin: u64, bytes: u64) -> Cow<'_, [u8]> {
         let content = self.originals.files.get(&self.files[file.0]);
         content.map_or(Cow::Borrowed(&[][..]), |content| content.part(begin, bytes))
     }
 
-    /// How many more repair symbols a block needs; 0 when it decodes.
+    /// Number of further repair symbols that a block needs; 0 when the block decodes.
     fn lacking(&self, spec: &ObjectSpec, BlockJob { object, sbn, missing, repairs }: &BlockJob) -> u32 {
         let needed = u32::try_from(missing.len()).unwrap_or(u32::MAX);
         let Some(held) = self.repairs.get(&(*object, *sbn)) else { return needed.saturating_sub(*repairs) };

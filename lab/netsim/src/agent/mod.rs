@@ -1,4 +1,4 @@
-//! What lives at nodes: things that send and receive.
+//! Agents: traffic sources and sinks at nodes.
 
 mod aggregator;
 mod cbr;
@@ -39,9 +39,10 @@ pub struct Arrival<'a> {
     pub packet: &'a Packet,
     /// The UDP payload of a datagram; empty for all else.
     pub payload: &'a [u8],
-    /// The ECN field it arrived with.
+    /// ECN field on arrival.
     pub ecn: Ecn,
-    /// The interface of the node it came by: the node's i-th link. `None` from an agent of the same node.
+    /// Interface of the node through which the packet arrived: interface i is the node's i-th link. `None`
+    /// for a packet from an agent of the same node.
     pub ingress: Option<InterfaceId>,
 }
 
@@ -55,13 +56,15 @@ pub trait Agent: Any {
     /// A packet arrived.
     fn receive(&mut self, arrival: Arrival<'_>, outbox: &mut Outbox<'_>);
 
-    /// The instant of [`Self::next_timeout`] has come; or another one, then nothing is to be done.
+    /// The instant of [`Self::next_timeout`] has come. The engine may also call at another instant; the agent
+    /// then does nothing.
     fn timeout(&mut self, outbox: &mut Outbox<'_>);
 
-    /// When to call [`Self::timeout`]; `None` for never. Asked after every call; what is past comes at once,
-    /// and after a timeout a nanosecond later, so that time goes on.
+    /// Returns the instant of the next call of [`Self::timeout`]; `None` for never. The engine asks after
+    /// every call. If the instant is past, the call comes at once; directly after a timeout, the call comes a
+    /// nanosecond later, so that time advances.
     fn next_timeout(&self) -> Option<Instant>;
 
-    /// The agent is taken out: nothing will be called any more, and its groups are left for it.
+    /// The agent is removed. No further call follows, and the engine leaves the agent's groups.
     fn stop(&mut self, _outbox: &mut Outbox<'_>) {}
 }

@@ -9,7 +9,7 @@ use crate::chance;
 use crate::engine::Destination;
 use crate::network::FlowId;
 
-/// How long a source is on, or off.
+/// Distribution of the length of on or off periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Period {
     /// Exponential with this mean.
@@ -29,8 +29,8 @@ impl Period {
 
 /// Sends at a constant rate in periods of random length. Begins with an on period.
 ///
-/// Its mean rate is that of its on periods times their share: the time left to the next packet when it goes
-/// off is still to pass when it comes on again.
+/// The mean rate is the constant rate times the share of on time: when an on period ends, the time left until
+/// the next packet carries over to the next on period.
 #[derive(Clone, Debug)]
 pub struct OnOff {
     flow: FlowId,
@@ -39,9 +39,9 @@ pub struct OnOff {
     on: Period,
     off: Period,
     periods: Stream,
-    /// When the on period ends; `None` in an off period.
+    /// End of the on period; `None` in an off period.
     on_ends: Option<Instant>,
-    /// What is left to the next packet, of time that is on.
+    /// On time left until the next packet.
     to_packet: Duration,
     next: Option<Instant>,
 }
@@ -70,7 +70,7 @@ impl OnOff {
         }
     }
 
-    /// With spacings uniform on 50 to 150 % of the constant one, drawn from `noise`.
+    /// Draws spacings from `noise`, uniform on 50 to 150 % of the constant spacing.
     #[must_use]
     pub fn with_noise(self, noise: Stream) -> Self {
         Self { spacing: self.spacing.with_noise(noise), ..self }
@@ -81,10 +81,10 @@ impl OnOff {
         self.wait(now, ends);
     }
 
-    /// Waits for the next packet if it comes before the on period `ends`, else for the end of the off period
-    /// after it.
+    /// Schedules the next packet if the on period lasts until then (`ends`); otherwise schedules the end of
+    /// the following off period.
     fn wait(&mut self, now: Instant, ends: Instant) {
-        // Paused, or its clock stepped: an on period that is over by long ends now.
+        // After a pause or a clock step, an on period that should have ended already ends now.
         let ends = ends.max(now);
         let packet = now + self.to_packet;
         if packet <= ends {

@@ -1,4 +1,4 @@
-//! What an agent can do while it is called.
+//! Operations that an agent may call while it handles an event.
 
 use std::net::SocketAddr;
 
@@ -15,24 +15,24 @@ pub struct Outbox<'a> {
     pub(crate) core: &'a mut Core,
     pub(crate) agent: AgentId,
     pub(crate) node: NodeId,
-    /// By how much the agent's clock is ahead.
+    /// Lead of the agent's clock over the simulation's.
     pub(crate) ahead: Duration,
-    /// The packet it was just handed.
+    /// Packet that the agent is handling, if any.
     pub(crate) received: Option<PacketIndex>,
 }
 
-/// A datagram to send, but for its payload.
+/// A datagram to send, without its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramHead {
-    /// What to count it under.
+    /// Flow that counts the datagram.
     pub flow: FlowId,
-    /// Where to.
+    /// Destination of the datagram.
     pub destination: Destination,
     /// Bytes that headers add to the payload on the wire.
     pub header_bytes: u32,
     /// Bytes of payload, written into [`Outbox::room`].
     pub payload_bytes: usize,
-    /// The ECN field to send it with.
+    /// ECN field to send.
     pub ecn: Ecn,
 }
 
@@ -42,12 +42,12 @@ impl Outbox<'_> {
         self.core.now + self.ahead
     }
 
-    /// Who is called.
+    /// Agent that is being called.
     pub const fn agent(&self) -> AgentId {
         self.agent
     }
 
-    /// Where it lives.
+    /// Node of the agent.
     pub const fn node(&self) -> NodeId {
         self.node
     }
@@ -57,7 +57,7 @@ impl Outbox<'_> {
         self.core.destination(agent)
     }
 
-    /// Sends a packet without bytes of its own.
+    /// Sends a packet without a payload buffer.
     pub fn send(&mut self, packet: Outgoing) {
         let index = self.core.create(self.agent, packet, 0);
         self.core.depart(self.node, None, index, packet.ecn);
@@ -74,8 +74,8 @@ impl Outbox<'_> {
         self.core.depart(self.node, None, index, head.ecn);
     }
 
-    /// Sends the datagram written at the start of [`Self::room`] out of one interface of the node, the node's
-    /// i-th link, whatever its destination; false if the node does not have it.
+    /// Sends the datagram at the start of [`Self::room`] through one interface of the node, the node's i-th
+    /// link, whatever the destination. Returns false if the node has no such interface.
     pub fn send_datagram_by(&mut self, egress: InterfaceId, head: DatagramHead) -> bool {
         let Some(link) = self.core.egress(self.node, egress) else { return false };
         let index = self.create_datagram(head);
@@ -85,8 +85,8 @@ impl Outbox<'_> {
         true
     }
 
-    /// Sends the packet just received out of one interface, unchanged but for its ECN field, and never
-    /// copied; false if none was received, or the node does not have the interface.
+    /// Forwards the packet just received through one interface, without a copy and unchanged except for the
+    /// ECN field. Returns false if no packet was received, or if the node has no such interface.
     pub fn forward_by(&mut self, egress: InterfaceId, ecn: Ecn) -> bool {
         let Some(index) = self.received else { return false };
         let Some(link) = self.core.egress(self.node, egress) else { return false };
@@ -95,8 +95,8 @@ impl Outbox<'_> {
         true
     }
 
-    /// Sends the packet just received by `ingress` on its way, as if no router's program were here; false if
-    /// none was.
+    /// Forwards the packet just received through `ingress` as a node without a router program would. Returns
+    /// false if no packet was received.
     pub fn pass(&mut self, ingress: InterfaceId, ecn: Ecn) -> bool {
         let Some(index) = self.received else { return false };
         let ingress = self.core.egress(self.node, ingress).map(LinkId::reverse);
@@ -105,8 +105,9 @@ impl Outbox<'_> {
         true
     }
 
-    /// Sends the `payload_bytes` written at the start of [`Self::room`] in place of the datagram just
-    /// received: from its sender, and to where it was going. False if none was.
+    /// Replaces the payload of the datagram just received by the `payload_bytes` at the start of
+    /// [`Self::room`], and sends the result with the same source and destination. Returns false if no packet
+    /// was received.
     pub fn rewrite(&mut self, payload_bytes: usize, ecn: Ecn) -> bool {
         let Some(index) = self.received else { return false };
         let Packet { flow, source, destination, wire_bytes, payload_bytes: before, body, .. } =
@@ -129,12 +130,12 @@ impl Outbox<'_> {
         self.core.leave(self.agent, group);
     }
 
-    /// Where an agent's datagrams come from.
+    /// Source address of an agent's datagrams.
     pub fn address(&self, agent: AgentId) -> SocketAddr {
         self.core.address(agent)
     }
 
-    /// Whose address it is, if anyone's.
+    /// Returns the agent at `address`, if any.
     pub fn agent_at(&self, address: SocketAddr) -> Option<AgentId> {
         self.core.agent_at(address)
     }

@@ -4,7 +4,7 @@
 use headwater_proto::pgm::{Deliver, Source, SourceEvent};
 use headwater_proto::{Input, Instant, Machine, Output};
 
-/// Messages kept ready, each of one packet.
+/// Number of messages kept ready; each fits in a packet.
 const READY: u32 = 4;
 
 /// A PGM source that never runs out of messages.
@@ -16,21 +16,21 @@ pub struct GreedySource {
 }
 
 impl GreedySource {
-    /// Sends messages of `bytes` zeros by `source`; they should fit one packet.
+    /// Sends messages of `bytes` zeros through `source`; a message should fit in a packet.
     pub fn new(source: Source, bytes: u16) -> Self {
         let mut greedy = Self { source, message: vec![0; bytes.into()], packets_max: None };
         greedy.refill();
         greedy
     }
 
-    /// Sends nothing more after so many packets of data, repairs among them.
+    /// Stops sending after `packets` packets of data, repairs included.
     #[must_use]
     pub fn with_packets_max(mut self, packets: u64) -> Self {
         self.packets_max = Some(packets);
         self
     }
 
-    /// Whether it has sent all that it may; never without a bound.
+    /// Whether the source has sent `packets_max` packets; always false without a bound.
     pub fn is_done(&self) -> bool {
         let counters = self.source.counters();
         self.packets_max.is_some_and(|most| counters.originals + counters.repairs >= most)
@@ -68,7 +68,7 @@ impl Machine for GreedySource {
     }
 }
 
-/// Takes messages and keeps nothing of them.
+/// Discards all messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forget;
 

@@ -6,29 +6,31 @@ use super::hosted::{Ports, Told};
 use super::{Agent, Arrival, Outbox};
 use crate::network::FlowId;
 
-/// A router's program, unchanged. It gets the datagrams of the flows that
-/// [`Builder::route`](crate::network::Builder::route) names, when they come to its node by a link, and those
-/// sent to its own address; interface i is the node's i-th link. What it does not send on ends here.
+/// A router machine at a node. The router receives the datagrams of the flows named by
+/// [`Builder::route`](crate::network::Builder::route) that arrive through a link, and datagrams sent to the
+/// router's own address; interface i is the node's i-th link. Datagrams that the router does not forward end
+/// here.
 ///
-/// Joins and leaves of receivers are the network's own business and pass it by; its own joins are those of a
-/// member at the node, whatever the interface, as there is one path to a source.
+/// Joins and leaves of receivers are handled by the network and do not reach the router. The router's own
+/// joins are joins of a member at the node, whatever the interface, because only one path leads to a source.
 #[derive(Debug)]
 pub struct RouterNode<R: Router> {
     router: R,
     ports: Ports,
-    /// What it sends to channels itself is counted under.
+    /// Flow that counts datagrams the router itself sends to channels.
     channels: FlowId,
     told: Told<R::Event>,
     misdirected: u64,
 }
 
 impl<R: Router> RouterNode<R> {
-    /// Runs `router`, made for the instant at which its agent starts, by the agent's clock.
+    /// Runs `router`, which must have been created for the instant at which its agent starts, by the agent's
+    /// clock.
     pub fn new(router: R, ports: Ports) -> Self {
         Self { router, ports, channels: ports.flow, told: Told::default(), misdirected: 0 }
     }
 
-    /// What it sends to channels itself is counted under this flow, not under the one of `ports`.
+    /// Counts datagrams that the router itself sends to channels under `flow` instead of the flow of `ports`.
     #[must_use]
     pub const fn with_channels(mut self, flow: FlowId) -> Self {
         self.channels = flow;
@@ -40,7 +42,7 @@ impl<R: Router> RouterNode<R> {
         &self.router
     }
 
-    /// What it told.
+    /// Events of the router.
     pub const fn told(&self) -> &Told<R::Event> {
         &self.told
     }

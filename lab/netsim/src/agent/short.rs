@@ -1,4 +1,4 @@
-//! Short TCP connections, as of people who fetch pages: background for long transfers.
+//! Short TCP connections, like web page downloads: background traffic for long transfers.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::engine::{Body, Destination, Packet};
 use crate::network::{AgentId, Builder, FlowId, NodeId};
 use crate::tcp::{Config, ConfigError, Data, Segment, Sender, Sink};
 
-/// Connections open at once, at most; further ones wait their turn. Bounds what both ends remember.
+/// Maximum number of open connections; further connections wait. Bounds the state of both ends.
 pub const OPEN_MAX: u32 = 1024;
 
-/// How much a connection carries, in bytes; at least 1.
+/// Distribution of a connection's size in bytes; at least 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SizeOf {
     /// Exponential with this mean.
@@ -24,35 +24,35 @@ pub enum SizeOf {
     Pareto(f64, f64),
 }
 
-/// What connections a source makes.
+/// Configuration of a source of short connections.
 #[derive(Clone, Debug)]
 pub struct ShortFlowsConfig {
     /// Mean time between arrivals, which are Poisson.
     pub mean_gap: Duration,
     /// Size of each.
     pub size: SizeOf,
-    /// Connections open at once, at most [`OPEN_MAX`]; 1 makes them one after another.
+    /// Maximum number of open connections, at most [`OPEN_MAX`]; 1 opens connections sequentially.
     pub open_max: u32,
-    /// What each is like.
+    /// TCP configuration of each connection.
     pub tcp: Config,
 }
 
-/// What became of the connections.
+/// Totals over all connections of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortFlowsTotals {
     /// Connections that arrived.
     pub arrived: u64,
-    /// Of those, connections that ended.
+    /// Number of connections that have finished.
     pub finished: u64,
     /// Bytes that these carried.
     pub finished_bytes: u64,
-    /// Time that these took, from their opening, all together.
+    /// Sum of the durations of finished connections, from opening to end.
     pub finished_time: Duration,
     /// Connections that wait to be opened.
     pub waiting: u64,
 }
 
-/// Makes short connections to one [`ShortFlowsSink`].
+/// Opens short connections to a [`ShortFlowsSink`].
 #[derive(Debug)]
 pub struct ShortFlows {
     flow: FlowId,
@@ -64,7 +64,7 @@ pub struct ShortFlows {
     next_arrival: Option<Instant>,
     /// Open connections by slot. A slot's next connection has a number higher by `open_max`.
     open: BTreeMap<u32, Open>,
-    /// How many connections each slot had.
+    /// Number of connections that each slot has had.
     used: Vec<u32>,
     totals: ShortFlowsTotals,
 }
@@ -78,13 +78,13 @@ struct Open {
 }
 
 impl ShortFlows {
-    /// Declares a source of short connections and its sink, both under the flow `name`; acknowledgements are
-    /// flow `name/acks`, agents `name/source` and `name/sink`. `stream` gives the stream of each purpose, by
-    /// custom `seed.stream("name/purpose", run)`.
+    /// Declares a source of short connections and its sink, both under the flow `name`. Acknowledgements are
+    /// flow `name/acks`; the agents are `name/source` and `name/sink`. `stream` returns the random stream of
+    /// each purpose, by convention `seed.stream("name/purpose", run)`.
     ///
     /// # Errors
     ///
-    /// When no connection can work with the configuration.
+    /// If no connection can work with the configuration.
     pub fn declare(
         network: &mut Builder,
         name: &str,
@@ -118,7 +118,7 @@ impl ShortFlows {
         Ok((flow, network.agent(&format!("{name}/source"), from, source)))
     }
 
-    /// What became of the connections so far.
+    /// Totals so far.
     pub const fn totals(&self) -> &ShortFlowsTotals {
         &self.totals
     }
@@ -146,7 +146,7 @@ impl ShortFlows {
             let number = slot + *used * self.config.open_max;
             *used += 1;
             let mut sender = Sender::new(self.config.tcp.clone(), Data::Bytes(bytes), self.overhead.clone());
-            // Each connection draws from a part of the stream of its own.
+            // Each connection draws from a separate part of the stream.
             self.overhead.jump();
             sender.start(now);
             self.open.insert(slot, Open { number, bytes, since: now, sender });
@@ -225,7 +225,7 @@ impl Agent for ShortFlows {
     fn receive(&mut self, arrival: Arrival<'_>, outbox: &mut Outbox<'_>) {
         let Body::Tcp(segment) = &arrival.packet.body else { return };
         let slot = segment.connection % self.config.open_max;
-        // An answer to a connection that has ended finds none, or a younger one.
+        // A late segment of a closed connection finds an empty slot or a later connection, and is ignored.
         let Some(open) = self.open.get_mut(&slot).filter(|open| open.number == segment.connection) else {
             return;
         };
@@ -249,7 +249,7 @@ impl Agent for ShortFlows {
     }
 }
 
-/// The other end of [`ShortFlows`]: one sink for each slot, replaced when the slot's next connection comes.
+/// Peer of [`ShortFlows`]: a sink for each slot, replaced when the slot's next connection arrives.
 #[derive(Debug)]
 pub struct ShortFlowsSink {
     acks: FlowId,
@@ -267,7 +267,7 @@ struct Accepted {
 }
 
 impl ShortFlowsSink {
-    /// The sink of a connection; `None` for one whose slot has gone on to another.
+    /// Returns the sink of a connection; `None` if the slot already belongs to a later connection.
     fn accepted(&mut self, packet: &Packet, segment: &Segment) -> Option<&mut Accepted> {
         let number = segment.connection;
         let new = || Accepted { number, source: packet.source, sink: Sink::new(self.config.clone()) };

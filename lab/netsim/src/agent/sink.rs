@@ -5,20 +5,20 @@ use headwater_proto::Instant;
 use super::{Agent, Arrival, Outbox};
 use crate::network::GroupId;
 
-/// Takes what comes, and joins groups when it starts. What it got is in its counters.
+/// Counts arriving packets, and joins its groups at the start. The counts are in the agent's counters.
 #[derive(Clone, Debug, Default)]
 pub struct Sink {
     groups: Vec<GroupId>,
 }
 
 impl Sink {
-    /// One that is sent to.
+    /// Creates a sink for unicast packets.
     #[must_use]
     pub const fn new() -> Self {
         Self { groups: Vec::new() }
     }
 
-    /// One that joins groups.
+    /// Creates a sink that joins `groups`.
     #[must_use]
     pub const fn of_groups(groups: Vec<GroupId>) -> Self {
         Self { groups }

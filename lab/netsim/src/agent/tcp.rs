@@ -8,27 +8,27 @@ use crate::engine::{Body, Destination, Outgoing};
 use crate::network::{AgentId, Builder, FlowId, NodeId};
 use crate::tcp::{Config, ConfigError, Data, Sender, Sink, Transmit};
 
-/// What a connection was declared as.
+/// Identifiers of a declared connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConnection {
     /// Data segments and SYNs.
     pub flow: FlowId,
     /// Acknowledgements.
     pub acks: FlowId,
-    /// A [`TcpSource`]; it opens the connection when it starts.
+    /// A [`TcpSource`], which opens the connection when the agent starts.
     pub source: AgentId,
     /// A [`TcpSink`].
     pub sink: AgentId,
 }
 
 impl TcpConnection {
-    /// Declares a connection that sends `data` from one node to another: flows `name` and `name/acks`, agents
-    /// `name/source` and `name/sink`. `overhead` is the stream that [`Config::overhead`] draws from, by
-    /// custom `seed.stream("name/overhead", run)`.
+    /// Declares a connection that sends `data` from the first node to the second: flows `name` and
+    /// `name/acks`, agents `name/source` and `name/sink`. [`Config::overhead`] draws from the stream
+    /// `overhead`, by convention `seed.stream("name/overhead", run)`.
     ///
     /// # Errors
     ///
-    /// When no connection can work with `config`.
+    /// If no connection can work with `config`.
     pub fn declare(
         network: &mut Builder,
         name: &str,
@@ -61,7 +61,7 @@ pub struct TcpSource {
 }
 
 impl TcpSource {
-    /// What the connection stands at.
+    /// State of the connection's sender.
     pub const fn sender(&self) -> &Sender {
         &self.sender
     }
@@ -100,19 +100,19 @@ impl Agent for TcpSource {
 #[derive(Debug)]
 pub struct TcpSink {
     acks: FlowId,
-    /// Who opened the connection.
+    /// Agent that opened the connection.
     source: Option<AgentId>,
     sink: Sink,
     progressed: Instant,
 }
 
 impl TcpSink {
-    /// What has arrived.
+    /// State of the receiving end.
     pub const fn sink(&self) -> &Sink {
         &self.sink
     }
 
-    /// When a segment was last received in order, by the agent's clock.
+    /// Instant at which the last segment was received in order, by the agent's clock.
     pub const fn progressed(&self) -> Instant {
         self.progressed
     }

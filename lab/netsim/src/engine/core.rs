@@ -1,4 +1,4 @@
-//! The state of a run but for the agents: what an agent works on while it is called.
+//! State of a run without the agents: the part that an agent works on while it is called.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,22 +12,22 @@ use crate::network::routing::{Routing, Topology};
 use crate::network::{AgentCounters, AgentId, FlowCounters, FlowId, LinkId, NodeId};
 use crate::trace::{AgentEvent, LinkEvent, OnLink, Watchers};
 
-/// Port of the first agent at a node; the next ones follow.
+/// Port of the first agent at a node; further agents use the following ports.
 const FIRST_PORT: u16 = 10_000;
-/// 10.0.0.1, the address of node 0; node n has the n-th after it.
+/// 10.0.0.1, the address of node 0; node n has the n-th address after it.
 const FIRST_HOST: u32 = 0x0A00_0001;
 
-/// A packet that travels by itself: to another agent at its own node, or late.
+/// A packet outside a link: on its way to another agent at the same node, or delayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Straggler {
     pub(crate) packet: PacketIndex,
     pub(crate) ecn: Ecn,
     pub(crate) node: NodeId,
-    /// The link it came by, or `None` when it goes to agents at its own node only.
+    /// Link through which the packet came; `None` for a packet to agents at its own node only.
     pub(crate) ingress: Option<LinkId>,
 }
 
-/// Where an agent is.
+/// Location of an agent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
     pub(crate) node: NodeId,
@@ -43,41 +43,41 @@ pub(crate) struct Core {
     pub(crate) topology: Topology,
     pub(crate) routing: Routing,
     pub(crate) groups: Groups,
-    /// A membership message takes this at each hop, beside the link's delay.
+    /// Delay of a membership message at each hop, in addition to the link's delay.
     pub(crate) graft_delay: Duration,
-    /// For how long the last hop goes on after a leave.
+    /// Time for which the last hop continues to forward after a leave.
     pub(crate) leave_latency: Duration,
     pub(crate) flows: Vec<FlowCounters>,
-    /// By group, of whatever flow.
+    /// By group, over all flows.
     pub(crate) groups_carried: Vec<FlowCounters>,
     /// By group: agents that are members.
     pub(crate) group_members: Vec<u32>,
     pub(crate) homes: Vec<Home>,
     pub(crate) agent_counters: Vec<AgentCounters>,
-    /// By node: its agents, in the order of ports.
+    /// By node: the node's agents, in the order of ports.
     pub(crate) residents: Vec<Vec<AgentId>>,
     pub(crate) stragglers: Vec<Straggler>,
     pub(crate) free_stragglers: Vec<u32>,
     pub(crate) hops: u64,
-    /// Where machines write their datagrams.
+    /// Buffer into which machines write datagrams.
     pub(crate) room: Box<[u8]>,
     pub(crate) watchers: Watchers,
 }
 
-/// A packet as its sender describes it.
+/// A packet as described by its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing {
-    /// What to count it under.
+    /// Flow that counts the packet.
     pub flow: FlowId,
-    /// Where to.
+    /// Destination of the packet.
     pub destination: Destination,
     /// Bytes on the wire, headers included.
     pub wire_bytes: u32,
     /// Bytes without headers.
     pub payload_bytes: u32,
-    /// The ECN field to send it with.
+    /// ECN field to send.
     pub ecn: Ecn,
-    /// What it carries.
+    /// Content of the packet.
     pub body: Body,
 }
 
@@ -86,7 +86,7 @@ impl Core {
         vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice()
     }
 
-    /// Counts and stores a packet. The caller owns its one copy.
+    /// Counts and stores a packet with a single copy, which the caller owns.
     pub(crate) fn create(&mut self, source: AgentId, packet: Outgoing, payload_bytes: usize) -> PacketIndex {
         let flow = &mut self.flows[packet.flow.index()];
         let sequence = flow.sent_packets;
@@ -107,8 +107,8 @@ impl Core {
         self.packets.insert(packet, &self.room[..payload_bytes])
     }
 
-    /// Sends a copy on its way from `node`: that of its sender, or of a router's program that it came to by
-    /// `ingress`.
+    /// Sends a copy from `node`: on behalf of its sender, or of a router program that received the packet
+    /// through `ingress`.
     pub(crate) fn depart(&mut self, node: NodeId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.packets.get(index);
         let is_local = match packet.destination {
@@ -125,7 +125,7 @@ impl Core {
         self.packets.drop_copy(index);
     }
 
-    /// Puts copies of a packet on the links that lead on from `node`; the caller keeps its own.
+    /// Puts copies of a packet on the links that lead on from `node`; the caller keeps its own copy.
     pub(crate) fn forward(
         &mut self,
         node: NodeId,
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// Lets a copy, which the straggler owns, arrive by itself.
+    /// Schedules the arrival of a copy outside a link. The straggler owns the copy.
     pub(crate) fn straggle(&mut self, at: Instant, straggler: Straggler) {
         let index = if let Some(index) = self.free_stragglers.pop() {
             self.stragglers[index as usize] = straggler;
@@ -219,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Where datagrams of an agent come from: its node's host, where agents have ports from 10000.
+    /// Source address of an agent's datagrams: the node's host, and a port from 10000.
     pub(crate) fn address(&self, agent: AgentId) -> SocketAddr {
         let home = self.homes[agent.index()];
         SocketAddr::new(Self::host(home.node), home.port)
@@ -236,17 +236,17 @@ impl Core {
         host.to_bits().checked_sub(FIRST_HOST).map(NodeId)
     }
 
-    /// Whose address it is.
+    /// Returns the agent at `address`, if any.
     pub(crate) fn agent_at(&self, address: SocketAddr) -> Option<AgentId> {
         let node = Self::node_of(address.ip())?;
         let resident = address.port().checked_sub(FIRST_PORT)?;
         self.residents.get(node.index())?.get(usize::from(resident)).copied()
     }
 
-    /// Agents that one node has ports for.
+    /// Number of agent ports per node.
     pub(crate) const PORTS: usize = (u16::MAX - FIRST_PORT) as usize + 1;
 
-    /// The port of a node's next agent, if it has one left.
+    /// Port of a node's next agent, if a port is left.
     pub(crate) fn port(residents: usize) -> Option<u16> {
         FIRST_PORT.checked_add(u16::try_from(residents).ok()?)
     }
@@ -255,7 +255,7 @@ impl Core {
         Destination::Agent { agent, node: self.homes[agent.index()].node }
     }
 
-    /// Replaces a copy by one of another packet that differs in one bit.
+    /// Replaces a copy by a copy of a new packet that differs in a single bit.
     pub(crate) fn change_bit(&mut self, index: PacketIndex, random: u64) -> PacketIndex {
         let changed = self.packets.with_changed_bit(index, random);
         self.packets.drop_copy(index);

@@ -1,9 +1,9 @@
-//! What is to happen, in a total order: by instant, then by [`Class`], then by the order of scheduling.
+//! Pending events in a total order: by instant, then by [`Class`], then by the order of scheduling.
 //!
-//! The set stays small: a link has one pending event however many packets it holds, an agent seldom more than
-//! one. Events of one instant and class that are scheduled one after the other (the copies that a multicast
-//! packet leaves on the links of a star) are coupled into a train: one entry of the heap, whose targets take
-//! their turns in order.
+//! The set stays small: a link has at most a single pending event however many packets it holds, and an agent
+//! seldom has more. Consecutively scheduled events of the same instant and class (the copies that a multicast
+//! packet leaves on the links of a star) are coupled into a train: a single heap entry, whose targets are
+//! processed in order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -12,26 +12,26 @@ use headwater_proto::Instant;
 
 use crate::network::{AgentId, LinkId};
 
-/// What comes first among events of the same instant.
+/// Order of events at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// The timetable: a capacity that changes at t holds for a packet that arrives at t, and an agent that
-    /// stops at t does not see it.
+    /// The timetable: a capacity that changes at t applies to a packet that arrives at t, and an agent that
+    /// stops at t does not receive the packet.
     Change,
-    /// Packets and messages of group membership at the end of their hop.
+    /// Packets and group membership messages at the end of a hop.
     Arrival,
-    /// Deadlines of agents: an acknowledgement that comes at the very instant of a timeout prevents it.
+    /// Deadlines of agents: an acknowledgement that arrives exactly at a timeout prevents the timeout.
     Timer,
 }
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The first packet on a link reaches the far end.
     Link(LinkId),
-    /// A packet that travels by itself arrives: its index among the stragglers.
+    /// A packet outside a link arrives: index among the stragglers.
     Straggler(u32),
-    /// A message of group membership: its index.
+    /// A group membership message: its index.
     Membership(u32),
     /// A deadline of an agent, which may have moved since.
     Timer(AgentId),
@@ -44,7 +44,7 @@ pub(crate) enum Target {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     at: Instant,
-    /// The class in the high byte, below it the order of scheduling.
+    /// Class in the high byte, order of scheduling below.
     order: u64,
     target: Target,
 }
@@ -81,15 +81,16 @@ impl Ord for Event {
     }
 }
 
-/// The pending events. Its length is bounded by what schedules: one per link, up to
-/// [`crate::engine::timers::PENDING_MAX`] tracked ones per agent, one per packet that an impairment delays.
+/// The pending events. The events' sources bound the number: an event per link, up to
+/// [`crate::engine::timers::PENDING_MAX`] tracked events per agent, and an event per packet that an
+/// impairment delays.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     heap: BinaryHeap<Reverse<Event>>,
-    /// The event scheduled last, kept out of the heap so that others can be coupled to it.
+    /// Event scheduled last, kept out of the heap so that later events can be coupled to it.
     last: Option<Event>,
-    /// The trains whose targets are taking their turns, each with the number of those that had theirs: the
-    /// last one runs, the others wait for it, because it is of a lower class. At most one of each class.
+    /// Trains in progress, each with the number of targets already processed. The last train runs; the
+    /// earlier trains are of a lower class and wait. At most a single train of each class.
     running: Vec<(Event, usize)>,
     trains: Vec<Vec<Target>>,
     free_trains: Vec<u32>,
@@ -109,7 +110,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes the first event, unless it is after `until`.
+    /// Takes the first event, unless it comes after `until`.
     pub(crate) fn take(&mut self, until: Instant) -> Option<(Instant, Target)> {
         let top = self.heap.peek().map(|Reverse(event)| *event);
         let first = match (self.last, top) {
@@ -136,7 +137,7 @@ impl EventQueue {
         }
     }
 
-    /// Lets `target` ride with `last`, the event scheduled last.
+    /// Couples `target` to `last`, the event scheduled last.
     fn couple(&mut self, last: Event, target: Target) {
         if let Target::Train(train) = last.target {
             return self.trains[train as usize].push(target);

@@ -1,8 +1,8 @@
-//! Joins and leaves. A join walks up the reverse path to the source, hop by hop, until a node that has the
-//! group already; each hop takes the link's delay and the graft delay. A leave reaches the last hop in the
-//! same time; that one forwards for the leave latency more, then the path is pruned upward, hop by hop
-//! likewise. A join that reaches the last hop before the latency has passed cancels the leave. Membership
-//! messages are never lost.
+//! Joins and leaves. A join travels up the reverse path to the source, hop by hop, to the first node that
+//! already has the group; each hop takes the link's delay and the graft delay. A leave reaches the last hop
+//! in the same time. The last hop forwards for the leave latency more; then the path is pruned upward, hop by
+//! hop with the same delays. A join that reaches the last hop before the latency has passed cancels the
+//! leave. Membership messages are never lost.
 
 use super::core::Core;
 use super::events::{Class, Target};
@@ -11,7 +11,7 @@ use crate::network::{AgentId, GroupId, LinkId, NodeId};
 use crate::trace::AgentEvent;
 
 impl Core {
-    /// An agent joins a group; nothing happens if it is a member.
+    /// An agent joins a group. No effect for a member.
     pub(crate) fn join(&mut self, agent: AgentId, group: GroupId) {
         let node = self.homes[agent.index()].node;
         if self.groups.branch(node, group).add(agent) {
@@ -22,7 +22,7 @@ impl Core {
         }
     }
 
-    /// An agent leaves a group; nothing happens if it is no member.
+    /// An agent leaves a group. No effect for a non-member.
     pub(crate) fn leave(&mut self, agent: AgentId, group: GroupId) {
         let node = self.homes[agent.index()].node;
         if self.groups.branch(node, group).remove_member(agent) {
@@ -33,7 +33,7 @@ impl Core {
         }
     }
 
-    /// An agent leaves all its groups.
+    /// An agent leaves all groups.
     pub(crate) fn leave_all(&mut self, agent: AgentId) {
         let node = self.homes[agent.index()].node;
         for group in self.groups.of_member(node, agent) {
@@ -63,7 +63,7 @@ impl Core {
     }
 
     fn begin_leave(&mut self, node: NodeId, group: GroupId, link: LinkId) {
-        // 0 stands for none.
+        // 0 means "not leaving".
         self.groups.leaves = self.groups.leaves.wrapping_add(1).max(1);
         let number = self.groups.leaves;
         if let Some(entry) = self.groups.branch(node, group).find(link) {
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// Tells the node upstream that the group is not needed, if so.
+    /// Tells the node upstream if the group is no longer needed.
     fn withdraw(&mut self, node: NodeId, group: GroupId, kind: MessageKind) {
         let branch = self.groups.branch(node, group);
         if branch.joined && branch.is_idle() {

@@ -1,6 +1,6 @@
-//! The run of a network: one loop over a totally ordered set of events.
+//! The run of a network: a single loop over a totally ordered set of events.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `events` | the pending events and their order |
 //! | `packets` | packets under way, stored once |

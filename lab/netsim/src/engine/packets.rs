@@ -1,6 +1,5 @@
-//! Packets under way, by index: a packet is stored once however many copies of it are on links, and its slot
-//! (with the buffer of its payload) is used again, so that nothing is allocated per packet once a run has
-//! reached its peak.
+//! Packets under way, by index. A packet is stored once however many copies are on links. The slot and its
+//! payload buffer are reused, so that a run allocates nothing per packet once it has reached its peak.
 
 use std::rc::Rc;
 
@@ -9,49 +8,49 @@ use headwater_proto::Instant;
 use crate::network::{AgentId, FlowId, GroupId, NodeId};
 use crate::tcp::Segment;
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To one agent, at its node.
+    /// A single agent, at its node.
     Agent {
         /// The agent.
         agent: AgentId,
-        /// Where it lives.
+        /// Node of the agent.
         node: NodeId,
     },
-    /// To all members of a group.
+    /// All members of a group.
     Group(GroupId),
 }
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Body {
-    /// Nothing that anyone reads, as of constant-rate traffic.
+    /// Content that no agent reads, such as constant-rate traffic.
     Filler,
-    /// A TCP segment, typed: never serialised, but by who writes a capture.
+    /// A TCP segment as a typed value: serialised only for a capture file.
     Tcp(Segment),
-    /// UDP payload of a hosted machine; its bytes are handed over beside the packet.
+    /// UDP payload of a hosted machine; the bytes are passed beside the packet.
     Datagram,
 }
 
-/// A packet. Every copy of it on every link is the same but for its ECN field.
+/// A packet. All copies on all links are equal except for the ECN field.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// Whose it is.
+    /// Flow of the packet.
     pub flow: FlowId,
-    /// Who sent it.
+    /// Agent that sent the packet.
     pub source: AgentId,
-    /// Where it goes.
+    /// Destination of the packet.
     pub destination: Destination,
-    /// Bytes on the wire, headers included: what takes link time and queue space.
+    /// Bytes on the wire, headers included: determines transmission time and queue space.
     pub wire_bytes: u32,
     /// Bytes without headers; 0 for acknowledgements and other signalling.
     pub payload_bytes: u32,
-    /// Packets that the flow sent before this one.
+    /// Number of packets that the flow sent before this packet.
     pub sequence: u64,
-    /// When it was sent.
+    /// Instant of sending.
     pub sent_at: Instant,
-    /// What it carries.
+    /// Content of the packet.
     pub body: Body,
 }
 
@@ -62,17 +61,16 @@ pub(crate) struct PacketIndex(pub(crate) u32);
 #[derive(Debug)]
 struct Slot {
     packet: Packet,
-    /// Shared with an agent while that reads it, which may forward the packet meanwhile.
+    /// Shared with an agent while the agent reads the payload; the agent may forward the packet meanwhile.
     payload: Rc<Vec<u8>>,
     copies: u32,
 }
 
-/// Copies of packets that may be under way at once: some 250 bytes each where every packet has one copy, 50
-/// where packets have many.
+/// Maximum number of packet copies under way: some 250 bytes each where every packet has a single copy, 50
+/// where packets have many copies.
 pub(crate) const COPIES_MAX: usize = 1 << 22;
 
-/// All packets under way; their number is bounded by what links hold, and by `copies_max`, at which a run
-/// ends.
+/// All packets under way. The capacity of links bounds the number, and `copies_max`, at which a run ends.
 #[derive(Debug)]
 pub(crate) struct Packets {
     slots: Vec<Slot>,
@@ -88,7 +86,7 @@ impl Default for Packets {
 }
 
 impl Packets {
-    /// Stores a packet as one copy.
+    /// Stores a packet with a single copy.
     pub(crate) fn insert(&mut self, packet: Packet, payload: &[u8]) -> PacketIndex {
         self.copies += 1;
         if let Some(index) = self.free.pop() {
@@ -112,13 +110,13 @@ impl Packets {
         &self.slots[index.0 as usize].payload
     }
 
-    /// One more copy of the packet is somewhere.
+    /// Adds a copy of the packet.
     pub(crate) fn add_copy(&mut self, index: PacketIndex) {
         self.copies += 1;
         self.slots[index.0 as usize].copies += 1;
     }
 
-    /// A copy has come to its end; the last one gives back the slot.
+    /// Removes a copy; the last copy frees the slot.
     pub(crate) fn drop_copy(&mut self, index: PacketIndex) {
         self.copies -= 1;
         let slot = &mut self.slots[index.0 as usize];
@@ -133,8 +131,8 @@ impl Packets {
         Rc::clone(&self.slots[index.0 as usize].payload)
     }
 
-    /// Another packet that differs in one bit of its payload, chosen by `random`; the one copy is the
-    /// caller's.
+    /// Stores a packet that differs from `index` in a single payload bit, chosen by `random`. The caller owns
+    /// the only copy.
     pub(crate) fn with_changed_bit(&mut self, index: PacketIndex, random: u64) -> PacketIndex {
         let mut payload = self.payload(index).to_vec();
         let bits = payload.len() as u64 * 8;

@@ -1,4 +1,4 @@
-//! The loop, and what can be read while it stands still.
+//! The event loop, and access to its results while it is stopped.
 
 use std::any::Any;
 use std::fmt;
@@ -23,28 +23,27 @@ use crate::trace::{AgentEvent, Digest, LinkEvent, Observer};
 /// An agent that leaves a timeout behind which is due already is called again this much later.
 const TICK: Duration = Duration::from_nanos(1);
 
-/// What an agent is up to.
+/// State of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its start has not come: that is its deadline.
+    /// Not started; the deadline is the start.
     Waiting,
-    /// The same, and it is paused: it starts when it is resumed, or when its start has come, whichever is
-    /// later.
+    /// Paused before its start: the agent starts when it is resumed or at its start, whichever is later.
     Held,
     Running,
-    /// Nothing reaches it until it is resumed.
+    /// Receives nothing until resumed.
     Paused,
     Stopped,
 }
 
-/// An agent with what the engine keeps of it.
+/// An agent and the engine's state of the agent.
 pub(crate) struct Resident {
     pub(crate) agent: Box<dyn Agent>,
     pub(crate) node: NodeId,
     pub(crate) state: State,
-    /// By how much its clock is ahead of the simulation's.
+    /// Lead of the agent's clock over the simulation's.
     pub(crate) ahead: Duration,
-    /// When it wants to be called, by the simulation's clock.
+    /// Instant of the next timeout, by the simulation's clock.
     pub(crate) deadline: Option<Instant>,
     pub(crate) pending: Pending,
 }
@@ -61,12 +60,12 @@ pub struct Run {
     pub(crate) members: Vec<AgentId>,
 }
 
-/// What a run has used so far.
+/// Resources used by a run so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Packets that crossed a link: the measure of speed.
     pub packet_hops: u64,
-    /// Most packets ever under way at once, copies of one counted once.
+    /// Maximum number of packets under way; copies of a packet count once.
     pub packets_peak: usize,
     /// Packets under way now.
     pub packets_under_way: usize,
@@ -90,7 +89,7 @@ impl Run {
         self.core.packets.copies_max = most;
     }
 
-    /// Lets everything happen up to `until`, which is included, or until the run is overfull.
+    /// Processes events up to and including `until`, or until the run is overfull.
     pub fn run_until(&mut self, until: Instant) {
         while !self.is_overfull()
             && let Some((at, target)) = self.core.events.take(until)
@@ -111,23 +110,23 @@ impl Run {
         }
     }
 
-    /// Whether more copies of packets wait or travel than may. The run goes no further then: it would
-    /// take all memory before it ends.
+    /// Whether more copies of packets wait or travel than allowed. The run then stops, before it exhausts
+    /// memory.
     pub const fn is_overfull(&self) -> bool {
         self.core.packets.is_overfull()
     }
 
-    /// Where the run stands.
+    /// Current instant of the run.
     pub const fn now(&self) -> Instant {
         self.core.now
     }
 
-    /// An agent, if it is of type `A`.
+    /// Returns an agent if it has type `A`.
     pub fn agent<A: Agent>(&self, agent: AgentId) -> Option<&A> {
         (&*self.residents[agent.index()].agent as &dyn Any).downcast_ref()
     }
 
-    /// The node of a host's address, if it is one's.
+    /// Returns the node with a host's address, if any.
     pub fn node_of(&self, host: IpAddr) -> Option<NodeId> {
         Core::node_of(host).filter(|node| node.index() < self.names.nodes.len())
     }
@@ -142,7 +141,7 @@ impl Run {
         self.core.flows[flow.index()]
     }
 
-    /// Counters of a group, which is a channel of a session: over all flows that send to it.
+    /// Counters of a group, which is a channel of a session, over all flows that send to the group.
     pub fn group_counters(&self, group: GroupId) -> FlowCounters {
         self.core.groups_carried[group.index()]
     }
@@ -157,7 +156,7 @@ impl Run {
         self.core.agent_counters[agent.index()]
     }
 
-    /// What the run has used.
+    /// Resources used so far.
     pub fn usage(&self) -> Usage {
         Usage {
             packet_hops: self.core.hops,
@@ -171,23 +170,24 @@ impl Run {
         &self.names
     }
 
-    /// Begins a digest of all that happens, before the run does; see [`Self::digest`].
+    /// Starts a digest of all events, which must precede the run; see [`Self::digest`].
     pub fn watch_digest(&mut self) {
         self.core.watchers.digest = Some(Box::new(Digest::new(&self.names)));
     }
 
-    /// The digest of all that happened since [`Self::watch_digest`]; `None` if that was not called. Equal for
-    /// equal traces, in any build, on any machine, in whatever order independent elements were declared.
+    /// Returns the digest of all events since [`Self::watch_digest`]; `None` without an earlier call of that
+    /// method. Equal traces have equal digests, in any build, on any machine, whatever the order in which
+    /// independent elements were declared.
     pub fn digest(&self) -> Option<[u8; 32]> {
         self.core.watchers.digest.as_ref().map(|digest| digest.finish(&self.names))
     }
 
-    /// Lets an observer see all that happens from now on.
+    /// Adds an observer of all further events.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.core.watchers.observers.push(observer);
     }
 
-    /// Gives back the observers, so that they can be finished.
+    /// Removes and returns the observers, so that the caller can finish each observer.
     pub fn take_observers(&mut self) -> Vec<Box<dyn Observer>> {
         std::mem::take(&mut self.core.watchers.observers)
     }
@@ -247,8 +247,8 @@ impl Run {
         self.arrive(node, ingress, packet, ecn);
     }
 
-    /// A copy is at a node: it goes on, and to whom it may concern there. Without an ingress it comes from an
-    /// agent of the node, and has gone on already.
+    /// Handles a copy at a node: forwards the copy, and delivers it to agents of the node. A copy without an
+    /// ingress comes from an agent of the node and was forwarded already.
     fn arrive(&mut self, node: NodeId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.core.packets.get(index);
         if let Some(router) = self.routers.of(node, packet.flow).filter(|_| ingress.is_some()) {
@@ -280,7 +280,7 @@ impl Run {
         self.core.packets.drop_copy(index);
     }
 
-    /// A copy has met its end at an agent.
+    /// Delivers a copy to the agent it is for.
     fn deliver(&mut self, agent: AgentId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         if self.residents[agent.index()].state == State::Running {
             let packet = *self.core.packets.get(index);
@@ -292,7 +292,7 @@ impl Run {
         self.hand(agent, ingress, index, ecn);
     }
 
-    /// An agent gets a copy: at its end, or on its way through a router's program.
+    /// Hands a copy to an agent: its receiver, or a router program on the path.
     fn hand(&mut self, agent: AgentId, ingress: Option<LinkId>, index: PacketIndex, ecn: Ecn) {
         let packet = *self.core.packets.get(index);
         let counters = &mut self.core.agent_counters[agent.index()];
@@ -333,7 +333,7 @@ impl Run {
         }
     }
 
-    /// Calls a running agent, then asks for its deadline, which is not before `earliest`.
+    /// Calls a running agent, then asks for the next deadline, which is not before `earliest`.
     fn call(
         &mut self,
         id: AgentId,

@@ -1,7 +1,7 @@
-//! Deadlines that move lazily: nothing is ever cancelled.
+//! Deadlines that move lazily: no event is ever cancelled.
 //!
-//! An agent's deadline moves with nearly every packet. While an event is pending at or before it, nothing is
-//! scheduled; an event that comes too early looks at the deadline again.
+//! An agent's deadline moves with nearly every packet. While an event is pending at or before the deadline,
+//! the engine schedules nothing; an event that fires too early checks the deadline again.
 
 use headwater_proto::Instant;
 
@@ -22,7 +22,7 @@ impl Default for Pending {
 }
 
 impl Pending {
-    /// Whether an event must be scheduled so that one fires by `deadline`; if so, it is remembered.
+    /// Whether an event must be scheduled so that some event fires by `deadline`; if so, records the event.
     pub(crate) fn wants(&mut self, deadline: Instant) -> bool {
         if self.0[0] <= deadline {
             return false;
@@ -32,7 +32,7 @@ impl Pending {
         true
     }
 
-    /// An event fires at `at`; whether it is one that is remembered.
+    /// Records that an event fired at `at`. Returns whether the event was tracked.
     pub(crate) fn fired(&mut self, at: Instant) -> bool {
         if self.0[0] != at {
             return false;

@@ -1,15 +1,15 @@
-//! How long flows take to share evenly.
+//! Time that flows take to reach an even share.
 //!
 //! The delta-fair convergence time of Bansal, Balakrishnan, Floyd and Shenker (*Dynamic behavior of
 //! slowly-responsive congestion control algorithms*, 2001) is the time that two flows take from an unfair
-//! allocation until their shares are within (1 + delta)/2 and (1 - delta)/2. That is: each within delta of
-//! the even share. So said, it holds for any number of flows. Rates fluctuate, so they are taken over bins,
-//! and the allocation must hold for some bins in a row.
+//! allocation until their shares are within (1 + delta)/2 and (1 - delta)/2. Equivalently, each flow is
+//! within delta of the even share. In this form the definition applies to any number of flows. Rates
+//! fluctuate, so the rates are averaged over bins, and the allocation must hold for several consecutive bins.
 
-/// The first bin from which on, for `hold` bins, every flow is within `delta` of the mean of all flows of the
-/// bin. `rates` has a series for each flow, all equally long. `None` if there is no such bin.
+/// Returns the first bin from which on, for `hold` bins, every flow is within `delta` of the mean of all
+/// flows of the bin. `rates` has a series for each flow, all equally long. `None` if there is no such bin.
 ///
-/// Bins in which nothing is sent are not fair: silence is no sharing.
+/// A bin in which no flow sends is not fair.
 pub fn converged_at(rates: &[&[f64]], delta: f64, hold: usize) -> Option<usize> {
     let bins = rates.iter().map(|series| series.len()).min()?;
     let is_fair = |bin: usize| {

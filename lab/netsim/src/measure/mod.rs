@@ -2,22 +2,22 @@
 //!
 //! | measure | definition |
 //! |---|---|
-//! | send rate | wire bytes offered to the first link, retransmissions among them, per second |
+//! | send rate | wire bytes offered to the first link, retransmissions included, per second |
 //! | throughput | wire bytes delivered, per second |
 //! | goodput | new payload bytes in order, per second |
 //! | loss | drops / arrivals at one queue, or on one path, in the same window |
-//! | mean queue | packets that wait (not the one being sent), averaged over time |
+//! | mean queue | packets that wait (excluding the packet in transmission), averaged over time |
 //! | [`jain`] | Jain, Chiu and Hawe 1984 |
 //! | [`variation`] | coefficient of variation: standard deviation over mean |
-//! | [`convergence`] | delta-fair convergence time: Bansal, Balakrishnan, Floyd and Shenker 2001; RFC 5166, section 2.3 |
+//! | [`convergence`] | delta-fair convergence time: Bansal et al. 2001; RFC 5166, section 2.3 |
 //!
 //! The window of a run begins after its warm-up. Over runs: [`statistics`].
 
 pub mod convergence;
 pub mod statistics;
 
-/// Jain's fairness index of `shares`: 1 when all are equal, 1/n when one has all. `None` when nobody has
-/// anything.
+/// Jain's fairness index of `shares`: 1 when all are equal, 1/n when a single flow has everything. `None`
+/// when all shares are zero.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

@@ -1,4 +1,4 @@
-//! Means over runs and how sure of them one may be: Student's t over independent runs.
+//! Means over runs with confidence intervals: Student's t over independent runs.
 
 use serde::Serialize;
 
@@ -16,15 +16,15 @@ pub enum Confidence {
 pub struct Estimate {
     /// Number of runs.
     pub runs: usize,
-    /// Their mean.
+    /// Mean over the runs.
     pub mean: f64,
-    /// Standard deviation of one run (n - 1 in the denominator); `None` for a single run.
+    /// Standard deviation of a single run (n - 1 in the denominator); `None` for a single run.
     pub deviation: Option<f64>,
     /// Half of the width of the confidence interval about the mean; `None` for a single run.
     pub half_width: Option<f64>,
 }
 
-/// The mean of `values`, one from each run. `None` of no values.
+/// Mean of `values`, a value per run. `None` if `values` is empty.
 pub fn estimate(values: &[f64], confidence: Confidence) -> Option<Estimate> {
     let runs = values.len();
     if runs == 0 {
@@ -38,8 +38,8 @@ pub fn estimate(values: &[f64], confidence: Confidence) -> Option<Estimate> {
     Some(Estimate { runs, mean, deviation, half_width })
 }
 
-/// The mean difference `a - b` of paired runs: of the same number, and so with the same chance in both
-/// variants. `None` where they do not pair up.
+/// Mean difference `a - b` of paired runs. Runs of the same number use the same random streams in both
+/// variants. `None` if the lengths differ.
 pub fn paired(a: &[f64], b: &[f64], confidence: Confidence) -> Option<Estimate> {
     if a.len() != b.len() {
         return None;
@@ -60,8 +60,8 @@ const T99: [f64; 30] = [
 const NORMAL95: f64 = 1.959_964;
 const NORMAL99: f64 = 2.575_829;
 
-/// The two-sided quantile: from the table, and beyond it from the Cornish-Fisher expansion (Abramowitz and
-/// Stegun, 26.7.5), which is good to the third decimal there.
+/// The two-sided quantile: from the table, and for more degrees of freedom from the Cornish-Fisher expansion
+/// (Abramowitz and Stegun, 26.7.5), which is accurate to the third decimal there.
 fn quantile(degrees: usize, confidence: Confidence) -> f64 {
     let (table, z) = match confidence {
         Confidence::P95 => (&T95, NORMAL95),

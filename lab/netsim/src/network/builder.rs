@@ -1,4 +1,4 @@
-//! Declares a network and puts it to work.
+//! Declares a network and builds a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -19,13 +19,13 @@ use crate::engine::timers::Pending;
 use crate::engine::{Destination, Resident, Run, State};
 use crate::trace::Watchers;
 
-/// Nodes of a network: those that 10.0.0.0/8 has addresses for.
+/// Maximum number of nodes: the number of host addresses of 10.0.0.0/8.
 pub const NODES_MAX: usize = (1 << 24) - 2;
 
-/// Why a network cannot be built.
+/// Reason why a network cannot be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuildError {
-    /// Two elements of a kind have one name. Names are what random streams and traces go by.
+    /// Two elements of a kind have the same name. Random streams and traces are identified by names.
     #[error("two {kind}s are called '{name}'; give each a name of its own")]
     Duplicate {
         /// `node`, `link`, `flow`, `group` or `agent`.
@@ -33,7 +33,7 @@ pub enum BuildError {
         /// The name.
         name: String,
     },
-    /// A link's ends are one node.
+    /// Both ends of a link are the same node.
     #[error("link '{link}' leads from '{node}' to itself; a link joins two nodes")]
     Loop {
         /// The link.
@@ -46,10 +46,10 @@ pub enum BuildError {
     Parameter {
         /// The link.
         link: String,
-        /// What is wrong.
+        /// Problem with the parameter.
         source: ParameterError,
     },
-    /// A node cannot be reached from the others.
+    /// A node cannot be reached from the rest of the network.
     #[error("node '{node}' has no path to '{from}'; join all nodes by links")]
     Unreachable {
         /// The node.
@@ -63,9 +63,9 @@ pub enum BuildError {
     /// More elements than there are addresses or indices for.
     #[error("too many {what}: at most {most}")]
     TooMany {
-        /// What.
+        /// Kind of element.
         what: &'static str,
-        /// How many there may be.
+        /// Maximum number.
         most: usize,
     },
 }
@@ -73,15 +73,15 @@ pub enum BuildError {
 /// Names of all elements, in the order of declaration.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// Of nodes.
+    /// Names of nodes.
     pub nodes: Vec<Box<str>>,
-    /// Of link directions: the link's name, and `<name>/back` for the other direction.
+    /// Names of link directions: the link's name, and `<name>/back` for the opposite direction.
     pub links: Vec<Box<str>>,
-    /// Of flows.
+    /// Names of flows.
     pub flows: Vec<Box<str>>,
-    /// Of groups: `<session>/<channel>`.
+    /// Names of groups: `<session>/<channel>`.
     pub groups: Vec<Box<str>>,
-    /// Of agents.
+    /// Names of agents.
     pub agents: Vec<Box<str>>,
 }
 
@@ -111,7 +111,7 @@ fn position(names: &[Box<str>], name: &str) -> Option<u32> {
     (0..).zip(names).find(|(_, other)| ***other == *name).map(|(index, _)| index)
 }
 
-/// Router programs: by node and flow, who gets the datagrams that come through.
+/// Router programs: by node and flow, the agent that receives forwarded datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Routers(BTreeMap<(NodeId, FlowId), AgentId>);
 
@@ -129,7 +129,7 @@ struct Declared {
     ahead: Duration,
 }
 
-/// A network being declared. Elements are found by the ids that declaring them gives; their names are for
+/// A network being declared. The declaring methods return ids, by which elements are referred to; names serve
 /// errors, traces and random streams.
 #[derive(Default)]
 pub struct Builder {
@@ -145,7 +145,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Nothing yet. Membership messages take the delay of links only, and leaves take effect at once.
+    /// Creates an empty network. Membership messages take the delay of links only, and leaves take effect at
+    /// once.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -157,8 +158,8 @@ impl Builder {
         NodeId(index(self.names.nodes.len()))
     }
 
-    /// Declares a link between two nodes and gives its direction from `a` to `b`; the other one is its
-    /// [`LinkId::reverse`]. It becomes the next interface of both nodes.
+    /// Declares a link between two nodes and returns its direction from `a` to `b`; [`LinkId::reverse`] is
+    /// the opposite direction. The link becomes the next interface of both nodes.
     pub fn link(&mut self, name: &str, a: NodeId, b: NodeId, there: LinkConfig, back: LinkConfig) -> LinkId {
         let link = LinkId(index(self.links.len() + 1));
         self.names.links.extend([name.into(), format!("{name}/back").into()]);
@@ -167,13 +168,13 @@ impl Builder {
         link
     }
 
-    /// Declares a flow: what packets are counted under.
+    /// Declares a flow, under which packets are counted.
     pub fn flow(&mut self, name: &str) -> FlowId {
         self.names.flows.push(name.into());
         FlowId(index(self.names.flows.len()))
     }
 
-    /// Declares a session with a source at `node`: one source-specific group for each of its channels.
+    /// Declares a session with a source at `node`: a source-specific group for each of its channels.
     pub fn session(&mut self, name: &str, node: NodeId, channels: u16) -> Session {
         let first = index(self.names.groups.len() + 1);
         self.names.groups.extend((0..channels).map(|channel| format!("{name}/{channel}").into()));
@@ -181,15 +182,15 @@ impl Builder {
         Session { first, channels }
     }
 
-    /// As [`Self::session`], of groups whose addresses agree but for their last `bits` bits, which are the
-    /// channel's number: the naming convention that routers know a session's layers by. Groups in front of
-    /// them and behind, up to whole blocks of such addresses, are left unused.
+    /// Declares a session like [`Self::session`] whose groups share an address prefix; the last `bits` bits
+    /// are the channel's number. By this naming convention routers identify a session's layers. Groups before
+    /// and behind, up to whole blocks of such addresses, are left unused.
     pub fn aligned_session(&mut self, name: &str, node: NodeId, channels: u16, bits: u8) -> Session {
         let next = GroupId(index(self.names.groups.len() + 1)).address().to_bits();
         let before = next.wrapping_neg() % (1 << bits);
         self.leave_unused(name, node, 0..before);
         let session = self.session(name, node, channels);
-        // Nor has any other session a rank in its last block.
+        // No other session gets a group in the last block either.
         let behind = u32::from(channels).wrapping_neg() % (1 << bits);
         self.leave_unused(name, node, before..before + behind);
         session
@@ -202,8 +203,8 @@ impl Builder {
         }
     }
 
-    /// Puts an agent at a node. It starts at time zero; agents that start at the same instant do so in the
-    /// order of declaration.
+    /// Puts an agent at a node. The agent starts at time zero; agents with the same start instant start in
+    /// the order of declaration.
     pub fn agent(&mut self, name: &str, node: NodeId, agent: impl Agent) -> AgentId {
         self.boxed_agent(name, node, Box::new(agent))
     }
@@ -215,7 +216,7 @@ impl Builder {
         AgentId(index(self.names.agents.len()))
     }
 
-    /// Lets an agent start later, by the simulation's clock.
+    /// Sets the start of an agent, by the simulation's clock.
     pub fn start_at(&mut self, agent: AgentId, start: Instant) {
         self.agents[agent.index()].start = start;
     }
@@ -225,8 +226,8 @@ impl Builder {
         self.agents[agent.index()].ahead = ahead;
     }
 
-    /// Makes an agent the router of its node for a flow: packets of the flow that come by a link are handed
-    /// to it, and go nowhere by themselves.
+    /// Makes an agent the router of its node for a flow: packets of the flow that arrive through a link go to
+    /// the agent, and the node does not forward these packets.
     pub fn route(&mut self, router: AgentId, flow: FlowId) {
         let node = self.agents[router.index()].node;
         self.routers.0.insert((node, flow), router);
@@ -244,15 +245,15 @@ impl Builder {
         Some(SocketAddr::new(Core::host(node), Core::port(earlier)?))
     }
 
-    /// The interface by which a node reaches another one, by the links declared so far; `None` for itself,
-    /// and where none leads there.
+    /// Returns the interface through which `from` reaches `to`, over the links declared so far; `None` if the
+    /// nodes are equal or if no path exists.
     pub fn interface(&self, from: NodeId, to: NodeId) -> Option<InterfaceId> {
         let topology = self.topology().ok().filter(|_| from != to)?;
         let link = Routing::new(&topology).next(&topology, from, to);
         Some(InterfaceId(topology.position[link.index()]))
     }
 
-    /// The nodes at the far ends of a node's links declared so far, in the order of its interfaces.
+    /// Nodes at the far ends of a node's links declared so far, in the order of its interfaces.
     pub fn neighbours(&self, node: NodeId) -> Vec<NodeId> {
         self.ends.iter().filter(|(from, _)| *from == node).map(|(_, to)| *to).collect()
     }
@@ -262,18 +263,18 @@ impl Builder {
         Destination::Agent { agent, node: self.agents[agent.index()].node }
     }
 
-    /// Lets something happen at a set time. Entries of one instant happen in the order of declaration.
+    /// Schedules `event`. Events of the same instant happen in the order of declaration.
     pub fn at(&mut self, at: Instant, event: Event) {
         self.timetable.push((at, event));
     }
 
-    /// What a membership message takes at each hop beside the link's delay, where the link does not say so
-    /// itself; by default nothing.
+    /// Sets the delay that a membership message takes at each hop in addition to the link's delay, unless the
+    /// link has its own setting; default zero.
     pub fn graft_delay(&mut self, delay: Duration) {
         self.graft_delay = delay;
     }
 
-    /// For how long the last hop goes on after it heard of a leave; by default not at all.
+    /// Sets how long the last hop continues to forward after a leave reached it; default zero.
     pub fn leave_latency(&mut self, latency: Duration) {
         self.leave_latency = latency;
     }
@@ -283,12 +284,11 @@ impl Builder {
         &self.names
     }
 
-    /// Puts the network to work, with random streams of `seed` and `run`: runs of one seed differ by their
-    /// number.
+    /// Builds the run, with random streams of `seed` and `run`: runs of the same seed differ by their number.
     ///
     /// # Errors
     ///
-    /// See [`BuildError`]; each names the element.
+    /// See [`BuildError`]; each variant names the element.
     pub fn build(self, seed: Seed, run: u64) -> Result<Run, BuildError> {
         self.check_names()?;
         let topology = self.topology()?;
@@ -402,7 +402,7 @@ impl Builder {
         self.timetable.iter().map(check).collect()
     }
 
-    /// Where agents live, and who lives where.
+    /// Locations of agents, and agents by node.
     fn homes(&self) -> Result<(Vec<Home>, Vec<Vec<AgentId>>), BuildError> {
         let mut residents = vec![Vec::new(); self.names.nodes.len()];
         let mut homes = Vec::with_capacity(self.agents.len());
@@ -425,7 +425,7 @@ impl Builder {
     }
 }
 
-/// Lets all agents wait for their start.
+/// Schedules the start of all agents.
 fn start(agents: Vec<Declared>, events: &mut EventQueue) -> Vec<Resident> {
     let wait = |(id, declared): (u32, Declared)| {
         let mut pending = Pending::default();

@@ -1,27 +1,27 @@
-//! What is said of a link, a session, and of what changes on the way.
+//! Configuration of links, sessions and scheduled changes.
 
 use headwater_proto::queue::{Loss, LossConfig, QueueConfig};
 use headwater_proto::{ChannelId, Duration, Rate};
 
 use super::{AgentId, GroupId, Impairments, LinkId, LossFilter};
 
-/// One direction of a link.
+/// Configuration of a direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
     /// Bits on the wire per second.
     pub rate: Rate,
-    /// Propagation delay, one way.
+    /// One-way propagation delay.
     pub delay: Duration,
-    /// What holds back packets that find the link busy; by default drop tail with 50 packets.
+    /// Queue for packets that find the link busy; default drop tail with 50 packets.
     pub queue: QueueConfig,
-    /// What the wire loses, behind the queue; by default nothing.
+    /// Loss model of the wire, behind the queue; default no loss.
     pub loss: LossConfig,
-    /// Which packets [`Self::loss`] looks at; by default all.
+    /// Packets subject to [`Self::loss`]; default all.
     pub loss_filter: LossFilter,
-    /// Other faults of the wire; by default none.
+    /// Further faults of the wire; default no faults.
     pub impairments: Impairments,
-    /// What a membership message that crosses this direction takes beside the delay; by default what
-    /// [`super::Builder::graft_delay`] says.
+    /// Delay of a membership message that crosses this direction, in addition to the propagation delay;
+    /// default [`super::Builder::graft_delay`].
     pub graft_delay: Option<Duration>,
 }
 
@@ -39,32 +39,32 @@ impl LinkConfig {
         }
     }
 
-    /// With this queue.
+    /// Sets the queue.
     #[must_use]
     pub fn with_queue(self, queue: QueueConfig) -> Self {
         Self { queue, ..self }
     }
 
-    /// With this loss of all packets.
+    /// Sets the loss model, for all packets.
     #[must_use]
     pub fn with_loss(self, loss: LossConfig) -> Self {
         Self { loss, ..self }
     }
 
-    /// With this graft delay.
+    /// Sets the graft delay.
     #[must_use]
     pub fn with_graft_delay(self, delay: Duration) -> Self {
         Self { graft_delay: Some(delay), ..self }
     }
 
-    /// With these faults.
+    /// Sets the faults.
     #[must_use]
     pub fn with_impairments(self, impairments: Impairments) -> Self {
         Self { impairments, ..self }
     }
 }
 
-/// The groups of a session: one source-specific group for each channel.
+/// The groups of a session: a source-specific group for each channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     pub(crate) first: u32,
@@ -77,7 +77,7 @@ impl Session {
         if channel.0 < self.channels { Some(GroupId(self.first + channel.0 as u32)) } else { None }
     }
 
-    /// The groups of all channels, in their order.
+    /// Groups of all channels, in order.
     pub fn groups(self) -> impl Iterator<Item = GroupId> {
         (self.first..self.first + u32::from(self.channels)).map(GroupId)
     }
@@ -96,20 +96,20 @@ impl Session {
 /// Something that happens at a set time, before any packet of the same instant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A direction of a link gets another rate. A packet that is being sent keeps the old one.
+    /// Changes the rate of a direction of a link. A packet in transmission keeps the old rate.
     Rate(LinkId, Rate),
     /// A direction of a link is mended.
     Up(LinkId),
-    /// A direction of a link is cut: what waits or is being sent is lost, and what comes until it is mended.
-    /// Routes and group memberships stay as they are.
+    /// Cuts a direction of a link: waiting packets and the packet in transmission are lost, as are arrivals
+    /// until the link is up again. Routes and group memberships stay.
     Down(LinkId),
-    /// A direction of a link gets another loss model. Its random stream goes on.
+    /// Changes the loss model of a direction of a link. The random stream continues.
     Loss(LinkId, LossConfig, LossFilter),
-    /// An agent is taken out for good. It leaves its groups.
+    /// Removes an agent for good. The agent leaves its groups.
     Stop(AgentId),
-    /// An agent stands still: it gets no packets, which are lost to it, and its timers wait.
+    /// Suspends an agent: its packets are lost, and its timers wait.
     Pause(AgentId),
-    /// A paused agent goes on; timers that came meanwhile are late.
+    /// Resumes a paused agent; timers that expired meanwhile are late.
     Resume(AgentId),
     /// An agent's clock steps forward.
     StepClock(AgentId, Duration),

@@ -1,19 +1,19 @@
-//! What is always counted. A measurement over a window is the difference of two readings.
+//! Counters that every run keeps. A measurement over a window is the difference of two readings.
 
 use headwater_proto::queue::DropReason;
 
 use super::link::Drop;
 
-/// Counters of one direction of a link since the start. Bytes are those on the wire, headers included.
+/// Counters of a direction of a link since the start. Bytes are on the wire, headers included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets that arrived at the queue.
     pub offered_packets: u64,
     /// Bytes that arrived at the queue.
     pub offered_bytes: u64,
-    /// Packets whose transmission has begun.
+    /// Packets with transmission begun.
     pub sent_packets: u64,
-    /// Bytes of packets whose transmission has begun.
+    /// Bytes of packets with transmission begun.
     pub sent_bytes: u64,
     /// Packets that reached the far end.
     pub delivered_packets: u64,
@@ -31,9 +31,9 @@ pub struct LinkCounters {
     pub corrupted: u64,
     /// Packets lost because the link was down.
     pub dropped_down: u64,
-    /// Packets that got congestion experienced here.
+    /// Packets that this link marked "congestion experienced".
     pub marked: u64,
-    /// Most packets that ever waited.
+    /// Maximum number of waiting packets.
     pub waiting_peak: u64,
     /// Integral of the number of waiting packets over time, in packet nanoseconds.
     pub waiting_packet_nanos: u128,
@@ -42,7 +42,7 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Packets that the queue dropped: what "loss at a queue" means, over [`Self::offered_packets`].
+    /// Packets that the queue dropped. Loss at a queue is this number over [`Self::offered_packets`].
     pub const fn queue_drops(&self) -> u64 {
         self.dropped_full + self.dropped_early + self.dropped_forced
     }
@@ -60,8 +60,8 @@ impl LinkCounters {
     }
 }
 
-/// Counters of a flow since the start, over all of its receivers: a multicast packet counts once when it is
-/// sent, and once for each agent that gets it.
+/// Counters of a flow since the start, over all receivers: a multicast packet counts once when sent, and once
+/// for each agent that receives a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
     /// Packets sent.
@@ -74,7 +74,7 @@ pub struct FlowCounters {
     pub delivered_packets: u64,
     /// Bytes that reached an agent, headers included.
     pub delivered_wire_bytes: u64,
-    /// Payload bytes that reached an agent, repeated ones too.
+    /// Payload bytes that reached an agent, duplicates included.
     pub delivered_payload_bytes: u64,
     /// Copies that a link dropped or lost.
     pub dropped_packets: u64,
@@ -94,19 +94,19 @@ impl FlowCounters {
     }
 }
 
-/// Counters of one agent since the start.
+/// Counters of an agent since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCounters {
     /// Packets received.
     pub received_packets: u64,
     /// Bytes received, headers included.
     pub received_wire_bytes: u64,
-    /// Payload bytes received, repeated ones too.
+    /// Payload bytes received, duplicates included.
     pub received_payload_bytes: u64,
-    /// Packets that came while it was paused or stopped, or had not started.
+    /// Packets that arrived while the agent was paused, stopped or not started.
     pub missed_packets: u64,
-    /// Times it joined a group.
+    /// Number of group joins.
     pub joins: u64,
-    /// Times it left one.
+    /// Number of group leaves.
     pub leaves: u64,
 }

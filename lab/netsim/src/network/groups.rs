@@ -1,4 +1,4 @@
-//! What each node knows of source-specific groups: to which links it forwards, and which agents listen.
+//! State of source-specific groups at each node: the links to forward to, and the agents that are members.
 
 use super::{AgentId, GroupId, LinkId, NodeId};
 
@@ -6,28 +6,28 @@ use super::{AgentId, GroupId, LinkId, NodeId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Downstream {
     pub(crate) link: LinkId,
-    /// The number of the leave that its far end announced and that has not run out, or 0.
+    /// Number of the pending leave that the far end announced, or 0.
     pub(crate) leaving: u32,
 }
 
 /// A node's part of a group's tree.
 #[derive(Debug, Default)]
 pub(crate) struct Branch {
-    /// In the order of links, so that copies leave in the same order whoever joined first.
+    /// In the order of links, so that copies leave in the same order whatever the order of joins.
     pub(crate) downstream: Vec<Downstream>,
-    /// In the order of agents.
+    /// Members in the order of agents.
     pub(crate) members: Vec<AgentId>,
-    /// Whether the node asked its neighbour towards the source for the group.
+    /// Whether the node has joined the group at its neighbour towards the source.
     pub(crate) joined: bool,
 }
 
 impl Branch {
-    /// Whether nobody at or behind the node wants the group.
+    /// Whether the node has neither members nor downstream links.
     pub(crate) fn is_idle(&self) -> bool {
         self.members.is_empty() && self.downstream.is_empty()
     }
 
-    /// Forwards to a link, whatever leave was announced. False if it did.
+    /// Forwards to `link` and cancels a pending leave. Returns false if the node already forwards there.
     pub(crate) fn graft(&mut self, link: LinkId) -> bool {
         match self.downstream.binary_search_by_key(&link, |entry| entry.link) {
             Ok(index) => {
@@ -41,7 +41,7 @@ impl Branch {
         }
     }
 
-    /// The entry of a link, if there is one.
+    /// Returns the entry of a link, if any.
     pub(crate) fn find(&mut self, link: LinkId) -> Option<&mut Downstream> {
         let index = self.downstream.binary_search_by_key(&link, |entry| entry.link).ok()?;
         Some(&mut self.downstream[index])
@@ -51,14 +51,14 @@ impl Branch {
         self.downstream.retain(|entry| entry.link != link);
     }
 
-    /// Adds a member; false if it is one already.
+    /// Adds a member; false for an existing member.
     pub(crate) fn add(&mut self, agent: AgentId) -> bool {
         let Err(index) = self.members.binary_search(&agent) else { return false };
         self.members.insert(index, agent);
         true
     }
 
-    /// Removes a member; false if it is none.
+    /// Removes a member; false for a non-member.
     pub(crate) fn remove_member(&mut self, agent: AgentId) -> bool {
         let Ok(index) = self.members.binary_search(&agent) else { return false };
         self.members.remove(index);
@@ -69,10 +69,10 @@ impl Branch {
 /// A message between neighbours about a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
-    /// Who gets it.
+    /// Receiver of the message.
     pub(crate) node: NodeId,
     pub(crate) group: GroupId,
-    /// The link by which it reaches who sent it.
+    /// Link from the receiver of the message to its sender.
     pub(crate) link: LinkId,
     pub(crate) kind: MessageKind,
 }
@@ -89,13 +89,12 @@ pub(crate) enum MessageKind {
     Expiry(u32),
 }
 
-/// All groups with all their branches. A branch, once made, stays: their number is bounded by nodes times
-/// groups.
+/// All groups and branches. A branch is never removed: nodes times groups bounds the number of branches.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// By group: the node of its source.
+    /// By group: node of the source.
     sources: Vec<NodeId>,
-    /// By node: the groups it knows, in order, each with the index of its branch.
+    /// By node: the groups with a branch there, in order, each with the index of the branch.
     known: Vec<Vec<(GroupId, u32)>>,
     branches: Vec<Branch>,
     messages: Vec<Message>,
@@ -119,7 +118,7 @@ impl Groups {
         self.sources[group.index()]
     }
 
-    /// A node's branch, if it ever had one.
+    /// Returns a node's branch, if the node has ever had a branch of the group.
     pub(crate) fn find(&self, node: NodeId, group: GroupId) -> Option<&Branch> {
         let known = &self.known[node.index()];
         let index = known.binary_search_by_key(&group, |(group, _)| *group).ok()?;

@@ -1,4 +1,4 @@
-//! What the parts of a network are called: indices in the order of declaration.
+//! Identifiers of network elements: indices in the order of declaration.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ const FIRST_GROUP: u32 = 0xE800_0001;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) u32);
 
-/// One direction of a link. The other one is [`LinkId::reverse`].
+/// A direction of a link. [`LinkId::reverse`] is the opposite direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub(crate) u32);
 
@@ -23,7 +23,7 @@ impl LinkId {
     }
 }
 
-/// What packets are counted under.
+/// A flow, under which packets are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub(crate) u32);
 
@@ -47,12 +47,12 @@ macro_rules! index {
 }
 
 impl GroupId {
-    /// Its multicast address (source-specific, RFC 4607), as captures and machines have it.
+    /// Multicast address of the group (source-specific, RFC 4607), as captures and machines see the group.
     pub const fn address(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(FIRST_GROUP + self.0)
     }
 
-    /// The same as queues have it.
+    /// Multicast address as a number, for queues.
     pub(crate) const fn number(self) -> GroupAddress {
         (FIRST_GROUP + self.0) as GroupAddress
     }

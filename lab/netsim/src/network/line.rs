@@ -1,5 +1,5 @@
-//! One direction of a link by itself, for packets that are real: what a wire between two machines' ports
-//! runs.
+//! A direction of a link without a simulation, for real packets: the emulated wire between two ports of
+//! machines.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use super::link::{Admission, Link};
 use super::{Drop, LinkConfig, LinkCounters, NodeId};
 use crate::engine::packets::PacketIndex;
 
-/// The queue, the transmitter and the delay of simulated links, and the packets on it. First in, first out;
-/// it holds what the queue's limit and the delay admit. Faults beyond loss do not happen, and who marks
-/// packets is to rewrite them itself.
+/// Queue, transmitter and delay of a simulated link, with the packets on the link. First in, first out. The
+/// queue's limit and the delay bound the number of packets. Losses are the only faults. The caller rewrites
+/// the ECN field of a marked packet.
 #[derive(Debug)]
 pub struct Line<T> {
     link: Link,
@@ -22,20 +22,24 @@ pub struct Line<T> {
 }
 
 impl<T> Line<T> {
-    /// An idle line. `name` tells its random streams from those of others of one seed.
+    /// Creates an idle line. `name` distinguishes its random streams from those of further lines with the
+    /// same seed.
     ///
     /// # Errors
-    /// When a parameter makes no sense.
+    ///
+    /// If a parameter is invalid.
     pub fn new(config: &LinkConfig, seed: Seed, name: &str) -> Result<Self, ParameterError> {
         let stream = |purpose: &str| seed.stream(&format!("line/{name}/{purpose}"), 0);
         let link = Link::of(config, NodeId(0), stream)?;
         Ok(Self { link, packets: VecDeque::new(), next: None })
     }
 
-    /// Offers a packet of `bytes` on the wire at `now`, which never goes back; whether the queue marks it.
+    /// Offers a packet of `bytes` on the wire at `now`, which never goes back. Returns whether the queue
+    /// marks the packet.
     ///
     /// # Errors
-    /// When the queue drops it.
+    ///
+    /// If the queue drops the packet.
     pub fn offer(&mut self, now: Instant, packet: T, bytes: u32, ecn: Ecn) -> Result<bool, Drop> {
         match self.link.offer(now, PacketIndex(0), bytes, true, (None, ecn)) {
             Admission::Dropped(why) => Err(why),
@@ -47,18 +51,18 @@ impl<T> Line<T> {
         }
     }
 
-    /// The packet that was taken last, so that who marks it can.
+    /// Packet accepted last, so that the caller can mark the packet.
     pub fn last_mut(&mut self) -> Option<&mut T> {
         self.packets.back_mut()
     }
 
-    /// When the first packet reaches the far end.
+    /// Instant at which the first packet reaches the far end.
     pub const fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Takes the first packet if it is at the far end by `now`: when it came there, and the packet, or why it
-    /// did not come.
+    /// Takes the first packet if the packet has reached the far end by `now`. Returns the instant of arrival,
+    /// and the packet or the reason for its loss.
     pub fn arrive(&mut self, now: Instant) -> Option<(Instant, Result<T, Drop>)> {
         let due = self.next.filter(|due| *due <= now)?;
         let (queued, next) = self.link.arrive(now)?;
@@ -67,7 +71,7 @@ impl<T> Line<T> {
         Some((due, queued.fate.map_or(Ok(packet), Err)))
     }
 
-    /// What was counted until `now`.
+    /// Counters until `now`.
     pub fn counters(&mut self, now: Instant) -> &LinkCounters {
         self.link.counters(now)
     }

@@ -1,9 +1,10 @@
-//! One direction of a link: a queue, a transmitter, a wire.
+//! A direction of a link: a queue, a transmitter, a wire.
 //!
-//! First in, first out at a known rate: when a packet is admitted, the end of its transmission is known, the
-//! later of now and the end of the one before, plus its own serialisation. So nothing happens when a
-//! transmission ends, and a link has one pending event, the arrival of its first packet at the far end. Who
-//! waits is found by advancing a mark over the packets whose service has begun.
+//! The queue is first in, first out at a known rate. So the end of a packet's transmission is known on
+//! admission: the later of now and the end of the previous transmission, plus the packet's serialisation. The
+//! end of a transmission therefore needs no event; a link has a single pending event, the arrival of its
+//! first packet at the far end. A mark that advances over packets with transmission begun separates waiting
+//! packets from the rest.
 
 use std::collections::VecDeque;
 
@@ -20,12 +21,12 @@ use super::wire::{Impairments, Wire};
 use crate::engine::packets::PacketIndex;
 use crate::network::NodeId;
 
-/// Why a packet ended on a link.
+/// Reason why a packet was lost on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drop {
-    /// The queue refused it.
+    /// The queue refused the packet.
     Queue(DropReason),
-    /// The wire lost it, after it had used its link time.
+    /// The wire lost the packet, after the transmission had used its link time.
     Lost,
     /// A changed bit was noticed by a checksum at the far end.
     Corrupted,
@@ -33,23 +34,23 @@ pub enum Drop {
     Down,
 }
 
-/// A packet on a link: it waits, is being sent, or travels.
+/// A packet on a link: waiting, in transmission, or travelling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
-    /// When its transmission begins and ends.
+    /// Begin and end of transmission.
     begin: Instant,
     end: Instant,
     pub(crate) packet: PacketIndex,
     pub(crate) bytes: u32,
     pub(crate) ecn: Ecn,
-    /// Why it will not arrive.
+    /// Reason why the packet will not arrive, if any.
     pub(crate) fate: Option<Drop>,
 }
 
-/// What became of a packet that was offered.
+/// Result of offering a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is on the link. If it is the only one, its arrival is to be scheduled.
+    /// The packet is on the link. If the link was empty, the caller schedules `arrival`.
     Taken {
         arrival: Option<Instant>,
         marked: bool,
@@ -57,22 +58,22 @@ pub(crate) enum Admission {
     Dropped(Drop),
 }
 
-/// One direction of a link at work.
+/// State of a direction of a link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// First in, first out; the first `begun` ones are in service or on the wire, the others wait. Bounded by
-    /// the queue's limit and by what the wire holds.
+    /// First in, first out. The first `begun` packets are in service or on the wire, the rest waits. Bounded
+    /// by the queue's limit and the capacity of the wire.
     ring: VecDeque<Queued>,
     begun: usize,
-    /// When the transmitter falls idle.
+    /// Instant at which the transmitter becomes idle.
     busy_until: Instant,
     waiting_bytes: u64,
-    /// How long the size sent last takes: packets of a flow have one or two sizes.
+    /// Serialisation time of the last packet size; the packets of a flow have few sizes.
     last_size: (u32, Duration),
     rate: Rate,
     delay: Duration,
     pub(crate) to: NodeId,
-    /// What a membership message takes beside the delay, if this link says so.
+    /// Delay of a membership message in addition to the propagation delay, if configured for this link.
     pub(crate) graft_delay: Option<Duration>,
     up: bool,
     policy: Policy,
@@ -83,7 +84,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// One direction as it is configured; `stream` makes random streams by their purpose.
+    /// Creates a direction from its configuration; `stream` creates a random stream for each purpose.
     pub(crate) fn of(
         config: &LinkConfig,
         to: NodeId,
@@ -159,10 +160,10 @@ impl Link {
         Admission::Taken { arrival, marked }
     }
 
-    /// Takes the first packet, which has reached the far end, and says when the next one will.
+    /// Takes the first packet, which has reached the far end, and returns the arrival of the next packet.
     ///
-    /// Its transmission has begun: it ended the transmission of the one before, which is at the far end by
-    /// now.
+    /// The next packet's transmission has begun by now: at the end of the taken packet's transmission, or on
+    /// admission to an idle transmitter.
     pub(crate) fn arrive(&mut self, now: Instant) -> Option<(Queued, Option<Instant>)> {
         self.advance(now);
         let queued = self.ring.pop_front()?;
@@ -177,14 +178,15 @@ impl Link {
         Some((queued, self.ring.front().map(|next| next.end + self.delay)))
     }
 
-    /// Changes the rate. A packet whose transmission has begun keeps the old one; those that wait are timed
-    /// anew.
+    /// Changes the rate. A packet with transmission begun keeps the old rate; waiting packets are
+    /// rescheduled.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
         self.advance(now);
         self.rate = rate;
         self.last_size = (0, Duration::ZERO);
         self.policy.set_rate(rate);
-        // Nobody waits behind an idle link: it stays idle since when it was, which RED goes by.
+        // No packet waits behind an idle link. The start of the idle time stays, because RED uses that
+        // instant.
         let Some(sending) = self.begun.checked_sub(1).filter(|_| self.waiting() > 0) else { return };
         let mut free = self.ring[sending].end;
         for index in self.begun..self.ring.len() {
@@ -196,13 +198,13 @@ impl Link {
         self.busy_until = free;
     }
 
-    /// The link begins to carry a group, or carries it no more.
+    /// The link starts or stops carrying a group.
     pub(crate) fn membership(&mut self, group: GroupAddress, is_forwarded: bool) {
         self.policy.membership(group, is_forwarded);
     }
 
-    /// Cuts or mends the link. A cut loses what waits and what is being sent, by `lost`; what is on the wire
-    /// arrives.
+    /// Cuts or mends the link. A cut loses waiting packets and the packet in transmission, and reports each
+    /// to `lost`; packets on the wire arrive.
     pub(crate) fn set_up(&mut self, now: Instant, up: bool, mut lost: impl FnMut(PacketIndex)) {
         self.advance(now);
         self.up = up;
@@ -220,7 +222,7 @@ impl Link {
         self.busy_until = self.ring.back().map_or(self.busy_until.min(now), |queued| queued.end);
     }
 
-    /// What the wire does to packets.
+    /// Faults of the wire.
     pub(crate) const fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }
@@ -247,7 +249,7 @@ impl Link {
         Admission::Dropped(drop)
     }
 
-    /// Packets that wait, the one being sent not included.
+    /// Number of waiting packets, excluding the packet in transmission.
     pub(crate) fn waiting(&self) -> u64 {
         (self.ring.len() - self.begun) as u64
     }
@@ -260,7 +262,7 @@ impl Link {
         }
     }
 
-    /// Moves the mark over packets whose transmission begins by `now`, and integrates the queue on the way.
+    /// Advances the mark over packets whose transmission begins by `now`, and integrates the queue meanwhile.
     fn advance(&mut self, now: Instant) {
         while let Some(next) = self.ring.get(self.begun).filter(|queued| queued.begin <= now) {
             let (begin, bytes) = (next.begin, next.bytes);

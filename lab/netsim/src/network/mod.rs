@@ -1,4 +1,4 @@
-//! What a network is made of, and how it is declared.
+//! Elements of a network, and their declaration.
 //!
 //! ```
 //! use headwater_netsim::agent::{Cbr, Sink};

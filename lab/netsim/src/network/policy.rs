@@ -1,4 +1,5 @@
-//! A link's queueing discipline with its random stream; drop tail, by far the most frequent, without either.
+//! A link's queueing discipline with its random stream. Drop tail, by far the most frequent discipline, has
+//! neither.
 
 use headwater_proto::queue::{Discipline, DropReason, GroupAddress, Limit, Occupancy, Offered, Verdict};
 use headwater_proto::rng::Stream;
@@ -11,7 +12,8 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// The policy of a discipline; `stream` makes its random stream if it needs one.
+    /// Creates the policy of a discipline; `stream` creates a random stream if the discipline needs
+    /// randomness.
     pub(crate) fn new(discipline: Discipline, stream: impl FnOnce() -> Stream) -> Self {
         match discipline {
             Discipline::DropTail(limit) => Self::DropTail(limit),

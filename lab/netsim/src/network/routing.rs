@@ -1,10 +1,9 @@
-//! Shortest paths: the least sum of link delays, of equal ones the fewest hops, of equal ones the lowest
-//! link.
+//! Shortest paths: least sum of link delays, then fewest hops, then lowest link.
 //!
-//! Routes do not change when a link goes down. In a tree there is but one path, and a next hop is found from
-//! intervals of a depth-first walk, so that memory and set-up are linear. In any other graph a table is made
-//! for a destination when it is first asked for; a node with one link is reached through its neighbour and
-//! has no table.
+//! Routes do not change when a link goes down. A tree has a single path between two nodes; the next hop is
+//! found from intervals of a depth-first walk, so that memory and set-up are linear. In any other graph, a
+//! table is computed for a destination on first use; a node with a single link is reached through its
+//! neighbour and has no table.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,16 +14,16 @@ use super::{LinkId, NodeId};
 
 const NO_LINK: LinkId = LinkId(u32::MAX);
 
-/// Nodes and links, without what they do.
+/// Nodes and links as a graph.
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
-    /// By node: its links outwards, in the order of declaration.
+    /// By node: outgoing links, in the order of declaration.
     pub(crate) interfaces: Vec<Vec<LinkId>>,
-    /// By link: its place among the interfaces of the node it leaves.
+    /// By link: position among the interfaces of the node that the link leaves.
     pub(crate) position: Vec<u32>,
-    /// By link: where it leads.
+    /// By link: node at the far end.
     pub(crate) to: Vec<NodeId>,
-    /// By link: its delay.
+    /// By link: propagation delay.
     pub(crate) delay: Vec<Duration>,
 }
 
@@ -33,7 +32,7 @@ impl Topology {
         self.interfaces.len()
     }
 
-    /// A node that cannot be reached from node 0, if there is one.
+    /// Returns a node that cannot be reached from node 0, if any.
     pub(crate) fn unreachable(&self) -> Option<NodeId> {
         let walk = Walk::new(self);
         walk.enter.iter().position(|enter| *enter == UNSEEN).map(node)
@@ -61,7 +60,7 @@ impl Routing {
         }
     }
 
-    /// The link by which `from` reaches `to`; they are not the same.
+    /// Returns the link by which `from` reaches `to`, which must differ from `from`.
     pub(crate) fn next(&mut self, topology: &Topology, from: NodeId, to: NodeId) -> LinkId {
         match self {
             Self::Tree(tree) => tree.next(from, to),
@@ -89,7 +88,7 @@ impl Walk {
         }
         let mut clock = 1;
         walk.enter[0] = 0;
-        // The nodes on the way down, each with the number of its interfaces that were tried.
+        // Nodes on the way down, each with the number of interfaces already tried.
         let mut path = vec![(NodeId(0), 0)];
         while let Some((here, tried)) = path.last_mut() {
             let here = *here;
@@ -117,9 +116,10 @@ pub(crate) struct Tree {
     enter: Vec<u32>,
     leave: Vec<u32>,
     up: Vec<LinkId>,
-    /// By node: where its part of `down` begins.
+    /// By node: begin of the node's part of `down`.
     first: Vec<u32>,
-    /// The links downwards of all nodes, each with when its far end is entered; for each node in that order.
+    /// Downward links of all nodes, each with the time at which the walk enters its far end; in that order
+    /// within each node.
     down: Vec<(u32, LinkId)>,
 }
 
@@ -150,10 +150,10 @@ impl Tree {
     }
 }
 
-/// Routes in any connected graph, as tables made when they are needed.
+/// Routes in any connected graph, as tables computed on first use.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// By destination with more than one link: by node, the link towards it.
+    /// By destination with several links: by node, the link towards the destination.
     tables: Vec<Option<Box<[LinkId]>>>,
 }
 
@@ -178,7 +178,7 @@ impl Graph {
     }
 }
 
-/// By node, the first link of its shortest path to `destination`.
+/// By node, the first link of the shortest path to `destination`.
 fn towards(topology: &Topology, destination: NodeId) -> Box<[LinkId]> {
     let far = (Duration::from_nanos(u64::MAX), u32::MAX, NO_LINK);
     let mut best = vec![far; topology.nodes()];

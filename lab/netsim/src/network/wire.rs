@@ -1,5 +1,4 @@
-//! What a wire does to packets that have left the queue: it loses them, and for tests of faults delays,
-//! doubles, or changes them.
+//! Faults of a wire behind the queue: losses, and for fault tests delays, duplicates and changed bits.
 
 use headwater_proto::Duration;
 use headwater_proto::queue::{Loss, ParameterError};
@@ -7,27 +6,28 @@ use headwater_proto::rng::{Coin, Stream};
 
 use crate::chance::uniform_duration;
 
-/// Which packets a loss model looks at.
+/// Packets that are subject to a loss model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossFilter {
-    /// All.
+    /// All packets.
     #[default]
     All,
-    /// Those with payload: acknowledgements and requests pass.
+    /// Packets with payload: acknowledgements and requests pass.
     Data,
 }
 
 /// Faults behind the losses, each a probability for each packet. All zero is a perfect wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Impairments {
-    /// Share of packets that arrive late, behind others.
+    /// Share of packets that arrive late, behind later packets.
     pub reordered: f64,
-    /// How late: uniform on (0, this].
+    /// Extra delay of a late packet: uniform on (0, `reordered_by`].
     pub reordered_by: Duration,
     /// Share of packets that arrive twice, the copy at once after the first.
     pub duplicated: f64,
-    /// Share of packets with a changed bit. A datagram arrives with one bit of its UDP payload changed, as if
-    /// past the checksum; any other packet is dropped at the far end, as its checksum has it.
+    /// Share of packets with a changed bit. A datagram arrives with a single bit of its UDP payload changed,
+    /// as if the checksum had missed the change; any other packet is dropped at the far end, because its
+    /// checksum notices.
     pub corrupted: f64,
     /// As `corrupted`, but noticed by the checksum always.
     pub damaged: f64,
@@ -54,7 +54,7 @@ impl Impairments {
     }
 }
 
-/// What the wire did to a packet.
+/// Faults of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) late_by: Option<Duration>,
@@ -81,7 +81,7 @@ struct Losses {
     stream: Stream,
 }
 
-/// The wire of one direction of a link.
+/// The wire of a direction of a link.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     losses: Option<Box<Losses>>,
@@ -107,7 +107,7 @@ impl Wire {
         self
     }
 
-    /// Replaces the loss model; its random stream goes on, or begins as `stream`.
+    /// Replaces the loss model. An existing random stream continues; otherwise `stream` begins.
     pub(crate) fn set_loss(&mut self, model: Loss, filter: LossFilter, stream: impl FnOnce() -> Stream) {
         match &mut self.losses {
             Some(losses) => (losses.model, losses.filter) = (model, filter),
@@ -121,8 +121,8 @@ impl Wire {
         (is_data || losses.filter == LossFilter::All) && losses.model.takes(&mut losses.stream)
     }
 
-    /// What becomes of the next packet at the far end. All is drawn for every packet, so that one fault does
-    /// not shift another's numbers.
+    /// Draws the faults of the next packet at the far end. Every packet draws all values, so that a fault
+    /// does not shift the random numbers of another fault.
     pub(crate) fn fault(&mut self) -> Option<Fault> {
         let faults = self.faults.as_deref_mut()?;
         let stream = &mut faults.stream;

@@ -12,30 +12,29 @@ use crate::network::Impairments;
 const LINK_KEYS: &[&str] = &["between", "rate", "delay", "queue", "loss", "impair", "graft-delay", "back"];
 const BACK_KEYS: &[&str] = &["rate", "delay", "queue", "loss", "impair"];
 
-/// A link: two directions, each an object of its own.
+/// A link: two directions with separate parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Its name in plans and results.
+    /// Name in plans and results.
     pub name: String,
-    /// The nodes it joins, as indices into the scenario's nodes; `forward` leads from the first to the
-    /// second.
+    /// End nodes, as indices into the scenario's nodes; `forward` leads from the first to the second.
     pub ends: [usize; 2],
     /// From the first end to the second.
     pub forward: Direction,
     /// From the second end to the first.
     pub back: Direction,
-    /// What a membership message takes on it beside its delay; what the network says if it does not.
+    /// Delay of a membership message in addition to the propagation delay; default the network's setting.
     pub graft_delay: Option<Duration>,
 }
 
-/// One direction of a link.
+/// A direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
-    /// bit/s on the wire, headers among them.
+    /// bit/s on the wire, headers included.
     pub rate: Rate,
-    /// Propagation, one way.
+    /// One-way propagation delay.
     pub delay: Duration,
-    /// What happens to packets that wait.
+    /// Queue.
     pub queue: QueueConfig,
     /// Loss behind the queue.
     pub loss: Loss,
@@ -43,10 +42,10 @@ pub struct Direction {
     pub impair: Impairments,
 }
 
-/// Reads a link from `table`, where everything about it has been gathered.
+/// Reads a link from `table`, which holds all of the link's entries.
 ///
-/// What stands there is for both directions, but loss and impairments, which say for which; what stands in
-/// its `back` replaces that for the direction back.
+/// Entries apply to both directions, except loss and impairments, which name their direction; entries of
+/// `back` override for the direction back.
 pub(crate) fn read(
     context: &Context,
     name: &str,
@@ -64,7 +63,7 @@ pub(crate) fn read(
     Some(Link { name: name.into(), ends, forward: forward?, back: back?, graft_delay })
 }
 
-/// `base` with the entries of `over` in place of its own.
+/// `base` with entries replaced by those of `over`.
 pub(crate) fn merged(base: &Table, over: Option<&Table>) -> Table {
     let mut table = base.clone();
     for (key, entry) in over.into_iter().flat_map(|over| &over.entries) {
@@ -73,8 +72,8 @@ pub(crate) fn merged(base: &Table, over: Option<&Table>) -> Table {
     table
 }
 
-/// A direction as `section` has it, but for what stands in `over`. What both directions share is drawn once
-/// for both.
+/// Reads a direction from `section`, overridden by `over`. A random value that both directions share is drawn
+/// once.
 fn direction(section: &Section<'_>, over: Option<&Section<'_>>, side: usize) -> Option<Direction> {
     let replaced = |key| over.filter(|over| over.node(key).is_some());
     let of = |key| replaced(key).unwrap_or(section);

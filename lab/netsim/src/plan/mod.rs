@@ -1,8 +1,9 @@
 //! Plans: an experiment as text (TOML), checked before anything runs. The format is described in
 //! `docs/plans.md`.
 //!
-//! [`Plan::parse`] reads a plan, multiplies its sweeps into cells, and checks each. [`Plan::scenario`] gives
-//! what one cell asks for in one run, and [`Plan::key`] names that run for good: results are kept under it.
+//! [`Plan::parse`] reads a plan, multiplies its sweeps into cells, and checks each cell. [`Plan::scenario`]
+//! returns the scenario of a run of a cell. [`Plan::key`] returns the run's permanent name, under which
+//! results are stored.
 //!
 //! ```
 //! use headwater_netsim::plan::Plan;
@@ -59,15 +60,15 @@ use section::{Context, Section};
 use sweep::{Dimension, coordinates};
 use tree::Table;
 
-/// Longest text of a plan in bytes.
+/// Maximum size of a plan in bytes.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
-/// Most runs of a plan, over all cells: a list of them takes some 100 bytes each.
+/// Maximum number of runs of a plan, over all cells: a list of runs takes some 100 bytes each.
 const RUNS_MAX: u64 = 1_000_000;
 
-/// What of a plan does not change what a run does, and so is not in its key.
+/// Keys of a plan that do not change a run's behaviour, and are not part of a run's key.
 const NOT_KEYED: &[&str] = &["title", "runs", "sweep", "seed"];
 
-/// A plan whose every cell has been checked.
+/// A plan with every cell checked.
 #[derive(Clone, Debug)]
 pub struct Plan {
     file: String,
@@ -80,18 +81,18 @@ pub struct Plan {
     runs: u64,
 }
 
-/// One cell: a plan with one value for each path that is swept.
+/// A cell: a plan with a value for each swept path.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Its number, from 0: the last sweep of the plan changes fastest.
+    /// Number of the cell, from 0: the last sweep of the plan changes fastest.
     pub index: usize,
-    /// The swept paths and the values that they have here.
+    /// Swept paths and their values in this cell.
     pub values: BTreeMap<String, Json>,
     tree: Table,
 }
 
-/// The name of one run of one cell: 16 bytes of BLAKE3 over the version of the simulator, the cell, the seed
-/// and the number of the run.
+/// Name of a run of a cell: 16 bytes of BLAKE3 over the version of the simulator, the cell, the seed and the
+/// number of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key([u8; 16]);
 
@@ -102,11 +103,11 @@ impl fmt::Display for Key {
 }
 
 impl Plan {
-    /// Reads and checks the text of a plan; `file` is what errors call it.
+    /// Reads and checks the text of a plan; `file` is the file name in error messages.
     ///
     /// # Errors
     ///
-    /// The mistakes of the plan, each with its place and with what would be right.
+    /// The mistakes of the plan, each with its place and a correction.
     pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
         let error = |problems| PlanError::new(file, text, problems);
         if text.len() > TEXT_BYTES_MAX {
@@ -121,7 +122,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What is of the plan and not of a cell.
+    /// Reads the parts of the plan that do not depend on a cell.
     fn read(file: &str, text: &str, mut tree: Table) -> Result<Self, Vec<Problem>> {
         let context = Context { problems: Problems::default(), seed: Seed(1), run: 1 };
         let plan = Section::new(&context, &tree, 0..0, "", PLAN_KEYS);
@@ -145,23 +146,23 @@ impl Plan {
         Ok(Self { file: file.into(), text: text.into(), tree, dimensions, name, title, seed, runs })
     }
 
-    /// The same plan with another seed.
+    /// Replaces the seed.
     #[must_use]
     pub fn with_seed(self, seed: Seed) -> Self {
         Self { seed, ..self }
     }
 
-    /// Its name.
+    /// Name of the plan.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is about, for people.
+    /// Title for readers; default the name.
     pub fn title(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
     }
 
-    /// Its seed.
+    /// Seed of the plan.
     pub fn seed(&self) -> Seed {
         self.seed
     }
@@ -195,12 +196,12 @@ impl Plan {
         Cell { index, values, tree }
     }
 
-    /// What `cell` asks for in run `run`, counted from 1.
+    /// Returns the scenario of `cell` in run `run`, counted from 1.
     ///
     /// # Errors
     ///
-    /// None in run 1 of a cell of this plan: [`Plan::parse`] has checked them all. In a later run, where what
-    /// is drawn goes against something else that is drawn: a stop before its start.
+    /// Never in run 1 of a cell of this plan, because [`Plan::parse`] has checked all cells. In a later run,
+    /// if two randomly drawn values contradict each other: a stop before its start.
     pub fn scenario(&self, cell: &Cell, run: u64) -> Result<Scenario, PlanError> {
         let context = Context { problems: Problems::default(), seed: self.seed, run };
         let plan = Section::new(&context, &cell.tree, 0..0, "", PLAN_KEYS);
@@ -228,7 +229,7 @@ impl Plan {
         Key(key)
     }
 
-    /// A digest of all that the plan says, whatever its layout.
+    /// Digest of the plan's content, independent of its layout.
     pub fn digest(&self) -> Key {
         let mut hasher = blake3::Hasher::new_derive_key("headwater 2026 plan");
         for index in 0..self.cells() {
@@ -239,7 +240,7 @@ impl Plan {
         Key(key)
     }
 
-    /// All that the plan says but its sweeps, as results quote it.
+    /// The whole plan without its sweeps, as results quote the plan.
     pub fn parameters(&self) -> Json {
         self.tree.to_json()
     }

@@ -1,19 +1,19 @@
-//! Names in a plan: what they may look like, patterns of them, and what a misspelt one was meant to be.
+//! Names in a plan: their syntax, patterns, and suggestions for misspelt names.
 
-/// Longest name of a node, link or flow.
+/// Maximum length of the name of a node, link or flow.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What may be a name, for messages.
+/// Rule for names, for messages.
 pub(crate) const NAME_RULE: &str = "a name is made of letters, digits, '-' and '_', at most 64 of them";
 
-/// Whether `name` may name a node, a link or a flow: it must stand in a path of keys and in a file of results
-/// as it is.
+/// Whether `name` may name a node, a link or a flow: a name must be usable unquoted in a path of keys and in
+/// a file of results.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain)
 }
 
-/// Whether `name` matches `pattern`, in which one `*` stands for any text.
+/// Whether `name` matches `pattern`, in which a single `*` stands for any text.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -23,8 +23,8 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// `; did you mean 'rate'?` when one of `known` is near to `word`, else `; known are ...`, or nothing for
-/// many.
+/// Returns `; did you mean 'rate'?` if some name in `known` is near to `word`; otherwise `; known here: ...`,
+/// or nothing if the list is long.
 pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     const LISTED_MAX: usize = 16;
     let mut known: Vec<&str> = known.into_iter().collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a plan, shown where it stands.
+//! Problems of a plan, shown with their place in the text.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::ops::Range;
 /// Bytes of the plan's text.
 pub(crate) type Span = Range<usize>;
 
-/// More are not told: whoever has twenty mistakes mends those first.
+/// Maximum number of reported problems.
 const PROBLEMS_MAX: usize = 20;
 
-/// One mistake.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub span: Span,
@@ -22,7 +22,7 @@ pub(crate) struct Problem {
 pub(crate) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    /// Adds a mistake; the same one, met again in another cell or flow, is told once.
+    /// Adds a problem; a duplicate from another cell or flow is ignored.
     pub fn add(&self, span: &Span, message: impl Into<String>) {
         let problem = Problem { span: span.clone(), message: message.into() };
         let mut problems = self.0.borrow_mut();
@@ -43,8 +43,7 @@ impl Problems {
     }
 }
 
-/// A plan that cannot be run: every mistake with file, line, column, the line itself, and what would be
-/// right.
+/// Error of an invalid plan: every problem with file, line, column, the line itself, and a correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PlanError {
     rendered: String,
@@ -65,7 +64,7 @@ impl fmt::Display for PlanError {
     }
 }
 
-/// `plan.toml:3:8: message`, the line, and a mark under what is meant.
+/// Renders `plan.toml:3:8: message`, the line, and a mark under the place of the problem.
 fn render(file: &str, text: &str, problem: &Problem) -> String {
     let start = floor_boundary(text, problem.span.start);
     let before = &text[..start];

@@ -14,7 +14,7 @@ use crate::network::{Impairments, LossFilter};
 
 /// Packets that a queue holds where a plan says nothing (the default of ns-2).
 const PACKETS_DEFAULT: u32 = 50;
-/// Most packet numbers in a loss script.
+/// Maximum number of packets in a loss script.
 const SCRIPT_PACKETS_MAX: usize = 100_000;
 
 const DROP_TAIL_KEYS: &[&str] = &["kind", "packets", "bytes"];
@@ -58,9 +58,9 @@ const LOSS_KEYS: &[&str] = &[
 /// Random or scripted loss behind a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// Which packets.
+    /// Loss model.
     pub model: LossConfig,
-    /// Of these.
+    /// Packets subject to the model.
     pub filter: LossFilter,
 }
 
@@ -77,7 +77,7 @@ impl Loss {
 /// The queue under `queue`, for a link of this rate and delay.
 pub(crate) fn queue(link: &Section<'_>, rate: Rate, delay: Duration) -> Option<QueueConfig> {
     let Some(Value::Table(table)) = link.node("queue").map(|node| &node.value) else {
-        // What is no table is told of.
+        // Reports an entry that is not a table.
         link.section("queue", DROP_TAIL_KEYS);
         return Some(QueueConfig::drop_tail(PACKETS_DEFAULT));
     };
@@ -190,10 +190,10 @@ fn weight(queue: &Section<'_>, preset: Weight) -> Option<Weight> {
     }
 }
 
-/// Which directions of a link something is meant for: forward, back.
+/// Affected directions of a link: forward, back.
 pub(crate) type Sides = [bool; 2];
 
-/// What `direction` says; forward where it says nothing.
+/// Directions under `direction`; default forward.
 pub(crate) fn sides(section: &Section<'_>) -> Sides {
     match section.word("direction", &["forward", "back", "both"]) {
         Some("both") => [true, true],
@@ -202,7 +202,7 @@ pub(crate) fn sides(section: &Section<'_>) -> Sides {
     }
 }
 
-/// The loss under `loss`, and the directions it is meant for.
+/// Reads the loss under `loss`, and the directions to which the loss applies.
 pub(crate) fn loss(link: &Section<'_>) -> Option<(Loss, Sides)> {
     let either = link.section("loss", LOSS_KEYS)?;
     either.need::<String>("kind")?;
@@ -231,7 +231,7 @@ pub(crate) fn loss(link: &Section<'_>) -> Option<(Loss, Sides)> {
     Some((Loss { model, filter }, sides(&loss)))
 }
 
-/// By `rate` and `burst` (Gilbert's simple chain), or by its four probabilities.
+/// Reads `rate` and `burst` (Gilbert's simple chain), or the four probabilities.
 fn gilbert(loss: &Section<'_>) -> Option<GilbertElliott> {
     if loss.node("rate").is_some() || loss.node("burst").is_some() {
         let rate = loss.need::<Probability>("rate")?.0;
@@ -276,7 +276,7 @@ fn script(loss: &Section<'_>) -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-/// The faults under `impair`, and the directions they are meant for.
+/// Reads the faults under `impair`, and the directions to which the faults apply.
 pub(crate) fn impairments(link: &Section<'_>) -> Option<(Impairments, Sides)> {
     const KEYS: &[&str] = &["reordered", "reordered-by", "duplicated", "corrupted", "damaged", "direction"];
     let impair = link.section("impair", KEYS)?;

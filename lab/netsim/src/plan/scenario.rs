@@ -1,4 +1,4 @@
-//! What one cell of a plan asks for in one run: checked, complete, and free of any simulator's terms.
+//! The scenario of a run of a cell: checked, complete, and independent of any simulator.
 
 use headwater_proto::{Duration, Seed};
 
@@ -13,20 +13,20 @@ pub(crate) const PLAN_KEYS: &[&str] = &[
     "at", "measure", "sweep",
 ];
 
-/// One run.
+/// A run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Where all chance comes from.
+    /// Seed of all random streams.
     pub seed: Seed,
-    /// The number of the run, from 1: runs differ in their chance only.
+    /// Number of the run, from 1: runs differ in their random streams only.
     pub run: u64,
-    /// How long it lasts.
+    /// Duration of the run.
     pub duration: Duration,
-    /// What comes before is not measured.
+    /// Time before measurement begins.
     pub warm_up: Duration,
-    /// How long a join takes at each hop, beside the link's delay.
+    /// Delay of a join at each hop, in addition to the link's delay.
     pub graft_delay: Duration,
-    /// How long the last router goes on sending after a leave.
+    /// Time for which the last router continues to forward after a leave.
     pub leave_latency: Duration,
     /// Nodes and links.
     pub topology: Topology,
@@ -34,11 +34,11 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
     /// Changes, in order of time.
     pub timetable: Vec<Change>,
-    /// What is measured.
+    /// Measurements.
     pub measure: Measure,
 }
 
-/// Reads a plan without its sweeps. `None`: what is wrong has been told.
+/// Reads a plan without its sweeps. Returns `None` after a reported problem.
 pub(crate) fn read(plan: &Section<'_>) -> Option<Scenario> {
     let duration = plan.need("duration");
     if duration == Some(Duration::ZERO) {

@@ -9,7 +9,7 @@ use super::problem::{Problems, Span};
 use super::tree::{Node, Table, Value};
 use super::value::FromNode;
 
-/// What readers share: where mistakes go, and the chance behind values that are drawn.
+/// Shared state of readers: the list of problems, and the seed and run for randomly drawn values.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub problems: Problems,
@@ -17,19 +17,19 @@ pub(crate) struct Context {
     pub run: u64,
 }
 
-/// A table under its path, such as `link.bottleneck`.
+/// A table and its path, such as `link.bottleneck`.
 #[derive(Debug)]
 pub(crate) struct Section<'a> {
     pub context: &'a Context,
     pub table: &'a Table,
-    /// Where the table's own key stands: the place to say that something is missing.
+    /// Place of the table's own key, for messages about missing keys.
     pub span: Span,
     pub path: String,
     keys: Vec<&'static str>,
 }
 
 impl<'a> Section<'a> {
-    /// A table that may have `keys` and no others.
+    /// Creates a section that accepts only `keys`.
     pub fn new(
         context: &'a Context,
         table: &'a Table,
@@ -47,13 +47,13 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// The same table under another path: what is drawn from it is drawn anew.
+    /// Returns the same table under another path, so that random values are drawn anew.
     pub fn under(&self, path: &str) -> Self {
         let keys = self.keys.clone();
         Self { context: self.context, table: self.table, span: self.span.clone(), path: path.into(), keys }
     }
 
-    /// A table below `node`, which should be one.
+    /// Returns the section of `node`, which must be a table.
     pub fn of_node(
         context: &'a Context,
         node: &'a Node,
@@ -88,7 +88,8 @@ impl<'a> Section<'a> {
         self.table.entries.get(key).map(|entry| &entry.node)
     }
 
-    /// The value under `key` if it is there; `None` also when it is wrong, which has been told then.
+    /// Returns the value under `key`; `None` if the key is absent or its value is invalid. An invalid value
+    /// is reported.
     pub fn get<T: FromNode>(&self, key: &'static str) -> Option<T> {
         T::read(self.context, self.node(key)?, &self.path_of(key))
     }
@@ -118,7 +119,7 @@ impl<'a> Section<'a> {
         None
     }
 
-    /// The integer under `key`, within `range`; `default` without it.
+    /// Returns the integer under `key`, within `range`; `default` if absent.
     pub fn within_or(&self, key: &'static str, range: &RangeInclusive<u64>, default: u64) -> Option<u64> {
         match self.node(key) {
             None => Some(default),
@@ -126,7 +127,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The word under `key`, one of `words`; the first of them without it.
+    /// Returns the word under `key`, which must be in `words`; the first of `words` if absent.
     pub fn word_or(&self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
         match self.node(key) {
             None => words.first().copied(),
@@ -134,7 +135,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The word under `key`, one of `words`.
+    /// Returns the word under `key`, which must be in `words`.
     pub fn word(&self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
         let text: String = self.get(key)?;
         let found = words.iter().find(|word| **word == text);
@@ -145,7 +146,7 @@ impl<'a> Section<'a> {
         found.copied()
     }
 
-    /// The list of strings under `key`, or the single one, each with its place.
+    /// Returns the strings of the list under `key`, or the single string, each with its place.
     pub fn texts(&self, key: &'static str) -> Vec<(&'a str, Span)> {
         let Some(node) = self.node(key) else { return Vec::new() };
         let items = match &node.value {
@@ -164,12 +165,12 @@ impl<'a> Section<'a> {
         items.iter().filter_map(text).collect()
     }
 
-    /// Tells of a mistake.
+    /// Reports a problem.
     pub fn problem(&self, span: &Span, message: impl Into<String>) {
         self.context.problems.add(span, message);
     }
 
-    /// Tells of a mistake in the value under `key`, or in the table where the key is not written.
+    /// Reports a problem with the value under `key`, or with the table if the key is absent.
     pub fn problem_at(&self, key: &'static str, message: impl Into<String>) {
         let span = self.node(key).map_or(&self.span, |node| &node.span);
         self.problem(span, message);

@@ -1,27 +1,27 @@
-//! Sweeps: which values are put in place of which, and in how many cells that ends.
+//! Sweeps: the values that replace values of a plan, and the cells that result.
 //!
-//! Each `[[sweep]]` is one dimension. Paths of one dimension change together (their lists are equally long);
-//! dimensions are multiplied, the last one fastest.
+//! Each `[[sweep]]` is a dimension. Paths of the same dimension change together (their lists are equally
+//! long); dimensions are multiplied, and the last dimension changes fastest.
 
 use super::names;
 use super::problem::{Problems, Span};
 use super::section::{Context, Section};
 use super::tree::{Entry, Node, Table, Value};
 
-/// Most cells of a plan.
+/// Maximum number of cells of a plan.
 pub const CELLS_MAX: usize = 100_000;
 
-/// What cannot be swept, because it is of the plan and not of a cell.
+/// Keys that cannot be swept, because they belong to the plan and not to a cell.
 const NOT_SWEPT: &[&str] = &["name", "title", "runs", "seed", "sweep"];
 
-/// One dimension: paths that change together.
+/// A dimension: paths that change together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dimension {
     pub paths: Vec<Path>,
     pub len: usize,
 }
 
-/// A path and the values that it takes.
+/// A path and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Path {
     pub path: String,
@@ -64,7 +64,7 @@ pub(crate) fn coordinates(dimensions: &[Dimension], mut index: usize) -> Vec<usi
     coordinates
 }
 
-/// Puts a value in place of what stands under `path`, whose tables are there.
+/// Replaces the value under `path`, whose tables exist.
 pub(crate) fn put(plan: &mut Table, path: &Path, value: &Node) {
     let segments: Vec<&str> = path.path.split('.').collect();
     if let Some((last, above)) = segments.split_last()
@@ -177,7 +177,7 @@ fn number(value: f64, is_whole: bool) -> Value {
     Value::Float(format!("{value:.5e}").parse().unwrap_or(value))
 }
 
-/// Every table on the way must be in the plan; the last key may be one that has a default.
+/// Checks that every table of the path is in the plan; the last key may be absent if it has a default.
 fn check_path(problems: &Problems, plan: &Table, path: &str, span: &Span) -> Option<()> {
     let mut segments: Vec<&str> = path.split('.').collect();
     if NOT_SWEPT.contains(&segments[0]) {
@@ -214,7 +214,7 @@ fn check_path(problems: &Problems, plan: &Table, path: &str, span: &Span) -> Opt
     Some(())
 }
 
-/// No path may be swept twice, nor one inside of another.
+/// Checks that no path is swept twice, and that no path lies inside another path.
 fn check_paths(problems: &Problems, dimensions: &[Dimension]) {
     let mut seen: Vec<&Path> = Vec::new();
     for path in dimensions.iter().flat_map(|dimension| &dimension.paths) {

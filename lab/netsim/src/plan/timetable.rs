@@ -1,4 +1,4 @@
-//! What happens at a time that the plan gives: links change, go down and come back, nodes pause, clocks step.
+//! Timetable of a plan: rate changes, link failures and repairs, paused nodes, clock steps.
 
 use headwater_proto::{Duration, Rate};
 
@@ -8,7 +8,7 @@ use super::section::Section;
 use super::topology::{self, Topology};
 use super::tree::Value;
 
-/// Most entries of a timetable.
+/// Maximum number of entries of a timetable.
 const CHANGES_MAX: usize = 100_000;
 
 const LINK_KEYS: &[&str] = &["time", "link", "direction", "rate", "state", "loss", "every", "rates"];
@@ -17,54 +17,54 @@ const NODE_KEYS: &[&str] = &["time", "node", "state", "clock-step"];
 /// A change at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When.
+    /// Time of the change.
     pub time: Duration,
-    /// What.
+    /// Change at that time.
     pub what: What,
 }
 
-/// What changes.
+/// Kinds of changes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// A link's rate; the packet being sent ends at the old one.
+    /// Changes a link's rate; the packet in transmission keeps the old rate.
     Rate {
         /// Index of the link.
         link: usize,
-        /// Which of its directions.
+        /// Directions that change.
         sides: Sides,
         /// The new rate.
         rate: Rate,
     },
-    /// A link goes down, or comes back. What arrives at a link that is down is lost.
+    /// Cuts or mends a link. Arrivals at a link that is down are lost.
     Up {
         /// Index of the link.
         link: usize,
-        /// Which of its directions.
+        /// Directions that change.
         sides: Sides,
-        /// Whether it is up.
+        /// Whether the link is up.
         up: bool,
     },
     /// A link loses packets in another way.
     Loss {
         /// Index of the link.
         link: usize,
-        /// Which of its directions.
+        /// Directions that change.
         sides: Sides,
         /// The new loss.
         loss: Loss,
     },
-    /// A node stands still, or goes on: nothing reaches it, and its timers are late.
+    /// Pauses or resumes a node. A paused node receives nothing, and its timers are late.
     Running {
         /// Index of the node.
         node: usize,
-        /// Whether it runs.
+        /// Whether the node runs.
         running: bool,
     },
     /// A node's clock steps forward.
     ClockStep {
         /// Index of the node.
         node: usize,
-        /// By how much.
+        /// Size of the step.
         step: Duration,
     },
 }
@@ -100,8 +100,7 @@ pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<Change> {
     changes
 }
 
-/// A link whose rate takes each of `rates` in turn, one `every` so much time from `first` to the end of the
-/// run.
+/// Reads a link whose rate cycles through `rates`, changing each `every` from `first` to the end of the run.
 fn repeated(plan: &Section<'_>, section: &Section<'_>, topology: &Topology, first: Duration) -> Vec<Change> {
     let (Some(every), Some(end)) = (section.need::<Duration>("every"), plan.get::<Duration>("duration"))
     else {
@@ -140,7 +139,7 @@ fn repeated(plan: &Section<'_>, section: &Section<'_>, topology: &Topology, firs
     (0..count).zip(rates.iter().cycle()).filter_map(change).collect()
 }
 
-/// The link that an entry is about, and its directions.
+/// Returns the link of an entry, and the affected directions.
 fn place(section: &Section<'_>, topology: &Topology) -> Option<(usize, Sides)> {
     section.need::<String>("link")?;
     let (name, span) = section.texts("link").into_iter().next()?;
@@ -165,7 +164,7 @@ fn link_changes(section: &Section<'_>, topology: &Topology) -> Option<Vec<What>>
         whats.push(What::Up { link, sides, up });
     }
     whats.extend(queue::loss(section).map(|(loss, own)| {
-        // The loss's own direction, if it is written, else the entry's.
+        // The loss's own direction, if present, else the direction of the entry.
         let is_said = matches!(section.node("loss").map(|node| &node.value), Some(Value::Table(loss)) if loss.entries.contains_key("direction"));
         let sides = if is_said || section.node("direction").is_none() { own } else { sides };
         What::Loss { link, sides, loss }

@@ -1,5 +1,5 @@
-//! Nodes and links: of a star, clusters, a dumbbell or a balanced tree, and those that a plan lists one by
-//! one.
+//! Nodes and links: the shapes star, clusters, dumbbell and balanced tree, and nodes and links listed in the
+//! plan.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,10 +11,11 @@ use super::section::{Context, Section};
 use super::tree::{Entry, Table, Value};
 use super::value::FromNode;
 
-/// Most nodes of a plan.
+/// Maximum number of nodes of a plan.
 pub const NODES_MAX: usize = 200_000;
 
-/// Most packets that the scripts of losses name, each link counted: they are held in memory, 8 bytes each.
+/// Maximum number of packets named by loss scripts, over all links: scripts are held in memory, 8 bytes per
+/// packet.
 const SCRIPTED_MAX: usize = 4_000_000;
 
 const KINDS: &[&str] = &["graph", "star", "clusters", "dumbbell", "tree"];
@@ -24,7 +25,7 @@ const KINDS: &[&str] = &["graph", "star", "clusters", "dumbbell", "tree"];
 pub struct Topology {
     /// Names of the nodes.
     pub nodes: Vec<String>,
-    /// The links between them.
+    /// Links.
     pub links: Vec<Link>,
     /// Name -> index, of nodes.
     by_name: BTreeMap<String, usize>,
@@ -61,11 +62,11 @@ impl Topology {
     }
 }
 
-/// A link before its parameters are read: they are gathered from the shape and from `[link.NAME]`.
+/// A link before its parameters are read: parameters come from the shape and from `[link.NAME]`.
 struct Draft {
     name: String,
     ends: [usize; 2],
-    /// Shared among the links of one part, of which there may be many.
+    /// Shared among the links of a part, of which there may be many.
     table: Rc<Table>,
     span: Span,
 }
@@ -147,7 +148,7 @@ struct Shape<'a, 'b> {
 }
 
 impl Shape<'_, '_> {
-    /// `source` - `hub` - `leaf-1`, `leaf-2`, ...; links `trunk` and those named after their leaf.
+    /// `source` - `hub` - `leaf-1`, `leaf-2`, ...; the links are `trunk` and a link named after each leaf.
     fn star(&mut self) -> Option<()> {
         let leaves = self.number("leaves", NODES_MAX as u64 - 2)?;
         let (trunk, leaf) = (self.part("trunk")?, self.part("leaf")?);
@@ -162,8 +163,8 @@ impl Shape<'_, '_> {
         Some(())
     }
 
-    /// `source` - `hub` - `hub-1`, `hub-2`, ..., each with its share of `leaf-1`, `leaf-2`, ...; links
-    /// `trunk` and those named after their lower node.
+    /// `source` - `hub` - `hub-1`, `hub-2`, ..., each with its share of `leaf-1`, `leaf-2`, ...; the links
+    /// are `trunk` and links named after their lower node.
     fn clusters(&mut self) -> Option<()> {
         let sizes = self.sizes("leaves")?;
         let parts = ["trunk", "branch", "leaf"].map(|key| self.part(key));
@@ -207,8 +208,8 @@ impl Shape<'_, '_> {
         Some(sizes)
     }
 
-    /// `source-1`, ... - `left` - `right` - `sink-1`, ...; links `bottleneck` and those named after their
-    /// outer node.
+    /// `source-1`, ... - `left` - `right` - `sink-1`, ...; the links are `bottleneck` and links named after
+    /// their outer node.
     fn dumbbell(&mut self) -> Option<()> {
         let pairs = match self.section.node("pairs") {
             Some(_) => self.number("pairs", NODES_MAX as u64 / 2 - 1)?,
@@ -229,7 +230,7 @@ impl Shape<'_, '_> {
         Some(())
     }
 
-    /// `n0` is the root, the children of k are `n(arity k + 1)` onwards; a link is named after its lower
+    /// `n0` is the root; the children of k are `n(arity k + 1)` onwards. A link is named after its lower
     /// node.
     fn tree(&mut self) -> Option<()> {
         let arity = self.number("arity", 1_000)?;
@@ -257,7 +258,7 @@ impl Shape<'_, '_> {
         Some(())
     }
 
-    /// `nodes`: those that no shape makes.
+    /// Reads `nodes`: nodes in addition to those of the shape.
     fn listed(&mut self) {
         let listed = self.section.texts("nodes");
         if listed.is_empty() && self.topology.nodes.is_empty() {
@@ -282,7 +283,7 @@ impl Shape<'_, '_> {
         self.section.within(key, &(1..=max))
     }
 
-    /// The parameters that links of one part share.
+    /// Returns the parameters shared by the links of a part.
     fn part(&self, key: &'static str) -> Option<(Rc<Table>, Span)> {
         let Some(entry) = self.section.table.entries.get(key) else {
             let message = format!("'{key}' is missing; write {key} = {{ rate = \"10M\", delay = \"5ms\" }}");
@@ -304,7 +305,7 @@ impl Shape<'_, '_> {
     }
 }
 
-/// `[link.NAME]`: with `between` a link of its own, else parameters for a link of the shape.
+/// Reads `[link.NAME]`: an additional link if `between` is present, else parameters for a link of the shape.
 fn links(plan: &Section<'_>, topology: &Topology, drafts: &mut Vec<Draft>) {
     let indices: BTreeMap<String, usize> =
         drafts.iter().enumerate().map(|(index, draft)| (draft.name.clone(), index)).collect();
@@ -375,7 +376,7 @@ fn ends(context: &Context, between: &Entry, topology: &Topology) -> Option<[usiz
     }
 }
 
-/// The node called `name`, which stands at `span`.
+/// Returns the node called `name`, which is written at `span`.
 pub(crate) fn node(context: &Context, topology: &Topology, name: &str, span: &Span) -> Option<usize> {
     let found = topology.node(name);
     if found.is_none() {
@@ -385,7 +386,7 @@ pub(crate) fn node(context: &Context, topology: &Topology, name: &str, span: &Sp
     found
 }
 
-/// The entries of a table of names, such as `[link.*]`, in the order in which they are written.
+/// Returns the entries of a table of names, such as `[link.*]`, in the order of the text.
 pub(crate) fn named<'a>(plan: &Section<'a>, key: &'static str) -> Vec<(&'a str, &'a Entry)> {
     let Some(node) = plan.node(key) else { return Vec::new() };
     let Value::Table(table) = &node.value else {

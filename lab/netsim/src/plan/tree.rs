@@ -1,7 +1,7 @@
-//! The text of a plan as a tree in which every key and value knows where it stands.
+//! The text of a plan as a tree; every key and value records its place in the text.
 //!
-//! Sweeps replace values in the tree before it is read, so that a swept value is checked like a written one,
-//! and what is wrong with it is shown where the sweep gives it.
+//! Sweeps replace values in the tree before it is read, so that a swept value is checked like a written
+//! value, and a problem with a swept value is shown at the sweep.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problem, Span};
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub span: Span,
     pub value: Value,
 }
 
-/// What TOML has, but dates, which no plan needs.
+/// The types of TOML except dates, which no plan needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(String),
@@ -28,7 +28,7 @@ pub(crate) enum Value {
     Table(Table),
 }
 
-/// Keys in alphabetical order; [`Table::in_order`] gives them as they are written.
+/// Entries in alphabetical order of keys; [`Table::in_order`] returns the order of the text.
 pub(crate) type Entries = BTreeMap<String, Entry>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,7 +52,7 @@ impl Table {
         table(root.get_ref())
     }
 
-    /// Entries as they are written.
+    /// Entries in the order of the text.
     pub fn in_order(&self) -> Vec<(&str, &Entry)> {
         let mut entries: Vec<_> = self.entries.iter().map(|(key, entry)| (key.as_str(), entry)).collect();
         entries.sort_by_key(|(_, entry)| entry.key.start);
@@ -61,7 +61,7 @@ impl Table {
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// Name of the type, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a string",
@@ -73,7 +73,8 @@ impl Value {
         }
     }
 
-    /// The same value whatever its layout: what a digest is taken of, and what results quote.
+    /// Returns the value as JSON, independent of its layout: the input of digests, and the form quoted in
+    /// results.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Text(text) => text.as_str().into(),

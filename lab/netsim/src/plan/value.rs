@@ -1,4 +1,4 @@
-//! The values of a plan: times, rates, sizes, numbers, and those that are drawn anew in each run.
+//! Types of values in a plan: times, rates, sizes, numbers, and values drawn anew in each run.
 
 use headwater_proto::{Duration, Rate, Size};
 use rand::Rng;
@@ -7,16 +7,16 @@ use super::problem::Span;
 use super::section::{Context, Section};
 use super::tree::{Node, Value};
 
-/// Longest time in a plan: a run of this length with round-trip times as long stays far from the end of the
+/// Maximum time in a plan. A run of this length with round-trip times as long stays far from the end of the
 /// clock.
 const TIME_MAX: Duration = Duration::from_secs(1_000 * 24 * 60 * 60);
 
 /// A value that a plan can hold.
 pub(crate) trait FromNode: Sized {
-    /// A value as it would be written.
+    /// Example of a value, as written in a plan.
     const EXAMPLE: &'static str;
 
-    /// Reads it, or tells what is wrong. `path` names the stream that a value is drawn from.
+    /// Reads the value, or reports a problem. `path` names the random stream of a drawn value.
     fn read(context: &Context, node: &Node, path: &str) -> Option<Self>;
 }
 
@@ -26,7 +26,7 @@ trait Drawn: Sized {
 
     fn exact(node: &Node) -> Result<Self, String>;
 
-    /// A value between `low` and `high`; `None` if they stand the wrong way round.
+    /// Returns a value between `low` and `high`; `None` if `low` is above `high`.
     fn between(low: Self, high: Self, draw: u64) -> Option<Self>;
 }
 
@@ -206,8 +206,7 @@ impl FromNode for String {
     }
 }
 
-/// A whole number from `low` to `high`, both among them, from 64 random bits; `None` if `low` is above
-/// `high`.
+/// A whole number from `low` to `high`, both included, from 64 random bits; `None` if `low` is above `high`.
 fn uniform(low: u64, high: u64, draw: u64) -> Option<u64> {
     let width = u128::from(high.checked_sub(low)?) + 1;
     let offset = u64::try_from((u128::from(draw) * width) >> 64).ok()?;

@@ -1,4 +1,4 @@
-//! What a plan wants measured beside the totals of each flow.
+//! Measurements that a plan requests in addition to the totals of each flow.
 
 use headwater_proto::Duration;
 
@@ -7,40 +7,39 @@ use super::names;
 use super::section::Section;
 use super::topology::Topology;
 
-/// Links that are reported when a plan does not say which: all of them, in a topology of no more.
+/// Number of links up to which all links are reported by default.
 const LINKS_DEFAULT_MAX: usize = 32;
-/// Most bins of a series, so that a result stays readable.
+/// Maximum number of bins of a series, so that a result stays readable.
 const BINS_MAX: u64 = 100_000;
-/// Most readings of a flow or a link in a series, over all of them: each takes some 400 bytes while a run is
-/// under way.
+/// Maximum number of readings in a series, over all flows and links: each takes some 400 bytes during a run.
 const READINGS_MAX: u64 = 2_000_000;
 
-/// What is measured.
+/// Requested measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     /// Links reported, as indices into the scenario's links.
     pub links: Vec<usize>,
-    /// Width of the bins of series over time; no series without it.
+    /// Width of the bins of series over time; no series if absent.
     pub bin: Option<Duration>,
-    /// How long flows take to share evenly.
+    /// Convergence to an even share.
     pub convergence: Option<Convergence>,
-    /// The run ends when these flows have transferred all they have to, as indices into the scenario's flows;
-    /// with its time without any.
+    /// Flows whose completion ends the run early, as indices into the scenario's flows; if empty, the run
+    /// ends with its time.
     pub until: Vec<usize>,
 }
 
-/// When flows have come to share evenly; the definition is that of [`crate::measure::convergence`].
+/// Measurement of convergence to an even share, as defined by [`crate::measure::convergence`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Convergence {
     /// The flows that share, as indices into the scenario's flows.
     pub flows: Vec<usize>,
     /// The time counts from here.
     pub from: Duration,
-    /// How near to the even share.
+    /// Maximum relative deviation from the even share.
     pub delta: f64,
-    /// Over which time a rate is taken.
+    /// Time over which a rate is averaged.
     pub bin: Duration,
-    /// For how long it must hold.
+    /// Time for which the even share must hold.
     pub hold: Duration,
 }
 
@@ -82,7 +81,7 @@ fn links(section: &Section<'_>, topology: &Topology) -> Vec<usize> {
     chosen
 }
 
-/// What a series is made of.
+/// Size of a series.
 struct Bins {
     duration: Duration,
     /// Flows and links that are read at the edge of each bin.
@@ -105,7 +104,7 @@ impl Bins {
     }
 }
 
-/// The flows whose names or groups stand under `key`.
+/// Returns the flows whose names or groups match the patterns under `key`.
 fn chosen(section: &Section<'_>, key: &'static str, flows: &[Flow]) -> Vec<usize> {
     let mut chosen = Vec::new();
     for (pattern, span) in section.texts(key) {

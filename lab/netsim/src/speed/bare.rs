@@ -11,7 +11,8 @@ use super::{
     QUEUE_PACKETS, STAR_BYTES, STAR_DELAY, STAR_LINK_RATE, STAR_RATE,
 };
 
-/// When, in which order, on which link, which packet; `None` ends the transmission of the link's present one.
+/// Instant, order of scheduling, link, packet; without a packet, the event ends the current transmission of
+/// the link.
 type Event = (Instant, u64, u32, Option<u32>);
 
 struct Link {
@@ -21,7 +22,7 @@ struct Link {
     waiting: VecDeque<u32>,
 }
 
-/// The loop: a link sends one packet after the other, each arrives a delay later.
+/// The loop: a link sends packets in sequence, and each packet arrives a delay later.
 #[derive(Default)]
 struct Bare {
     heap: BinaryHeap<Reverse<Event>>,
@@ -32,7 +33,7 @@ struct Bare {
 }
 
 impl Bare {
-    /// All packets of a link have one size.
+    /// Adds a link for packets of `bytes`; all packets of a link have equal size.
     fn link(&mut self, rate: Rate, delay: Duration, bytes: u32) {
         let service = rate.time_of(bytes.into());
         self.links.push(Link { service, delay, sending: None, waiting: VecDeque::new() });
@@ -82,15 +83,16 @@ impl Bare {
     }
 }
 
-/// Packets that each connection of the bare dumbbell keeps under way: with them the bottleneck is busy and
-/// loses none.
+/// Number of packets that each connection of the bare dumbbell keeps under way, chosen so that the bottleneck
+/// is busy and loses no packet.
 const WINDOW: u32 = 14;
 
 /// As [`super::dumbbell`], with a fixed window in place of TCP: the packet-hops of `simulated`.
 #[must_use]
 pub fn bare_dumbbell(simulated: Duration) -> u64 {
     let mut bare = Bare::default();
-    // There: up, across, down; and back the same. The packet is the number of its connection.
+    // First the path there: up, across, down; then the path back likewise. A packet's value is the number of
+    // its connection.
     for bytes in [DATA_BYTES, ACK_BYTES] {
         (0..PAIRS).for_each(|_| bare.link(ACCESS_RATE, ACCESS_DELAY, bytes));
         bare.link(BOTTLENECK_RATE, BOTTLENECK_DELAY, bytes);

@@ -16,7 +16,8 @@ use crate::network::{AgentId, Builder, LinkConfig};
 const FILE: &str = "file";
 const SYMBOL_BYTES: u16 = 1_024;
 const HEADER_BYTES: u64 = 64;
-/// How long the sender takes: some announcements of the file fall into it, so that nobody misses them all.
+/// Number of passes within `PASSES_TIME`. The file is announced several times meanwhile, so that no receiver
+/// misses all announcements.
 const PASSES: u64 = 2;
 const PASSES_TIME: Duration = Duration::from_secs(8);
 
@@ -28,14 +29,14 @@ pub struct Fleet {
     pub run: Run,
     /// The receivers.
     pub receivers: Vec<AgentId>,
-    /// When the sender has made its two passes, about.
+    /// Approximate end of the sender's two passes.
     pub end: Instant,
 }
 
 impl Fleet {
-    /// `receivers` of a file of `packets` packets, each with random loss of probability `loss`.
+    /// Creates `receivers` of a file of `packets` packets, each with random loss of probability `loss`.
     ///
-    /// The receivers compare what they get with the original and keep nothing of it (see [`KnownStore`]).
+    /// The receivers compare received symbols with the original and keep no content (see [`KnownStore`]).
     #[must_use]
     pub fn new(receivers: u32, packets: u32, loss: f64) -> Self {
         let content = content(packets as usize * usize::from(SYMBOL_BYTES));

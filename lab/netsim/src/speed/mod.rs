@@ -1,11 +1,11 @@
-//! How fast the simulator is: two loads, each on the engine and on a bare loop that does as little as a
-//! simulator can. The measure is packet-hops per second on one core; who measures brings the clock.
+//! Speed of the simulator: loads, most of which run both on the engine and on a bare loop that does as little
+//! as a simulator can. The measure is packet-hops per second on a single core; the caller supplies the clock.
 //!
-//! | load | what |
+//! | load | content |
 //! |---|---|
 //! | [`dumbbell`] | 17 TCPs over one bottleneck, three hops each way |
 //! | [`star`] | constant rate to 10 000 leaves, an agent at each |
-//! | [`Fleet`] | a file to thousands of receivers; no bare loop, only how long it takes |
+//! | [`Fleet`] | a file to thousands of receivers; no bare loop, only the time taken |
 
 mod bare;
 mod fleet;
@@ -19,7 +19,7 @@ use headwater_proto::{Duration, Rate};
 
 /// Connections over the bottleneck.
 const PAIRS: u32 = 17;
-/// Their access links, the bottleneck, and what they carry.
+/// Parameters of the dumbbell: access links, bottleneck, and packet sizes.
 const ACCESS_RATE: Rate = Rate::from_kilobits(100_000);
 const BOTTLENECK_RATE: Rate = Rate::from_kilobits(34_000);
 const ACCESS_DELAY: Duration = Duration::from_millis(5);
@@ -28,19 +28,19 @@ const QUEUE_PACKETS: u32 = 125;
 const DATA_BYTES: u32 = 1_040;
 const ACK_BYTES: u32 = 40;
 
-/// What the star carries, and its links.
+/// Parameters of the star: traffic and links.
 const STAR_RATE: Rate = Rate::from_kilobits(1_000);
 const STAR_BYTES: u32 = 1_000;
 const STAR_LINK_RATE: Rate = Rate::from_kilobits(10_000);
 const STAR_DELAY: Duration = Duration::from_millis(10);
 
-/// Where a leaf of the star lies: all at one distance, or each a little farther than the one before, so that
-/// no two events fall on one instant.
+/// Distance of the star's leaves: all equal, or each a little farther than the previous leaf, so that no two
+/// events fall on the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// All at one distance.
+    /// All leaves at the same distance.
     Level,
-    /// Each 100 ns farther.
+    /// Each leaf 100 ns farther than the previous leaf.
     Staggered,
 }
 

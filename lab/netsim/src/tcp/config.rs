@@ -1,4 +1,4 @@
-//! Everything in which one TCP differs from another.
+//! Configuration of a TCP: a switch for each difference between implementations.
 
 use core::fmt;
 
@@ -6,33 +6,33 @@ use headwater_proto::Duration;
 
 use super::Segment;
 
-/// Largest window in segments: bounds what a sender and a sink remember, 16 bytes per outstanding segment.
+/// Maximum window in segments: bounds the state of a sender and a sink, 16 bytes per outstanding segment.
 pub const WINDOW_SEGMENTS_MAX: u32 = 1 << 20;
 
-/// How losses are recovered from.
+/// Loss recovery algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// Fast recovery ends with the first new acknowledgement (RFC 5681).
     Reno,
-    /// It lasts until all that was outstanding at its start is acknowledged (RFC 6582).
+    /// Fast recovery ends when all segments outstanding at its start are acknowledged (RFC 6582).
     NewReno,
-    /// Selective acknowledgements say what is missing (RFC 2018, 6675).
+    /// Selective acknowledgements report the missing segments (RFC 2018, 6675).
     Sack,
 }
 
-/// What a SACK sender takes for the number of segments in the network during recovery.
+/// A SACK sender's estimate of the number of segments in the network during recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SackPipe {
-    /// An estimate, less one per duplicate and two per partial acknowledgement (Fall and Floyd 1996).
+    /// An estimate, reduced by 1 per duplicate and by 2 per partial acknowledgement (Fall and Floyd 1996).
     Estimate,
-    /// The count of RFC 6675: segments neither selectively acknowledged nor taken for lost, and
+    /// The count of RFC 6675: segments neither selectively acknowledged nor taken for lost, plus
     /// retransmissions. Three segments acknowledged above a hole start recovery, also when duplicate
-    /// acknowledgements were lost. What was selectively acknowledged is kept over a timeout (RFC 6675,
-    /// section 5.1, with erratum 1610 of RFC 2018).
+    /// acknowledgements were lost. Selective acknowledgements are kept over a timeout (RFC 6675, section 5.1,
+    /// with erratum 1610 of RFC 2018).
     Scoreboard,
 }
 
-/// How the window grows in congestion avoidance, and what a cut leaves.
+/// Growth of the window in congestion avoidance, and the share of the window left by a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// A segment a round trip; half (RFC 5681).
@@ -42,80 +42,80 @@ pub enum Growth {
     Cubic,
 }
 
-/// What a window cut halves.
+/// Quantity halved by a window cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutFrom {
     /// The congestion window; a further timeout of the same segment cuts again.
     Window,
-    /// What is outstanding, without what Limited Transmit added; a further timeout of the same segment does
+    /// Flight size, without segments added by Limited Transmit; a further timeout of the same segment does
     /// not cut again (RFC 5681, section 3.1).
     FlightSize,
-    /// What is thought to be in the network: about two segments less, once three duplicates told of what has
-    /// left. ns-3 does so.
+    /// Segments thought to be in the network: about two segments fewer than outstanding, once three
+    /// duplicates have reported segments that left the network. Used by ns-3.
     Pipe,
 }
 
-/// How the window comes down in the recovery of a SACK sender with a scoreboard.
+/// Window reduction in the recovery of a SACK sender with a scoreboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// At once: nothing is sent until half a window has left (RFC 6675).
     AtOnce,
-    /// In proportion to what is delivered, over a round trip (RFC 6937), as Linux and ns-3 do. It goes on
-    /// sending into a queue that has just overflowed.
+    /// In proportion to delivered segments, over a round trip (RFC 6937), as in Linux and ns-3. The sender
+    /// continues to send into a queue that has just overflowed.
     Proportional,
 }
 
-/// Which acknowledgements measure the round-trip time.
+/// Acknowledgements that measure the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RttSampling {
-    /// One segment is timed at a time, and only if it was not retransmitted (Karn).
+    /// A single segment is timed at a time, and only if never retransmitted (Karn).
     OneAtATime,
-    /// As with the timestamp option (RFC 7323): every acknowledgement of new data, of its first segment, by
-    /// the time of the last transmission. Timestamps tell retransmissions apart, so these count, and back-off
-    /// ends at once.
+    /// As with the timestamp option (RFC 7323): every acknowledgement of new data measures its first segment,
+    /// from that segment's last transmission. Timestamps distinguish retransmissions, so retransmitted
+    /// segments count, and back-off ends at once.
     EveryAck,
 }
 
-/// When a sink acknowledges.
+/// Acknowledgement policy of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckPolicy {
     /// Segments in order per acknowledgement: b of the equations. 1: no delayed acknowledgements; 2: RFC
     /// 5681.
     pub every: u32,
-    /// Longest delay of an acknowledgement. 100 ms in ns-2, at most 500 ms in RFC 5681.
+    /// Maximum delay of an acknowledgement. 100 ms in ns-2, at most 500 ms in RFC 5681.
     pub delay: Duration,
-    /// Segments acknowledged one by one at the start of the connection, as Linux does in slow start.
+    /// Segments acknowledged immediately at the start of the connection, as Linux does in slow start.
     pub quick: u32,
 }
 
 impl AckPolicy {
-    /// Every packet is acknowledged at once.
+    /// Acknowledges every packet at once.
     pub const EVERY_PACKET: Self = Self { every: 1, delay: Duration::from_millis(100), quick: 0 };
-    /// Every second packet, or after 100 ms.
+    /// Acknowledges every second packet, or after 100 ms.
     pub const DELAYED: Self = Self { every: 2, ..Self::EVERY_PACKET };
 }
 
-/// What a sender has to send.
+/// Data that a sender has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Always more.
+    /// Unlimited data.
     Greedy,
-    /// So many full segments.
+    /// A number of full segments.
     Segments(u32),
-    /// So many bytes; the last segment holds what is left.
+    /// A number of bytes; the last segment holds the remainder.
     Bytes(u64),
 }
 
-/// One connection: sender, sink and sizes on the wire. Start from a [`Profile`](super::Profile) and set what
-/// differs.
+/// Configuration of a connection: sender, sink and sizes on the wire. Start from a
+/// [`Profile`](super::Profile) and change individual switches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How losses are recovered from.
+    /// Loss recovery algorithm.
     pub variant: Variant,
     /// Payload of a full segment in bytes.
     pub segment_bytes: u16,
-    /// Headers of a data segment in bytes, counted on the wire beside the payload. 0 where a paper's packet
-    /// size includes them.
+    /// Headers of a data segment in bytes, counted on the wire in addition to the payload. 0 where a paper's
+    /// packet size includes headers.
     pub header_bytes: u16,
     /// An acknowledgement or a SYN on the wire, in bytes.
     pub ack_bytes: u16,
@@ -123,28 +123,28 @@ pub struct Config {
     pub initial_window: u32,
     /// The receiver's window: the most that may be outstanding, in segments; at most [`WINDOW_SEGMENTS_MAX`].
     pub maximum_window: u32,
-    /// Whether a SYN and its answer go before the data.
+    /// Whether a SYN exchange precedes the data.
     pub syn_exchange: bool,
     /// Whether the first two duplicate acknowledgements let a new segment out (RFC 3042).
     pub limited_transmit: bool,
-    /// What a cut halves.
+    /// Quantity halved by a cut.
     pub cut_from: CutFrom,
     /// Whether a cut rounds down to whole segments.
     pub integer_cut: bool,
-    /// How the window grows in congestion avoidance.
+    /// Growth of the window in congestion avoidance.
     pub growth: Growth,
-    /// Whether the window grows by segments acknowledged, not by acknowledgements, and, with Reno's growth,
-    /// by whole segments (RFC 3465, without its limit).
+    /// Whether the window grows by acknowledged segments instead of acknowledgements, and, with Reno's
+    /// growth, by whole segments (RFC 3465, without its limit).
     pub byte_counting: bool,
-    /// Whether NewReno's window shrinks to what is outstanding at the end of recovery (RFC 6582, section 3.2,
+    /// Whether NewReno's window shrinks to the flight size at the end of recovery (RFC 6582, section 3.2,
     /// step 3, option 1), rather than to ssthresh.
     pub exit_to_flight: bool,
     /// Whether the acknowledgement that ends the recovery of Reno and NewReno also grows the window, as in
-    /// ns-2: at windows of two or three segments, a fifth of them. RFC 5681 sets it to ssthresh.
+    /// ns-2: with windows of two or three segments, by a fifth. RFC 5681 sets the window to ssthresh.
     pub exit_growth: bool,
-    /// What a SACK sender takes for its pipe.
+    /// A SACK sender's estimate of the pipe.
     pub sack_pipe: SackPipe,
-    /// How the window comes down, with [`SackPipe::Scoreboard`].
+    /// Window reduction, with [`SackPipe::Scoreboard`].
     pub reduction: Reduction,
     /// Granularity of the clock that measures round-trip times and sets timeouts.
     pub tick: Duration,
@@ -154,16 +154,16 @@ pub struct Config {
     pub rto_minimum: Duration,
     /// Largest retransmission timeout, back-off included.
     pub rto_maximum: Duration,
-    /// Smallest share of the deviation in the timeout, 4 * RTTVAR. Linux has its 200 ms here.
+    /// Minimum of the deviation's share in the timeout, 4 * RTTVAR: 200 ms in Linux.
     pub rto_variance_minimum: Duration,
-    /// Which acknowledgements measure the round-trip time.
+    /// Acknowledgements that measure the round-trip time.
     pub rtt_sampling: RttSampling,
     /// Whether data is sent ECN-capable and echoes are answered (RFC 3168).
     pub ecn: bool,
-    /// Each burst of transmissions waits for a time uniform in 0 to this, against phase effects; zero for
-    /// none. About the service time of the bottleneck (`overhead_` of ns-2).
+    /// Maximum random delay of each burst of transmissions, uniform from 0, against phase effects; zero for
+    /// no delay. About the service time of the bottleneck (`overhead_` of ns-2).
     pub overhead: Duration,
-    /// When the sink acknowledges.
+    /// Acknowledgement policy of the sink.
     pub acks: AckPolicy,
 }
 
@@ -177,11 +177,11 @@ impl Config {
         }
     }
 
-    /// Checks that a connection can work like this.
+    /// Checks that a connection can work with this configuration.
     ///
     /// # Errors
     ///
-    /// Names the first value that cannot be, and the range it must be in.
+    /// Names the first invalid value, and the range of valid values.
     pub fn check(&self) -> Result<(), ConfigError> {
         let windows = 1..=WINDOW_SEGMENTS_MAX;
         let rules = [
@@ -208,7 +208,7 @@ impl Config {
 pub struct ConfigError {
     /// The field.
     pub field: &'static str,
-    /// What it must be.
+    /// Requirement on the value.
     pub must_be: &'static str,
 }
 

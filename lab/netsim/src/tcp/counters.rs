@@ -1,4 +1,4 @@
-//! What each end counts, always on.
+//! Counters of senders and sinks, always on.
 
 use headwater_proto::Duration;
 
@@ -17,15 +17,15 @@ pub struct SenderCounters {
     pub fast_retransmits: u64,
     /// Expiries of the retransmission timer, that of the SYN included.
     pub timeouts: u64,
-    /// Timeouts of data that came first in their series: those without back-off.
+    /// Timeouts of data that started a series of timeouts: timeouts without back-off.
     pub first_timeouts: u64,
-    /// Sum of the retransmission timeouts that ran out first in their series.
+    /// Sum of the retransmission timeouts that started a series.
     pub first_timeouts_sum: Duration,
     /// Window cuts that answered an ECN echo.
     pub ecn_cuts: u64,
     /// Round-trip times measured.
     pub rtt_samples: u64,
-    /// Their sum.
+    /// Sum of the measured round-trip times.
     pub rtt_sum: Duration,
 }
 
@@ -51,9 +51,9 @@ fn mean(sum: Duration, count: u64) -> Option<Duration> {
 pub struct SinkCounters {
     /// Data segments that arrived.
     pub segments_received: u64,
-    /// Of those, segments received before.
+    /// Data segments that had been received before.
     pub segments_duplicate: u64,
-    /// Of those, segments beyond the window, which were thrown away.
+    /// Data segments beyond the window, which were discarded.
     pub segments_beyond_window: u64,
     /// Data segments that arrived marked "congestion experienced".
     pub segments_marked: u64,

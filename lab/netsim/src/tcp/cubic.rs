@@ -1,9 +1,10 @@
-//! CUBIC's congestion avoidance (RFC 9438): the window follows a cube of the time since the last cut,
-//! whatever the round-trip time; where a Reno of the same decrease would be faster, it follows that.
+//! CUBIC's congestion avoidance (RFC 9438): the window follows a cubic function of the time since the last
+//! cut, independent of the round-trip time. If a Reno with the same decrease would be faster, the window
+//! follows that Reno.
 
 use headwater_proto::{Duration, Instant};
 
-/// `beta_cubic`: what a cut leaves (section 4.6).
+/// `beta_cubic`: share of the window left by a cut (section 4.6).
 pub(super) const BETA: f64 = 0.7;
 /// C, in segments per second cubed (section 5.1).
 const C: f64 = 0.4;
@@ -12,7 +13,7 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// A window grows by at most half in a round trip (section 4.2).
 const TARGET_MAX: f64 = 1.5;
 
-/// What is remembered beside the window. Windows are in segments.
+/// State of CUBIC in addition to the window. Windows are in segments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     /// `W_max` at the last cut; `None` before the first, and after a timeout (section 4.8).
@@ -58,7 +59,7 @@ impl Cubic {
         self.stage = None;
     }
 
-    /// A timeout: the next stage begins at its own plateau.
+    /// Restarts after a timeout: the next stage begins at its own plateau.
     pub(super) fn restart(&mut self, window: f64) {
         *self = Self { prior: window, ..Self::default() };
     }

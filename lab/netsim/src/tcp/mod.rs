@@ -2,13 +2,13 @@
 //! counting in segments.
 //!
 //! Both ends are state machines without a network: inputs carry the time, [`Sender::poll_transmit`] and
-//! [`Sink::poll_transmit`] give what to send, `next_timeout` says when to call `timeout`. After every input
-//! an end is polled until it has nothing more. Time never goes back; a `timeout` that comes early or twice is
-//! harmless.
+//! [`Sink::poll_transmit`] return segments to send, and `next_timeout` returns the instant of the next
+//! `timeout` call. After every input, the caller polls an end until nothing is left to send. Time never goes
+//! back; an early or repeated `timeout` is harmless.
 //!
 //! Data goes one way, from sender to sink, in segments numbered from 0; a connection ends when its last
-//! segment is acknowledged, without FIN. [`Config`] has one switch for each thing in which simulators and
-//! kernels differ, [`Profile`] names the combinations that papers used.
+//! segment is acknowledged, without FIN. [`Config`] has a switch for each difference between simulators and
+//! kernels; [`Profile`] names the combinations that papers used.
 //!
 //! Sources: RFC 5681 (Reno), 6582 (NewReno), 6675 and 2018 (SACK), 6937 (proportional rate reduction), 6298
 //! (timeout), 3042 (Limited Transmit), 3465 (byte counting), 3168 (ECN), 9438 (CUBIC); Fall and Floyd,

@@ -10,8 +10,7 @@ use super::{AckPolicy, Config, CutFrom, Growth, Reduction, RttSampling, SackPipe
 /// A TCP of a certain time and place. Papers rarely name theirs: run a claim under two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// ns-2 before May 2001: ticks of 100 ms, window of one segment at the start, no SYN, packet sizes on the
-    /// wire.
+    /// ns-2 before May 2001: ticks of 100 ms, initial window 1, no SYN, packet sizes on the wire.
     Ns1999,
     /// ns-2 between: minimum timeout 1 s, Limited Transmit, 40 bytes of headers.
     Ns2002,
@@ -19,8 +18,8 @@ pub enum Profile {
     Ns2005,
     /// Today's RFCs (5681, 6298, 6582, 6675, 3042, 6928): minimum timeout 1 s, initial window 10.
     Rfc,
-    /// Linux with Reno: timestamps, delayed acknowledgements after quick ones, timeout SRTT + 0.2 s at least,
-    /// growth by what is acknowledged. Headers without the link's.
+    /// Linux with Reno: timestamps, delayed acknowledgements after immediate ones at the start, a timeout of
+    /// at least SRTT + 0.2 s, growth by acknowledged segments. Link headers are not counted.
     Linux,
 }
 
@@ -28,7 +27,7 @@ impl Profile {
     /// All profiles.
     pub const ALL: [Self; 5] = [Self::Ns1999, Self::Ns2002, Self::Ns2005, Self::Rfc, Self::Linux];
 
-    /// Its name in plans.
+    /// Name in plans.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ns1999 => "ns1999",
@@ -39,7 +38,7 @@ impl Profile {
         }
     }
 
-    /// Its switches. The variant is `NewReno` for ns-2 and `Sack` for the others.
+    /// Switches of the profile. The variant is `NewReno` for ns-2 and `Sack` for the rest.
     pub fn config(self) -> Config {
         match self {
             Self::Ns1999 => ns1999(),

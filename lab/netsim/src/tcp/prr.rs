@@ -1,6 +1,6 @@
-//! Proportional rate reduction (RFC 6937, with its slow-start reduction bound).
+//! Proportional rate reduction (RFC 6937, with the slow-start reduction bound).
 
-/// How many segments may go out in a recovery.
+/// Number of segments that may go out in a recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Prr {
     /// RecoverFS: segments outstanding when recovery began.
@@ -19,7 +19,8 @@ impl Prr {
         Self { flight: flight.max(1), ..Self::default() }
     }
 
-    /// An acknowledgement told of `delivered` segments; `pipe` are in the network.
+    /// Updates the budget after an acknowledgement that reported `delivered` segments; `pipe` segments are in
+    /// the network.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

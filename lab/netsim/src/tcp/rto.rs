@@ -6,10 +6,10 @@ use super::Config;
 
 /// Doublings after which back-off stops: 64 times, as in BSD.
 const BACKOFF_MAX: u32 = 6;
-/// What a timeout becomes when the SYN had to be sent again (RFC 6298, section 5.7).
+/// Timeout after a retransmitted SYN (RFC 6298, section 5.7).
 const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 
-/// Smoothed round-trip time, its deviation, and the timeout that follows.
+/// Smoothed round-trip time, deviation, and the resulting timeout.
 #[derive(Clone, Debug)]
 pub(super) struct Rto {
     tick: u64,
@@ -68,7 +68,7 @@ impl Rto {
         in_ticks.max(self.minimum)
     }
 
-    /// Doubles the timeout after it ran out.
+    /// Doubles the timeout after an expiry.
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
@@ -78,7 +78,7 @@ impl Rto {
         self.backoff > 0
     }
 
-    /// The connection opens after its SYN was lost: no sample, so the timeout starts again, cautiously.
+    /// The connection opens after a lost SYN. No sample exists, so the timeout starts again, cautiously.
     pub(super) fn restart_after_lost_syn(&mut self) {
         self.initial = self.initial.max(AFTER_LOST_SYN);
         self.backoff = 0;

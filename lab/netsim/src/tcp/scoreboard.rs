@@ -1,4 +1,4 @@
-//! What is known of every outstanding segment, and how many are in the network.
+//! State of every outstanding segment, and the number of segments in the network.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,27 @@ use headwater_proto::Instant;
 
 use super::{Block, DUP_THRESH, SackBlocks};
 
-/// One outstanding segment.
+/// An outstanding segment.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// When it was last sent.
+    /// Instant of the last transmission.
     at: Instant,
     /// Selectively acknowledged.
     sacked: bool,
     /// Taken for lost.
     lost: bool,
-    /// Sent again since it was taken for lost.
+    /// Retransmitted after the segment was taken for lost.
     resent: bool,
 }
 
 impl Sent {
-    /// What it contributes to the pipe (RFC 6675, `SetPipe`).
+    /// Contribution to the pipe (RFC 6675, `SetPipe`).
     fn in_network(&self) -> u32 {
         if self.sacked { 0 } else { u32::from(!self.lost) + u32::from(self.resent) }
     }
 }
 
-/// The outstanding segments, `una()..end()`: at most the window and what Limited Transmit adds.
+/// The outstanding segments, `una()..end()`: at most the window plus segments sent by Limited Transmit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     una: u32,
@@ -35,11 +35,11 @@ pub(super) struct Scoreboard {
     /// Segments known to have arrived since the start.
     delivered: u64,
     last_option: SackBlocks,
-    /// The segment after the highest one selectively acknowledged; `una` or less for none.
+    /// Segment after the highest selectively acknowledged segment; `una` or less if no segment is.
     sacked_end: u32,
-    /// All not acknowledged below this are taken for lost: where `take_losses` goes on.
+    /// All unacknowledged segments below this are taken for lost: position where `take_losses` continues.
     lost_end: u32,
-    /// Nothing below this is to be sent again: where the search for holes goes on.
+    /// No segment below this is to be retransmitted: position where the search for holes continues.
     resend_from: u32,
 }
 
@@ -49,7 +49,7 @@ impl Scoreboard {
         self.una
     }
 
-    /// The segment after the highest one sent: SND.MAX.
+    /// Segment after the highest segment sent: SND.MAX.
     #[expect(clippy::cast_possible_truncation, reason = "bounded by the window, a u32")]
     pub(super) fn end(&self) -> u32 {
         self.una + self.sent.len() as u32
@@ -65,7 +65,7 @@ impl Scoreboard {
         self.pipe
     }
 
-    /// Segments that acknowledgements of either kind have told of since the start.
+    /// Number of segments that cumulative or selective acknowledgements have reported since the start.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -81,11 +81,11 @@ impl Scoreboard {
         self.change(sequence, |sent| *sent = Sent { at: now, resent: true, ..*sent });
     }
 
-    /// Records what a SACK option says; gives the segments that it acknowledges for the first time.
+    /// Records a SACK option. Returns the number of segments that the option acknowledges for the first time.
     pub(super) fn sack(&mut self, option: SackBlocks) -> u32 {
         let mut new = 0;
         for block in option.as_slice() {
-            // Most of a block was in the last option already: only what it grew by is looked at.
+            // The last option contained most of a block; only the growth is scanned.
             let inside = |known: &&Block| block.start <= known.start && known.end <= block.end;
             let known = self.last_option.as_slice().iter().find(inside);
             let known = known.copied().unwrap_or(Block { start: block.end, end: block.end });
@@ -108,7 +108,7 @@ impl Scoreboard {
         new
     }
 
-    /// Takes for lost what [`DUP_THRESH`] selectively acknowledged segments lie above (RFC 6675, `IsLost`).
+    /// Takes segments below [`DUP_THRESH`] selectively acknowledged segments for lost (RFC 6675, `IsLost`).
     pub(super) fn take_losses(&mut self) {
         let mut above = 0;
         let mut sequence = self.sacked_end;
@@ -149,7 +149,7 @@ impl Scoreboard {
         self.resend_from = self.una;
     }
 
-    /// Forgets what was selectively acknowledged.
+    /// Forgets all selective acknowledgements.
     pub(super) fn forget_sacked(&mut self) {
         for sequence in self.una..self.sacked_end.max(self.una) {
             self.change(sequence, |sent| sent.sacked = false);
@@ -163,8 +163,8 @@ impl Scoreboard {
         self.resend_from = self.una;
     }
 
-    /// Removes what `ack`, at most `end()`, acknowledges; gives how many segments, and when the first was
-    /// last sent.
+    /// Removes the segments that `ack`, at most `end()`, acknowledges. Returns their number and the last
+    /// transmission of the first segment.
     pub(super) fn advance(&mut self, ack: u32) -> Option<(u32, Instant)> {
         let acked = ack.checked_sub(self.una).filter(|acked| *acked > 0)?;
         let first_sent = self.sent.front()?.at;
@@ -181,19 +181,20 @@ impl Scoreboard {
         self.next_to_resend(self.lost_end, |sent| sent.lost && !sent.resent)
     }
 
-    /// The lowest segment not sent again that a selectively acknowledged one lies above, lost or not.
+    /// Lowest segment, lost or not, that lies below a selectively acknowledged segment and was not
+    /// retransmitted.
     pub(super) fn next_hole(&mut self) -> Option<u32> {
         self.next_to_resend(self.sacked_end, |sent| !sent.resent)
     }
 
-    /// The highest segment not selectively acknowledged, if it was not sent again.
+    /// Highest segment not selectively acknowledged, if never retransmitted.
     pub(super) fn last_hole(&self) -> Option<u32> {
         let last = (self.una..self.end()).rev().find(|sequence| !self.entry(*sequence).sacked)?;
         (!self.entry(last).resent).then_some(last)
     }
 
-    /// The first segment from `resend_from` below `end` that is not acknowledged and `wanted`. What is passed
-    /// over is acknowledged or sent again, and never looked at again in this recovery.
+    /// First segment from `resend_from` below `end` that is unacknowledged and `wanted`. The segments passed
+    /// over are acknowledged or retransmitted, and are not searched again in this recovery.
     fn next_to_resend(&mut self, end: u32, wanted: impl Fn(&Sent) -> bool) -> Option<u32> {
         let from = self.resend_from.max(self.una);
         let found = (from..end).find(|sequence| {
@@ -208,7 +209,7 @@ impl Scoreboard {
         &self.sent[(sequence - self.una) as usize]
     }
 
-    /// Changes what is known of a segment and keeps the pipe in step.
+    /// Changes the state of a segment and updates the pipe.
     fn change(&mut self, sequence: u32, change: impl FnOnce(&mut Sent)) {
         let sent = &mut self.sent[(sequence - self.una) as usize];
         let before = sent.in_network();

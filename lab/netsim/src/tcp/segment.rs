@@ -1,8 +1,9 @@
-//! What TCP ends exchange: typed, never serialised.
+//! Segments between TCP ends: typed values, never serialised.
 
 use headwater_proto::Ecn;
 
-/// SACK blocks in one acknowledgement: what fits beside the timestamp option (RFC 2018, section 3).
+/// Maximum number of SACK blocks in an acknowledgement: the number that fits beside the timestamp option (RFC
+/// 2018, section 3).
 pub const SACK_BLOCKS: usize = 3;
 
 /// Segments `start..end` that were received out of order.
@@ -10,11 +11,11 @@ pub const SACK_BLOCKS: usize = 3;
 pub struct Block {
     /// First segment of the block.
     pub start: u32,
-    /// The segment after its last.
+    /// Segment after the last segment of the block.
     pub end: u32,
 }
 
-/// The SACK option: up to [`SACK_BLOCKS`] blocks, the most recently changed one first.
+/// The SACK option: up to [`SACK_BLOCKS`] blocks, the most recently changed block first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [Block; SACK_BLOCKS],
@@ -32,26 +33,26 @@ impl SackBlocks {
         sack
     }
 
-    /// The blocks, the most recently changed one first.
+    /// The blocks, the most recently changed block first.
     pub fn as_slice(&self) -> &[Block] {
         &self.blocks[..usize::from(self.count)]
     }
 }
 
-/// One TCP segment. On the wire it takes [`Config::wire_bytes`](super::Config::wire_bytes).
+/// A TCP segment. The segment takes [`Config::wire_bytes`](super::Config::wire_bytes) on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Which of the connections between two hosts; what port numbers are for. The ends leave it alone.
+    /// Number of the connection between two hosts, in place of port numbers. The ends ignore the number.
     pub connection: u32,
     /// Number of this data segment, from 0; meaningless without payload.
     pub sequence: u32,
-    /// The segment expected next by who sends this; meaningless unless `acknowledges`.
+    /// Segment that the sender of this segment expects next; meaningless unless `acknowledges`.
     pub ack: u32,
     /// SACK option.
     pub sack: SackBlocks,
     /// Payload in bytes; 0 for SYN and for pure acknowledgements.
     pub payload_bytes: u16,
-    /// SYN flag: opens the connection, and answers it.
+    /// SYN flag: opens the connection, or answers the opening.
     pub syn: bool,
     /// ACK flag.
     pub acknowledges: bool,
@@ -66,6 +67,6 @@ pub struct Segment {
 pub struct Transmit {
     /// The segment.
     pub segment: Segment,
-    /// The ECN field of the packet that carries it.
+    /// ECN field of the packet that carries the segment.
     pub ecn: Ecn,
 }

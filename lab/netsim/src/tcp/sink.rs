@@ -1,4 +1,4 @@
-//! The receiving end: acknowledges, and counts what arrives.
+//! The receiving end: acknowledges and counts arriving segments.
 
 use headwater_proto::{Ecn, Instant};
 
@@ -12,20 +12,20 @@ pub struct Sink {
     config: Config,
     /// The segment expected next.
     next: u32,
-    /// What was received beyond `next`, the most recently changed block first.
+    /// Blocks received beyond `next`, the most recently changed block first.
     blocks: Vec<Block>,
-    /// Segments in order not acknowledged yet, and when they must be.
+    /// Unacknowledged segments in order, and the deadline of their acknowledgement.
     unacknowledged: u32,
     deadline: Option<Instant>,
-    /// Segments still acknowledged one by one.
+    /// Segments left to acknowledge immediately.
     quick_left: u32,
     /// Acknowledgements, and answers to SYNs, to send now.
     acks_due: u32,
     syn_acks_due: u32,
-    /// Congestion was experienced, and the sender has not said that it cut its window (RFC 3168, section
+    /// Congestion was experienced, and the sender has not signalled a window cut yet (RFC 3168, section
     /// 6.1.3).
     echo: bool,
-    /// The segment that is not full, the last one: its number and what it lacks in bytes.
+    /// The segment that is not full, the last segment: number and missing bytes.
     short: Option<(u32, u16)>,
     counters: SinkCounters,
 }
@@ -48,7 +48,7 @@ impl Sink {
         }
     }
 
-    /// Takes a segment from the sender, and the ECN field that it arrived with.
+    /// Handles a segment from the sender, and the ECN field of its packet.
     pub fn receive(&mut self, now: Instant, segment: &Segment, ecn: Ecn) {
         if segment.syn {
             self.syn_acks_due = self.syn_acks_due.saturating_add(1);
@@ -69,14 +69,14 @@ impl Sink {
         }
     }
 
-    /// Tells that the instant of [`Sink::next_timeout`] has come.
+    /// Handles a timeout: the instant of [`Sink::next_timeout`] has come.
     pub fn timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.acknowledge_now();
         }
     }
 
-    /// When to call [`Sink::timeout`] if nothing arrives before; `None` for never.
+    /// Instant at which to call [`Sink::timeout`] if nothing arrives before; `None` for never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.deadline
@@ -109,12 +109,12 @@ impl Sink {
         self.next
     }
 
-    /// Its configuration.
+    /// Configuration of the connection.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it counted.
+    /// Counters of the sink.
     pub fn counters(&self) -> &SinkCounters {
         &self.counters
     }

@@ -84,8 +84,8 @@ impl Window {
         }
     }
 
-    /// RFC 3465, section 2, without its limit: in congestion avoidance one segment once a window is
-    /// acknowledged. The window so may grow a second time in the round trip that it takes to notice a loss.
+    /// RFC 3465, section 2, without its limit: in congestion avoidance, grows by a segment once a window is
+    /// acknowledged. The window may therefore grow a second time in the round trip before a loss is noticed.
     fn grow_by_segments(&mut self, acked: f64) {
         self.acked += acked;
         if self.acked >= self.cwnd {
@@ -94,9 +94,9 @@ impl Window {
         }
     }
 
-    /// What a cut leaves of what it is taken from: the window, or the `outstanding` segments if they are
-    /// fewer. What Limited Transmit sent beyond the window does not count (RFC 5681, section 3.2), nor, after
-    /// a timeout, what is taken for lost.
+    /// Window left by a cut of the current window, or of the `outstanding` segments if fewer. Segments that
+    /// Limited Transmit sent beyond the window do not count (RFC 5681, section 3.2), nor, after a timeout,
+    /// segments taken for lost.
     fn reduced(&self, outstanding: u32) -> f64 {
         let window = match self.cut_from {
             CutFrom::Window => self.cwnd,
@@ -106,8 +106,8 @@ impl Window {
         if self.integer_cut { (window.floor() * part).floor() } else { window * part }
     }
 
-    /// Halves the window, or what CUBIC leaves: three duplicate acknowledgements, or an ECN echo. Never below
-    /// one segment.
+    /// Halves the window, or reduces the window to CUBIC's share, after three duplicate acknowledgements or
+    /// an ECN echo. Never below a segment.
     pub(super) fn cut(&mut self, outstanding: u32) {
         let reduced = self.reduced(outstanding);
         if let Some(cubic) = &mut self.cubic {
@@ -118,8 +118,8 @@ impl Window {
         self.acked = 0.0;
     }
 
-    /// The retransmission timer ran out: start again from one segment. `again` is set when it had run out for
-    /// the same segment before: RFC 5681 then keeps ssthresh, older senders cut it once more.
+    /// Restarts from a single segment after a retransmission timeout. `again` is set if the timer had expired
+    /// for the same segment before: RFC 5681 then keeps ssthresh, older senders cut ssthresh once more.
     pub(super) fn restart(&mut self, outstanding: u32, again: bool) {
         if !(again && self.cut_from != CutFrom::Window) {
             self.ssthresh = self.reduced(outstanding).max(SSTHRESH_MIN);
@@ -137,7 +137,7 @@ impl Window {
         self.inflation += f64::from(segments);
     }
 
-    /// A partial acknowledgement of `acked` segments deflates by as many, and adds one back (RFC 6582,
+    /// A partial acknowledgement of `acked` segments deflates by as many, and adds a segment back (RFC 6582,
     /// section 3.2, step 3).
     pub(super) fn deflate(&mut self, acked: u32) {
         self.inflation -= f64::from(acked.saturating_sub(1));
@@ -154,7 +154,7 @@ impl Window {
         self.cwnd = self.cwnd.min(f64::from(outstanding.max(1)) + 1.0);
     }
 
-    /// The connection opens after its SYN was lost: from one segment (RFC 5681, section 3.1).
+    /// The connection opens after a lost SYN: starts from a single segment (RFC 5681, section 3.1).
     pub(super) fn start_from_one(&mut self) {
         self.cwnd = 1.0;
     }

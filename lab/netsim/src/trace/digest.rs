@@ -1,7 +1,7 @@
-//! A fingerprint of a run: equal for equal traces, on every machine and in every build.
+//! Digest of a run: equal for equal traces, on every machine and in every build.
 //!
-//! Every link and every agent has a running hash of what happened there; the digest is BLAKE3 over these,
-//! each with its element's name, in the order of names. So it does not depend on the order in which
+//! Every link and every agent has a running hash of its events. The digest is BLAKE3 over these hashes, each
+//! with the element's name, in the order of names. So the digest does not depend on the order in which
 //! independent elements were declared.
 
 use headwater_proto::Instant;
@@ -13,7 +13,7 @@ use crate::network::{AgentId, Drop, Names};
 pub(crate) struct Digest {
     links: Vec<u64>,
     agents: Vec<u64>,
-    /// Flows and groups by what they are called, not by their index.
+    /// Hashes of the names of flows and groups, used in place of indices.
     flows: Vec<u64>,
     groups: Vec<u64>,
 }
@@ -57,7 +57,7 @@ impl Observer for Digest {
             LinkEvent::Delivered => 3,
             LinkEvent::Dropped(drop) => 16 + drop_code(drop),
         };
-        // Once per packet, what it carries goes in too.
+        // The payload is hashed once per packet.
         let content = if event == LinkEvent::Taken { fold(payload) } else { 0 };
         let hash = &mut self.links[link.index()];
         *hash = mix(*hash, at.as_nanos());
@@ -93,7 +93,7 @@ const fn drop_code(drop: Drop) -> u64 {
     }
 }
 
-/// One step of the running hash: the finalizer of SplitMix64 over state and value.
+/// A step of the running hash: the finalizer of SplitMix64 over state and value.
 const fn mix(state: u64, value: u64) -> u64 {
     let mut z = state.rotate_left(23) ^ value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -12,7 +12,7 @@ use crate::engine::Run;
 use crate::network::{AgentId, Drop, GroupId, Names};
 
 /// Writes JSON text sequences in qlog's main schema, see [`headwater_proto::eventlog`]. The end of a join or
-/// leave is the agent, of a drop or mark nobody. A write that fails ends the log; see [`EventLog::finish`].
+/// leave is the agent; a drop or mark has no end. A failed write ends the log; see [`EventLog::finish`].
 pub struct EventLog<W: Write> {
     names: Names,
     buffer: Vec<u8>,
@@ -26,7 +26,7 @@ impl<W: Write> fmt::Debug for EventLog<W> {
 }
 
 impl<W: Write> EventLog<W> {
-    /// A log of `run` called `title`; its header is written at once.
+    /// Creates a log of `run` called `title`; the header is written at once.
     pub fn new(run: &Run, title: &str, out: W) -> Self {
         let mut log = Self { names: run.names().clone(), buffer: Vec::new(), out: Ok(out) };
         write_header(&mut log.buffer, title, None);
@@ -34,7 +34,7 @@ impl<W: Write> EventLog<W> {
         log
     }
 
-    /// Ends the log and gives back what it was written to.
+    /// Ends the log and returns the writer.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl<W: Write> EventLog<W> {
         self.buffer.clear();
     }
 
-    /// A session's name and its channel, from `<session>/<channel>`.
+    /// Returns a session's name and channel, from `<session>/<channel>`.
     fn group(&self, group: GroupId) -> (String, u16) {
         let name = &*self.names.groups[group.index()];
         let (session, channel) = name.rsplit_once('/').unwrap_or((name, "0"));

@@ -1,6 +1,6 @@
-//! What happened, for those who want to know: a digest of it all, or an observer that writes a trace. Nothing
-//! is spent on it when nobody watches, and watching changes nothing: observers draw no chance and schedule
-//! nothing.
+//! Observation of a run's events: a digest of all events, or an observer that writes a trace. Without
+//! observers, tracing costs nothing. Observation changes nothing: observers draw no random numbers and
+//! schedule no events.
 
 mod digest;
 mod event_log;
@@ -18,47 +18,47 @@ pub(crate) use digest::Digest;
 pub use event_log::EventLog;
 pub use pcap::Pcap;
 
-/// What happens to a packet on one direction of a link.
+/// Event of a packet on a direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// The queue took it.
+    /// The queue accepted the packet.
     Taken,
-    /// The queue marked it, and took it.
+    /// The queue marked and accepted the packet.
     Marked,
-    /// It ended here.
+    /// The packet was dropped or lost.
     Dropped(Drop),
-    /// It reached the far end.
+    /// The packet reached the far end.
     Delivered,
 }
 
-/// A packet on one direction of a link.
+/// A packet on a direction of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct OnLink<'a> {
-    /// Where.
+    /// Direction of the link.
     pub link: LinkId,
-    /// What happens.
+    /// Event of the packet.
     pub event: LinkEvent,
-    /// To which packet.
+    /// Packet of the event.
     pub packet: &'a Packet,
-    /// Its payload, if it is a datagram.
+    /// Payload of the packet, if a datagram.
     pub payload: &'a [u8],
-    /// What its header says of congestion.
+    /// ECN field of the packet.
     pub ecn: Ecn,
 }
 
-/// What happens at an agent.
+/// Event of an agent.
 #[derive(Clone, Copy, Debug)]
 pub enum AgentEvent<'a> {
-    /// It got a packet.
+    /// The agent received a packet.
     Received(&'a Packet, Ecn),
-    /// It joined a group.
+    /// The agent joined a group.
     Joined(GroupId),
-    /// It left a group.
+    /// The agent left a group.
     Left(GroupId),
 }
 
-/// Who wants to know all that happens, in the order of the simulation. One that [`Run::take_observers`] gave
-/// back is found again by its type, `(observer as Box<dyn Any>).downcast()`.
+/// Observer of all events, in the order of the simulation. An observer returned by [`Run::take_observers`] is
+/// recovered by its type, `(observer as Box<dyn Any>).downcast()`.
 ///
 /// [`Run::take_observers`]: crate::engine::Run::take_observers
 pub trait Observer: Any {
@@ -69,7 +69,7 @@ pub trait Observer: Any {
     fn on_agent(&mut self, at: Instant, agent: AgentId, event: AgentEvent<'_>);
 }
 
-/// Everyone who watches a run.
+/// All observers of a run.
 #[derive(Default)]
 pub(crate) struct Watchers {
     pub(crate) digest: Option<Box<Digest>>,
@@ -91,7 +91,7 @@ impl Watchers {
         self.digest.is_some() || !self.observers.is_empty()
     }
 
-    /// All, the digest first.
+    /// All observers, the digest first.
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
         let digest = self.digest.as_deref_mut().map(|digest| digest as &mut dyn Observer);
         digest.into_iter().chain(self.observers.iter_mut().map(|observer| &mut **observer))

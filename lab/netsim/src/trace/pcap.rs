@@ -1,4 +1,5 @@
-//! Captures: what crosses chosen links, as raw IPv4 packets (link type 101) with nanoseconds, for Wireshark.
+//! Captures of the packets on chosen links, as raw IPv4 packets (link type 101) with nanoseconds, for
+//! Wireshark.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,11 +19,11 @@ use crate::tcp::Segment;
 
 /// Port of all groups.
 const GROUP_PORT: u16 = 7_287;
-/// Bytes of headers are as real ones are, whatever the flow counts on the wire; payload that has no bytes is
-/// zeros.
+/// Headers in a capture have real sizes, whatever header size the flow counts on the wire; payload without
+/// bytes is written as zeros.
 const PAYLOAD_BYTES_MAX: usize = 65_535 - 120;
 
-/// Writes every packet that reaches the far end of one of its links. A write that fails ends the capture; see
+/// Writes every packet that reaches the far end of a captured link. A failed write ends the capture; see
 /// [`Pcap::finish`].
 pub struct Pcap<W: Write> {
     links: Vec<LinkId>,
@@ -59,7 +60,7 @@ impl<W: Write> Pcap<W> {
         }
     }
 
-    /// Ends the capture and gives back what it was written to.
+    /// Ends the capture and returns the writer.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl<W: Write> Pcap<W> {
 
     fn record(&mut self, at: Instant, packet: &Packet, payload: &[u8], ecn: Ecn) {
         self.buffer.clear();
-        // What does not fit into an IP packet is left out, as no real link would carry it.
+        // Packets too long for IP are left out, because no real link would carry such packets.
         if self.write_ip(packet, payload, ecn).is_none() {
             return;
         }
@@ -82,7 +83,7 @@ impl<W: Write> Pcap<W> {
         }
     }
 
-    /// Writes the packet into the buffer; `None` if it is too long.
+    /// Writes the packet into the buffer; `None` if the packet is too long.
     fn write_ip(&mut self, packet: &Packet, payload: &[u8], ecn: Ecn) -> Option<()> {
         let from = self.addresses[packet.source.index()];
         let to = match packet.destination {
@@ -147,7 +148,7 @@ impl<W: Write> Pcap<W> {
         TcpNumbers { sequence, ack: bytes((to, from), segment.ack), options }
     }
 
-    /// A segment before the last one is full: the longest seen counts.
+    /// Every segment before the last is full, so the longest segment seen counts.
     fn learn(&mut self, packet: &Packet) {
         if let (Body::Tcp(segment), Destination::Agent { agent, .. }) = (packet.body, packet.destination) {
             let most = self.segment_bytes.entry((packet.source, agent)).or_insert(1);
@@ -174,7 +175,7 @@ impl<W: Write + 'static> Observer for Pcap<W> {
 }
 
 impl Run {
-    /// By agent: where its packets come from, in captures and for machines.
+    /// By agent: source address of its packets, in captures and for machines.
     fn addresses(&self) -> Vec<SocketAddrV4> {
         let address = |agent| match self.core.address(AgentId(agent)) {
             SocketAddr::V4(address) => address,

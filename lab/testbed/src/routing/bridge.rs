@@ -1,8 +1,9 @@
-//! The kernel's bridges in one subnet.
+//! The kernel's bridges in a single subnet.
 //!
-//! One bridge, next to the source, asks for members; the others pass reports on towards it. What must be
-//! right: a port towards hosts behind another bridge never leaves fast (others may be there), a port towards
-//! the asking bridge gets all multicast, so that sources anywhere are heard.
+//! The bridge next to the source queries for members; the rest of the bridges pass reports on towards that
+//! querier. Two settings are essential. A port towards hosts behind another bridge never leaves fast, because
+//! other members may be behind the port. A port towards the querier receives all multicast, so that sources
+//! anywhere are heard.
 
 use std::thread;
 use std::time::Duration as StdDuration;
@@ -13,15 +14,15 @@ use crate::error::Error;
 use crate::network::{Network, without};
 use crate::shape::{Role, Shape};
 
-/// Hundredths of a second from one question about members to the next, at least; a port is cut off after
-/// three without an answer.
+/// Minimum interval between two queries for members, in hundredths of a second; a port is pruned after three
+/// queries without an answer.
 const LAST_MEMBER_INTERVAL: u64 = 10;
 const LAST_MEMBER_COUNT: u64 = 3;
-/// Bridges forward by what they know only after their first response interval.
+/// Bridges forward by known memberships only after their first response interval.
 const SETTLING: StdDuration = StdDuration::from_millis(1_000);
 
-/// Bridges at all routers. `leaves` is how long a leave is to take; without it they know no members and
-/// flood.
+/// Creates bridges at all routers. `leaves` is the desired duration of a leave; without `leaves`, bridges
+/// track no members and flood.
 pub(super) fn make(
     network: &Network,
     shape: &Shape,
@@ -65,8 +66,8 @@ pub(super) fn make(
 
 /// Times in hundredths of a second.
 fn snooping(shape: &Shape, is_root: bool, leaves: Duration) -> String {
-    // Questions wait in the same queues as everything else: who still listens must have answered the first
-    // one in time.
+    // Queries wait in the same queues as all packets: the remaining members must have answered the first
+    // query in time.
     let queues = shape.longest_wait().as_nanos() * 3 / 4 / 10_000_000;
     let asked = leaves.as_nanos() / LAST_MEMBER_COUNT / 10_000_000;
     let interval = LAST_MEMBER_INTERVAL.max(queues).max(asked);

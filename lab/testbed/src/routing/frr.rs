@@ -14,13 +14,13 @@ use crate::network::{Network, without};
 use crate::program::{Program, must};
 use crate::shape::{Role, Shape};
 
-/// What it takes of FRR.
+/// Required programs of FRR.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/lib/frr/zebra", "/usr/lib/frr/pimd", "/usr/bin/vtysh"];
-/// Whom the daemons become: they give up root.
+/// User and group of the daemons after giving up root.
 const USER: &str = "frr:frr";
-/// How long daemons may take to know each other and their hosts.
+/// Time for daemons to discover neighbours and hosts.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// And to end; then they are killed.
+/// Time for daemons to end before SIGKILL.
 const ENDING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// IGMPv3 towards hosts, in tenths of a second but the count: a leave is asked about once, and holds after a
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const MEMBERS: &str = " ip igmp\n ip igmp version 3\n ip igmp query-interval 10\n ip igmp query-max-response-time 10\n \
                        ip igmp last-member-query-count 1\n ip igmp last-member-query-interval 1\n";
 
-/// The daemons of a bed; they end with this.
+/// The daemons of a bed; dropping the value ends all daemons.
 #[derive(Debug)]
 pub(super) struct Daemons {
     folder: PathBuf,
@@ -54,7 +54,7 @@ pub(super) fn make(network: &Network, shape: &Shape, folder: &Path) -> Result<Da
     Ok(daemons)
 }
 
-/// A router's addresses, and its ways to the subnets of all other links.
+/// A router's addresses, and its routes to the subnets of all other links.
 fn ways(shape: &Shape, router: usize) -> Vec<String> {
     let mut commands = Vec::new();
     for (link, _) in shape.neighbours(router) {
@@ -81,7 +81,7 @@ fn subnet(link: usize) -> std::net::Ipv4Addr {
 
 impl Drop for Daemons {
     fn drop(&mut self) {
-        // They remove what they have below /var/tmp/frr only when they are asked to end.
+        // The daemons remove their files below /var/tmp/frr only on SIGTERM.
         self.programs.iter_mut().for_each(|program| program.signal(libc::SIGTERM));
         let until = Instant::now() + ENDING;
         while !self.programs.iter_mut().all(Program::has_ended) && Instant::now() < until {
@@ -143,7 +143,7 @@ impl Daemons {
         self.folder.join(format!("frr-{router}"))
     }
 
-    /// Waits until routers know each other and ask their hosts for members.
+    /// Waits until routers are neighbours and query their hosts for members.
     pub fn settle(&self, network: &Network, shape: &Shape) -> Result<(), Error> {
         for router in shape.routers() {
             let port = |link: usize| Network::port(shape, router, link);

@@ -1,5 +1,4 @@
-//! How packets get from host to host: bridges that snoop IGMPv3, routers that speak it and PIM-SSM, or
-//! bridges that flood.
+//! Routing between hosts: bridges that snoop IGMPv3, routers with IGMPv3 and PIM-SSM, or bridges that flood.
 
 mod bridge;
 mod frr;
@@ -16,11 +15,11 @@ use crate::error::Error;
 use crate::network::Network;
 use crate::shape::Shape;
 
-/// Who forwards multicast.
+/// Multicast forwarding of a bed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// Bridges of the kernel in one subnet: a leave takes a third of a second, or more where the queues are
-    /// long.
+    /// Bridges of the kernel in a single subnet: a leave takes a third of a second, or more where the queues
+    /// are long.
     Bridge,
     /// FRR's zebra and pimd in each router, a subnet for each link: source-specific groups, leaves within
     /// 0.11 s.
@@ -30,12 +29,12 @@ pub enum Routing {
 }
 
 impl Routing {
-    /// FRR where it is installed, else bridges.
+    /// Returns FRR if installed, else bridges.
     pub fn best() -> Self {
         if Self::Frr.missing().is_none() { Self::Frr } else { Self::Bridge }
     }
 
-    /// What it needs and this machine does not have.
+    /// Returns a required program that this machine lacks, if any.
     pub(crate) fn missing(self) -> Option<&'static str> {
         match self {
             Self::Frr => frr::PROGRAMS.into_iter().find(|program| !Path::new(program).exists()),
@@ -67,7 +66,7 @@ impl FromStr for Routing {
     }
 }
 
-/// The routing of one bed.
+/// The routing of a bed.
 #[derive(Debug)]
 pub(crate) struct Router {
     routing: Routing,
@@ -79,7 +78,7 @@ impl Router {
         Self { routing, frr: None }
     }
 
-    /// Addresses for all hosts, and forwarding at all routers. Programs keep their files below `folder`.
+    /// Sets up addresses for all hosts, and forwarding at all routers. Programs keep files below `folder`.
     pub fn make(
         &mut self,
         network: &Network,
@@ -99,7 +98,7 @@ impl Router {
         }
     }
 
-    /// Waits until members are known where they must be.
+    /// Waits until memberships are known to the routers.
     pub fn settle(&self, network: &Network, shape: &Shape) -> Result<(), Error> {
         match &self.frr {
             Some(daemons) => daemons.settle(network, shape),
@@ -121,8 +120,7 @@ pub(crate) fn address(routing: Routing, shape: &Shape, host: usize) -> Ipv4Addr 
     }
 }
 
-/// The router next to the first source of a group: it asks for members. The first router where nobody sends
-/// to a group.
+/// Router next to the first source of a group, which queries for members. Without groups, the first router.
 fn root(shape: &Shape, scenario: &Scenario) -> Option<usize> {
     let casts = scenario.flows.iter().find(|flow| matches!(flow.to, Receivers::Group(_)));
     let next = casts.and_then(|flow| shape.neighbours(flow.from).first()).map(|(_, next)| *next);

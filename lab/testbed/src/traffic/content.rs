@@ -11,9 +11,11 @@ use rand::Rng;
 use super::Site;
 use crate::error::{Error, Tried};
 
-/// Content of a session without a file: what its link carries in the time and a quarter more, at most this.
+/// Maximum content of a session without a file. The content is the amount that the session's link carries in
+/// 1.25 times the duration, up to this bound.
 const ENDLESS_BYTES_MAX: u64 = 4 << 30;
-/// A run that ends with transfers is taken to last this long, and so many times what they take alone.
+/// Assumed minimum duration of a run that ends with transfers; `ENDLESS_TIMES` times the duration of the
+/// transfers alone is added.
 const ENDLESS_SECONDS_LEAST: f64 = 180.0;
 const ENDLESS_TIMES: f64 = 4.0;
 const PIECE_BYTES: usize = 1 << 20;
@@ -23,7 +25,7 @@ pub(super) fn file(site: &Site<'_>, number: usize) -> PathBuf {
     site.bed.folder.join(format!("content-{number}"))
 }
 
-/// Writes it, if the flow sends one.
+/// Writes the file, if the flow sends a file.
 pub(crate) fn write(site: &Site<'_>, number: usize, flow: &Flow) -> Result<(), Error> {
     let path = file(site, number);
     let what = || format!("write '{}'", path.display());
@@ -32,7 +34,7 @@ pub(crate) fn write(site: &Site<'_>, number: usize, flow: &Flow) -> Result<(), E
         FlowKind::Session(session) => match session.file {
             Some(file) => file.size,
             None => {
-                // A hole: what it reads as does not matter, as nobody has it whole.
+                // A sparse file: the content is irrelevant, because no receiver completes the file.
                 return File::create(&path).and_then(|file| file.set_len(endless(site, flow))).tried(what);
             }
         },
@@ -50,8 +52,8 @@ pub(crate) fn write(site: &Site<'_>, number: usize, flow: &Flow) -> Result<(), E
     Ok(())
 }
 
-/// More than anybody can take while the run lasts. One that ends with transfers lasts some times what these
-/// take alone.
+/// More bytes than any receiver can take during the run. A run that ends with transfers lasts a multiple of
+/// the time of the transfers alone.
 fn endless(site: &Site<'_>, flow: &Flow) -> u64 {
     let Receivers::Group(members) = &flow.to else { return PIECE_BYTES as u64 };
     let rate = members.iter().map(|member| site.bottleneck(flow.from, member.node)).max().unwrap_or(0);
@@ -69,7 +71,7 @@ fn endless(site: &Site<'_>, flow: &Flow) -> u64 {
     bytes.clamp(PIECE_BYTES as u64, ENDLESS_BYTES_MAX)
 }
 
-/// Bytes that a flow transfers to all of its receivers, as if each had its own.
+/// Bytes that a flow transfers to all receivers, as if each receiver had its own copy.
 fn bytes_of(flow: &Flow) -> u64 {
     let receivers = match &flow.to {
         Receivers::Group(members) => members.len() as u64,

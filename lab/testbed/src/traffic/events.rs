@@ -1,4 +1,4 @@
-//! What Headwater's ends print, line by line, as counters over time.
+//! Output of Headwater's programs, line by line, as counters over time.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::samples::Samples;
 
-/// A line of JSON of `headwater send --json` or `receive --json`, as far as it is of interest here.
+/// A line of JSON of `headwater send --json` or `receive --json`, reduced to the fields used here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Line {
@@ -36,11 +36,12 @@ pub(super) struct Story {
     pub useful: Samples,
     pub joins: Vec<Duration>,
     pub leaves: Vec<Duration>,
-    /// When it began: joined its first group or, where it joins none, asked.
+    /// Begin of the session: the first join or, without groups, the first request.
     pub began: Option<Duration>,
-    /// When it left the base channel for the last time before it was whole: it had all symbols then.
+    /// Last time that the receiver left the base channel before its files were complete: the receiver then
+    /// had all symbols.
     pub left: Option<Duration>,
-    /// When its files were whole and verified.
+    /// Time at which the files were complete and verified.
     pub whole: Option<Duration>,
     /// The last counters.
     pub last: Counters,
@@ -55,7 +56,7 @@ pub(super) struct Counters {
     pub symbols_total: u64,
     pub useful: u64,
     pub duplicates: u64,
-    /// Symbols beyond what decoding took.
+    /// Symbols beyond the number needed to decode.
     pub surplus: u64,
     pub naks: u64,
     pub repairs: u64,
@@ -63,8 +64,8 @@ pub(super) struct Counters {
 }
 
 impl Story {
-    /// Reads what was printed by a program that was started at a time of the run. A line that was not written
-    /// to its end, or says what this does not know, is passed over.
+    /// Reads the output of a program that started at `began`. Incomplete lines and unknown events are
+    /// skipped.
     pub fn read(text: &str, began: Duration) -> Self {
         let mut story = Self::default();
         for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
@@ -117,7 +118,7 @@ impl Story {
     }
 }
 
-/// How many of the times are in a window.
+/// Number of `times` in a window.
 pub(super) fn within(times: &[Duration], from: Duration, to: Duration) -> u64 {
     times.iter().filter(|at| (from..to).contains(*at)).count() as u64
 }

@@ -1,4 +1,4 @@
-//! What moves over a bed: sessions of Headwater, the kernel's TCP, other tools.
+//! Traffic on a bed: sessions of Headwater, the kernel's TCP, other tools.
 
 pub(crate) mod content;
 mod events;
@@ -19,22 +19,22 @@ use crate::error::Error;
 use crate::program::Program;
 use crate::routing;
 
-/// Ethernet's and IPv4's headers of a frame; what TCP and UDP have comes on top.
+/// Ethernet and IPv4 headers of a frame; TCP and UDP headers are added.
 pub(crate) const FRAME_HEADER_BYTES: u64 = 14 + 20;
-/// Of UDP.
+/// UDP header.
 pub(crate) const UDP_HEADER_BYTES: u64 = 8;
 
-/// Where flows run.
+/// Context in which flows run.
 pub(crate) struct Site<'a> {
     pub bed: &'a Bed,
     pub scenario: &'a Scenario,
     /// The program `headwater`.
     pub program: PathBuf,
-    /// The driver of NORM, if there is one.
+    /// Driver program of NORM, if installed.
     pub norm: Option<PathBuf>,
-    /// When the run began.
+    /// Start of the run.
     pub began: Instant,
-    /// What stands before a program that is to be scheduled before others; nothing where that is refused.
+    /// Command prefix that gives a program scheduling priority; empty if the kernel refuses priority.
     pub urgent: Vec<String>,
 }
 
@@ -52,14 +52,14 @@ impl Site<'_> {
         routing::address(self.bed.routing, &self.bed.shape, host)
     }
 
-    /// Starts a program on a host, before others where that is allowed.
+    /// Starts a program on a host, with scheduling priority if allowed.
     pub fn start(&self, host: usize, name: &str, words: Vec<String>, input: bool) -> Result<Program, Error> {
         let words: Vec<String> = self.urgent.iter().cloned().chain(words).collect();
         let name = format!("{name}@{}", self.node_name(host));
         Program::start(&self.bed.network.namespace(host), &name, &self.bed.folder, &words, input)
     }
 
-    /// A folder of the bed, made if there is none.
+    /// Returns a folder of the bed, created if necessary.
     pub fn folder(&self, name: &str) -> Result<PathBuf, Error> {
         use crate::error::Tried;
         let folder = self.bed.folder.join(name);
@@ -86,26 +86,27 @@ pub(crate) struct Window {
 
 /// A flow at work.
 pub(crate) trait Traffic {
-    /// Does what is due now. Called each few milliseconds.
+    /// Performs due work. Called every few milliseconds.
     ///
     /// # Errors
-    /// When the flow cannot go on.
+    ///
+    /// If the flow cannot continue.
     fn tick(&mut self, site: &Site<'_>) -> Result<(), Error>;
 
-    /// Whether all that it has to transfer has come.
+    /// Whether the whole transfer has arrived.
     fn is_complete(&self) -> bool;
 
-    /// Ends it. What it did is told by [`Self::outcome`] afterwards.
+    /// Ends the flow. [`Self::outcome`] afterwards returns the results.
     fn stop(&mut self, site: &Site<'_>);
 
-    /// What it came to.
+    /// Results of the flow.
     fn outcome(&mut self, site: &Site<'_>, window: Window) -> Result<FlowOutcome, Error>;
 
-    /// Its programs: what they took is reported.
+    /// Programs of the flow, whose resource usage is reported.
     fn programs(&mut self) -> Vec<&mut Program>;
 }
 
-/// A flow of a plan on a bed. `number` is its place in the plan.
+/// Creates a flow of a plan on a bed. `number` is the flow's position in the plan.
 pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn Traffic>, Error> {
     let cannot = |why: &str| Err(Error::plan(format!("flow '{}' cannot run on a testbed: {why}", flow.name)));
     let is_left =
@@ -131,8 +132,7 @@ pub(crate) fn of(site: &Site<'_>, number: usize, flow: &Flow) -> Result<Box<dyn 
     }
 }
 
-/// A multicast group of its own for each flow; channels are the next addresses, up to a thousand of them.
-/// Source-specific.
+/// Source-specific multicast group of a flow; channels are the next addresses, up to a thousand.
 pub(crate) fn group(number: usize) -> std::net::Ipv4Addr {
     let first = u32::from(std::net::Ipv4Addr::new(232, 72, 0, 1));
     std::net::Ipv4Addr::from(first + u32::try_from(number).unwrap_or(0) * 1_024)
@@ -143,7 +143,7 @@ pub(crate) fn port(number: usize) -> u16 {
     7_300 + u16::try_from(number * 4).unwrap_or(0)
 }
 
-/// A flow's outcome, with nothing in it but its name.
+/// An outcome with only the flow's name, group and kind.
 pub(crate) fn blank(flow: &Flow) -> FlowOutcome {
     FlowOutcome {
         name: flow.name.clone(),

@@ -1,4 +1,4 @@
-//! Sessions of Headwater: a sender and receivers as processes, each on its host.
+//! Sessions of Headwater: a sender and receivers as processes on their hosts.
 
 use std::io::Write;
 use std::time::Duration;
@@ -17,33 +17,33 @@ use crate::program::Program;
 
 /// Routers that packets may cross.
 const TTL: &str = "32";
-/// A message of a session that carries messages, its newline not counted.
+/// Size of a message in a session of messages, without the newline.
 const MESSAGE_BYTES: u16 = 1_399;
 /// PGM's header and that of data, which the chain paces with the content.
 const PGM_HEADER_BYTES: u16 = 24;
 /// ALC's header and FEC payload ID of a packet of content.
 const ALC_HEADER_BYTES: u64 = 16;
-/// What a session carries.
+/// Content of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
-    /// A file of so many bytes, at the end of which receivers leave.
+    /// A file of this many bytes; a receiver leaves when its file is complete.
     File(u64),
-    /// A file that nobody gets to the end of.
+    /// A file that no receiver completes.
     Endless,
     /// Messages, by `headwater pgm`.
     Messages,
 }
 
-/// How receivers come by a session.
+/// Transport of a session to its receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// They join groups.
+    /// Receivers join groups.
     Groups,
-    /// They ask its source, each by itself: no relays run here.
+    /// Receivers send requests to the source, each separately: no relays run here.
     Asked,
 }
 
-/// A receiver, once it has come.
+/// A receiver, with its program once the receiver has joined.
 #[derive(Debug)]
 struct Receiver {
     member: Member,
@@ -67,7 +67,7 @@ pub(super) struct SessionFlow {
 }
 
 impl SessionFlow {
-    /// Of a plan's session.
+    /// Creates the flow of a plan's session.
     pub fn of_session(number: usize, flow: &Flow, planned: &Session) -> Result<Self, Error> {
         let control = planned.control.name;
         let parameters = &planned.parameters;
@@ -107,13 +107,13 @@ impl SessionFlow {
             let base = parameters.base_rate.map(|rate| rate.as_bits().to_string());
             options.extend(base.into_iter().flat_map(|rate| ["--base-rate".into(), rate]));
         }
-        // What has no end needs no code.
+        // An endless session needs no code.
         options.extend(["--fec".into(), planned.file.map_or("none", |file| file.code.name()).into()]);
         options.extend(["--symbol-size".into(), planned.symbol_bytes.to_string()]);
         Ok(Self::new(number, flow, content, planned.symbol_bytes, options))
     }
 
-    /// A file by one of the sender's controls, all else by default.
+    /// Creates a file transfer by a control of the sender, with defaults otherwise.
     pub fn of_transfer(number: usize, flow: &Flow, transfer: Transfer) -> Self {
         let rate = if transfer.by == "fixed" { "--rate" } else { "--max-rate" };
         let options = ["--congestion-control", transfer.by, rate].map(str::to_owned);
@@ -162,7 +162,7 @@ impl SessionFlow {
         }
     }
 
-    /// Where a sender sends, or listens for those who ask.
+    /// Options for the sender's destination, or for the address where the sender listens for requests.
     fn sends_to(&self, site: &Site<'_>) -> [String; 2] {
         let port = port(self.number);
         match self.way {
@@ -171,7 +171,7 @@ impl SessionFlow {
         }
     }
 
-    /// Where a receiver has it from.
+    /// Options for the address from which a receiver gets the session.
     fn hears_from(&self, site: &Site<'_>) -> Vec<String> {
         let (source, port) = (site.address(self.flow.from).to_string(), port(self.number));
         match self.way {
@@ -204,7 +204,7 @@ impl SessionFlow {
             std::thread::spawn(move || {
                 let mut message = vec![b'x'; usize::from(MESSAGE_BYTES)];
                 message.push(b'\n');
-                // Until nobody reads any more.
+                // Writes until the reader closes the pipe.
                 while input.write_all(&message).is_ok() {}
             });
         }
@@ -235,7 +235,7 @@ impl SessionFlow {
         Ok(())
     }
 
-    /// A receiver that ended by itself must have been whole.
+    /// A receiver that ended by itself must have completed the content.
     fn check(&mut self, site: &Site<'_>) -> Result<(), Error> {
         let is_stopped = self.is_stopped;
         let programs = self.receivers.iter_mut().filter(|one| !one.is_asked_to_leave);
@@ -292,7 +292,7 @@ impl SessionFlow {
         let payload = story.bytes.bits_per_second(from, to);
         let headers = story.packets.bits_per_second(from, to) * Self::header_bytes() as f64;
         let new = match self.content {
-            // A message is one packet of so many bytes.
+            // A message is a single packet of so many bytes.
             Content::Messages => story.packets.bits_per_second(from, to),
             _ => story.useful.bits_per_second(from, to),
         };
@@ -312,7 +312,7 @@ impl SessionFlow {
     }
 }
 
-/// What a plan that says no more than a testbed can do comes to.
+/// The configuration that a testbed can realise, for comparison with a plan's.
 fn plain(planned: &LeSbcc) -> LeSbcc {
     let chain = Config::new(planned.payload_bytes + PGM_HEADER_BYTES)
         .with_stages(Stages::ALL)

@@ -20,7 +20,7 @@ use crate::program::Program;
 use crate::samples::Samples;
 use crate::sys;
 
-/// Most connections at once, as in the simulator; others wait.
+/// Maximum number of open connections, as in the simulator; further connections wait.
 const OPEN_MAX: usize = 256;
 const LOOK: Duration = Duration::from_millis(20);
 /// A connection that takes longer is given up with the run.
@@ -40,7 +40,7 @@ pub(super) struct ShortFlow {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// Why a connection did not come about, or broke off: the first one that did.
+/// Reason why a connection failed or broke off; the first failure is kept.
 type Failed = Arc<Mutex<Option<String>>>;
 
 impl ShortFlow {
@@ -67,7 +67,7 @@ impl ShortFlow {
     fn end(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // One that panicked has told nothing.
+            // A panicked thread has reported no result.
             thread.join().ok();
         }
     }
@@ -75,7 +75,7 @@ impl ShortFlow {
 
 impl Drop for ShortFlow {
     fn drop(&mut self) {
-        // A thread keeps its namespace alive, so none may outlive the bed.
+        // A thread keeps its namespace alive, so no thread may outlive the bed.
         self.end();
     }
 }
@@ -84,7 +84,7 @@ fn tell(failed: &Failed, error: &std::io::Error) {
     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
 }
 
-/// Takes what comes by each connection; counts those that end.
+/// Reads from each accepted connection, and counts connections that end.
 fn sinks(listener: &TcpListener, is_over: &AtomicBool, done: &Mutex<Samples>, began: Instant) {
     let total = Mutex::new(0_u64);
     thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn sinks(listener: &TcpListener, is_over: &AtomicBool, done: &Mutex<Samples>, be
                             return;
                         }
                         Ok(more) => bytes += more as u64,
-                        // Its time is over, or it is broken, which the patience ends.
+                        // A timeout, or a broken connection, which `PATIENCE` ends.
                         Err(_) => {}
                     }
                 }
@@ -110,7 +110,7 @@ fn sinks(listener: &TcpListener, is_over: &AtomicBool, done: &Mutex<Samples>, be
     });
 }
 
-/// Opens connections, in the calling thread's namespace, until it is over.
+/// Opens connections in the calling thread's namespace until `is_over`.
 fn sources(planned: &ShortTcp, to: SocketAddr, mut chance: Stream, is_over: &AtomicBool, failed: &Failed) {
     let manner = Manner::of(&planned.config, planned.kernel);
     let (mean, interval) = (planned.mean_bytes as f64, planned.interval.as_secs_f64());
@@ -139,7 +139,8 @@ fn sources(planned: &ShortTcp, to: SocketAddr, mut chance: Stream, is_over: &Ato
             open.fetch_add(1, Ordering::Relaxed);
             let open = &open;
             scope.spawn(move || {
-                // What is slow is missing from the goodput; what fails is no competitor.
+                // Bytes of slow connections are missing from the goodput; a failed connection is not
+                // competing traffic.
                 if let Err(error) = send(manner, to, bytes, is_over)
                     && !is_over.load(Ordering::Relaxed)
                 {
@@ -202,7 +203,7 @@ impl Traffic for ShortFlow {
         let goodput =
             self.done.lock().unwrap_or_else(PoisonError::into_inner).bits_per_second(window.from, window.to);
         let manner = Manner::of(&self.planned.config, self.planned.kernel);
-        // Payload of full segments, and their headers: what connections open and close with is left out.
+        // Payload of full segments and their headers; segments that open or close connections are left out.
         let wire = 1.0 + manner.header_bytes() as f64 / f64::from(manner.segment_bytes);
         Ok(FlowOutcome {
             goodput,

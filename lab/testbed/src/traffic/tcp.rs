@@ -1,4 +1,4 @@
-//! The kernel's TCP: greedy or of so many bytes, to one receiver or to each of several by itself.
+//! The kernel's TCP: endless or a number of bytes, to a single receiver or to several receivers separately.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,13 +20,13 @@ use crate::sys::{self, TcpInfo};
 
 /// First port of a sink; each flow has two hundred.
 const PORTS: u16 = 20_000;
-/// How long a read or a write waits before its end is looked for, and how far apart readings are.
+/// Timeout of a read or write, after which the end of the run is checked; also the interval between readings.
 const LOOK: Duration = Duration::from_millis(50);
-/// TCP's header, and its timestamps where it has them.
+/// TCP header, and the timestamp option where used.
 const TCP_HEADER_BYTES: u64 = 20;
 const TIMESTAMPS_BYTES: u64 = 12;
 
-/// What all connections of a flow are like.
+/// Properties of all connections of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     pub control: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    /// Of a flow of the plan.
+    /// Properties of a flow of the plan.
     pub fn of(config: &headwater_netsim::tcp::Config, kernel: Option<&'static str>) -> Self {
         let grown = match config.growth {
             Growth::Reno => "reno",
@@ -43,7 +43,7 @@ impl Manner {
         Self { control: kernel.unwrap_or(grown), segment_bytes: config.segment_bytes.into() }
     }
 
-    /// Bytes of a frame beside its payload.
+    /// Bytes of a frame beyond its payload.
     pub fn header_bytes(self) -> u64 {
         let timestamps = if self.segment_bytes <= 1_448 { TIMESTAMPS_BYTES } else { 0 };
         FRAME_HEADER_BYTES + TCP_HEADER_BYTES + timestamps
@@ -69,14 +69,14 @@ impl Manner {
     }
 }
 
-/// A connection as its two threads tell of it.
+/// State of a connection, as reported by its two threads.
 #[derive(Debug, Default)]
 struct Told {
     /// Payload at the sink.
     bytes: Samples,
     /// Data segments at the sink.
     segments: Samples,
-    /// When the sink had all.
+    /// Instant at which the sink had all data.
     whole: Option<Duration>,
     source: TcpInfo,
     failed: Option<String>,
@@ -91,7 +91,7 @@ struct Connection {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// Connections of one flow, one to each receiver.
+/// Connections of a flow, one per receiver.
 #[derive(Debug)]
 pub(super) struct TcpFlow {
     flow: Flow,
@@ -113,7 +113,7 @@ impl TcpFlow {
         Self::listening(site, number, flow, manner, bytes, &[(to, flow.start)])
     }
 
-    /// A file to each receiver by a connection of its own.
+    /// Creates a transfer of a file to each receiver over a separate connection.
     pub fn to_each(site: &Site<'_>, number: usize, flow: &Flow, transfer: Transfer) -> Result<Self, Error> {
         let Receivers::Group(members) = &flow.to else { return Err(Error::plan("a transfer has receivers")) };
         let to: Vec<_> = members.iter().map(|member| (member.node, flow.start.max(member.join))).collect();
@@ -138,7 +138,7 @@ impl TcpFlow {
         Ok(all)
     }
 
-    /// Adds a connection, whose sink waits from now on.
+    /// Adds a connection, whose sink listens from now on.
     fn take(&mut self, listener: TcpListener, address: SocketAddr, start: Duration, began: Instant) {
         let told = Arc::new(Mutex::new(Told::default()));
         let (into, is_over, bytes) = (Arc::clone(&told), Arc::clone(&self.stop), self.bytes);
@@ -149,7 +149,7 @@ impl TcpFlow {
     fn end(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.connections.iter_mut().flat_map(|connection| connection.threads.drain(..)) {
-            // One that panicked has told nothing.
+            // A panicked thread has reported no result.
             thread.join().ok();
         }
     }
@@ -157,7 +157,7 @@ impl TcpFlow {
 
 impl Drop for TcpFlow {
     fn drop(&mut self) {
-        // A thread keeps its namespace alive, so none may outlive the bed.
+        // A thread keeps its namespace alive, so no thread may outlive the bed.
         self.end();
     }
 }
@@ -179,7 +179,7 @@ pub(super) fn listen(
     Ok((address, listener))
 }
 
-/// Waits for somebody until it is over.
+/// Accepts a connection; `None` once `is_over`.
 pub(super) fn accept(listener: &TcpListener, is_over: &AtomicBool) -> Option<TcpStream> {
     while !is_over.load(Ordering::Relaxed) {
         match listener.accept() {
@@ -198,14 +198,14 @@ fn locked(told: &Mutex<Told>) -> std::sync::MutexGuard<'_, Told> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells of a connection that is no more; at the end of the run that is as it should be.
+/// Records a broken connection. At the end of the run this is expected and ignored.
 fn broke(told: &Mutex<Told>, is_over: &AtomicBool, error: &std::io::Error) {
     if !is_over.load(Ordering::Relaxed) {
         locked(told).failed.get_or_insert(format!("TCP broke off: {error}"));
     }
 }
 
-/// Takes all that comes, and tells how much there is.
+/// Reads all data, and reports the progress.
 fn sink(
     listener: &TcpListener,
     told: &Mutex<Told>,
@@ -245,7 +245,7 @@ fn sink(
     tell(total, &stream);
 }
 
-/// Sends so much, or until it is over.
+/// Sends `bytes`, or endlessly, until `is_over`.
 fn source(manner: Manner, to: SocketAddr, bytes: Option<u64>, told: &Mutex<Told>, is_over: &AtomicBool) {
     let mut stream = match manner.connect(to) {
         Ok(stream) => stream,
@@ -256,7 +256,7 @@ fn source(manner: Manner, to: SocketAddr, bytes: Option<u64>, told: &Mutex<Told>
     };
     let chunk = vec![0; 1 << 15];
     let mut left = bytes.unwrap_or(u64::MAX);
-    // It cannot be 0, which is all that is refused.
+    // Only a timeout of 0 is refused, and `LOOK` is not 0.
     stream.set_write_timeout(Some(LOOK)).ok();
     stream.set_read_timeout(Some(LOOK)).ok();
     while left > 0 && !is_over.load(Ordering::Relaxed) {
@@ -272,7 +272,7 @@ fn source(manner: Manner, to: SocketAddr, bytes: Option<u64>, told: &Mutex<Told>
     }
     if left == 0 {
         stream.shutdown(Shutdown::Write).ok();
-        // The far end closes once it has all.
+        // The far end closes once the transfer is complete.
         let mut nothing = [0];
         while !is_over.load(Ordering::Relaxed)
             && stream
@@ -367,7 +367,7 @@ impl Traffic for TcpFlow {
     }
 }
 
-/// What is said of a group whose receivers had all after these seconds.
+/// Outcome of a group with the completion times of the complete receivers in seconds.
 pub(super) fn completion(receivers: usize, seconds: &[f64]) -> SessionOutcome {
     let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
     SessionOutcome {

@@ -1,9 +1,9 @@
-//! Other file tools: UFTP, udpcast, NORM and OpenPGM, with what makes each of them work beside other traffic
-//! where it can.
+//! Other file tools: UFTP, udpcast, NORM and OpenPGM, with options that let each tool coexist with other
+//! traffic where possible.
 //!
-//! A receiver is done when the file is there with its full length; the length is looked at each tick. What
-//! the file holds is compared at the end of the run. Bytes on the link are those of the receiver's host, so
-//! nothing else should receive there.
+//! A receiver is complete when its file exists with full length; each tick checks the length. The contents
+//! are compared at the end of the run. Bytes on the link are counted at the receiver's host, so no other flow
+//! should end there.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,17 +21,17 @@ use crate::program::{Program, which};
 use crate::routing::Routing;
 use crate::samples::Samples;
 
-/// Any-source groups: these tools know no others.
+/// Any-source groups, the only kind that these tools support.
 const GROUPS: [&str; 3] = ["239.255.72.90", "239.255.72.91", "239.255.72.92"];
 const TTL: &str = "8";
 /// Bytes of content in a packet, for all.
 const BLOCK_BYTES: &str = "1400";
-/// OpenPGM is a library that ZeroMQ brings: its ends are a script for the distribution's Python, whose module
-/// has it.
+/// OpenPGM is a library that comes with ZeroMQ. Its ends are a script for the distribution's Python, whose
+/// ZeroMQ module contains OpenPGM.
 const OPENPGM: &str = include_str!("openpgm.py");
 const OPENPGM_FILE: &str = "openpgm.py";
 const PYTHON: &str = "/usr/bin/python3";
-/// How far apart a host's bytes are read.
+/// Interval between readings of a host's byte counter.
 const READING: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -39,15 +39,15 @@ struct Receiver {
     member: Member,
     program: Option<Program>,
     file: PathBuf,
-    /// Bytes that the host had received when it came.
+    /// Bytes that the host had received when the receiver started.
     before: u64,
     bytes: Samples,
     came: Duration,
-    /// When the file was whole, and the bytes that the host had received by then.
+    /// Instant at which the file was complete, and the bytes that the host had received by then.
     whole: Option<(Duration, u64)>,
 }
 
-/// A file on its way by a tool.
+/// A file transfer by a tool.
 #[derive(Debug)]
 pub(super) struct ToolFlow {
     flow: Flow,
@@ -129,13 +129,13 @@ impl ToolFlow {
         Ok(self.words(site, &words))
     }
 
-    /// A command line; NORM's program, whose path may have blanks, in front.
+    /// Splits a command line into words. For NORM, the program's path, which may contain blanks, comes first.
     fn words(&self, site: &Site<'_>, words: &str) -> Vec<String> {
         let norm = site.norm.iter().filter(|_| self.transfer.by == "norm");
         norm.map(|norm| norm.display().to_string()).chain(words.split(' ').map(str::to_owned)).collect()
     }
 
-    /// An end of OpenPGM, which knows its interface by the address.
+    /// Command line of an end of OpenPGM, which identifies its interface by the address.
     fn openpgm(&self, site: &Site<'_>, end: &str, host: usize, file: &str) -> String {
         let (script, own) = (site.bed.folder.join(OPENPGM_FILE), site.address(host));
         let rate = self.transfer.max_rate.as_bits() / 1_000;
@@ -173,15 +173,15 @@ impl ToolFlow {
         self.words(site, &words)
     }
 
-    /// Receivers that had ended before they were looked at, by their places.
+    /// Returns the positions of receivers that had already ended before this look.
     fn ended(&mut self) -> Vec<usize> {
         let has_ended = |one: &mut Receiver| one.program.as_mut().is_some_and(Program::has_ended);
         let all = self.receivers.iter_mut().enumerate();
         all.filter_map(|(place, one)| has_ended(one).then_some(place)).collect()
     }
 
-    /// A receiver that ended must have the file, and the sender goes on or says that all is well as long as
-    /// one does not.
+    /// Checks that a receiver that ended has the file, and that the sender, until all receivers are complete,
+    /// either runs or has succeeded.
     fn check(&mut self, ended: &[usize]) -> Result<(), Error> {
         let is_complete = self.is_complete();
         let short = ended.iter().map(|place| &self.receivers[*place]).filter(|one| one.whole.is_none());
@@ -218,7 +218,7 @@ impl ToolFlow {
     }
 }
 
-/// Puts OpenPGM's script into the bed's folder, where the machine can run it.
+/// Writes OpenPGM's script into the bed's folder, if the machine can run the script.
 fn openpgm(site: &Site<'_>) -> Result<(), Error> {
     let asked = Command::new(PYTHON).args(["-c", "import sys, zmq; sys.exit(not zmq.has('pgm'))"]).output();
     if !asked.is_ok_and(|asked| asked.status.success()) {

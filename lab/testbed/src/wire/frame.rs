@@ -1,4 +1,4 @@
-//! What the wire looks at in a frame: its length as IP, whether it may be marked, whether it is a membership
+//! Properties of a frame that the wire uses: length, ECN field, and whether the frame carries a membership
 //! message.
 
 use headwater_proto::Ecn;
@@ -10,24 +10,24 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 const IGMP: u8 = 2;
 const PIM: u8 = 103;
 
-/// The IPv4 header of a frame, if it is IPv4 and has a whole one.
+/// IPv4 header of a frame; `None` if the frame is not IPv4 or the header is incomplete.
 fn ipv4(frame: &[u8]) -> Option<&[u8]> {
     let packet = frame.get(OFFLOADS_BYTES + ETHERNET_BYTES..)?;
     let kind = frame.get(OFFLOADS_BYTES + 12..OFFLOADS_BYTES + 14)?;
     (kind == IPV4 && packet.len() >= 20 && packet[0] >> 4 == 4).then_some(packet)
 }
 
-/// Bytes on the wire, Ethernet's header among them: what a token bucket counts, too.
+/// Bytes on the wire, Ethernet header included, as token buckets count.
 pub(super) fn wire_bytes(frame: &[u8]) -> u32 {
     u32::try_from(frame.len().saturating_sub(OFFLOADS_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// What it says of congestion.
+/// ECN field of a frame.
 pub(super) fn ecn(frame: &[u8]) -> Ecn {
     ipv4(frame).map_or(Ecn::NotCapable, |packet| Ecn::from_bits(packet[1]))
 }
 
-/// Whether it is about membership: of IGMP towards hosts, of PIM between routers.
+/// Whether the frame carries a membership message: IGMP towards hosts, or PIM between routers.
 pub(super) fn is_membership(frame: &[u8]) -> bool {
     ipv4(frame).is_some_and(|packet| matches!(packet[9], IGMP | PIM))
 }

@@ -1,8 +1,9 @@
-//! How late the wire hands packets on.
+//! Lateness of the wire's forwarding.
 
 use serde::Serialize;
 
-/// A wire whose 99th percentile is later than this has measured the machine, and the run does not count.
+/// Maximum valid 99th percentile in nanoseconds. A later wire has measured the machine, and the run does not
+/// count.
 pub const LATENESS_MAX: u64 = 1_000_000;
 /// Counted by 10 us, up to 100 ms.
 const BUCKET_NANOS: u64 = 10_000;
@@ -16,14 +17,14 @@ pub struct Lateness {
     most: u64,
 }
 
-/// What it comes to, in milliseconds.
+/// Summary of lateness, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LatenessReport {
     /// Packets handed on.
     pub packets: u64,
-    /// Half of them were later than this.
+    /// Median.
     pub p50_ms: f64,
-    /// One in a hundred was.
+    /// 99th percentile.
     pub p99_ms: f64,
     /// The latest.
     pub most_ms: f64,
@@ -45,7 +46,7 @@ impl Lateness {
         self.most = self.most.max(nanos);
     }
 
-    /// Nanoseconds within which so many of a thousand were, to the next 10 us.
+    /// Lateness in nanoseconds not exceeded by `thousandths` of a thousand packets, rounded up to 10 us.
     pub fn within(&self, thousandths: u64) -> u64 {
         let wanted = (self.total * thousandths).div_ceil(1_000);
         let mut sum = 0;
@@ -56,7 +57,7 @@ impl Lateness {
         if self.total == 0 { 0 } else { (bucket.unwrap_or(BUCKETS) as u64 + 1) * BUCKET_NANOS }
     }
 
-    /// What it came to.
+    /// Summarises the histogram.
     pub fn report(&self) -> LatenessReport {
         let milliseconds = |nanos: u64| nanos as f64 / 1e6;
         let p99 = self.within(990);

@@ -1,11 +1,12 @@
-//! The wire: links in user space, for what the kernel's queues do not do.
+//! The wire: links in user space, for link properties that the kernel's queues lack.
 //!
-//! A thread in a namespace between the ends of its links takes frames from one port, lets each run through
+//! A thread in a namespace between the ends of its links reads frames from a port, passes each frame through
 //! the simulator's own link ([`Line`]: drop-tail or RED with ECN, rate, delay, Bernoulli's and Gilbert's
-//! losses from named random streams), and hands it to the other port. A link with a token bucket in front
-//! keeps its rate and queue in the kernel and only its delay and losses here.
+//! losses from named random streams), and writes the frame to the opposite port. A link with a token bucket
+//! in front keeps rate and queue in the kernel, and only delay and losses here.
 //!
-//! It measures how late it is: the time from when a packet was due until it left ([`Lateness`]).
+//! The wire measures its own lateness: the time from the instant at which a packet was due until the packet
+//! left ([`Lateness`]).
 
 mod frame;
 mod lateness;
@@ -30,12 +31,12 @@ use crate::error::{Error, Tried};
 use crate::shape::{Cable, bucket};
 use crate::sys;
 
-/// Frames read from a port before those that are due are sent.
+/// Maximum number of frames read from a port before due frames are sent.
 const READ_MAX: usize = 64;
 const FRAME_BYTES_MAX: usize = 65_536 + 256;
-/// Longest wait, so that the end is noticed.
+/// Maximum wait, so that the end is noticed.
 const LOOK: StdDuration = StdDuration::from_millis(50);
-/// Packets that wait where the kernel's bucket is the queue: none, but for those of one instant.
+/// Queue of the wire where the kernel's bucket is the actual queue: only packets of the same instant wait.
 const OPEN_QUEUE: QueueConfig = QueueConfig::drop_tail(100_000);
 /// The rate there: 100 Gbit/s.
 const OPEN_RATE: u64 = 100_000_000_000;
@@ -45,10 +46,10 @@ pub(crate) fn ports(link: usize) -> [String; 2] {
     ["a", "b"].map(|end| format!("w{link}{end}"))
 }
 
-/// How long it may take to say what it has counted.
+/// Time for the wire's thread to report its counters.
 const PATIENCE: StdDuration = StdDuration::from_secs(5);
 
-/// What lines have counted since the start of the wire: by link, of both directions.
+/// Counters of lines since the start of the wire: by link, for both directions.
 pub(crate) type Lines = Vec<(usize, [LinkCounters; 2])>;
 
 /// A wire at work.
@@ -76,7 +77,7 @@ impl Wire {
                     Line::new(config, seed, name).map_err(|error| Error::plan(error.to_string()))
                 };
                 let config = config_of(direction);
-                // Membership messages take their time beside the queue.
+                // Membership messages bypass the queue, with a delay of their own.
                 let delay = direction.delay + cables[link].graft_delay;
                 let signals = LinkConfig::new(open_rate(), delay).with_queue(OPEN_QUEUE);
                 sides.push(Side {
@@ -98,17 +99,18 @@ impl Wire {
         Ok(Self { stop, asks, thread })
     }
 
-    /// What its lines have counted so far.
+    /// Current counters of the lines.
     ///
     /// # Errors
-    /// When it has ended, or hangs.
+    ///
+    /// If the wire's thread has ended, or hangs.
     pub fn lines(&self) -> Result<Lines, Error> {
         let (to, from) = mpsc::channel();
         self.asks.send(to).tried(|| "ask the wire".into())?;
         from.recv_timeout(PATIENCE).tried(|| "hear from the wire".into())
     }
 
-    /// Ends it; how late it was.
+    /// Ends the wire. Returns its lateness.
     pub fn end(self) -> Result<Lateness, Error> {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
@@ -120,7 +122,7 @@ fn open_rate() -> Rate {
     Rate::from_bits(OPEN_RATE).unwrap_or(Rate::from_kilobits(1))
 }
 
-/// What is left for the wire to do of a direction.
+/// Configuration of the wire's part of a direction.
 fn config_of(direction: &Direction) -> LinkConfig {
     let (rate, queue) = match bucket(direction) {
         Some(_) => (open_rate(), OPEN_QUEUE),
@@ -129,14 +131,14 @@ fn config_of(direction: &Direction) -> LinkConfig {
     LinkConfig::new(rate, direction.delay).with_queue(queue).with_loss(direction.loss.model.clone())
 }
 
-/// A port, and the lines of what comes in by it.
+/// A port, with the lines for frames that arrive through the port.
 struct Side {
     link: usize,
     socket: OwnedFd,
     line: Line<Vec<u8>>,
     signals: Line<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// When the last frame came: the wall's clock may be set back.
+    /// Arrival of the last frame, a lower bound for the next: the wall clock may be set back.
     last: Instant,
 }
 
@@ -163,7 +165,7 @@ fn run(
             side.read(&clock, &mut buffer)?;
         }
         for to in asked.try_iter() {
-            // Whoever does not wait any more needs no answer.
+            // A requester that has stopped waiting needs no answer.
             to.send(counted(&mut sides, clock.now())).ok();
         }
     }
@@ -179,7 +181,7 @@ fn counted(sides: &mut [Side], now: Instant) -> Lines {
 }
 
 impl Side {
-    /// Reads what waits, at the time at which the kernel had it.
+    /// Reads waiting frames, each with the kernel's time of arrival.
     fn read(&mut self, clock: &Clock, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..READ_MAX {
             let Some(bytes) = sys::receive(&self.socket, buffer)? else { return Ok(()) };
@@ -206,7 +208,7 @@ impl Side {
                 let now = clock.now();
                 let Some((due, frame)) = line.arrive(now) else { break };
                 let Ok(frame) = frame else { continue };
-                // What the port does not take is lost, as on any wire whose far end is gone.
+                // A frame that the port refuses is lost, as on any wire without a far end.
                 sys::send(to, &frame);
                 lateness.count(now.since(due).as_nanos());
                 self.spare.push(frame);
@@ -215,7 +217,7 @@ impl Side {
     }
 }
 
-/// The monotonic clock, and what the wall's is ahead of it.
+/// The monotonic clock, and the lead of the wall clock.
 struct Clock {
     began: i128,
     wall_ahead: i128,
@@ -231,8 +233,7 @@ impl Clock {
         Instant::from_nanos(u64::try_from(sys::clocks().1 - self.began).unwrap_or(0))
     }
 
-    /// When the frame that was read last had come; now, where the kernel does not say, or says what cannot
-    /// be.
+    /// Arrival of the frame read last; now, if the kernel reports no time, or an impossible time.
     fn stamp(&self, socket: &OwnedFd) -> Instant {
         let now = self.now();
         let came =

@@ -1,4 +1,4 @@
-//! What a relay is told.
+//! Configuration of a relay.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -9,32 +9,32 @@ use crate::egress::Shape;
 use crate::machine::ChannelId;
 use crate::rng::Seed;
 
-/// Neighbours that a relay knows at a time unless told otherwise: those that ask, and those that are asked.
+/// Default number of neighbours of a relay, below and above.
 pub const NEIGHBOURS: usize = 1_024;
-/// Requests a second from one address unless told otherwise: what a receiver of 200 Mbit/s sends.
+/// Default limit of requests per second from an address: the rate of a receiver at 200 Mbit/s.
 pub const REQUESTS_PER_SECOND: u32 = 20_000;
 
-/// Replies of each of at most 16 sources that a relay keeps unless told otherwise: 0.4 MB of each in packets
-/// of 1500 bytes, at most 2.3 MB.
+/// Default number of cached replies for each of at most 16 sources: 0.4 MB for each source in packets of 1500
+/// bytes, at most 2.3 MB.
 pub const RECENT: usize = 256;
 
-/// Where requests for a source go.
+/// Next hop of requests for a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upstream {
-    /// For this source; for all that have none of their own where it is `None`.
+    /// Source; `None` for all sources without an upstream of their own.
     pub source: Option<SocketAddr>,
-    /// The relay that they go to.
+    /// Relay that receives the requests.
     pub via: SocketAddr,
 }
 
-/// A link with many receivers: those who ask from this network get replies by multicast.
+/// Link with many receivers: requests from this network are answered by multicast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MulticastLink {
-    /// An address of the network.
+    /// Address of the network.
     pub network: IpAddr,
-    /// Bits of it that all its addresses share.
+    /// Length of the network's prefix, in bits.
     pub prefix: u8,
-    /// The group.
+    /// Multicast group of the replies.
     pub channel: ChannelId,
 }
 
@@ -52,7 +52,8 @@ pub struct RelayConfig {
 }
 
 impl RelayConfig {
-    /// A relay that asks each source itself, for anyone, as fast as they like. `seed` is for what RED draws.
+    /// Creates the configuration of a relay that requests from each source directly, for all neighbours,
+    /// without shaping. `seed` is the seed of RED's random drops.
     pub const fn new(router: RouterConfig, seed: Seed) -> Self {
         Self {
             router: router.with_recent(RECENT),
@@ -66,7 +67,7 @@ impl RelayConfig {
         }
     }
 
-    /// Another key of the router's hash (see [`RouterConfig::with_hash_key`]), and another seed.
+    /// Sets the key of the router's hash (see [`RouterConfig::with_hash_key`]) and the seed.
     #[must_use]
     pub fn with_chance(mut self, hash_key: [u64; 2], seed: Seed) -> Self {
         self.router = self.router.with_hash_key(hash_key);
@@ -74,7 +75,8 @@ impl RelayConfig {
         self
     }
 
-    /// Relays above. The first that fits a source counts, those for one source before those for all.
+    /// Sets the relays above. The first matching upstream counts; an upstream for a single source precedes an
+    /// upstream for all sources.
     #[must_use]
     pub fn with_upstreams(mut self, mut upstreams: Vec<Upstream>) -> Self {
         for Upstream { source, via } in &mut upstreams {
@@ -85,45 +87,45 @@ impl RelayConfig {
         self
     }
 
-    /// Sources that may be asked; all where there is none. Default: none.
+    /// Sets the sources that may be requested from; an empty list permits all sources. Default: empty.
     #[must_use]
     pub fn with_sources(mut self, sources: Vec<SocketAddr>) -> Self {
         self.sources = sources.into_iter().map(canonical).collect();
         self
     }
 
-    /// Links that are served by multicast. Default: none.
+    /// Sets the links served by multicast. Default: empty.
     #[must_use]
     pub fn with_links(mut self, links: Vec<MulticastLink>) -> Self {
         self.links = links;
         self
     }
 
-    /// Neighbours known at a time, 1 to 65 536; the nearest otherwise. Default [`NEIGHBOURS`]. Those that are
-    /// silent for longer than a breadcrumb lives give way to new ones; while all are busy, new ones are not
-    /// served.
+    /// Sets the maximum number of neighbours, clamped to 1 to 65 536. Default [`NEIGHBOURS`]. A neighbour
+    /// silent for longer than a breadcrumb lives is evicted for a new neighbour. While all neighbours are
+    /// active, new addresses are refused.
     #[must_use]
     pub fn with_neighbours(mut self, neighbours: usize) -> Self {
         self.neighbours = neighbours.clamp(1, 1 << 16);
         self
     }
 
-    /// Requests and nulls a second from one address, at least 1, with bursts of a tenth of a second, or 64.
-    /// Default [`REQUESTS_PER_SECOND`].
+    /// Sets the limit of requests and nulls per second from an address, at least 1. The burst is a tenth of a
+    /// second, at least 64 messages. Default [`REQUESTS_PER_SECOND`].
     #[must_use]
     pub fn with_requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests.max(1);
         self
     }
 
-    /// Replies of a source that are kept ([`RouterConfig::with_recent`]). Default [`RECENT`].
+    /// Sets the number of cached replies of a source ([`RouterConfig::with_recent`]). Default [`RECENT`].
     #[must_use]
     pub fn with_recent(mut self, replies: usize) -> Self {
         self.router = self.router.with_recent(replies);
         self
     }
 
-    /// What each link below is given. Default: all that comes is sent on at once.
+    /// Sets the shape of each link below. Default: every reply is forwarded at once.
     #[must_use]
     pub const fn with_shape(mut self, shape: Option<Shape>) -> Self {
         self.shape = shape;

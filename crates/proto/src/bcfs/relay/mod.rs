@@ -1,24 +1,32 @@
-//! A router on any host: its interfaces are the addresses that it hears and speaks to by unicast UDP, so a
-//! tree of relays needs nothing of the network between, and forms itself from the requests.
+//! Breadcrumb router on any host. The router's interfaces are the addresses of neighbours by unicast UDP, so
+//! a tree of relays needs no support from the network between, and the requests build the tree.
 //!
-//! Requests go to the relay above that is configured for their source, or to the source itself. Who asks is a
-//! neighbour below, until it has been silent for longer than a breadcrumb lives. All that is lost when a
-//! relay ends are breadcrumbs, which the next requests leave again; whoever comes back, above or below, is
+//! Requests go to the relay above that is configured for the source, or to the source itself. An address that
+//! sends requests is a neighbour below, until silent for longer than a breadcrumb lives. A relay that ends
+//! loses only breadcrumbs, which the next requests restore; a restarted relay or receiver, above or below, is
 //! served as before.
 //!
-//! Replies of which any would do, as symbols of a digital fountain, are kept for a second: who asks and has
-//! not had one gets it at once, so that receivers need not ask at the same time for a link above to carry
-//! each reply once for all of them.
+//! Replies that answer any request, such as symbols of a digital fountain, are cached for a second. A
+//! receiver that requests and has not received a cached reply gets the reply at once, so that a link above
+//! carries each reply once for all receivers even if the receivers' requests differ in time.
 //!
-//! | what strangers may try | what becomes of it |
+//! | attack | defence |
 //! |---|---|
-//! | floods of requests from an address | at most [`RelayConfig::with_requests_per_second`]; all else about labels: see [`BreadcrumbRouter`] |
-//! | floods from made-up addresses | [`RelayConfig::with_neighbours`] of them for 10 s; those known stay, new ones wait |
-//! | requests for sources at random, to take all places | once half of them were taken, 1 a second from an address; only who replies keeps its place |
-//! | requests for a source that is none, to trouble whoever has the address | 20 a second to a host, as long as it has not replied from that port; none to loopback and groups; [`RelayConfig::with_sources`] names those that may be asked |
-//! | forged replies | taken only from whom the source is asked by; who can forge that address can forge replies |
-//! | requests for many sources, for what is kept of others | 16 sources; one that has been silent for a second gives way to another |
-//! | relays in a circle | the hops of messages: see [`BreadcrumbRouter`] |
+//! | flood of requests from an address | [`RelayConfig::with_requests_per_second`] |
+//! | flood of labels | see [`BreadcrumbRouter`] |
+//! | flood from spoofed addresses | [`RelayConfig::with_neighbours`]; known neighbours stay |
+//! | requests for random sources, to fill the table | 1 new source a second from an address |
+//! | requests for a false source, to flood a victim | 20 requests a second to a host without a reply |
+//! | forged replies | accepted only from addresses that the relay requests from |
+//! | requests for many sources, to fill the cache | 16 sources; a source silent for a second is evicted |
+//! | loop of relays | hop count of messages: see [`BreadcrumbRouter`] |
+//!
+//! A spoofed address takes an entry of the neighbour table for 10 s; meanwhile, new addresses wait. The limit
+//! of new sources applies once half the table is used, and only a source that replies keeps its entry. The
+//! limit of requests to a host applies until a reply from the source's port. Unless configured, the relay
+//! sends no requests to groups, and no requests from other hosts to loopback; [`RelayConfig::with_sources`]
+//! restricts the sources. An attacker that spoofs the address of a source, or of a relay above, can forge
+//! replies.
 
 mod config;
 mod limit;
@@ -43,54 +51,53 @@ use crate::queue::ParameterError;
 use crate::time::Instant;
 use neighbours::Neighbours;
 
-/// What a relay did.
+/// Counters of a relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RelayCounters {
-    /// Its router.
+    /// Counters of the router.
     pub router: Counters,
-    /// Its links.
+    /// Counters of the egress links.
     pub egress: EgressCounters,
-    /// Messages that it did not take, by the reason; what its router dropped is there.
+    /// Messages refused by the relay, by reason; messages dropped by the router are counted in `router`.
     pub refused: Refused,
-    /// Neighbours that it knows.
+    /// Number of known neighbours.
     pub neighbours: usize,
-    /// Breadcrumbs that it holds.
+    /// Number of breadcrumbs.
     pub entries: usize,
 }
 
-/// Messages that did not get to the router, or not from it.
+/// Messages refused before or after the router.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Refused {
-    /// No message of this version.
+    /// Not a message of this version.
     pub malformed: u64,
-    /// From an address that is faster than it may be.
+    /// From an address above the request rate limit.
     pub too_fast: u64,
-    /// For a source that may not be asked.
+    /// For a source that must not be requested from.
     pub source: u64,
-    /// Sent on by the router to an address that has not replied yet, faster than that may be asked until
-    /// then.
+    /// Forwarded by the router to an address without a reply yet, above the rate limit for such addresses.
     pub unproven: u64,
-    /// While all neighbours were busy.
+    /// Received while the neighbour table was full.
     pub no_neighbour: u64,
-    /// Replies from an address that nobody was asked at.
+    /// Replies from an address that the relay did not send requests to.
     pub stranger: u64,
 }
 
-/// A router of breadcrumbs between addresses; see the top of the module.
+/// Breadcrumb router between unicast addresses; see the module documentation.
 #[derive(Debug)]
 pub struct Relay {
     router: BreadcrumbRouter<Neighbours>,
     egress: Egress,
     refused: Refused,
-    /// Where the router writes.
+    /// Output buffer of the router.
     room: Box<[u8]>,
 }
 
 impl Relay {
-    /// A relay that knows nobody.
+    /// Creates a relay without neighbours.
     ///
     /// # Errors
-    /// A queue of which a parameter makes no sense.
+    /// Returns an error if a parameter of the queue is invalid.
     pub fn new(config: RelayConfig) -> Result<Self, ParameterError> {
         let neighbours = Neighbours::new(&config);
         Ok(Self {
@@ -101,7 +108,7 @@ impl Relay {
         })
     }
 
-    /// What it did.
+    /// Returns the relay's counters.
     pub fn counters(&self) -> RelayCounters {
         RelayCounters {
             router: *self.router.counters(),
@@ -119,7 +126,7 @@ impl Relay {
         }
     }
 
-    /// The interface that a message comes by, or the counter of why it is refused.
+    /// Returns the interface that a message arrives on, or the counter of the refusal.
     fn ingress(&mut self, now: Instant, datagram: &Datagram<'_>) -> Result<InterfaceId, &mut u64> {
         let refused = &mut self.refused;
         let Ok((header, _)) = Header::parse(datagram.payload) else { return Err(&mut refused.malformed) };
@@ -151,7 +158,7 @@ impl Relay {
                     let Some(packet) = held else { continue };
                     self.egress.send(now, packet, egress, ecn);
                 }
-                // What answers goes back where the request came from, and waits as what is forwarded.
+                // A cached reply goes back on the link of the request, and queues like forwarded replies.
                 RouterOutput::Transmit { egress, transmit } if egress == ingress => {
                     let Some(packet) = self.egress.hold(&self.room[..transmit.bytes], WAITING_MAX) else {
                         continue;
@@ -171,7 +178,8 @@ impl Relay {
         }
     }
 
-    /// Requests are small, and wait for nothing: there is room for them however many replies wait.
+    /// Sends a request at once. Requests are small and bypass the queue: the buffer limit leaves room for
+    /// requests regardless of queued replies.
     fn send_up(&mut self, now: Instant, egress: InterfaceId, transmit: Transmit) {
         if !self.router.routes_mut().may_be_asked(now, egress) {
             self.refused.unproven += 1;
@@ -183,7 +191,7 @@ impl Relay {
     }
 }
 
-/// A mapped address as IPv4. One of a link keeps its scope, without which it cannot be answered.
+/// Converts an IPv4-mapped address to IPv4. A link-local address keeps its scope, which a reply needs.
 fn unmapped(mut address: SocketAddr) -> SocketAddr {
     address.set_ip(address.ip().to_canonical());
     address

@@ -1,5 +1,5 @@
-//! Whom a relay hears and speaks to: an address is an interface of its router, and all addresses of a link
-//! with many receivers are one.
+//! Neighbour table of a relay. Each address is an interface of the router; all addresses of a link with many
+//! receivers are a single interface.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -10,28 +10,31 @@ use crate::bcfs::{EXPIRY, Routes};
 use crate::machine::{Destination, InterfaceId};
 use crate::time::{Duration, Instant};
 
-/// Neighbours looked at for one that is silent, where a new one comes and there is no room.
+/// Number of neighbours examined in search of a silent neighbour, if the table is full.
 const LOOK_AT: usize = 8;
-/// Who has never replied, or not for so long, is asked slowly: the address may be anyone's.
+/// Time for which a reply proves an address. An unproven address, possibly spoofed, gets requests at a low
+/// rate.
 const PROVEN: Duration = Duration::from_secs(30);
 const UNPROVEN: Limit = Limit::new(20, 40);
-/// Once half of the places were taken: addresses not known yet that one neighbour may have asked, so that who
-/// names sources at random does not take the others.
+/// Limit of unknown addresses that a neighbour may name once half the table is used, so that random source
+/// names do not take the remaining places.
 const NAMES: Limit = Limit::new(1, 16);
 
 #[derive(Debug)]
 struct Neighbour {
     address: SocketAddr,
-    /// When it last sent something, or was asked.
+    /// Time of the last message from the neighbour, or, for a configured relay above, of the last request to
+    /// it.
     used: Instant,
-    /// When it last replied.
+    /// Time of the last reply.
     replied: Option<Instant>,
-    /// For the limits of what it sends, and of whom it names.
+    /// State of the limits of requests and of named sources.
     sends_due: Instant,
     names_due: Instant,
 }
 
-/// The table. Its interfaces: first the links with many receivers, then a place for each neighbour.
+/// Neighbour table. Interfaces are numbered with the links of many receivers first, then a place for each
+/// neighbour.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     upstreams: Vec<Upstream>,
@@ -41,10 +44,10 @@ pub(super) struct Neighbours {
     bound: usize,
     places: Vec<Neighbour>,
     by_address: BTreeMap<SocketAddr, usize>,
-    /// Hosts that were asked and had not replied, and when each may be asked next; at most as many as
+    /// Requested hosts without a reply, with the time of the next permitted request; at most as many as
     /// neighbours.
     unproven: BTreeMap<IpAddr, Instant>,
-    /// Where to look for a silent one next.
+    /// Place at which the next search for a silent neighbour starts.
     hand: usize,
 }
 
@@ -68,20 +71,21 @@ impl Neighbours {
         self.places.len()
     }
 
-    /// Whether requests for a source are taken at all. From elsewhere nobody reaches what listens on this
-    /// machine alone, and nobody reaches groups, unless they are named to the relay.
+    /// Whether requests for a source are accepted. Unless configured, groups are refused, and loopback
+    /// sources are refused to neighbours on other hosts.
     pub(super) fn allows(&self, from: SocketAddr, source: SocketAddr) -> bool {
         if !self.sources.is_empty() {
             return self.sources.contains(&source);
         }
         let above = self.above(source);
         let ip = above.ip();
-        // Linux takes the unspecified address for loopback.
+        // Linux treats the unspecified address as loopback.
         let is_inside = ip.is_loopback() || ip.is_unspecified();
         self.is_upstream(above) || !ip.is_multicast() && (!is_inside || from.ip().is_loopback())
     }
 
-    /// The place of an address, made if there is none; `None` where all are busy.
+    /// Returns the place of an address, creating the neighbour if absent; `None` if all neighbours are
+    /// active.
     pub(super) fn place(&mut self, now: Instant, address: SocketAddr) -> Option<usize> {
         let place = match self.by_address.get(&address) {
             Some(place) => *place,
@@ -91,13 +95,13 @@ impl Neighbours {
         Some(place)
     }
 
-    /// Whether a neighbour may send one more request.
+    /// Whether a neighbour may send another request.
     pub(super) fn may_send(&mut self, now: Instant, place: usize) -> bool {
         self.limit.admits(now, &mut self.places[place].sends_due)
     }
 
-    /// Whether there is a place for whom `asker` wants asked, made if need be. To be asked keeps a place for
-    /// relays that are configured alone; the others reply.
+    /// Whether the address above that `asker`'s request goes to has a place; creates a missing place if
+    /// permitted. A request keeps the place only of a configured relay; a source keeps its place by replies.
     pub(super) fn has_above(&mut self, now: Instant, asker: usize, above: SocketAddr) -> bool {
         let is_upstream = self.is_upstream(above);
         if let Some(place) = self.by_address.get(&above) {
@@ -111,8 +115,8 @@ impl Neighbours {
         may_be_named && self.make(now, above).is_some()
     }
 
-    /// Whether the neighbour of an interface may be asked once more. By host: who names a source chooses its
-    /// port, too.
+    /// Whether the neighbour of an interface may be sent another request. The limit counts by host, because
+    /// an attacker that names a source also chooses the port.
     pub(super) fn may_be_asked(&mut self, now: Instant, id: InterfaceId) -> bool {
         let place = (id.0 as usize).wrapping_sub(self.links.len());
         let Some(Neighbour { address, replied, .. }) = self.places.get(place) else { return false };
@@ -129,7 +133,7 @@ impl Neighbours {
         UNPROVEN.admits(now, self.unproven.entry(host).or_insert(now))
     }
 
-    /// The interface that replies come by from an address, if it has one; it has replied.
+    /// Returns the interface of replies from an address, if known, and records the reply.
     pub(super) fn replies(&mut self, now: Instant, address: SocketAddr) -> Option<InterfaceId> {
         let place = *self.by_address.get(&address)?;
         let neighbour = &mut self.places[place];
@@ -137,7 +141,7 @@ impl Neighbours {
         Some(self.interface(place))
     }
 
-    /// The interface that a neighbour's requests come by.
+    /// Returns the interface of a neighbour's requests.
     pub(super) fn asks_by(&self, place: usize) -> InterfaceId {
         let address = self.places[place].address;
         let is_above = self.is_upstream(address);
@@ -145,18 +149,18 @@ impl Neighbours {
         link.map_or_else(|| self.interface(place), interface)
     }
 
-    /// Whom requests for a source go to.
+    /// Returns the next hop of requests for a source.
     pub(super) fn above(&self, source: SocketAddr) -> SocketAddr {
         let of = |wanted| self.upstreams.iter().find(|upstream| upstream.source == wanted);
         of(Some(source)).or_else(|| of(None)).map_or(source, |upstream| upstream.via)
     }
 
-    /// Whether it is a relay above that is configured.
+    /// Whether an address is a configured relay above.
     fn is_upstream(&self, address: SocketAddr) -> bool {
         self.upstreams.iter().any(|upstream| upstream.via == address)
     }
 
-    /// Where what leaves by an interface goes.
+    /// Returns the destination of messages that leave by an interface.
     pub(super) fn destination(&self, id: InterfaceId) -> Option<Destination> {
         let index = id.0 as usize;
         if let Some(link) = self.links.get(index) {
@@ -185,7 +189,8 @@ impl Neighbours {
         Some(place)
     }
 
-    /// One whose breadcrumbs have all expired, of the next few: who asks in vain looks on from there.
+    /// Returns a neighbour whose breadcrumbs have all expired, among the next few. A failed search continues
+    /// from there next time.
     fn silent(&mut self, now: Instant) -> Option<usize> {
         for _ in 0..LOOK_AT.min(self.places.len()) {
             let place = self.hand;
@@ -206,7 +211,7 @@ impl Routes for Neighbours {
 }
 
 impl MulticastLink {
-    /// Whether an address is of its network.
+    /// Whether an address belongs to this link's network.
     fn has(&self, address: IpAddr) -> bool {
         let shared = |bits: u32| bits.saturating_sub(self.prefix.into());
         match (self.network, address.to_canonical()) {

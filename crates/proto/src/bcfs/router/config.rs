@@ -1,17 +1,16 @@
-//! What a router of breadcrumbs is told.
+//! Configuration of a breadcrumb router.
 
 use crate::bcfs::{EXPIRY, REFRESH};
 use crate::time::Duration;
 
-/// Breadcrumbs that a router holds unless told otherwise.
+/// Default number of breadcrumbs of a router.
 pub const ENTRIES: usize = 65_536;
-/// Breadcrumbs that a router can be told to hold at the most: 102 MB, and 265 MB with as many links as there
-/// is room for.
+/// Maximum number of breadcrumbs that can be configured: 102 MB, and 265 MB with the maximum number of links.
 pub const ENTRIES_MAX: usize = 1_000_000;
-/// Replies of each of at most 16 sources that a router can be told to keep at the most: 25 MB of each source
-/// in packets of 1500 bytes, at most 147 MB.
+/// Maximum number of cached replies for each of at most 16 sources: 25 MB for each source in packets of 1500
+/// bytes, at most 147 MB.
 pub const RECENT_MAX: usize = 16_384;
-/// Links per breadcrumb, on average, that a router has room for.
+/// Capacity for links per breadcrumb, on average.
 const LINKS_PER_ENTRY: usize = 4;
 
 /// Configuration of a [`BreadcrumbRouter`](super::BreadcrumbRouter).
@@ -31,40 +30,41 @@ impl Default for RouterConfig {
 }
 
 impl RouterConfig {
-    /// Breadcrumbs held, 1 to [`ENTRIES_MAX`]; the nearest of these otherwise. Default [`ENTRIES`]. One takes
-    /// 64 bytes with its first two links, and 17 to 33 more for its place in the order of use; each further
-    /// link 20, of which there is room for four times as many; either takes 15 to 25 more to be found by.
+    /// Sets the maximum number of breadcrumbs, clamped to 1 to [`ENTRIES_MAX`]. Default [`ENTRIES`]. A
+    /// breadcrumb takes 64 bytes with its first two links, and 17 to 33 bytes for the place in the order of
+    /// use. Each further link takes 20 bytes; there is room for four times as many links as breadcrumbs.
+    /// Breadcrumbs and further links each take 15 to 25 bytes more in the hash index.
     #[must_use]
     pub fn with_entries(mut self, entries: usize) -> Self {
         self.entries = entries.clamp(1, ENTRIES_MAX);
         self
     }
 
-    /// How old what was sent on last must be for a null to follow it. Default [`REFRESH`].
+    /// Sets the minimum age of the last forwarded message before a null is forwarded. Default [`REFRESH`].
     #[must_use]
     pub const fn with_refresh(mut self, refresh: Duration) -> Self {
         self.refresh = refresh;
         self
     }
 
-    /// For how long breadcrumbs and their links stay unused. Default [`EXPIRY`].
+    /// Sets the lifetime of unused breadcrumbs and links. Default [`EXPIRY`].
     #[must_use]
     pub const fn with_expiry(mut self, expiry: Duration) -> Self {
         self.expiry = expiry;
         self
     }
 
-    /// The key of the table's hash: random where strangers send requests, so that they cannot choose labels
-    /// that are slow to find. Default 0, for simulations. It changes no output.
+    /// Sets the key of the table's hash. If strangers send requests, the key must be random, against a choice
+    /// of colliding labels. Default 0, for simulations. The key changes no output.
     #[must_use]
     pub const fn with_hash_key(mut self, key: [u64; 2]) -> Self {
         self.hash_key = key;
         self
     }
 
-    /// Replies of a source that are given out for a second, where any would do, for those that have not had
-    /// them: at most [`RECENT_MAX`]. They answer requests that would go up else. Default: none, as the paper
-    /// has it.
+    /// Sets the number of cached replies of a source, at most [`RECENT_MAX`]. For one second after arrival, a
+    /// cached reply answers requests that any reply answers, from links without the reply; other requests are
+    /// forwarded. Default: 0, as in the paper.
     #[must_use]
     pub const fn with_recent(mut self, replies: usize) -> Self {
         self.recent = if replies > RECENT_MAX { RECENT_MAX } else { replies };

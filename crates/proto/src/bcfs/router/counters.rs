@@ -1,58 +1,58 @@
-//! What a router did.
+//! Counters of a router.
 
 use serde::Serialize;
 
-/// Counts since a router was made. Each message that came in is one of `requests`, `answered`, `nulls`,
-/// `replies` and `dropped`.
+/// Counts since the router was created. Each message received is counted in exactly one of `requests`,
+/// `answered`, `nulls`, `replies` and `dropped`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Requests taken, but for those answered by what was kept.
+    /// Requests accepted, but not answered from the cache.
     pub requests: u64,
-    /// Requests answered by what was kept.
+    /// Requests answered from the cache.
     pub answered: u64,
-    /// Nulls taken.
+    /// Nulls accepted.
     pub nulls: u64,
-    /// Replies taken, whose breadcrumb was there.
+    /// Replies that matched a breadcrumb.
     pub replies: u64,
-    /// Requests and nulls sent on towards the source.
+    /// Requests and nulls forwarded towards the source.
     pub sent_on: u64,
-    /// Requests and nulls held back because as much was asked for before.
+    /// Requests and nulls suppressed because an equal or higher level was already requested.
     pub suppressed: u64,
-    /// Nulls of its own, in place of one held back.
+    /// Nulls forwarded by the router in place of a suppressed message.
     pub refreshed: u64,
-    /// Replies sent on, once for each link.
+    /// Replies forwarded, counted once per link.
     pub forwarded: u64,
-    /// Breadcrumbs that nothing used for too long.
+    /// Breadcrumbs removed after the lifetime.
     pub expired: u64,
-    /// Links that asked too long ago when a reply came by.
+    /// Links that had expired when a reply passed.
     pub links_expired: u64,
-    /// Breadcrumbs that gave way to newer ones.
+    /// Breadcrumbs evicted for newer breadcrumbs.
     pub evicted: u64,
-    /// What was not taken, by the reason.
+    /// Messages dropped, by reason.
     pub dropped: Dropped,
 }
 
-/// Messages that came in and had no effect.
+/// Messages received without effect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Dropped {
-    /// No message of this version.
+    /// Not a message of this version.
     pub malformed: u64,
-    /// A source that is no host's address and port, or that no way leads to.
+    /// Source is not a host address and port, or has no route.
     pub no_route: u64,
-    /// Requests and nulls with no hops left: most likely relays send to each other in a circle.
+    /// Requests and nulls without hops left; the likely cause is a loop of relays.
     pub hops: u64,
     /// Requests with a body above [`REQUEST_BODY_BYTES_MAX`](crate::bcfs::REQUEST_BODY_BYTES_MAX).
     pub too_long: u64,
-    /// Requests and nulls that came from where they would be sent.
+    /// Requests and nulls received on the upstream link.
     pub from_upstream: u64,
-    /// Replies from elsewhere than requests are sent to: forged, or the way has changed.
+    /// Replies from a link other than the upstream link: forged, or the route has changed.
     pub not_from_upstream: u64,
-    /// Replies that nobody waits for.
+    /// Replies without a breadcrumb.
     pub unsolicited: u64,
 }
 
 impl Dropped {
-    /// All of them.
+    /// Returns the total of all reasons.
     pub const fn total(&self) -> u64 {
         self.malformed
             + self.no_route

@@ -1,12 +1,12 @@
-//! SipHash-1-3 (Aumasson, Bernstein 2012): whoever does not know the key cannot choose labels that share a
+//! SipHash-1-3 (Aumasson, Bernstein 2012): without the key, an attacker cannot choose labels that share a
 //! bucket.
 
 use core::net::IpAddr;
 
-/// The key: drawn at random by who makes a router or a source, so that nobody on the network knows it.
+/// Hash key, drawn at random by the creator of a router or a source, and secret to the network.
 pub(crate) type Key = [u64; 2];
 
-/// An address, IPv4's as mapped to IPv6: its high bits and its low ones.
+/// Returns the high and the low 64 bits of an address, with IPv4 mapped to IPv6.
 pub(crate) fn address_words(address: IpAddr) -> [u64; 2] {
     let bits = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -17,7 +17,7 @@ pub(crate) fn address_words(address: IpAddr) -> [u64; 2] {
     [high, low]
 }
 
-/// The hash of `words`, little-endian, one after the other.
+/// Returns the hash of `words`, concatenated in little-endian form.
 pub(crate) fn hash<const N: usize>(key: Key, words: [u64; N]) -> u64 {
     let mut state = [
         key[0] ^ 0x736F_6D65_7073_6575,

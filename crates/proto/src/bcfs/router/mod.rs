@@ -1,21 +1,28 @@
-//! The router: what it does with requests, nulls and replies (section 2.3).
+//! Breadcrumb router: forwarding of requests, nulls and replies (section 2.3).
 //!
-//! | what comes | what it does |
+//! | message | action |
 //! |---|---|
-//! | request or null, no breadcrumb | notes the link, sends it on |
-//! | request or null above the highest level of the links | notes it, sends it on |
-//! | request or null of that level or below | notes it; sends a null of the highest level instead if the last message that went on is older than `T_refresh`, or had few hops left and fewer than this |
-//! | reply, no breadcrumb | drops it |
-//! | request of level 1 that any reply would answer, and one is kept that the link has not had | sends it there; nothing else ([`RouterConfig::with_recent`]) |
-//! | reply | sends it out by all links that asked within `T_expire`; takes away those of its level and below, and those that did not |
+//! | request or null without a breadcrumb | record the link, forward the message |
+//! | request or null above the highest level of the links | record the link, forward the message |
+//! | request or null at or below that level | record the link, suppress the message or forward a null |
+//! | reply without a breadcrumb | drop |
+//! | request that a cached reply answers | send the cached reply to the link; no other effect |
+//! | reply | forward on all links that requested within `T_expire` |
 //!
-//! Breadcrumbs that nothing used for `T_expire` go, and the least recently used one where there is no room. A
-//! request or null takes a constant time, and one for each link of a breadcrumb that gives way to it; a reply
-//! takes one for each link. Neither depends on how many breadcrumbs there are, and nothing is allocated but a
-//! list of the links of one reply, as long as the longest so far, and what is kept. The bounds are
-//! [`RouterConfig::with_entries`] breadcrumbs, and four times as many links. What hostile ends can do: see
-//! [`Counters::dropped`] for what is dropped; a flood of labels displaces breadcrumbs of others, which their
-//! owners' next requests bring back, so whoever drives a router limits the rate of requests of each link.
+//! In place of a suppressed message, the router forwards a null of the highest level if the last forwarded
+//! message is older than `T_refresh`, or had few hops left and fewer than the suppressed message. A cached
+//! reply ([`RouterConfig::with_recent`]) answers a request that any reply answers, if the link has not
+//! received the reply. The request must be of level 1, or have no breadcrumb of its link. A reply removes the
+//! links at or below the reply's level, and the expired links.
+//!
+//! A breadcrumb unused for `T_expire` is removed; if the table is full, the least recently used breadcrumb is
+//! evicted. A request or null takes constant time, plus one step for each link of an evicted breadcrumb; a
+//! reply takes one step for each link. Neither cost depends on the number of breadcrumbs. The router
+//! allocates only the list of egress links of a reply, as long as the longest so far, and the cached replies.
+//! Bounds: [`RouterConfig::with_entries`] breadcrumbs, and four times as many links. [`Counters::dropped`]
+//! lists the hostile messages that the router drops. A flood of labels evicts the breadcrumbs of other
+//! receivers, whose next requests restore them; the driver of a router therefore limits the request rate of
+//! each link.
 
 mod config;
 mod counters;
@@ -39,27 +46,27 @@ use crate::time::Instant;
 use recent::{Number, Recent};
 use table::{Before, Place, Table, Wanted};
 
-/// Breadcrumbs removed at once when their time has come; the rest follows at the next call.
+/// Maximum number of breadcrumbs removed by a timeout; the next calls remove the rest.
 const EXPIRE_AT_ONCE: usize = 256;
 
-/// The unicast routes of a router.
+/// Unicast routes of a router.
 pub trait Routes {
-    /// The interface towards `source`, if there is one.
+    /// Returns the interface towards `source`, if there is a route.
     fn upstream(&self, source: SocketAddr) -> Option<InterfaceId>;
 }
 
-/// The one interface towards all sources.
+/// A single interface towards all sources.
 impl Routes for InterfaceId {
     fn upstream(&self, _source: SocketAddr) -> Option<InterfaceId> {
         Some(*self)
     }
 }
 
-/// A router of breadcrumbs; see the top of the module.
+/// Breadcrumb router; see the module documentation.
 ///
-/// What it sends towards a source it addresses to the source, what it had kept to the channel that it came
-/// by, or to who asks, and it forwards replies as they came; a driver whose interfaces are peers of a socket
-/// sends all to the interface's peer.
+/// The router addresses messages towards a source to that source. A cached reply goes to the channel on which
+/// the reply arrived, or else to the requesting peer. Other replies are forwarded unchanged. A driver whose
+/// interfaces are peers of a socket sends every message to the peer of the interface.
 #[derive(Debug)]
 pub struct BreadcrumbRouter<R> {
     routes: R,
@@ -68,36 +75,36 @@ pub struct BreadcrumbRouter<R> {
     counters: Counters,
     recent: Recent,
     upward: Upward,
-    /// What answers the request just handed in, if it is something that was kept.
+    /// Cached reply to the current request, if any.
     answer: Option<Answer>,
-    /// When something was last handed in.
+    /// Time of the last input.
     now: Instant,
-    /// Where the reply just handed in goes, last first.
+    /// Links on which the current reply is forwarded, last first.
     egresses: Vec<InterfaceId>,
     reply_ecn: Ecn,
 }
 
-/// A reply that was kept, for who asks now.
+/// Cached reply to send to a requesting link.
 #[derive(Debug, Clone, Copy)]
 struct Answer {
     number: Number,
     asked: Header,
     egress: InterfaceId,
-    /// Who handed the request over.
+    /// Peer that delivered the request.
     peer: SocketAddr,
 }
 
-/// A request or null that waits to be sent on.
+/// Request or null that waits to be forwarded.
 #[derive(Debug)]
 struct Upward {
-    /// By which interface; `None` when there is none.
+    /// Egress interface; `None` if no message waits.
     egress: Option<InterfaceId>,
     transmit: Transmit,
     message: [u8; HEADER_BYTES_MAX + REQUEST_BODY_BYTES_MAX],
 }
 
 impl<R: Routes> BreadcrumbRouter<R> {
-    /// A router without breadcrumbs.
+    /// Creates a router without breadcrumbs.
     pub fn new(config: RouterConfig, routes: R) -> Self {
         let table = Table::new(config.hash_key, config.entries, config.links());
         Self {
@@ -114,36 +121,36 @@ impl<R: Routes> BreadcrumbRouter<R> {
         }
     }
 
-    /// What it did.
+    /// Returns the router's counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Breadcrumbs that it holds.
+    /// Returns the number of breadcrumbs.
     pub const fn entries(&self) -> usize {
         self.table.entries()
     }
 
-    /// Links of all its breadcrumbs.
+    /// Returns the number of links over all breadcrumbs.
     pub const fn links(&self) -> usize {
         self.table.links()
     }
 
-    /// Its routes.
+    /// Returns the routes.
     pub const fn routes(&self) -> &R {
         &self.routes
     }
 
-    /// Its routes, to change them. Breadcrumbs stay: what is sent on next goes the new way, after `T_refresh`
-    /// at the latest where somebody asks.
+    /// Returns the routes for modification. Breadcrumbs stay: the next forwarded message takes the new route,
+    /// at most `T_refresh` later if a receiver repeats its request.
     pub const fn routes_mut(&mut self) -> &mut R {
         &mut self.routes
     }
 
-    /// Messages that come next, as far as a driver knows that; the first
-    /// [`EXPECTED_MAX`](crate::EXPECTED_MAX) of them count. What they need is looked for at once, instead of
-    /// one after the other as they are handed in, so that a table which is in no cache costs not much more
-    /// than a small one. It changes nothing that the router does.
+    /// Announces the next messages, as far as the driver knows them; the router uses the first
+    /// [`EXPECTED_MAX`](crate::EXPECTED_MAX). The router looks up the breadcrumbs of all messages at once, so
+    /// that a table larger than the caches costs little more than a small table. The router's output does not
+    /// change.
     pub fn expect<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) {
         let headers = messages.into_iter().filter_map(|message| Header::parse(message).ok());
         self.table.look_ahead(headers.map(|(header, _)| (header.source, header.label)));
@@ -171,7 +178,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
         if is_host { self.routes.upstream(source) } else { None }
     }
 
-    /// A request or null; they differ in what they are counted as.
+    /// Handles a request or a null; only the counters differ.
     fn request(&mut self, now: Instant, ways: Ways, header: &Header, body: &[u8], peer: SocketAddr) {
         if let Some(reason) = self.refusal(ways, header, body) {
             *reason += 1;
@@ -192,8 +199,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
         let onward = Header { hops: header.hops - 1, ..*header };
         if top.is_none_or(|top| header.level > top) {
             self.counters.sent_on += 1;
-            // Whoever wants a loss to be told of could have what was asked for die on the way, or ask so that
-            // nothing answers.
+            // A receiver that wants to fake a loss could let its request run out of hops, or send a null,
+            // which may get no reply.
             if header.kind == Kind::Request && onward.hops >= HOPS / 2 {
                 self.table.await_reply(place, header.level);
             }
@@ -201,8 +208,8 @@ impl<R: Routes> BreadcrumbRouter<R> {
             return;
         }
         self.counters.suppressed += 1;
-        // What went on with few hops may have died on the way, as somebody meant it to: who has more is not
-        // held back by it.
+        // A forwarded message with few hops may have run out of hops on the way, perhaps by intent of the
+        // sender, and must not suppress a message with more hops.
         let may_have_died = hops < HOPS / 2 && onward.hops > hops;
         if may_have_died || now.since(refreshed) > self.config.refresh {
             self.counters.refreshed += 1;
@@ -211,7 +218,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
         }
     }
 
-    /// What was kept that answers a request.
+    /// Returns the cached reply for a request, if any.
     fn kept(
         &mut self,
         now: Instant,
@@ -219,8 +226,9 @@ impl<R: Routes> BreadcrumbRouter<R> {
         header: &Header,
         wanted: &Wanted,
     ) -> Option<Number> {
-        // What a lost message left here and above is cleared by a higher level alone: that goes up. Where
-        // nothing is left, it was lost below.
+        // A request above level 1 from a link that still has a breadcrumb follows a loss above. Only a reply
+        // of the higher level clears the breadcrumbs here and above, so the request is forwarded. Without a
+        // breadcrumb the loss was below.
         if header.level > Level::ONE
             && self.live(now, wanted).is_some_and(|place| self.table.has_link(place, ingress))
         {
@@ -229,7 +237,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
         self.recent.answer(now, ingress, header)
     }
 
-    /// The counter of why a request is dropped, if it is.
+    /// Returns the drop counter for a refused request.
     fn refusal(&mut self, ways: Ways, header: &Header, body: &[u8]) -> Option<&mut u64> {
         let dropped = &mut self.counters.dropped;
         if header.hops == 0 {
@@ -243,11 +251,12 @@ impl<R: Routes> BreadcrumbRouter<R> {
         }
     }
 
-    /// The breadcrumb of a request, where there is room for one more link, made if it is not there.
+    /// Returns the breadcrumb of a request, with room for another link; creates an absent breadcrumb.
     fn place(&mut self, now: Instant, ingress: InterfaceId, wanted: &Wanted) -> Place {
         let mut place = self.live(now, wanted);
         if let Some(place) = place {
-            // Before others are looked for that give way: what is asked for is no longer the oldest.
+            // Touched before the search for eviction candidates, so that the requested breadcrumb is not the
+            // oldest.
             self.table.touch(now, place);
         }
         while self.table.lacks_room(place, ingress) {
@@ -262,7 +271,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
         }
     }
 
-    /// The breadcrumb of a message, if it is there and has not outlived its time.
+    /// Returns the unexpired breadcrumb of a message, if any.
     fn live(&mut self, now: Instant, wanted: &Wanted) -> Option<Place> {
         let place = self.table.find(wanted)?;
         if now.since(self.table.last_used(now, place)) < self.config.expiry {
@@ -291,7 +300,7 @@ impl<R: Routes> BreadcrumbRouter<R> {
         let follows_loss = self.table.follows_loss(place, header.level);
         let stale =
             self.table.reply(now, place, &wanted, header.level, self.config.expiry, &mut self.egresses);
-        // Links that asked before the route turned towards them get nothing back.
+        // A link that requested before the route changed to that link gets no reply.
         self.egresses.retain(|egress| *egress != ways.ingress);
         if !self.egresses.is_empty()
             && let Some(kept) = self.recent.keep(now, header, follows_loss, datagram)
@@ -352,7 +361,7 @@ impl<R: Routes> Router for BreadcrumbRouter<R> {
     }
 }
 
-/// Where a message came from, and where its source is.
+/// Link on which a message arrived, and link towards its source.
 #[derive(Debug, Clone, Copy)]
 struct Ways {
     ingress: InterfaceId,

@@ -1,41 +1,41 @@
-//! The order in which numbers were last used: a log of uses, and a bit for each record in it that says
-//! whether it is its number's last.
+//! Order in which numbers were last used: a log of uses, with one bit per record for the last use of its
+//! number.
 //!
-//! A use writes a record behind the newest and clears the bit of the number's one before. So it touches the
-//! end of the log and two bits: a list through the numbers would be touched at what was used before and after
-//! each, anywhere in memory. The log is a ring of at least four times as many records as there are numbers.
-//! While less than a quarter of it is free, each use moves two records of its older half up to where none
-//! holds, so that room comes before it is needed, and no use takes longer than others.
+//! A use appends a record and clears the bit of the number's previous record, so it touches the end of the
+//! log and two bits. A linked list through the numbers would touch both neighbours of each number, anywhere
+//! in memory. The log is a ring of at least four times as many records as numbers. While less than a quarter
+//! of the ring is free, each use moves two valid records of the older half up to a position without a valid
+//! record. The ring therefore never runs full, and every use takes bounded time.
 
-/// Records that a use moves at the most.
+/// Maximum number of records that one use moves.
 const MOVED_AT_ONCE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Order {
-    /// By position: a power of two of them.
+    /// Numbers by position; the length is a power of two.
     numbers: Box<[u32]>,
     last: Marks,
-    /// How many numbers are in.
+    /// Count of numbers in the order.
     len: usize,
-    /// The position of the one used least recently, if there is one.
+    /// Position of the least recently used number, if any.
     oldest: usize,
-    /// Where the next record goes.
+    /// Position of the next record.
     next: usize,
     closing: Option<Closing>,
 }
 
-/// Records of the older half are being moved up, the newest first: none between the two positions holds.
+/// Compaction of the older half, newest record first: no record between the two positions is valid.
 #[derive(Debug, Clone, Copy)]
 struct Closing {
-    /// Those before it are not moved yet.
+    /// End of the records not yet moved.
     read: usize,
-    /// Those from it on are where they stay.
+    /// Start of the records at their final position.
     written: usize,
 }
 
 impl Order {
-    /// Of at most `bound` numbers, at most 2^22 of them; room is set aside at once, and taken from the system
-    /// as it is first used.
+    /// Creates an order of at most `bound` numbers, at most 2^22. The capacity is reserved at once; the
+    /// system provides the memory on first use.
     pub(super) fn new(bound: usize) -> Self {
         let room = (4 * bound).next_power_of_two().max(64);
         Self {
@@ -52,8 +52,8 @@ impl Order {
         (self.len > 0).then(|| self.numbers[self.oldest])
     }
 
-    /// Puts in a number that is not in, as the newest; its position. `moved` is told of others that get a new
-    /// one.
+    /// Inserts a new number as the newest and returns its position. `moved` receives every other number that
+    /// changes its position.
     pub(super) fn insert(&mut self, number: u32, moved: impl FnMut(u32, u32)) -> u32 {
         if self.closing.is_some() || self.is_due() {
             self.close(moved);
@@ -70,7 +70,7 @@ impl Order {
         small(position)
     }
 
-    /// Makes a number the newest, which is at this position; its new one.
+    /// Makes the number at `position` the newest and returns its new position.
     pub(super) fn touch(&mut self, number: u32, position: u32, moved: impl FnMut(u32, u32)) -> u32 {
         if self.ring(position as usize + 1) == self.next {
             return position;
@@ -94,12 +94,12 @@ impl Order {
         }
     }
 
-    /// Whether less than a quarter is free.
+    /// Whether less than a quarter of the ring is free.
     const fn is_due(&self) -> bool {
         self.len > 0 && self.behind(self.next) >= self.numbers.len() / 4 * 3
     }
 
-    /// Moves records up. Apart from uses, most of which move none.
+    /// Moves records up. Not inlined, because most uses move no record.
     #[inline(never)]
     fn close(&mut self, mut moved: impl FnMut(u32, u32)) {
         let room = self.numbers.len();
@@ -109,7 +109,7 @@ impl Order {
         }
         for _ in 0..MOVED_AT_ONCE {
             let Some(Closing { read, written }) = self.closing else { return };
-            // The oldest is before `read`: there is one.
+            // The oldest record is before `read`, so a record is found.
             let from = self.last.previous(read).or_else(|| self.last.previous(room)).unwrap_or(0);
             let to = self.ring(written + room - 1);
             if from != to {
@@ -126,7 +126,7 @@ impl Order {
         }
     }
 
-    /// How far a position is behind that of the oldest.
+    /// Distance of a position behind the oldest.
     const fn behind(&self, position: usize) -> usize {
         self.ring(position.wrapping_sub(self.oldest))
     }
@@ -136,11 +136,11 @@ impl Order {
     }
 }
 
-/// A set of positions. A bit of each level but the lowest says whether a word of the level below has any, so
-/// that the next one is found in as many steps wherever it is.
+/// Set of positions. In each level but the lowest, a bit says whether a word of the level below is nonzero.
+/// The next position is thus found in a constant number of steps.
 #[derive(Debug)]
 struct Marks {
-    /// The highest is one word.
+    /// The highest level is one word.
     levels: [Box<[u64]>; 4],
 }
 
@@ -179,7 +179,7 @@ impl Marks {
         }
     }
 
-    /// The first one that is not before `from`.
+    /// Returns the first position at or after `from`.
     fn next(&self, from: usize) -> Option<usize> {
         let mut at = from;
         for (height, level) in self.levels.iter().enumerate() {
@@ -196,7 +196,7 @@ impl Marks {
         None
     }
 
-    /// The last one before this.
+    /// Returns the last position before `before`.
     fn previous(&self, before: usize) -> Option<usize> {
         let mut at = before;
         for (height, level) in self.levels.iter().enumerate() {

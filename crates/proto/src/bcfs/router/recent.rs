@@ -1,4 +1,4 @@
-//! Replies of which any would do, kept for those who have not had them.
+//! Cache of replies that answer any request, for receivers without these replies.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,23 +8,23 @@ use headwater_wire::bcfs::{Header, Kind};
 use crate::machine::{ChannelId, DATAGRAM_BYTES_MAX, Datagram, InterfaceId};
 use crate::time::{Duration, Instant};
 
-/// How long a reply is kept: a source that is started again sends others.
+/// Lifetime of a cached reply: a restarted source sends different replies.
 const KEPT: Duration = Duration::from_secs(1);
-/// Sources of which some are kept.
+/// Maximum number of sources with cached replies.
 const SOURCES_MAX: usize = 16;
-/// Replies that a link is known to have had before others that it has not.
+/// Maximum number of replies sent on a link out of order, ahead of replies not yet sent there.
 const AHEAD_MAX: usize = 256;
 
-/// The last replies of each source.
+/// Most recent replies of each source.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Replies of a source that are kept.
+    /// Maximum number of cached replies of a source.
     most: usize,
     /// At most [`SOURCES_MAX`].
     rings: BTreeMap<SocketAddr, Ring>,
 }
 
-/// A reply that is kept.
+/// Identifier of a cached reply.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number {
     source: SocketAddr,
@@ -33,24 +33,24 @@ pub(super) struct Number {
 
 #[derive(Debug, Default)]
 struct Ring {
-    /// The number of the oldest; they are counted from 0.
+    /// Number of the oldest cached reply, counted from 0.
     first: u64,
     replies: VecDeque<Reply>,
-    /// By interface; at most as many as a relay has.
+    /// State by interface; at most as many as a relay has.
     links: BTreeMap<u32, Link>,
 }
 
 #[derive(Debug)]
 struct Reply {
     at: Instant,
-    /// Which it came by.
+    /// Channel on which the reply arrived.
     channel: Option<ChannelId>,
-    /// It came in place of one that was lost above.
+    /// Whether the reply replaces a reply lost above.
     follows_loss: bool,
     message: Vec<u8>,
 }
 
-/// What went out by a link: all before `next` (or it is too late for them), and some that are ahead.
+/// Replies sent on a link: all before `next` are sent or expired; some after `next` are sent as well.
 #[derive(Debug, Default)]
 struct Link {
     next: u64,
@@ -59,12 +59,12 @@ struct Link {
 }
 
 impl Recent {
-    /// Keeps at most so many of a source.
+    /// Creates a cache of at most `most` replies of each source.
     pub(super) const fn new(most: usize) -> Self {
         Self { most, rings: BTreeMap::new() }
     }
 
-    /// Keeps a reply if it is one of which any would do.
+    /// Caches a reply if the reply answers any request.
     pub(super) fn keep(
         &mut self,
         now: Instant,
@@ -76,7 +76,7 @@ impl Recent {
         if self.most == 0 || !header.is_any || message.len() > DATAGRAM_BYTES_MAX {
             return None;
         }
-        // IPv4 in IPv6's form is longer than the header that an answer gets.
+        // An IPv4 address in IPv6 form makes the header longer than the header that the cached reply gets.
         if !Header::parse(message).is_ok_and(|(_, body)| header.buffer_len() + body.len() == message.len()) {
             return None;
         }
@@ -92,15 +92,15 @@ impl Recent {
         Some(Number { source: header.source, number })
     }
 
-    /// A reply that is kept goes out by a link.
+    /// Records that a cached reply was sent on a link.
     pub(super) fn sent(&mut self, Number { source, number }: Number, egress: InterfaceId) {
         if let Some(ring) = self.rings.get_mut(&source) {
             ring.link(egress).sent(number);
         }
     }
 
-    /// What answers a request that came by a link, if there is something that it has not had; it goes out
-    /// there now.
+    /// Returns a cached reply that `ingress` has not received yet, for a request from that link, and marks
+    /// the reply as sent there.
     pub(super) fn answer(&mut self, now: Instant, ingress: InterfaceId, asked: &Header) -> Option<Number> {
         if asked.kind != Kind::Request || !asked.is_any {
             return None;
@@ -109,7 +109,8 @@ impl Recent {
         Some(Number { source: asked.source, number })
     }
 
-    /// Writes a reply that is kept as the answer to a request; its length, and the channel that it came by.
+    /// Writes a cached reply as the answer to a request. Returns the length of the reply and the channel of
+    /// arrival.
     pub(super) fn write(
         &self,
         Number { source, number }: Number,
@@ -145,7 +146,7 @@ impl Ring {
         self.first + self.replies.len() as u64 - 1
     }
 
-    /// The oldest reply that has not gone out by a link: it does now.
+    /// Returns the oldest reply not yet sent on a link, and marks it as sent.
     fn take(&mut self, now: Instant, egress: InterfaceId) -> Option<u64> {
         while self.replies.front().is_some_and(|reply| reply.at + KEPT <= now) {
             self.replies.pop_front();
@@ -162,7 +163,7 @@ impl Ring {
         self.replies.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// A link, of which nothing is told that is too late for it.
+    /// Returns the state of a link, advanced past expired replies.
     fn link(&mut self, egress: InterfaceId) -> &mut Link {
         let link = self.links.entry(egress.0).or_default();
         link.next = link.next.max(self.first);
@@ -176,14 +177,14 @@ impl Link {
         if self.ahead.len() >= AHEAD_MAX
             && let Some(oldest) = self.ahead.pop_front()
         {
-            // What it missed before that it does without: nothing comes twice.
+            // Skips the earlier replies that the link lacks, so that no reply is sent twice.
             self.next = oldest + 1;
         }
         self.ahead.push_back(number);
         self.settle();
     }
 
-    /// What is not ahead any more.
+    /// Moves `next` past the replies sent ahead.
     fn settle(&mut self) {
         while let Some(number) = self.ahead.front().filter(|number| **number <= self.next) {
             self.next += u64::from(*number == self.next);

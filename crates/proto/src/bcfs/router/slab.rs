@@ -1,21 +1,20 @@
-//! Nodes in one vector with a bound, found by hash through words beside them: nothing is allocated once it
-//! has grown.
+//! Bounded vector of nodes with a hash index beside it; no allocation after construction.
 
-/// No node.
+/// Marker for an absent node.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     nodes: Vec<T>,
-    /// Nodes that are free, the last one first.
+    /// Free nodes, used from the end.
     free: Vec<u32>,
     index: Index,
     bound: usize,
 }
 
 impl<T> Slab<T> {
-    /// An empty one of at most `bound` nodes, less than 2^30; their room is set aside at once, and taken from
-    /// the system as it is first used.
+    /// Creates an empty slab of at most `bound` nodes, less than 2^30. The capacity is reserved at once; the
+    /// system provides the memory on first use.
     pub(super) fn new(bound: usize) -> Self {
         Self {
             nodes: Vec::with_capacity(bound),
@@ -45,20 +44,20 @@ impl<T> Slab<T> {
         self.index.find(hash, |number| is_it(&self.nodes[number as usize]))
     }
 
-    /// The first node that may have this hash; no node is read.
+    /// Returns the first node that may have this hash, without reading a node.
     pub(super) fn guess(&self, hash: u32) -> Option<u32> {
         self.index.find(hash, |_| true)
     }
 
-    /// Words of where a hash is looked for: the first one, and one in the next line of a cache if the search,
-    /// or what moves up when it is removed, may well go on there.
+    /// Reads the index words of a hash: the home word, and a word in the next cache line, because a search or
+    /// the shift after a removal often continues there.
     pub(super) fn glance(&self, hash: u32) -> u64 {
         let Index { words } = &self.index;
         let home = self.index.home(hash);
         words[home] ^ words[(home + 3) & (words.len() - 1)]
     }
 
-    /// Puts in a node that is not there yet. The caller has made room: see [`Slab::is_full`].
+    /// Inserts a node that is not yet present. The caller has made room: see [`Slab::is_full`].
     pub(super) fn insert(&mut self, hash: u32, node: T) -> u32 {
         debug_assert!(!self.is_full(), "the caller made room");
         let number = if let Some(number) = self.free.pop() {
@@ -72,25 +71,25 @@ impl<T> Slab<T> {
         number
     }
 
-    /// Frees a node that [`Slab::insert`] put in with the same hash.
+    /// Removes a node that [`Slab::insert`] added with the same hash.
     pub(super) fn remove(&mut self, hash: u32, number: u32) {
         self.index.remove(hash, number);
         self.free.push(number);
     }
 }
 
-/// Numbers by hash: open addressing with linear probing, so that mostly one line of a cache tells whether
-/// there is one, and which. No slot is ever marked as deleted.
+/// Node numbers by hash: open addressing with linear probing, so that a lookup mostly reads one cache line.
+/// No slot is ever marked as deleted.
 #[derive(Debug)]
 struct Index {
-    /// The hash, and the number plus one; 0 where there is none. A power of two of them, at least a third
-    /// more than numbers.
+    /// Hash and number plus one; 0 in a free slot. The length is a power of two, at least a third above the
+    /// number of nodes.
     words: Box<[u64]>,
 }
 
 impl Index {
     fn new(bound: usize) -> Self {
-        // All zero: pages that nothing was written to cost no memory.
+        // All zero: pages never written cost no memory.
         Self { words: vec![0; (bound + bound / 3 + 1).next_power_of_two()].into() }
     }
 
@@ -116,7 +115,7 @@ impl Index {
         self.words[slot] = word(hash, number);
     }
 
-    /// Those behind it move up, as far as their own places let them.
+    /// Removes an entry and shifts later entries of the run up, as far as their home slots permit.
     fn remove(&mut self, hash: u32, number: u32) {
         let wanted = word(hash, number);
         let mut hole = self.home(hash);
@@ -139,7 +138,7 @@ impl Index {
         self.words[hole] = 0;
     }
 
-    /// Where a hash is looked for first.
+    /// Returns the first slot of a hash.
     const fn home(&self, hash: u32) -> usize {
         hash as usize & (self.words.len() - 1)
     }

@@ -1,10 +1,10 @@
-//! The breadcrumbs of a router: which links asked for what, in the order in which they were last used.
+//! Breadcrumb table of a router: links that requested each label, in the order of last use.
 //!
-//! Every operation takes as many steps whatever the table holds, but for those that go over all links of one
-//! entry. An entry with up to two links is one line of a cache; what is behind those is found as entries are.
-//! A message touches a line of the index, seldom two, and that of its entry; what tells of the order of use
-//! is small beside them. In a table that no cache holds, [`Table::look_ahead`] has them read for many
-//! messages at a time: not what gives way to a new entry in a full table, nor links beyond those two.
+//! Every operation takes a constant number of steps, except operations over all links of one entry. An entry
+//! with up to two links fits in one cache line; a second hash table holds further links. A message touches
+//! one cache line of the index, seldom two, and the line of its entry; the data on the order of use is small
+//! in comparison. If the table exceeds the caches, [`Table::look_ahead`] prefetches these lines for many
+//! messages at a time, but not the entries that a full table evicts, nor links beyond the first two.
 
 use core::net::SocketAddr;
 
@@ -16,55 +16,56 @@ use super::slab::{NONE, Slab};
 use crate::machine::{EXPECTED_MAX, InterfaceId};
 use crate::time::{Duration, Instant};
 
-/// Links that an entry holds itself.
+/// Number of links stored in the entry.
 const HELD: usize = 2;
 
-/// A breadcrumb: what links asked of a source by one label. It always has a link, but while it is made.
+/// Breadcrumb: links that requested a label of a source. Outside of creation an entry has at least one link.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Entry {
     address: [u64; 2],
     label: Label,
     port: u16,
-    /// Hops that the request or null had left that was last sent on.
+    /// Remaining hops of the request or null forwarded last.
     hops: u8,
-    /// Of [`Entry::interfaces`] and the like: which stand for a link, a bit each.
+    /// Bit mask of the used places in [`Entry::interfaces`] and the arrays beside.
     held: u8,
-    /// The lowest level of the requests sent on that no reply has answered or passed by; 0 for none.
+    /// Lowest level among the forwarded requests that no reply has answered or exceeded; 0 if all are
+    /// answered.
     unanswered: Level,
     levels: [Level; HELD],
     interfaces: [InterfaceId; HELD],
     asked: [Stamp; HELD],
-    /// The first of its other links.
+    /// Head of the list of further links.
     more: u32,
-    /// When a request or null was last sent on.
+    /// Time at which a request or null was last forwarded.
     refreshed: Stamp,
-    /// When a message last touched it.
+    /// Time at which a message last touched the entry.
     used: Stamp,
-    /// Where it is in the order of use.
+    /// Position in the order of use.
     position: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64, "one line of a cache");
 
-/// What a message is about, and how it is found.
+/// Key of a message's breadcrumb, with its hash.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     of: Of,
     hash: u32,
-    /// Where it was when it was looked ahead for, or another of its hash. With it and the hash at hand a pair
-    /// of messages takes a quarter less.
+    /// Entry found by [`Table::look_ahead`], possibly another entry of the same hash. The guess and the hash
+    /// together save a quarter of the time of a message pair.
     guess: u32,
 }
 
-/// What the next messages are about; those up to `next` have come.
+/// Keys of the next messages; messages before `next` have arrived.
 #[derive(Debug)]
 struct Ahead {
     wanted: Vec<Wanted>,
     next: usize,
 }
 
-/// Source and label, in the form in which they are compared.
+/// Source and label, in the form used for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Of {
     address: [u64; 2],
@@ -72,7 +73,7 @@ struct Of {
     port: u16,
 }
 
-/// A link that asked, beyond those that an entry holds.
+/// Link beyond those stored in the entry.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     entry: u32,
@@ -80,11 +81,11 @@ struct Link {
     interface: InterfaceId,
     asked: Stamp,
     level: Level,
-    /// Of an entry's first: the highest level of all of these.
+    /// In the first link of a list: highest level over the list.
     top: Level,
 }
 
-/// An instant to the millisecond, less whole times of 2^32 ms: what is 25 to 50 days old passes for new.
+/// Instant to the millisecond, modulo 2^32 ms: a stamp that is 25 to 50 days old counts as new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp(u32);
 
@@ -94,7 +95,7 @@ impl Stamp {
         Self((at.as_nanos() / 1_000_000) as u32)
     }
 
-    /// The instant, which is not after `now`.
+    /// Returns the instant, at most `now`.
     const fn instant(self, now: Instant) -> Instant {
         let ago = Self::new(now).0.wrapping_sub(self.0).cast_signed();
         let ago = if ago > 0 { ago as u64 } else { 0 };
@@ -118,12 +119,12 @@ impl Entry {
         Of { address: self.address, label: self.label, port: self.port }
     }
 
-    /// Whether it has no link: it is being made, or gone.
+    /// Whether the entry has no link: it is being created, or removed.
     const fn is_bare(&self) -> bool {
         self.held == 0 && self.more == NONE
     }
 
-    /// Places of the links that it holds.
+    /// Returns the places of the links stored in the entry.
     fn held(&self) -> impl Iterator<Item = usize> + use<> {
         let held = self.held;
         (0..HELD).filter(move |place| held >> place & 1 == 1)
@@ -133,24 +134,24 @@ impl Entry {
         self.held().find(|place| self.interfaces[*place] == interface)
     }
 
-    /// The highest level of the links that it holds.
+    /// Returns the highest level of the links stored in the entry.
     fn held_top(&self) -> Level {
         self.held().map(|place| self.levels[place]).max().unwrap_or(Level::ZERO)
     }
 }
 
-/// What a request met.
+/// State of a breadcrumb before a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Before {
-    /// The highest level asked for before; `None` where there was no breadcrumb.
+    /// Highest level requested before; `None` if there was no breadcrumb.
     pub(super) top: Option<Level>,
-    /// When a request or null was last sent on.
+    /// Time at which a request or null was last forwarded.
     pub(super) refreshed: Instant,
-    /// Hops that it had left.
+    /// Remaining hops of that message.
     pub(super) hops: u8,
 }
 
-/// A place in the table, until the next call that changes it.
+/// Index of a breadcrumb, valid until the next call that changes the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place(u32);
 
@@ -158,7 +159,7 @@ pub(super) struct Place(u32);
 pub(super) struct Table {
     key: Key,
     entries: Slab<Entry>,
-    /// Links that their entries have no room for.
+    /// Links that do not fit in their entries.
     more: Slab<Link>,
     links: usize,
     links_max: usize,
@@ -181,7 +182,7 @@ impl Table {
         self.links
     }
 
-    /// What a message of this source and label is about; as it was looked ahead for, if it was.
+    /// Returns the key of a message with this source and label, from [`Table::look_ahead`] if announced.
     pub(super) fn wanted(&mut self, source: SocketAddr, label: Label) -> Wanted {
         let of = Of::new(source, label);
         let Ahead { wanted, next } = &mut self.ahead;
@@ -204,17 +205,18 @@ impl Table {
         self.entries.find(hash, is_it).map(Place)
     }
 
-    /// When a message last touched it, to the millisecond before.
+    /// Returns the time at which a message last touched the breadcrumb, rounded down to the millisecond.
     pub(super) fn last_used(&self, now: Instant, place: Place) -> Instant {
         self.entries.at(place.0).used.instant(now)
     }
 
-    /// The breadcrumb that was used least recently.
+    /// Returns the least recently used breadcrumb.
     pub(super) fn oldest(&self) -> Option<Place> {
         self.order.oldest().map(Place)
     }
 
-    /// Whether noting that `interface` asks, at a breadcrumb if there is one, needs room that is not there.
+    /// Whether the table is too full to record a request from `interface`, at the breadcrumb `place` if there
+    /// is one.
     pub(super) fn lacks_room(&self, place: Option<Place>, interface: InterfaceId) -> bool {
         let has_links = self.links < self.links_max;
         match place {
@@ -223,7 +225,7 @@ impl Table {
         }
     }
 
-    /// Makes a breadcrumb without links; the caller has made room.
+    /// Creates a breadcrumb without links; the caller has made room.
     pub(super) fn create(&mut self, now: Instant, wanted: &Wanted) -> Place {
         let (Wanted { of, hash, .. }, at) = (*wanted, Stamp::new(now));
         let entry = Entry {
@@ -248,8 +250,8 @@ impl Table {
         Place(number)
     }
 
-    /// Notes that a link asks, its level only ever raised; the caller has touched the breadcrumb and made
-    /// room.
+    /// Records a request from a link. The level of a link only rises. The caller has touched the breadcrumb
+    /// and made room.
     pub(super) fn ask(&mut self, now: Instant, place: Place, interface: InterfaceId, level: Level) -> Before {
         let entry = self.entries.at(place.0);
         let top = (!entry.is_bare()).then(|| self.top(place));
@@ -271,7 +273,7 @@ impl Table {
         before
     }
 
-    /// A request is sent on, and will reach the source if nothing loses it.
+    /// Records a forwarded request that reaches the source unless the network loses it.
     pub(super) fn await_reply(&mut self, place: Place, level: Level) {
         let unanswered = &mut self.entries.at_mut(place.0).unanswered;
         if *unanswered == Level::ZERO {
@@ -279,15 +281,16 @@ impl Table {
         }
     }
 
-    /// Whether a reply that is about to pass was asked for in place of one that was lost above: one of a
-    /// lower level was asked for first, and would have come first. What others asked for higher may have
-    /// answered both.
+    /// Whether a reply about to be forwarded replaces a reply lost above: a request of a lower level came
+    /// first, so its reply would have arrived first. A reply above the highest level of this breadcrumb
+    /// proves no loss: a higher request of another receiver may have caused a reply that answers all levels
+    /// here.
     pub(super) fn follows_loss(&self, place: Place, level: Level) -> bool {
         let unanswered = self.entries.at(place.0).unanswered;
         unanswered > Level::ZERO && unanswered < level && level <= self.top(place)
     }
 
-    /// The highest level of its links.
+    /// Returns the highest level over the links of a breadcrumb.
     pub(super) fn top(&self, place: Place) -> Level {
         let entry = self.entries.at(place.0);
         let held = entry.held_top();
@@ -299,9 +302,9 @@ impl Table {
         (entry.refreshed, entry.hops) = (Stamp::new(now), hops);
     }
 
-    /// A reply passes: `egresses` gets the links that asked less than `expiry` ago. The others go, and so do
-    /// those that its level reaches; so does the breadcrumb when it has none left. The number of links that
-    /// asked too long ago.
+    /// Processes a reply. Puts the links that requested less than `expiry` ago into `egresses`. Removes all
+    /// older links, and the links at or below `level`; removes the breadcrumb if no link remains. Returns the
+    /// number of expired links.
     pub(super) fn reply(
         &mut self,
         now: Instant,
@@ -314,10 +317,11 @@ impl Table {
         let is_stale = |asked: Stamp| now.since(asked.instant(now)) >= expiry;
         let mut stale = self.reply_to_more(place, level, is_stale, egresses);
         let entry = self.entries.at_mut(place.0);
-        // The driver takes the last one first: those held here, then of the others those that asked first.
+        // The driver pops from the end: links stored in the entry come first, then further links, oldest
+        // request first.
         let held_before = entry.held;
         if level >= entry.unanswered {
-            // Of what was asked for above this level only what is asked for from now on is awaited.
+            // A reply of this level settles all earlier requests; only later requests are awaited.
             entry.unanswered = Level::ZERO;
         }
         for held in (0..HELD).rev().filter(|held| held_before >> held & 1 == 1) {
@@ -340,7 +344,7 @@ impl Table {
         stale
     }
 
-    /// The part of [`Table::reply`] for links that an entry does not hold itself.
+    /// Part of [`Table::reply`] for the links outside the entry.
     fn reply_to_more(
         &mut self,
         place: Place,
@@ -379,7 +383,7 @@ impl Table {
         stale
     }
 
-    /// Forgets a breadcrumb with all its links.
+    /// Removes a breadcrumb with all its links.
     pub(super) fn remove(&mut self, place: Place) {
         let entry = self.entries.at(place.0);
         self.forget(place, entry.of().hash(self.key));
@@ -438,8 +442,8 @@ impl Table {
         entries.at_mut(place.0).position = position;
     }
 
-    /// Looks for what the next messages are about, at most [`EXPECTED_MAX`] of them, step by step for all:
-    /// what is in no cache comes while it waits for the others', not one after the other.
+    /// Looks up the breadcrumbs of the next messages, at most [`EXPECTED_MAX`], step by step for all
+    /// messages. The cache misses of the messages overlap instead of adding up.
     pub(super) fn look_ahead(&mut self, messages: impl Iterator<Item = (SocketAddr, Label)>) {
         let Self { key, entries, ahead: Ahead { wanted, next }, .. } = self;
         wanted.clear();
@@ -455,7 +459,7 @@ impl Table {
         for guess in wanted.iter().map(|wanted| wanted.guess).filter(|guess| *guess != NONE) {
             read ^= u64::from(entries.at(guess).position);
         }
-        // Nobody wants it, but the compiler must not know.
+        // Keeps the compiler from removing the reads; the value is unused.
         core::hint::black_box(read);
     }
 }
@@ -464,7 +468,7 @@ fn link_hash(key: Key, place: Place, interface: InterfaceId) -> u32 {
     folded(hash(key, [u64::from(place.0) << 32 | u64::from(interface.0)]))
 }
 
-/// Half of it is enough.
+/// Upper half of a hash, enough to tell entries apart.
 const fn folded(hash: u64) -> u32 {
     (hash >> 32) as u32
 }

@@ -1,16 +1,17 @@
-//! The order of sending on several levels: hierarchical buffers (Lucas et al. 2010, application scheduler).
+//! Order of sending on several levels: hierarchical buffers (Lucas et al. 2010, application scheduler).
 //!
-//! Time is cut into buffers, as long as the base takes for one packet. All packets of a buffer, on all
-//! levels, are ranked by the sequencer, so that a receiver of any rate has the first so many of each buffer.
-//! Place i of buffer b is position b + x_i of the ring of all symbols, x being the application scheduler's
-//! offsets: who has the first L places goes round the ring at L points at once, as far apart as they can be.
-//! A change of rate adds or takes away the last points.
+//! Time is divided into buffers, each as long as the base channel takes to send one packet. The sequencer
+//! ranks all packets of a buffer, on all levels, so that a receiver of any rate receives the first places of
+//! each buffer. Place i of buffer b is position b + x_i on the ring of all symbols, where x are the
+//! application scheduler's offsets: a receiver of the first L places goes round the ring at L points at once,
+//! as far apart as possible. A change of rate adds or removes the last points.
 //!
-//! Symbols of a rateless code are never sent twice: there the ring only says which block is next. Where all
-//! blocks are long and of one size each channel goes round them by itself: the first places of a buffer are
-//! now one more and now one less, by which some blocks would get a little more than others, and the last one
-//! to be whole keeps a receiver waiting. Not each level: of its highest one a receiver has the end of each
-//! slot, which would always be the same blocks' where a slot has as many packets as there are blocks.
+//! A rateless code never repeats a symbol: the ring only determines the next block. If all blocks are long
+//! and of the same size, each channel cycles through the blocks independently. With places, the number of
+//! places that a receiver gets would vary by one from buffer to buffer, some blocks would get slightly more
+//! symbols than the rest, and the receiver would wait for the block that completes last. The cycle belongs to
+//! a channel, not to a level: a receiver gets only the end of each slot of its highest level. If a slot had
+//! as many packets as there are blocks, that end would always serve the same blocks.
 
 use rand::RngExt as _;
 
@@ -22,28 +23,28 @@ use crate::layering::sequencer::{Arrangement, Order};
 use crate::machine::ChannelId;
 use crate::time::{Duration, Instant};
 
-/// A buffer is no shorter: laying one out costs as much as some ten packets.
+/// Minimum length of a buffer: laying out a buffer costs as much time as about ten packets.
 const BUFFER_MIN: Duration = Duration::from_millis(100);
-/// And no longer, however slow the base is.
+/// Maximum length of a buffer, however slow the base channel is.
 const BUFFER_MAX: Duration = Duration::from_secs(10);
-/// Most places of a buffer that have an offset of their own: 10 s at 150 Mbit/s, or 100 ms at 15 Gbit/s.
-/// Those beyond share them.
+/// Maximum number of places in a buffer with separate offsets: 10 s at 150 Mbit/s, or 100 ms at 15 Gbit/s.
+/// Places beyond the maximum reuse the offsets.
 const PLACES_MAX: usize = 1 << 17;
 
-/// Least symbols of a block that are long: each channel goes round such blocks many times until they are
-/// whole.
+/// Minimum number of symbols in a long block: each channel cycles through long blocks many times until the
+/// blocks are whole.
 const LONG_BLOCK: u32 = 1_000;
 
-/// The symbols of a session in hierarchical buffers.
+/// Symbols of a session in hierarchical buffers.
 ///
-/// Memory: 24 bytes a block and what the ring takes; 8 a channel, or, where packets go by places, 32 bytes
-/// for each packet of a buffer, 24 for each level and boundary in it. Time per packet: O(1) beside what the
-/// ring takes; once a buffer O(levels log levels). No allocation per packet once a buffer of the highest rate
-/// has been sent.
+/// Memory: 24 bytes a block and the memory of the ring; 8 bytes a channel, or, if packets go by places, 32
+/// bytes for each packet of a buffer and 24 bytes for each level and boundary in the buffer. Time per packet:
+/// O(1) plus the time of the ring; once a buffer O(levels log levels). No allocation per packet after the
+/// first buffer at the highest rate.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     blocks: Vec<CarouselBlock>,
-    /// The blocks that are sent, by their place in the ring.
+    /// Blocks that are sent, by position in the ring.
     live: Vec<u32>,
     ring: Ring,
     offsets: Offsets,
@@ -51,33 +52,34 @@ pub struct Hierarchy {
     first: u64,
     /// Next fresh symbol of each rateless block.
     fresh: Vec<u32>,
-    /// Fresh symbols of all blocks.
+    /// Number of fresh symbols sent, over all blocks.
     fresh_sent: u64,
-    /// Where each channel goes round the blocks by itself: packets of content that it has sent.
+    /// Content packets sent on each channel; `None` unless each channel cycles through the blocks
+    /// independently.
     sent: Option<Vec<u64>>,
     arrangement: Arrangement,
-    /// Length of a buffer, once the base's rate is known.
+    /// Length of a buffer, once the base channel's rate is known.
     time: Option<Duration>,
-    /// b: buffers begun, less 1.
+    /// b: number of buffers begun, minus 1.
     buffer: u64,
     /// Packets of this buffer that the layering did not count.
     uncounted: u64,
     pass_symbols: u64,
 }
 
-/// A place in a buffer.
+/// Place in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// b: the buffer's number.
+    /// b: number of the buffer.
     pub buffer: u64,
-    /// i: 0 is what every receiver has.
+    /// i: rank in the buffer; every receiver gets place 0.
     pub index: u64,
-    /// The channel whose packet it is.
+    /// Channel of the packet.
     pub channel: ChannelId,
 }
 
 impl Hierarchy {
-    /// The order of sending of `blocks`.
+    /// Creates an order of sending over `blocks`.
     ///
     /// # Panics
     /// When a block has no symbols, or fewer encoding symbols than source symbols.
@@ -85,7 +87,7 @@ impl Hierarchy {
         Self::starting(blocks, Start::First)
     }
 
-    /// The same from another start on.
+    /// Creates an order of sending over `blocks` that begins at `start`.
     ///
     /// # Panics
     /// As [`Hierarchy::new`].
@@ -112,43 +114,43 @@ impl Hierarchy {
         hierarchy
     }
 
-    /// Stops sending the blocks that `keeps` refuses; fresh symbols of the others go on where they are.
+    /// Stops sending the blocks that `keeps` rejects; the fresh symbols of the remaining blocks continue.
     pub fn retain(&mut self, keeps: impl Fn(u32) -> bool) {
         let (sent, before) = (u128::from(self.fresh_sent), self.pass_symbols.max(1));
         self.live.retain(|block| keeps(*block));
         self.lay_ring();
-        // The share of those that are left.
+        // The share of the remaining blocks.
         let sent = sent * u128::from(self.pass_symbols) / u128::from(before);
         self.fresh_sent = u64::try_from(sent).expect("no more than before");
     }
 
-    /// Lays the ring of the blocks that are sent.
+    /// Lays out the ring of the blocks that are sent.
     fn lay_ring(&mut self) {
         let blocks: Vec<_> = self.live.iter().map(|block| self.blocks[*block as usize]).collect();
         self.ring = Ring::new(&blocks);
         let is_long = |block: &CarouselBlock| block.rateless && block.symbols >= LONG_BLOCK;
         self.sent = (self.ring.is_of_blocks() && blocks.iter().all(is_long)).then(Vec::new);
-        // Channels begin as far apart on the ring as its places are.
+        // Channels begin at the same offsets on the ring as places.
         let places = if self.sent.is_some() { blocks.len() as u64 } else { self.ring.positions() };
         self.offsets = Offsets::new(places.max(1));
         self.pass_symbols = blocks.iter().map(|block| u64::from(block.symbols)).sum();
     }
 
-    /// Source symbols of the session.
+    /// Number of source symbols in the session.
     pub fn pass_symbols(&self) -> u64 {
         self.pass_symbols
     }
 
-    /// A block as it was given.
+    /// Returns a block.
     ///
     /// # Panics
-    /// When there is no such block.
+    /// When the index is out of range.
     pub fn block(&self, block: u32) -> CarouselBlock {
         self.blocks[block as usize]
     }
 
-    /// The place of the next packet of a level, which leaves at `at` by the layering's schedule. To be asked
-    /// once for each, whatever it carries.
+    /// Returns the place of a level's next packet, which leaves at `at` by the layering's schedule. The
+    /// caller asks once for each packet, whatever the packet carries.
     pub fn place(&mut self, layering: &dyn Layering, level: u16, at: Instant) -> Place {
         let channel = layering.channel(level, at);
         if self.sent.is_some() {
@@ -158,7 +160,7 @@ impl Hierarchy {
             self.begin(layering, at);
         }
         let index = self.arrangement.next(level, at).map(|pdu| pdu.number);
-        // A control that sends what it did not count sends what is worth least.
+        // A packet that the control sends without having counted it gets a place of least value.
         let index = index.unwrap_or_else(|| {
             self.uncounted += 1;
             self.arrangement.packets() + self.uncounted - 1
@@ -172,17 +174,17 @@ impl Hierarchy {
             Some(time) => {
                 self.buffer += 1;
                 let end = self.arrangement.end();
-                // A silence of buffers is not made up for.
+                // Buffers missed during a silence are not made up for.
                 (time, if at < end + time { end } else { at })
             }
         };
         self.time = Some(time);
         self.uncounted = 0;
-        // As many parts as packets, and more than there can be.
+        // As many parts as packets: the limit is beyond any possible number.
         self.arrangement.lay(layering, start, time, u64::MAX, Order::Tiles);
     }
 
-    /// What the packet at a place carries; `None` when there are no blocks at all.
+    /// Returns the symbol for the packet at a place; `None` if there are no blocks.
     pub fn visit(&mut self, place: Place) -> Option<Visit> {
         if let Some(sent) = &mut self.sent {
             let channel = usize::from(place.channel.0);
@@ -203,7 +205,8 @@ impl Hierarchy {
         Some(Visit { block, esi })
     }
 
-    /// The block at a place, and a number among its symbols, where blocks have places on the ring.
+    /// Returns the block at a place and a number among the block's symbols, if blocks have places on the
+    /// ring.
     fn block_at(&mut self, place: Place) -> Option<(u32, u64)> {
         let positions = self.ring.positions();
         let index = usize::try_from(place.index).unwrap_or(usize::MAX) % PLACES_MAX;
@@ -212,9 +215,9 @@ impl Hierarchy {
         Some((self.live[live], number))
     }
 
-    /// Whether the packet at a place can be left out: not where it is of a block of one symbol that has had
-    /// no more than its share, as nothing else stands for it, and receivers of many small files would wait
-    /// for the last one.
+    /// Whether the packet at a place may be omitted. A block of one symbol that has received no more than its
+    /// share must not be omitted: no other symbol replaces the packet, and receivers of many small files
+    /// would wait for the last file.
     pub fn can_spare(&mut self, place: Place) -> bool {
         if self.sent.is_some() {
             return true;
@@ -225,7 +228,7 @@ impl Hierarchy {
         !rateless || symbols > 1 || had > self.fresh_sent.into()
     }
 
-    /// The next symbol of a rateless block.
+    /// Returns the next symbol of a rateless block.
     fn fresh_symbol(&mut self, block: u32) -> Visit {
         let fresh = &mut self.fresh[block as usize];
         let esi = *fresh;
@@ -235,13 +238,13 @@ impl Hierarchy {
     }
 }
 
-/// Draws where on the ring a session begins.
+/// Draws the position on the ring at which a session begins.
 fn first_position(ring: &Ring, start: Start) -> u64 {
     let drawn = start.draw().filter(|_| ring.positions() > 0);
     drawn.map_or(0, |mut draw| draw.random_range(0..ring.positions()))
 }
 
-/// The time in which the base sends one packet.
+/// Returns the time in which the base channel sends one packet, within the bounds of a buffer.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^63, and positive")]
 fn buffer_time(layering: &dyn Layering, at: Instant) -> Duration {
     let nanos = 1e9 / layering.cumulative_rate(0, at).max(f64::MIN_POSITIVE);

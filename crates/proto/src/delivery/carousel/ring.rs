@@ -1,56 +1,58 @@
-//! All symbols of a session on a ring: any position tells its symbol, from a few bytes a block.
+//! Ring of all symbols of a session: maps any position to a symbol, with a few bytes a block.
 //!
-//! Round by round each unit has one turn. Where blocks are of one size a unit is a block, and its nth turn is
-//! its nth symbol. Where they are not, a unit is a stretch of the line on which each block has as many places
-//! as source symbols, and its turns hop about in it by the golden ratio. Either way any stretch of the ring
-//! has of each block its share. Units then have 2^q places and hops are odd: points that are 2^-m of the ring
-//! apart are so in the place of their turns, too, so that what many points pass in a short time is as even as
-//! what one passes in a long time.
+//! In each round, every unit has one turn. If all blocks have the same size, a unit is a block, and the nth
+//! turn is the nth symbol of the block. Otherwise the blocks lie side by side on a line, with as many places
+//! as source symbols, and a unit is a section of the line whose turns hop about by the golden ratio. Either
+//! way, each section of the ring holds a proportional share of each block. Units of a line have 2^q places
+//! and hops are odd, so points that are 2^-m of the ring apart are the same fraction apart in the order of
+//! turns. Many points that pass in a short time are therefore as evenly distributed as one point that passes
+//! in a long time.
 
 use super::CarouselBlock;
 
-/// Blocks are of one size when the longest is no longer than the shortest by more than a hundredth.
+/// Blocks count as equal in size if the longest exceeds the shortest by at most a hundredth.
 const SAME_SIZE: u32 = 100;
-/// Units that blocks of different sizes make, at least: to fill the last one, blocks get up to a 32nd more
+/// Minimum number of units for blocks of different sizes. To fill the last unit, blocks get up to a 32nd more
 /// turns.
 const UNITS_MIN: u64 = 32;
-/// Places of such a unit, at most: some blocks of the usual size.
+/// Maximum number of places in a unit of a line: a few blocks of the usual size.
 const PLACES_MAX: u64 = 1 << 13;
 
-/// The ring of a session.
+/// Ring of a session.
 ///
-/// Memory: 8 bytes a block. Time per position: O(1), where blocks differ O(log blocks).
+/// Memory: 8 bytes a block. Time per position: O(1), or O(log blocks) if the block sizes differ.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     units: u64,
-    /// Turns of each unit. Where a unit is a block, no more than each block has encoding symbols; else as
-    /// many as a unit has places, as often as the longest block has as many encoding symbols as source
-    /// symbols.
+    /// Turns of each unit. If a unit is a block, at most the number of encoding symbols of every block.
+    /// Otherwise the number of places in a unit, times the ratio of encoding symbols to source symbols of the
+    /// longest block.
     rounds: u64,
-    /// `None` where a unit is a block.
+    /// `None` if a unit is a block.
     line: Option<Line>,
 }
 
-/// Blocks of different sizes side by side.
+/// Line of blocks of different sizes, side by side.
 #[derive(Clone, Debug)]
 struct Line {
-    /// Where each block begins, and the line's end.
+    /// Start of each block, and the end of the line.
     starts: Vec<u64>,
-    /// Places of a unit: a power of 2.
+    /// Places in a unit: a power of 2.
     places: u64,
-    /// From one turn to the next, and from one lap to the next.
+    /// Distance in places from turn to turn, and from lap to lap.
     hop: u64,
 }
 
 impl Ring {
-    /// The ring of `blocks`.
+    /// Creates the ring of `blocks`.
     pub(super) fn new(blocks: &[CarouselBlock]) -> Self {
         let sizes = || blocks.iter().map(|block| block.symbols);
         let (least, most) = (sizes().min().unwrap_or(1), sizes().max().unwrap_or(1));
         if most - least <= least / SAME_SIZE {
-            // One turn more than a block has symbols brings its first one again, which a receiver half-way
-            // round the ring has had. Points 2^-m of the ring apart are as far apart among the units only if
-            // the number of turns is even. Blocks without a code are sent whole all the same.
+            // With one turn more than symbols, a block would repeat its first symbol, which a receiver
+            // half-way round the ring has received. Points 2^-m of the ring apart are equally far apart among
+            // the units only if the number of turns is even. Blocks without a code are sent whole all the
+            // same.
             let turns = blocks.iter().map(turns).min().unwrap_or(1);
             let turns = (turns - turns % 2).max(most);
             return Self { units: blocks.len() as u64, rounds: turns.into(), line: None };
@@ -61,21 +63,22 @@ impl Ring {
         Self { units: line.units(), rounds: line.places * laps, line: Some(line) }
     }
 
-    /// Whether there are blocks, and all are of one size.
+    /// Whether the ring has blocks, all of the same size.
     pub(super) fn is_of_blocks(&self) -> bool {
         self.line.is_none() && self.units > 0
     }
 
-    /// Its length in positions; 0 without blocks.
+    /// Length of the ring in positions; 0 without blocks.
     pub(super) fn positions(&self) -> u64 {
         self.units * self.rounds
     }
 
-    /// The block at a position, and a number among its symbols, which counts on through the laps.
+    /// Returns the block at a position, and a number among the block's symbols that counts on through the
+    /// laps.
     pub(super) fn at(&self, position: u64) -> (usize, u64) {
         let round = position / self.units;
-        // What is half a ring ahead is half the units ahead as well, and so on for any part: places of a
-        // buffer, which are so far apart, feed different blocks at the same time.
+        // A position half a ring ahead is also half the units ahead, and likewise for any fraction: so the
+        // places of a buffer, which lie such fractions apart, serve different blocks at the same time.
         let ahead = u128::from(round) * u128::from(self.units) / u128::from(self.rounds);
         let unit = (u128::from(position % self.units) + ahead) % u128::from(self.units);
         let unit = u64::try_from(unit).expect("below the number of units");
@@ -87,7 +90,7 @@ impl Ring {
 }
 
 impl Line {
-    /// Each block has its weight, and a little more, so that units fill the line.
+    /// Each block gets its weight and a small excess, so that the units fill the line.
     fn new(blocks: &[CarouselBlock]) -> Self {
         let line: u64 = blocks.iter().map(weight).sum();
         let places = (line / UNITS_MIN).clamp(1, PLACES_MAX);
@@ -98,7 +101,7 @@ impl Line {
             weights += weight(block);
             u64::try_from(u128::from(weights) * u128::from(end) / u128::from(line)).expect("on the line")
         }));
-        /// 2^64 over the golden ratio.
+        /// 2^64 divided by the golden ratio.
         const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15;
         let section = u64::try_from((u128::from(places) * GOLDEN) >> 64).expect("below the places");
         Self { starts: starts.collect(), places, hop: section | 1 }
@@ -117,14 +120,15 @@ impl Line {
     }
 }
 
-/// Turns of a block in a pass. Small blocks that can have any number of symbols have a few more: who misses
-/// one of theirs waits for long.
+/// Turns of a block in a pass. Small rateless blocks get a few extra turns: a receiver that misses a symbol
+/// of a small block waits long for the next.
 fn weight(block: &CarouselBlock) -> u64 {
     let symbols = u64::from(block.symbols);
     if block.rateless { symbols + 2 * symbols.isqrt() + 1 } else { symbols }
 }
 
-/// Turns of a block in which no symbol comes again; those of a rateless block only say when it is next.
+/// Number of turns of a block in which no symbol repeats. For a rateless block the turns only determine the
+/// order of the blocks.
 fn turns(block: &CarouselBlock) -> u32 {
     match block.rateless {
         true if block.symbols > 1 => block.symbols.next_multiple_of(2),

@@ -1,7 +1,6 @@
-//! Spread order: all blocks of a session take turns, one symbol a turn, so that every block of every file
-//! grows at the same pace and a receiver may join at any instant. Blocks of k symbols get k turns in each
-//! pass over the session: without that weight a one-symbol file would be sent as often as all of a large
-//! block.
+//! Spread order: all blocks of a session take turns, one symbol a turn. Every block of every file grows at
+//! the same pace, and a receiver may join at any instant. A block of k symbols gets k turns in each pass over
+//! the session: without that weight a one-symbol file would be sent as often as a whole large block.
 
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -12,9 +11,9 @@ use rand::seq::SliceRandom;
 use super::{CarouselBlock, Start, Visit};
 use crate::rng::Stream;
 
-/// Turns that are mixed at a time, at the most: those of one pass.
+/// Maximum number of turns shuffled together, all within one pass.
 const MIXED: usize = 256;
-/// Passes skipped are fewer than this: receivers remember which repair symbols they had by their numbers.
+/// Upper bound of the number of passes skipped: receivers keep the ESIs of received repair symbols in runs.
 const SKIPPED_MAX: u64 = 256;
 
 /// All blocks, in turns.
@@ -25,33 +24,34 @@ const SKIPPED_MAX: u64 = 256;
 pub(super) struct Spread {
     /// Next symbol of each block.
     next: Vec<u32>,
-    /// Block indices, those of one class together, in their given order.
+    /// Block indices grouped by class, in the given order within a class.
     order: Vec<u32>,
-    /// Classes by who is due first.
+    /// Classes, with the earliest due turn first.
     turns: BinaryHeap<Reverse<Turn>>,
     mix: Option<Mix>,
 }
 
-/// Turns ahead, in a random order. A receiver that gets each second or third symbol then gets as many of each
-/// block; in a regular order it could get those of some blocks only. Passes are not mixed with one another:
-/// small blocks would wait for their first symbol while others have many.
+/// Upcoming turns, in a random order. A receiver of every second or third symbol then receives as many
+/// symbols of each block; in a regular order the receiver might only receive symbols of some blocks. Passes
+/// are not shuffled together: small blocks would wait for their first symbol while large blocks have many
+/// symbols.
 #[derive(Clone, Debug)]
 struct Mix {
     draw: Stream,
     blocks: Vec<u32>,
     /// Turns in a pass.
     pass: u64,
-    /// Those of this pass that are not drawn yet.
+    /// Turns of this pass that are not drawn yet.
     left: u64,
 }
 
-/// All blocks of one size: they take turns, one after the other.
+/// All blocks of one size, which take turns in sequence.
 #[derive(Clone, Debug)]
 struct Class {
-    /// Its part of `order`.
+    /// Start of the class in `order`.
     first: usize,
     count: u64,
-    /// Turns in a pass: blocks times source symbols.
+    /// Turns in a pass: number of blocks times number of source symbols.
     weight: u64,
 }
 
@@ -63,7 +63,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// The turn falls due at (taken + 1/2) / weight passes: classes advance side by side, each at its weight.
+    /// Compares the due times of two turns. A turn falls due at (taken + 1/2) / weight passes: classes
+    /// advance side by side in proportion to the weights.
     fn cmp_due(&self, other: &Self) -> Ordering {
         let due = |one: &Self, other: &Self| (2 * u128::from(one.taken) + 1) * u128::from(other.class.weight);
         due(self, other).cmp(&due(other, self)).then(self.class.first.cmp(&other.class.first))
@@ -88,7 +89,7 @@ impl PartialEq for Turn {
 impl Eq for Turn {}
 
 impl Spread {
-    /// An order of `blocks` from a start on.
+    /// Creates an order over `blocks` that begins at `start`.
     pub(super) fn new(blocks: &[CarouselBlock], start: Start) -> Self {
         let mut order: Vec<u32> =
             (0..u32::try_from(blocks.len()).expect("a session has below 2^32 blocks")).collect();
@@ -98,14 +99,15 @@ impl Spread {
         Self { next: start.first_symbols(blocks), order, turns, mix: None }
     }
 
-    /// The same for receivers that get parts of it: of each [`MIXED`] turns of a pass, or those that it has
-    /// left, the order is drawn.
+    /// Randomizes the order for receivers that receive parts of the packets: shuffles each [`MIXED`] turns of
+    /// a pass, or the turns left in the pass.
     pub(super) fn mixed(self, draw: Stream) -> Self {
         let pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
         Self { mix: Some(Mix { draw, blocks: Vec::with_capacity(MIXED), pass, left: pass }), ..self }
     }
 
-    /// Of each block goes on so many times its length ahead, drawn once for all.
+    /// Continues each block with a repair symbol some block lengths ahead. The number of block lengths is
+    /// drawn once for all blocks.
     pub(super) fn skip(&mut self, blocks: &[CarouselBlock]) {
         let Some(mix) = &mut self.mix else { return };
         let passes = mix.draw.random_range(0..SKIPPED_MAX);
@@ -116,7 +118,7 @@ impl Spread {
         }
     }
 
-    /// Stops sending the blocks that `keeps` refuses; see [`Carousel::retain`](super::Carousel::retain).
+    /// Stops sending the blocks that `keeps` rejects; see [`Carousel::retain`](super::Carousel::retain).
     pub(super) fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         let mut sent = 0;
         let mut order = Vec::with_capacity(self.order.len());
@@ -146,7 +148,7 @@ impl Spread {
         if let Some((mix, passes)) = self.mix.as_mut().zip(passes) {
             let drawn = mix.blocks.len();
             mix.blocks.retain(|block| keeps(*block));
-            // Turns that were drawn and not sent count as taken.
+            // Turns that were drawn but not sent count as taken.
             sent -= (drawn - mix.blocks.len()) as u64;
             mix.pass = self.turns.iter().map(|Reverse(turn)| turn.class.weight).sum();
             mix.left = passes * mix.pass - taken;
@@ -154,12 +156,12 @@ impl Spread {
         sent
     }
 
-    /// Turns taken of all blocks.
+    /// Number of turns taken by all blocks.
     fn taken(&self) -> u64 {
         self.turns.iter().map(|Reverse(turn)| turn.taken).sum()
     }
 
-    /// The next symbol; `None` when there are no blocks at all.
+    /// Returns the next symbol; `None` if there are no blocks.
     pub(super) fn next(&mut self, blocks: &[CarouselBlock]) -> Option<Visit> {
         let block = match self.mix.take() {
             None => self.next_block()?,
@@ -188,7 +190,7 @@ impl Spread {
         mix.blocks.pop()
     }
 
-    /// The block whose turn is next.
+    /// Returns the block of the next turn.
     fn next_block(&mut self) -> Option<u32> {
         let mut due = self.turns.peek_mut()?;
         let Turn { class, taken } = &mut due.0;

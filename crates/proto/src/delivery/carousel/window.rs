@@ -1,62 +1,64 @@
-//! Window order: a push to receivers that start together, so fast that decoding decides
+//! Window order: a push to receivers that start together, so fast that decoding is the bottleneck
 //! (`docs/errata/fec.md`).
 //!
-//! A window is a part of the blocks, which take turns, one symbol a turn, until each has had its share; then
-//! the next window begins. A burst of loss takes as much of each block as it takes of the window, and all
-//! blocks get the same repair: the block that lost most decides how long a session takes. So a window is long
-//! beside a burst: all windows are of one length, half of short content and up to [`WINDOW_SYMBOLS_MAX`],
-//! which at 1 Gbit/s is 3 s. The first pass sends every source symbol and [`INLINE_PERMILLE`] of repair:
-//! while loss stays below that, blocks are whole one window after another, and are decoded from memory while
-//! later ones arrive. Then passes of fresh repair symbols follow, each of [`STEPS`] in turn, the last one for
-//! ever. Where repair symbols are not without end, the symbols of a block come again from the first on.
+//! A window is a part of the blocks. The blocks of a window take turns, one symbol a turn, until each block
+//! has its share; then the next window begins. A burst of loss takes as large a part of each block as of the
+//! window, and all blocks get the same repair: the block with the most loss determines the duration of the
+//! session. So a window is long compared with a burst: all windows have the same length, half of short
+//! content and up to [`WINDOW_SYMBOLS_MAX`], which is 3 s at 1 Gbit/s. The first pass sends every source
+//! symbol and [`INLINE_PERMILLE`] of repair: while loss stays below that, blocks become whole window by
+//! window and are decoded from memory while later blocks arrive. Passes of fresh repair symbols follow, by
+//! each of [`STEPS`] in turn; the last step repeats for ever. If the repair symbols of a block are exhausted,
+//! the symbols repeat from the first.
 
 use super::{CarouselBlock, Visit};
 
-/// Most source symbols of a window: 256 blocks of 1002 symbols. Its last block may reach beyond. A receiver
-/// gathers 8 MiB of symbols by block before it writes them: with more blocks runs are short, pages are
-/// written twice, and a disk that is slower than the session decides (docs/speed.md).
+/// Maximum number of source symbols in a window: 256 blocks of 1002 symbols. The last block may exceed the
+/// maximum. A receiver gathers 8 MiB of symbols by block before writing: with more blocks the runs are short,
+/// pages are written twice, and a disk that is slower than the session becomes the bottleneck
+/// (docs/speed.md).
 const WINDOW_SYMBOLS_MAX: u64 = 256 * 1_002;
-/// Content is cut in half from two windows of so many source symbols on, 32 blocks of 1002: the blocks of the
-/// last window are decoded at the end, when nothing is left to wait for.
+/// Content of at least two windows of this many source symbols (32 blocks of 1002) is cut in half: the blocks
+/// of the last window are decoded at the end, when no more symbols are awaited.
 const HALF_SYMBOLS_MIN: u64 = 32 * 1_002;
 /// Repair symbols of the first pass, in thousandths of the source symbols of a block.
 const INLINE_PERMILLE: u64 = 10;
-/// Repair symbols of the passes after it, in the same measure: small ones while few symbols are missing.
+/// Repair symbols of each later pass, in the same unit: few per pass while few symbols are missing.
 const STEPS: [u64; 4] = [5, 10, 20, 40];
-/// Passes of each step; those of the last go on.
+/// Passes of each step; the last step repeats.
 const PASSES_OF_STEP: u64 = 4;
-/// Passes that differ from one another where repair symbols are stored: they send 47 % of repair. A loss of
-/// 10 % in bursts takes 44 % in 1.3 times the time that no order can undercut; symbols sent before would
-/// bring little after it.
+/// Number of distinct passes when repair symbols are stored; together the passes send 47 % of repair. A loss
+/// of 10 % in bursts takes 44 % within 1.3 times the minimum time of any order; after that, repeated symbols
+/// would help little.
 const STORED_PASSES: u64 = 20;
 
-/// All windows of a session, again and again.
+/// All windows of a session, repeated for ever.
 ///
-/// Memory: 4 bytes a block, one more once a file was withdrawn, 8 bytes for each block of the longest window.
-/// Time per symbol: O(1), once a window as much as it has blocks.
+/// Memory: 4 bytes a block, one more after a file was withdrawn, 8 bytes for each block of the longest
+/// window. Time per symbol: O(1), and O(blocks of the window) once a window.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     /// The next symbol of each block.
     next: Vec<u32>,
     pass: u64,
-    /// Where the next window begins; the number of blocks at the end of a pass.
+    /// First block of the next window; the number of blocks at the end of a pass.
     after: usize,
     /// Source symbols of a window.
     window_symbols: u64,
-    /// Blocks of the window under way that are short of their share, in turns.
+    /// Blocks of the current window that have not had their share, in turn order.
     active: Vec<Active>,
-    /// Whose turn it is in `active`.
+    /// Index in `active` of the next turn.
     turn: usize,
-    /// The longest block: while a pass brings it nothing, it brings nothing at all.
+    /// The longest block: a pass without symbols of the longest block has no symbols at all.
     longest: Option<CarouselBlock>,
-    /// By block, once there are any: blocks that are not sent any more.
+    /// Whether each block is withdrawn; empty before the first withdrawal.
     withdrawn: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Active {
     block: u32,
-    /// Symbols until it has its share.
+    /// Symbols left of the block's share.
     left: u32,
 }
 
@@ -74,7 +76,7 @@ impl Windows {
         }
     }
 
-    /// Stops sending the blocks that `keeps` refuses; see [`Carousel::retain`](super::Carousel::retain).
+    /// Stops sending the blocks that `keeps` rejects; see [`Carousel::retain`](super::Carousel::retain).
     pub(super) fn retain(&mut self, blocks: &[CarouselBlock], keeps: impl Fn(u32) -> bool) -> u64 {
         self.withdrawn.resize(blocks.len(), false);
         let mut sent = 0;
@@ -93,7 +95,7 @@ impl Windows {
         sent
     }
 
-    /// Number of symbols that a block has had, however often they have come round.
+    /// Number of symbols sent of a block, repetitions included.
     fn sent_of(&self, index: usize, block: CarouselBlock) -> u64 {
         let before: u64 = (0..self.pass).map(|pass| pass_share(block, pass)).sum();
         let is_this = |active: &&Active| active.block as usize == index;
@@ -102,7 +104,7 @@ impl Windows {
         before + now
     }
 
-    /// The next symbol; `None` when there are no blocks at all.
+    /// Returns the next symbol; `None` if there are no blocks.
     pub(super) fn next(&mut self, blocks: &[CarouselBlock]) -> Option<Visit> {
         if self.turn == self.active.len() {
             self.begin_round(blocks)?;
@@ -117,7 +119,8 @@ impl Windows {
         Some(Visit { block, esi })
     }
 
-    /// Blocks that have their share leave; when all have, the next window that has anything to send begins.
+    /// Removes the blocks that have their share. If no block is left, begins the next window that has symbols
+    /// to send.
     fn begin_round(&mut self, blocks: &[CarouselBlock]) -> Option<()> {
         self.turn = 0;
         self.active.retain(|active| active.left > 0);
@@ -151,31 +154,32 @@ impl Windows {
     }
 }
 
-/// Source symbols of each window of a session of so many.
+/// Returns the number of source symbols in each window for a session of `symbols` source symbols.
 fn window_symbols(symbols: u64) -> u64 {
     let windows = symbols.div_ceil(WINDOW_SYMBOLS_MAX).max((symbols / HALF_SYMBOLS_MIN).clamp(1, 2));
     symbols.div_ceil(windows)
 }
 
 impl CarouselBlock {
-    /// Whether there is nothing but source symbols: then every pass sends all of them.
+    /// Whether the block has only source symbols: then every pass sends all of them.
     fn is_finite(&self) -> bool {
         self.encoding_symbols == self.symbols
     }
 }
 
-/// The block to which passes bring something for longest.
+/// Returns the block for which a pass is least likely to have no symbols: blocks without repair symbols
+/// first, then the longest.
 fn longest<'a>(blocks: impl Iterator<Item = &'a CarouselBlock>) -> Option<CarouselBlock> {
     blocks.copied().max_by_key(|block| (block.is_finite(), block.symbols))
 }
 
-/// Source symbols, and repair symbols where there are any, that the first pass sends of a block of k of n
-/// symbols.
+/// Number of source and repair symbols that the first pass sends of a block with k = `symbols` and n =
+/// `encoding_symbols`.
 pub fn symbols_in_first_pass(symbols: u32, encoding_symbols: u32) -> u64 {
     pass_share(CarouselBlock { symbols, encoding_symbols, rateless: false }, 0)
 }
 
-/// Number of symbols of a block of k source symbols sent by the end of each pass whose repair symbols a store
+/// Number of symbols sent of a block of k source symbols by the end of each pass whose repair symbols a store
 /// holds.
 pub fn passes_end(symbols: u32) -> impl Iterator<Item = u32> {
     (0..=STORED_PASSES).map(move |pass| {
@@ -184,7 +188,7 @@ pub fn passes_end(symbols: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Symbols of a block sent in a pass, counted from 0.
+/// Number of symbols sent of a block in a pass, counted from 0.
 pub(super) fn pass_share(block: CarouselBlock, pass: u64) -> u64 {
     let k = block.symbols;
     match pass {
@@ -194,8 +198,8 @@ pub(super) fn pass_share(block: CarouselBlock, pass: u64) -> u64 {
     }
 }
 
-/// Repair symbols of a block of k source symbols by the end of a pass, rounded up: any block has one from the
-/// start.
+/// Number of repair symbols sent of a block of k source symbols by the end of a pass, rounded up: any block
+/// gets a repair symbol in the first pass.
 fn repair_symbols(k: u32, pass: u64) -> u64 {
     let steps = STEPS.len() as u64;
     let permille = (0..steps).fold(INLINE_PERMILLE, |sum, step| {

@@ -10,12 +10,13 @@ use headwater_wire::{Fti, PayloadId};
 use super::FDT_BYTES_MAX;
 use crate::delivery::object::{Codecs, partition_of};
 
-/// Most symbols of an FDT instance: their bookkeeping stays below the bytes that they carry.
+/// Maximum number of symbols in an FDT instance: their bookkeeping takes less memory than the payload.
 const SYMBOLS_MAX: u64 = 1 << 16;
 
-/// An FDT instance being put together in memory, by any code that we know. At most [`FDT_BYTES_MAX`] of
-/// source symbols and as much of repair symbols, [`SYMBOLS_MAX`] of either. It holds what came, not what was
-/// claimed: the first packet of an instance costs no more than itself.
+/// Reassembly of an FDT instance in memory, with any supported code. Holds at most [`FDT_BYTES_MAX`] of
+/// source symbols and as much of repair symbols, [`SYMBOLS_MAX`] of either. Memory grows with the symbols
+/// received, not with the announced length: the first packet of an instance costs no more than the packet
+/// itself.
 #[derive(Debug)]
 pub struct Assembly {
     instance_id: u32,
@@ -23,7 +24,7 @@ pub struct Assembly {
     encoding: Option<ContentEncoding>,
     partition: Partition,
     codec: Arc<dyn BlockCodec>,
-    /// Those of which something came.
+    /// Blocks with a received symbol.
     blocks: BTreeMap<u32, Block>,
     blocks_done: u32,
 }
@@ -31,30 +32,30 @@ pub struct Assembly {
 #[derive(Debug)]
 enum Block {
     Receiving(BTreeMap<u32, Vec<u8>>),
-    /// Its bytes, with padding.
+    /// Bytes of the block, with padding.
     Done(Vec<u8>),
 }
 
-/// What a symbol did.
+/// Result of a symbol.
 pub enum Progress {
-    /// Nothing: known already, or useless.
+    /// The symbol was already present, or is useless.
     Useless,
-    /// It was needed, and more are.
+    /// The symbol was needed, and more symbols are needed.
     Needed,
-    /// The instance is whole: its XML.
+    /// The instance is whole; holds the XML.
     Whole(Vec<u8>),
     /// The instance cannot be read.
     Broken,
 }
 
 impl Assembly {
-    /// Begins an instance; `None` when its parameters are unusable or it is above the bounds.
+    /// Creates an assembly; `None` if the parameters are unusable or exceed the bounds.
     pub fn new(instance_id: u32, fti: Fti, encoding: Option<ContentEncoding>) -> Option<Self> {
         if fti.transfer_length() == 0 || fti.transfer_length() > FDT_BYTES_MAX as u64 {
             return None;
         }
         let partition = partition_of(&fti).ok().filter(|partition| partition.symbols() <= SYMBOLS_MAX)?;
-        // A symbol size far above the length would make the padding the larger part.
+        // If the symbol size were far above the length, most of the memory would hold padding.
         let padded = partition.symbols().checked_mul(u64::from(partition.symbol_size()))?;
         if padded > FDT_BYTES_MAX as u64 + (1 << 16) {
             return None;
@@ -63,7 +64,7 @@ impl Assembly {
         Some(Self { instance_id, fti, encoding, partition, codec, blocks: BTreeMap::new(), blocks_done: 0 })
     }
 
-    /// Whether a packet with these parameters is of this instance.
+    /// Whether a packet with these parameters belongs to this instance.
     pub fn is_of(&self, instance_id: u32, fti: &Fti) -> bool {
         self.instance_id == instance_id && self.fti == *fti
     }
@@ -73,7 +74,7 @@ impl Assembly {
         let Some(spec) = self.partition.block(id.sbn) else { return Progress::Useless };
         let size = usize::from(self.partition.symbol_size());
         let k = spec.symbols;
-        // Only the last symbol may travel without its padding; without a code, some senders cut it off.
+        // Only the last symbol may travel without padding; some senders without a code omit the padding.
         let bytes = usize::from(spec.symbol_bytes(id.esi, self.partition.symbol_size()));
         let length_fits = payload.len() == size || (bytes > 0 && payload.len() == bytes);
         if id.esi >= self.codec.esi_end(k) || !length_fits {
@@ -81,7 +82,7 @@ impl Assembly {
         }
         let block = self.blocks.entry(id.sbn).or_insert_with(|| Block::Receiving(BTreeMap::new()));
         let Block::Receiving(symbols) = block else { return Progress::Useless };
-        // With 8 more than K at hand, another repair symbol is of no use.
+        // With K + 8 symbols present, another repair symbol is useless.
         let is_full = id.esi >= k && symbols.len() >= k as usize + 8;
         if is_full || symbols.contains_key(&id.esi) {
             return Progress::Useless;
@@ -96,7 +97,7 @@ impl Assembly {
         if self.blocks_done < self.partition.blocks() { Progress::Needed } else { self.unpack() }
     }
 
-    /// The bytes of all blocks, without padding.
+    /// Returns the bytes of all blocks, without padding.
     fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
         for (sbn, block) in &self.blocks {
@@ -127,7 +128,7 @@ impl Assembly {
     }
 }
 
-/// The bytes of a block with padding, if these symbols determine it.
+/// Returns the bytes of a block with padding, if the symbols determine the block.
 fn solve(codec: &dyn BlockCodec, k: u32, size: usize, symbols: &BTreeMap<u32, Vec<u8>>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; k as usize * size];
     for (esi, symbol) in symbols.range(..k) {

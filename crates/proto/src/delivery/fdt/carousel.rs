@@ -11,7 +11,7 @@ use super::FDT_BYTES_MAX;
 
 /// Source symbols of a block of the FDT (Compact No-Code, so the number only has to fit its 16 bits).
 const BLOCK_SYMBOLS: u32 = 4_096;
-/// An FDT of more symbols than this is compressed: a receiver needs all of them.
+/// Number of symbols above which the FDT is compressed: a receiver needs all symbols.
 const PLAIN_SYMBOLS_MAX: usize = 4;
 /// FLUTE version 2 (RFC 6726).
 const VERSION: u8 = 2;
@@ -22,11 +22,11 @@ const VERSION: u8 = 2;
     "the description of the session has {bytes} bytes, more than {FDT_BYTES_MAX}; send fewer files or an archive"
 )]
 pub struct FdtTooLarge {
-    /// Its length.
+    /// Length of the instance.
     pub bytes: usize,
 }
 
-/// An FDT instance as symbols, to be sent round and round.
+/// Symbols of an FDT instance, sent cyclically.
 #[derive(Clone, Debug)]
 pub struct FdtCarousel {
     instance_id: u32,
@@ -35,7 +35,7 @@ pub struct FdtCarousel {
     partition: Partition,
 }
 
-/// A symbol of the FDT and all that its packet says of it.
+/// Symbol of the FDT with all header fields of the packet.
 #[derive(Clone, Copy, Debug)]
 pub struct FdtSymbol<'a> {
     pub extension: FdtExtension,
@@ -56,7 +56,7 @@ impl FdtCarousel {
         Ok(Self::plain_up_to(PLAIN_SYMBOLS_MAX, xml, instance_id, symbol_size))
     }
 
-    /// An instance that fits in one symbol, compressed if need be; `None` where it does not.
+    /// Cuts an instance into a single symbol, compressed if necessary; `None` if the instance does not fit.
     pub fn of_one_symbol(instance: &Instance, instance_id: u32, symbol_size: u16) -> Option<Self> {
         let xml = instance.to_xml().into_bytes();
         check_length(xml.len()).ok()?;
@@ -74,12 +74,12 @@ impl FdtCarousel {
         Self { instance_id, body, encoding, partition }
     }
 
-    /// Symbols of the instance.
+    /// Number of symbols in the instance.
     pub fn symbols(&self) -> u64 {
         self.partition.symbols()
     }
 
-    /// A symbol by its number; after the last one the first comes again.
+    /// Returns the symbol with a number, counted cyclically.
     pub fn symbol(&self, number: u64) -> FdtSymbol<'_> {
         let (block, esi) = self.place(number % self.symbols());
         let size = u64::from(self.partition.symbol_size());
@@ -98,7 +98,7 @@ impl FdtCarousel {
         }
     }
 
-    /// The block of a symbol and where it is in it. An instance has at most 32 blocks.
+    /// Returns the block of a symbol and the symbol's ESI. An instance has at most 32 blocks.
     fn place(&self, mut number: u64) -> (Block, u32) {
         let mut sbn = 0;
         loop {
@@ -112,14 +112,13 @@ impl FdtCarousel {
     }
 }
 
-/// Bytes that an entry may grow by beside the digests of its blocks: `hw:Digest`, `hw:Withdrawn`.
+/// Maximum growth of an entry in bytes, besides the digests of blocks: `hw:Digest`, `hw:Withdrawn`.
 const ENTRY_GROWTH_BYTES: usize = 120;
 
-/// Makes sure that an instance has room for so many more digests of blocks, and for what else its entries may
-/// come to tell.
+/// Checks that an instance has room for `digests` more block digests and for later attributes of the entries.
 ///
 /// # Errors
-/// When it would be longer than any receiver takes.
+/// When the instance would be longer than any receiver accepts.
 pub fn check_room(instance: &Instance, digests: u64) -> Result<(), FdtTooLarge> {
     let bytes = digests.saturating_mul(16).div_ceil(3).saturating_mul(4);
     let entries = instance.files.len() * ENTRY_GROWTH_BYTES;

@@ -5,14 +5,14 @@ use headwater_wire::{PayloadId, alc};
 
 use super::assembly::{Assembly, Progress};
 
-/// FDT instances put together at the same time.
+/// Maximum number of FDT instances reassembled at the same time.
 const ASSEMBLIES_MAX: usize = 2;
-/// Versions of FLUTE that are read: RFC 3926 and RFC 6726.
+/// Accepted versions of FLUTE: RFC 3926 and RFC 6726.
 const VERSIONS: core::ops::RangeInclusive<u8> = 1..=2;
-/// FDT instances remembered as known.
+/// Maximum number of recent FDT instances remembered.
 const INSTANCES_MAX: usize = 16;
 
-/// The FDT as a receiver hears it. Memory: two instances being put together.
+/// Reassembly of the FDT at a receiver. Memory: two instances in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Hearing {
     assemblies: VecDeque<Assembly>,
@@ -20,25 +20,25 @@ pub(crate) struct Hearing {
     last: Option<u32>,
 }
 
-/// What a packet of the FDT brought.
+/// Result of a packet of the FDT.
 pub(crate) enum Heard {
-    /// Nothing new.
+    /// The packet brought nothing new.
     Nothing,
-    /// A part of an instance.
+    /// The packet brought a new part of an instance.
     Part,
-    /// An instance is whole.
+    /// The packet completed an instance.
     Whole { instance_id: u32, instance: Box<Instance>, xml: Vec<u8> },
-    /// Nothing that can be read.
+    /// The packet or the instance cannot be read.
     Bad,
 }
 
 impl Hearing {
-    /// The instance of which a packet came last.
+    /// Returns the instance of the last packet.
     pub(crate) fn last(&self) -> Option<u32> {
         self.last
     }
 
-    /// A packet of TOI 0 came.
+    /// Takes a packet of TOI 0.
     pub(crate) fn hear(&mut self, header: &alc::Repr, id: PayloadId, payload: &[u8]) -> Heard {
         let known = header.extensions.fdt.filter(|fdt| VERSIONS.contains(&fdt.version));
         let (Some(extension), Some(_)) = (known, header.extensions.fti) else { return Heard::Bad };
@@ -53,8 +53,8 @@ impl Hearing {
             Progress::Needed => Heard::Part,
             Progress::Whole(xml) => {
                 self.assemblies.remove(index);
-                // Not remembered if it cannot be read: a corrupt symbol may have spoiled it, and it will come
-                // again.
+                // An unreadable instance is not remembered: a corrupt symbol may have spoiled the instance,
+                // which will be sent again.
                 let Ok(instance) = Instance::parse(&xml) else { return Heard::Bad };
                 self.remember(instance_id);
                 Heard::Whole { instance_id, instance: Box::new(instance), xml }
@@ -66,7 +66,7 @@ impl Hearing {
         }
     }
 
-    /// The assembly of an instance, begun if there is none; the oldest one makes room.
+    /// Returns the index of an instance's assembly. A new assembly replaces the oldest if there are too many.
     fn assembly(&mut self, instance_id: u32, header: &alc::Repr) -> Option<usize> {
         let fti = header.extensions.fti?;
         if let Some(index) = self.assemblies.iter().position(|one| one.is_of(instance_id, &fti)) {

@@ -1,4 +1,4 @@
-//! What the FDT says, and what is made of it.
+//! Processing of FDT instances.
 
 use headwater_wire::extensions::FDT_INSTANCE_ID_MAX;
 use headwater_wire::fdt::{FdtError, File, Headwater, Instance, Withdrawal};
@@ -13,8 +13,8 @@ use crate::delivery::name::RelativePath;
 use crate::delivery::store::{Description, HeldBlock, ObjectIndex, Store};
 use crate::time::Instant;
 
-/// Instances that a session is taken to have after the one that was kept: prefaces, and instances that tell
-/// of changes. A session started again is numbered by the seconds since.
+/// Maximum number of instances that a session is assumed to send after the kept instance: prefaces, and
+/// instances that announce changes. The instance numbers of a restarted session follow the time in seconds.
 const INSTANCES_OF_SESSION: u32 = 32;
 
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
@@ -26,7 +26,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             Heard::Part => self.stats.last_progress = now,
             Heard::Whole { instance_id, instance, xml } => {
                 self.stats.last_progress = now;
-                // Beside the preface of a long FDT the one that was kept still helps.
+                // While only the preface of a long FDT has arrived, the kept FDT still helps.
                 self.may_recall &= !instance.complete;
                 self.keep(instance_id, &instance, xml);
                 self.on_instance(now, &instance);
@@ -35,7 +35,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Keeps a complete instance for a receiver that is started again, where its files could be resumed.
+    /// Keeps a complete instance for a receiver that restarts, if the files can be resumed.
     fn keep(&mut self, instance_id: u32, instance: &Instance, xml: Vec<u8>) {
         let Some((source, tsi)) = self.session() else { return };
         let may_be_resumed =
@@ -45,8 +45,9 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Goes on with what an earlier receiver kept of the session's FDT, until it comes again; unless another
-    /// instance is coming, or nobody sends it before it is asked for: then this one would stay.
+    /// Continues with the session's FDT that an earlier receiver kept, until the FDT arrives again. The kept
+    /// FDT is not used if another session's instance is arriving. If the control requests the FDT, the kept
+    /// FDT is used only after a packet of the FDT: without a request, no FDT would ever replace the kept FDT.
     pub(super) fn recall(&mut self, now: Instant) {
         self.may_recall = false;
         let (session, heard) = (self.session(), self.hearing.last());
@@ -63,7 +64,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Whether an instance describes what was recalled: other entries, or fewer, are another session's.
+    /// Whether an instance agrees with the recalled FDT. Different or fewer entries belong to another
+    /// session.
     fn is_recalled(&self, instance: &Instance) -> bool {
         let agrees = |entry: &File| self.catalogue.agrees(entry, instance.fti(entry).ok());
         let is_all = !instance.complete || self.catalogue.is_described_by(&instance.files);
@@ -76,14 +78,14 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             .as_ref()
             .is_some_and(|control| *control != instance.control || !self.is_recalled(instance))
         {
-            // What has come since may be in the wrong place, where its digest will tell. The next receiver
-            // knows better.
+            // Symbols written since the recall may be in the wrong place; verification of the digests finds
+            // the error. The next receiver uses the new instance.
             if let (Some(source), Some((_, tsi))) = (self.front.listening.sender(), self.session()) {
                 self.end(SessionEvent::Superseded { tsi, source }.into());
             }
             return;
         }
-        // A preface describes a few files only.
+        // A preface describes only a few files.
         self.recalled = recalled.filter(|_| !instance.complete);
         if let Err(reason) = self.front.describe(now, instance.control.as_ref()) {
             self.end(ReceiverEvent::ControlRefused { reason });
@@ -101,7 +103,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                     self.refuse_beyond(entry);
                     Ok(())
                 }
-                // A file of several segments is told once.
+                // The withdrawal of a file of several segments is reported once.
                 (None, Some(_)) if entry.headwater.segment.as_ref().is_some_and(|part| part.index > 0) => {
                     self.catalogue.refuse(entry.toi);
                     self.stats.dropped.refused += self.pending.take(entry.toi).packets();
@@ -128,7 +130,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.make_folders(instance);
         self.complete |= instance.complete;
         if self.complete {
-            // Nothing more will be described.
+            // No more files will be announced.
             if !self.catalogue.is_awaiting_fti() {
                 let kept = |toi| self.catalogue.is_compared(toi);
                 self.stats.dropped.unknown_object += self.pending.retain(kept);
@@ -143,8 +145,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Takes in the digests that an entry tells of an object beyond those known, and verifies by them what
-    /// has waited for that.
+    /// Adds new digests of an entry to an object, and verifies the blocks that waited for a digest.
     fn learn(&mut self, object: ObjectIndex, told: &Headwater) {
         let file = self.catalogue.objects[object.0].file;
         if !self.catalogue.is_open(file) {
@@ -166,13 +167,14 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.verify_block(object, sbn);
             }
         }
-        // Otherwise its last block finishes it.
+        // Otherwise the file's last block finishes the file.
         if digest.is_some() && waits_for_digest {
             self.finish_file_if_whole(file);
         }
     }
 
-    /// Ends a file that its sender withdrew, unless it is whole: the store may be giving it its name.
+    /// Ends a file that the sender withdrew. A whole file is kept, since the store may be renaming the file
+    /// already.
     fn withdraw(&mut self, object: ObjectIndex, why: Withdrawal) {
         let file = self.catalogue.objects[object.0].file;
         let state = &self.catalogue.files[file.0];
@@ -186,8 +188,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Makes the folders without files of an instance, those of the first one that has any: later ones say
-    /// the same.
+    /// Creates the folders without files from the first instance that has any: later instances repeat the
+    /// same folders.
     fn make_folders(&mut self, instance: &Instance) {
         if instance.folders.is_empty() || core::mem::replace(&mut self.has_folders, true) {
             return;
@@ -203,7 +205,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Refuses an entry beyond those that are kept account of: told once, counted always.
+    /// Refuses an entry beyond the maximum number of objects. The event is reported once; each entry is
+    /// counted.
     fn refuse_beyond(&mut self, entry: &File) {
         self.stats.entries_beyond += 1;
         if !core::mem::replace(&mut self.overflowed, true) {
@@ -214,7 +217,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Takes in an entry that is new, or that tells the coding of one that is not.
+    /// Adds the object of a new entry, or of an entry whose coding is known now.
     fn announce(
         &mut self,
         now: Instant,
@@ -228,7 +231,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
         match (fti, self.pending.fti(entry.toi)) {
             (Ok(fti), _) | (Err(FdtError::Missing(_)), Some(fti)) => self.admit(now, entry, fti),
-            // EXT_FTI of its packets will tell.
+            // EXT_FTI of the object's packets will state the coding.
             (Err(FdtError::Missing(_)), None) => self.catalogue.await_fti(entry),
             (Err(error), _) => Err(error.into()),
         }
@@ -250,7 +253,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
             self.open_files += 1;
             self.front.event(event);
             if held.is_whole {
-                // Its blocks count as waiting until its objects end, below.
+                // The file's blocks count as waiting until the objects end, below.
                 self.open_blocks += u64::from(object_spec.partition.blocks());
                 self.end_file(file, FileOutcome::Present);
             }
@@ -272,7 +275,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         Ok(())
     }
 
-    /// Takes in the packets of an object that had to wait: for the FDT, or while its file was compared.
+    /// Processes the packets of an object that waited for the FDT or for the comparison of the file.
     pub(super) fn put_pending(&mut self, now: Instant, object: ObjectIndex) {
         let toi = self.catalogue.objects[object.0].toi;
         for (packet, payload) in self.pending.take(toi).iter() {
@@ -280,14 +283,14 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Goes on with a block where an earlier session stopped.
+    /// Resumes a block of an earlier session.
     fn resume_block(&mut self, index: ObjectIndex, held: &HeldBlock) {
         let object = &mut self.catalogue.objects[index.0];
         let Some(spec) = object.partition.block(held.sbn) else { return };
         let (k, codec) = (spec.symbols, &object.codec);
         let block = BlockState::resumed(k, codec.esi_end(k), held).with_first_try(codec.symbols_to_try(k));
         if !self.room.take((index, held.sbn), block.bytes()) {
-            // It is received anew when there is room.
+            // The block is received again once memory is free.
             return;
         }
         let (count, is_ready) = (u64::from(block.count()), block.is_ready());

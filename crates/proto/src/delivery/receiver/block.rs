@@ -1,55 +1,56 @@
-//! What a receiver knows of one block: which symbols it holds.
+//! Reception state of a block: the set of symbols held.
 
 use super::esi_set::EsiSet;
 use crate::delivery::store::{HeldBlock, StoredRepair, repair_slots};
 
-/// Repair symbols taken while a block is being decoded, in case it turns out that those at hand were not
-/// enough.
+/// Repair symbols accepted during decoding, in case the decoder needs more symbols.
 const SPARE_SYMBOLS: u32 = 2;
 
-/// A block under way. Memory: itself, one bit per source symbol, and what the numbers of its repair symbols
-/// take.
+/// State of a block in progress. Memory: the structure, one bit per source symbol, and the set of repair
+/// ESIs.
 #[derive(Clone, Debug)]
 pub struct BlockState {
     symbols: u32,
     source: Box<[u64]>,
     source_count: u32,
-    /// Repair symbols held, in the slots below this one.
+    /// Number of repair symbols held, in the slots below this number.
     repairs: u32,
     repair_esis: EsiSet,
-    /// Symbols needed before the first attempt: K, or more where the code mostly takes more.
+    /// Number of symbols needed before the first attempt to decode: K, or more if the code usually needs
+    /// more.
     first_try: u32,
-    /// Symbols needed before the next attempt: at least so many, then more than the last attempt had.
+    /// Number of symbols needed before the next attempt: at first `first_try`, later more than the last
+    /// attempt had.
     needed: u32,
     tried: u32,
     phase: Phase,
-    /// Times that the decoded bytes were not what the sender promised.
+    /// Number of times that symbols were dropped as corrupt, except with symbols of an earlier session.
     strikes: u8,
-    /// Whether some of it comes from an earlier session, and has not been verified.
+    /// Whether some symbols come from an earlier session and have not been verified.
     is_resumed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Receiving,
-    /// It has enough, and waits for the store.
+    /// The block has enough symbols and waits for the store.
     Waiting,
     Finishing,
 }
 
-/// A block of an object, from its announcement to its end.
+/// State of a block from the announcement to the end.
 #[derive(Clone, Debug)]
 pub enum Block {
-    /// No symbol of it came yet.
+    /// No symbol has arrived.
     Unseen,
-    /// Under way.
+    /// In progress.
     Open(Box<BlockState>),
-    /// Whole and verified, or given up: nothing else is remembered.
+    /// Whole and verified, or given up: no other state is kept.
     Ended,
 }
 
 impl Block {
-    /// The block under way, if it is.
+    /// Returns the state of a block in progress.
     pub fn under_way(&mut self) -> Option<&mut BlockState> {
         match self {
             Self::Open(state) => Some(state),
@@ -57,7 +58,7 @@ impl Block {
         }
     }
 
-    /// Whether it needs symbols.
+    /// Whether the block needs symbols.
     pub fn is_waiting(&self) -> bool {
         match self {
             Self::Unseen => true,
@@ -66,7 +67,7 @@ impl Block {
         }
     }
 
-    /// Ends the block and says how much memory comes back.
+    /// Ends the block and returns the number of bytes released.
     pub fn end(&mut self) -> usize {
         match core::mem::replace(self, Self::Ended) {
             Self::Open(state) => state.bytes(),
@@ -75,12 +76,12 @@ impl Block {
     }
 }
 
-/// What a symbol is to a block.
+/// Use of a symbol for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
-    /// Wanted.
+    /// The block needs the symbol.
     Needed,
-    /// Held already.
+    /// The block already has the symbol.
     Duplicate,
     /// The block has enough.
     Surplus,
@@ -103,31 +104,31 @@ impl BlockState {
         }
     }
 
-    /// A block that is not tried to be decoded before there are so many symbols, unless all source symbols
-    /// are there.
+    /// Sets the number of symbols before the first attempt to decode, unless all source symbols arrive
+    /// earlier.
     pub fn with_first_try(mut self, symbols: u32) -> Self {
         self.first_try = symbols.max(self.symbols);
         self.needed = self.first_try;
         self
     }
 
-    /// What [`BlockState::new`] takes, in bytes.
+    /// Memory of [`BlockState::new`], in bytes.
     pub fn bytes_of_new(symbols: u32) -> usize {
         size_of::<Self>() + 8 * words(symbols)
     }
 
-    /// What it takes, in bytes.
+    /// Memory of the state, in bytes.
     pub fn bytes(&self) -> usize {
         Self::bytes_of_new(self.symbols) + self.repair_esis.bytes()
     }
 
-    /// What adding a repair symbol would add to that.
+    /// Additional memory for a repair symbol, in bytes.
     pub fn bytes_for_repair(&self, esi: u32) -> usize {
         self.repair_esis.bytes_to_insert(esi)
     }
 
-    /// A block of K = `symbols` source symbols, with what an earlier session left of it. Symbols from
-    /// `esi_end` on do not exist.
+    /// Creates the state of a block with K = `symbols` source symbols from the symbols of an earlier session.
+    /// ESIs from `esi_end` on are invalid.
     pub fn resumed(symbols: u32, esi_end: u32, held: &HeldBlock) -> Self {
         let mut block = Self::new(symbols);
         block.is_resumed = true;
@@ -135,7 +136,7 @@ impl BlockState {
             block.add_source(esi);
         }
         for esi in held.repairs.iter().filter(|_| !held.is_whole).take(repair_slots(symbols) as usize) {
-            // What stands in a slot that makes no sense ends what counts of them.
+            // The first invalid ESI ends the list of valid slots.
             if !(symbols..esi_end).contains(esi) || !block.repair_esis.insert(*esi) {
                 break;
             }
@@ -148,13 +149,14 @@ impl BlockState {
         if self.holds(esi) {
             return Worth::Duplicate;
         }
-        // While the store decodes, the places of source symbols are its own.
+        // During decoding, the store writes the places of source symbols.
         let spare = match self.phase {
-            // With all of them there it cannot turn out that more are needed.
+            // With all source symbols present, no more symbols can be needed.
             Phase::Finishing if esi < self.symbols || self.source_count == self.symbols => {
                 return Worth::Surplus;
             }
-            // An attempt that may well fail takes long, and what came meanwhile serves the next one.
+            // An attempt that is likely to fail takes long; symbols that arrive meanwhile serve the next
+            // attempt.
             Phase::Finishing => SPARE_SYMBOLS + 4 * (self.first_try - self.symbols),
             Phase::Receiving | Phase::Waiting => 0,
         };
@@ -170,7 +172,7 @@ impl BlockState {
         }
     }
 
-    /// Symbols held.
+    /// Number of symbols held.
     pub fn count(&self) -> u32 {
         self.source_count + self.repairs
     }
@@ -180,24 +182,24 @@ impl BlockState {
         self.source_count += 1;
     }
 
-    /// Adds a repair symbol, and says which slot is its own.
+    /// Adds a repair symbol and returns the slot of the symbol.
     pub fn add_repair(&mut self, esi: u32) -> StoredRepair {
         self.repair_esis.insert(esi);
         self.repairs += 1;
         StoredRepair { esi, slot: self.repairs - 1 }
     }
 
-    /// Whether it is time to hand the block to the store.
+    /// Whether the block should be handed to the store.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Receiving && (self.count() >= self.needed || self.source_count == self.symbols)
     }
 
-    /// It has enough, and takes no more.
+    /// Marks the block as waiting for the store, which accepts no more symbols.
     pub fn wait(&mut self) {
         self.phase = Phase::Waiting;
     }
 
-    /// Hands the block over: the source symbols that are missing and the number of repair symbols.
+    /// Starts decoding. Returns the missing source symbols and the number of repair symbols.
     pub fn start_finishing(&mut self) -> (Vec<u32>, u32) {
         self.phase = Phase::Finishing;
         self.tried = self.count();
@@ -205,8 +207,8 @@ impl BlockState {
         (missing, self.repairs)
     }
 
-    /// The symbols did not determine the block: so many more are needed than it was tried with. False when no
-    /// slot is left for them.
+    /// Records that the symbols did not determine the block: `more` symbols are needed in addition to the
+    /// symbols of the last attempt. Returns false if no slot is left for more symbols.
     #[must_use]
     pub fn needs_more(&mut self, more: u32) -> bool {
         self.phase = Phase::Receiving;
@@ -214,19 +216,21 @@ impl BlockState {
         self.count() >= self.needed || self.repairs < repair_slots(self.symbols)
     }
 
-    /// Whether it has enough, and the store is at work on it or will be.
+    /// Whether the block has enough symbols, and the store is decoding the block or will be.
     pub fn is_finishing(&self) -> bool {
         self.phase != Phase::Receiving
     }
 
-    /// Times that it was whole and wrong.
+    /// Returns the number of times that symbols were dropped as corrupt, except with symbols of an earlier
+    /// session.
     pub fn strikes(&self) -> u8 {
         self.strikes
     }
 
-    /// The block is whole and wrong: some symbol was corrupt. At first the repair symbols are dropped, then
-    /// all; what came from an earlier session is dropped at once, and is no strike: the disk may have lost
-    /// it. Gives back the number of symbols dropped, and of bytes that come free.
+    /// Drops symbols of a block that does not match the announced digest or cannot be decoded, since a symbol
+    /// is corrupt. If a source symbol is missing, the first strike drops only the repair symbols; otherwise
+    /// all symbols are dropped. A block with symbols of an earlier session drops all symbols at once, without
+    /// a strike: the disk may have lost data. Returns the number of symbols dropped and of bytes released.
     pub fn mismatched(&mut self) -> (u32, usize) {
         let (symbols, bytes) = (self.count(), self.bytes());
         self.repairs = 0;

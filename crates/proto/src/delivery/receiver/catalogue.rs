@@ -1,4 +1,4 @@
-//! What the FDT has announced: files, and the objects that carry them.
+//! Files that the FDT has announced, and the objects that carry the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,71 +16,72 @@ use crate::delivery::object::{Codecs, partition_of};
 use crate::delivery::plan::OBJECTS_MAX;
 use crate::delivery::store::{FileIndex, FileSpec, ObjectIndex, ObjectSpec, StoreError};
 
-/// What a block costs as long as the session lasts, in bytes: its state or that it has ended, its digest, and
-/// what was promised of it.
+/// Memory of a block for the duration of the session, in bytes: the state, the digest, and the announced
+/// short digest.
 const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<Digest>() + size_of::<ShortDigest>();
-/// Longest block of a code that is taken, in bytes. Our own senders' longest have 14 415 symbols, fewer where
-/// these are long.
+/// Maximum length of a coded block, in bytes; a receiver refuses objects with longer blocks. The longest
+/// blocks of Headwater senders have 14 415 symbols, or fewer long symbols.
 pub(in crate::delivery) const CODED_BLOCK_BYTES_MAX: u64 = 32 << 20;
-/// Memory that decoding a block may take where it is decoded in strips of [`STRIP_WIDTH_MIN`], in bytes. Of
-/// LDPC with n = 2k blocks of up to 134 000 symbols are taken, whatever the length of these.
+/// Maximum memory to decode a block in strips of [`STRIP_WIDTH_MIN`], in bytes. For LDPC with n = 2k this
+/// admits blocks of up to 134 000 symbols, whatever the symbol length.
 const STRIPS_BYTES_MAX: u64 = 96 << 20;
-/// The narrowest strips in which a block is decoded, in bytes: a vector or a line of cache.
+/// Minimum width of the strips in which a block is decoded, in bytes: a vector or a cache line.
 pub const STRIP_WIDTH_MIN: u16 = 64;
 
 /// Room for the parameters of any code.
 const FTI_BYTES_MAX: usize = 32;
 
-/// All that was announced.
+/// All announced files and objects.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     pub files: Vec<FileState>,
     pub objects: Vec<ObjectState>,
     by_toi: BTreeMap<u128, Announced>,
-    /// Files that come in several objects, by what their segments agree on.
+    /// Files of several objects, by the values common to all segments.
     segmented: BTreeMap<SegmentKey, FileIndex>,
     codecs: Codecs,
-    /// Objects that the files announced will have.
+    /// Number of objects that the announced files will have.
     places: usize,
-    /// Bytes of all names taken, at most [`FDT_BYTES_MAX`]: what one FDT can name.
+    /// Bytes of all accepted names, at most [`FDT_BYTES_MAX`], the length of one FDT.
     name_bytes: usize,
     awaiting_fti: usize,
 }
 
 type SegmentKey = (RelativePath, u64, u32);
 
-/// What is known of a transport object identifier.
+/// State of a transport object identifier.
 #[derive(Clone, Debug)]
 pub enum Announced {
-    /// It is being received.
+    /// The object is being received.
     Object(ObjectIndex),
-    /// It was refused: its packets are dropped.
+    /// The object was refused: its packets are dropped.
     Refused,
-    /// The FDT does not tell its coding: the first packet with EXT_FTI will.
+    /// The FDT does not state the coding: the first packet with EXT_FTI will.
     AwaitsFti(Box<File>),
 }
 
 #[derive(Debug)]
 pub struct FileState {
     pub spec: FileSpec,
-    /// Its objects in the order of their segments; those not announced yet are `None`.
+    /// Objects of the file in segment order; `None` for an object that is not announced yet.
     pub objects: Vec<Option<ObjectIndex>>,
-    /// Objects and blocks that are not done; at 0 the file is whole.
+    /// Number of objects not announced and blocks not done; at 0 the file is whole.
     pub left: u64,
-    /// Whether the FDT is going to tell the file's digest: the file is not whole before.
+    /// Whether the FDT will announce the file's digest: before that, the file is not whole.
     pub digest_follows: bool,
-    /// Source symbols of the objects announced, and symbols held.
+    /// Source symbols of the objects announced, and symbols received.
     pub symbols: u64,
     pub symbols_held: u64,
-    /// A file of its name and length stands in its place, and has not been compared.
+    /// A file of the same name and length exists at the destination and has not been compared.
     pub is_present: bool,
-    /// That file is being compared, or will be: no block is wanted meanwhile, and packets wait.
+    /// The existing file is being compared, or queued for comparison: meanwhile no block is wanted and
+    /// packets wait.
     pub is_compared: bool,
     pub outcome: Option<FileOutcome>,
 }
 
 impl FileState {
-    /// Whether an entry says of the file's digest what earlier ones said, as far as they did.
+    /// Whether an entry agrees with earlier entries on the file's digest, as far as the digest is known.
     fn agrees_on_digest(&self, told: &Headwater) -> bool {
         match (told.digest, self.spec.digest) {
             (Some(told), Some(known)) => told == known,
@@ -99,16 +100,17 @@ impl FileOutcome {
     }
 }
 
-/// How a file ended.
+/// Final state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOutcome {
     /// Whole, verified, under its final name.
     Done,
-    /// The same without being received: it was there already.
+    /// Already in place, whole and verified without being received.
     Present,
     /// Whole, but its digest is wrong.
     Mismatch,
-    /// The store cannot hold it, or it was not described whole.
+    /// The store cannot hold the file, the FDT does not describe all segments, or the sender withdrew the
+    /// file.
     Refused,
 }
 
@@ -116,24 +118,24 @@ pub enum FileOutcome {
 pub struct ObjectState {
     pub toi: u128,
     pub file: FileIndex,
-    /// Where it begins in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     pub fti: Fti,
     pub partition: Partition,
-    /// n of a block of k symbols is asked of it.
+    /// Codec, which also gives n for a block of k symbols.
     pub codec: std::sync::Arc<dyn BlockCodec>,
     pub blocks: Vec<Block>,
-    /// What the sender promised of its blocks, or of the first of them where more follow; empty when it did
-    /// not.
+    /// Digests announced for all blocks, or for the first blocks if more follow; empty if the sender
+    /// announced no digest.
     pub promised: Vec<ShortDigest>,
-    /// Whether the FDT is going to promise more: no block counts as whole before its digest is known.
+    /// Whether the FDT will announce more digests: a block counts as whole only once its digest is known.
     pub digests_follow: bool,
-    /// What the blocks done turned out to be.
+    /// Computed digests of the blocks that are done.
     pub digests: Vec<Digest>,
 }
 
 impl ObjectState {
-    /// The block of a symbol whose payload has so many bytes, if the object can have that symbol.
+    /// Returns the block of a symbol with a payload of `bytes` bytes, if the object can have that symbol.
     pub fn block_of(&self, id: PayloadId, bytes: usize) -> Option<headwater_fec::Block> {
         let size = self.partition.symbol_size();
         let block = self.partition.block(id.sbn)?;
@@ -144,7 +146,7 @@ impl ObjectState {
     }
 }
 
-/// Why an entry of the FDT is not received.
+/// Reason why an entry of the FDT is not received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{0}")]
@@ -183,7 +185,7 @@ const fn withdrawal(why: Withdrawal) -> &'static str {
     }
 }
 
-/// What to tell the store of a new object, and of its file if that is new too.
+/// A new object for the store, and the object's file if the file is new, too.
 pub struct Admitted {
     pub object: ObjectIndex,
     pub object_spec: ObjectSpec,
@@ -195,12 +197,12 @@ impl Catalogue {
         self.by_toi.get(&toi)
     }
 
-    /// Objects, refused ones included, at most [`OBJECTS_MAX`].
+    /// Whether the number of objects, including refused objects, has reached [`OBJECTS_MAX`].
     pub fn is_full(&self) -> bool {
         self.by_toi.len() >= OBJECTS_MAX
     }
 
-    /// Makes room for the names of an entry. What they take is not given back.
+    /// Reserves memory for the names of an entry. The memory is never released.
     pub fn take_names(&mut self, entry: &File) -> Result<(), Refusal> {
         let of_file = entry.headwater.segment.as_ref().map_or(0, |segment| segment.file.len());
         let bytes = self.name_bytes + entry.content_location.len() + of_file;
@@ -221,13 +223,13 @@ impl Catalogue {
         }
     }
 
-    /// Whether an object was announced whose coding is not known yet.
+    /// Whether an announced object still lacks its coding.
     pub fn is_awaiting_fti(&self) -> bool {
         self.awaiting_fti > 0
     }
 
-    /// Keeps an entry whose coding EXT_FTI will tell. What only our own senders write is left out: they tell
-    /// the coding in the FDT, and an entry must not cost more than its name.
+    /// Keeps an entry whose coding EXT_FTI will state. Attributes that only Headwater senders write are left
+    /// out: Headwater senders state the coding in the FDT, and an entry must not cost more than its name.
     pub fn await_fti(&mut self, entry: &File) -> Result<(), Refusal> {
         RelativePath::from_content_location(&entry.content_location)?;
         let kept = File {
@@ -243,7 +245,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Whether an entry says of its object what an earlier one said, if there was one.
+    /// Whether an entry agrees with an earlier entry for the same object, if there is an earlier entry.
     pub fn agrees(&self, entry: &File, fti: Option<Fti>) -> bool {
         let index = match self.by_toi.get(&entry.toi) {
             Some(Announced::Object(index)) => index,
@@ -261,13 +263,13 @@ impl Catalogue {
             && RelativePath::from_content_location(name).as_ref() == Ok(&file.spec.path)
     }
 
-    /// Whether all objects known are among these entries.
+    /// Whether the entries include all known objects.
     pub fn is_described_by(&self, entries: &[File]) -> bool {
         let tois: BTreeSet<u128> = entries.iter().map(|entry| entry.toi).collect();
         self.by_toi.keys().all(|toi| tois.contains(toi))
     }
 
-    /// Takes an entry of the FDT in.
+    /// Adds the object of an entry of the FDT.
     pub fn admit(&mut self, entry: &File, fti: Fti, room: &mut Room) -> Result<Admitted, Refusal> {
         let length = fti.transfer_length();
         if entry.content_length.is_some_and(|content| content != length) {
@@ -286,7 +288,7 @@ impl Catalogue {
         let promised = promised(entry, partition)?;
 
         let count = usize::try_from(blocks).map_err(|_| Refusal::TooManyBlocks)?;
-        // What the store lacks to decode the longest block.
+        // Memory that the store lacks to decode the longest block.
         let longest = partition.max_block_symbols();
         let decoding = match codec.scheme() {
             Scheme::NoCode => 0,
@@ -311,7 +313,7 @@ impl Catalogue {
         *place = Some(object);
         room.lend(lent);
         room.take_for_good(count * BLOCK_BYTES);
-        // The object itself was one of those left; its blocks are now.
+        // `left` counted the object itself; now `left` counts the object's blocks.
         state.left = state.left - 1 + blocks;
         state.symbols += partition.symbols();
         let identity = identity(&state.spec, segment.offset, fti);
@@ -332,7 +334,7 @@ impl Catalogue {
         Ok(Admitted { object, object_spec, new_file: new_file.then_some(file) })
     }
 
-    /// The file of an entry: a new one, or the one whose other segments were announced before.
+    /// Returns the file of an entry: a new file, or the file of earlier announced segments.
     fn file_of(&mut self, entry: &File, fti: Fti) -> Result<(FileIndex, bool, Segment), Refusal> {
         let length = fti.transfer_length();
         let whole = || Segment {
@@ -344,7 +346,7 @@ impl Catalogue {
         };
         let segment = entry.headwater.segment.clone().unwrap_or_else(whole);
         let count = segment.count as usize;
-        // Stores count in symbols of the file.
+        // Stores address a file in symbols.
         let is_aligned = segment.offset.is_multiple_of(fti.symbol_size().into());
         if !is_aligned || !is_within_file(&segment, length) {
             return Err(Refusal::Segments);
@@ -390,8 +392,9 @@ impl Catalogue {
         Ok((file, true, segment))
     }
 
-    /// Whether a segment begins where the one before it ends and ends where the next begins, as far as those
-    /// are known. Once all are, they cover the file once, in the order of its digest.
+    /// Whether a segment begins at the end of the previous segment and ends at the beginning of the next
+    /// segment, as far as both are known. When all segments are known, the segments cover the file once, in
+    /// the order of the file's digest.
     fn adjoins(&self, file: FileIndex, segment: &Segment, length: u64) -> bool {
         let places = &self.files[file.0].objects;
         let known = |index: usize| places.get(index).copied().flatten().map(|at| &self.objects[at.0]);
@@ -401,15 +404,15 @@ impl Catalogue {
             && known(index + 1).is_none_or(|object| segment.offset + length == object.offset)
     }
 
-    /// Takes in what an entry tells of a known object beyond what was known: digests of more blocks, the
-    /// digest of its file. Returns how many blocks had digests before, and the file's digest if that is news.
-    /// The entry agrees with what is known.
+    /// Adds new information of an entry about a known object: digests of more blocks, and the digest of the
+    /// file. Returns the number of blocks with digests before, and the file's digest if new. The entry must
+    /// agree with the known information.
     pub fn learn(&mut self, object: ObjectIndex, told: &Headwater) -> (usize, Option<Digest>) {
         let state = &mut self.objects[object.0];
         let file = &mut self.files[state.file.0];
         let before = state.promised.len();
         let blocks = state.partition.blocks() as usize;
-        // Blocks without a promise from the start were taken as they came.
+        // Blocks announced without a digest from the start are accepted without verification.
         if state.digests_follow && told.block_digests.len() <= blocks {
             state.promised.extend(told.block_digests.iter().skip(before));
             state.digests_follow = state.promised.len() < blocks;
@@ -420,7 +423,7 @@ impl Catalogue {
         (before, news)
     }
 
-    /// Gives back what an object just admitted holds: its file cannot be stored.
+    /// Releases the memory of an object just admitted because the store cannot hold the file.
     pub fn forget(&mut self, object: ObjectIndex, room: &mut Room) {
         let object = &mut self.objects[object.0];
         room.give_back(object.blocks.len() * BLOCK_BYTES);
@@ -430,21 +433,22 @@ impl Catalogue {
         self.files[object.file.0].outcome = Some(FileOutcome::Refused);
     }
 
-    /// The slots of repair symbols are as wide as a file's symbols: its segments must agree on that.
+    /// Checks that the segments of a file agree on the symbol size, which is the width of the file's repair
+    /// slots.
     fn check_symbol_size(&self, file: FileIndex, fti: Fti) -> Result<(), Refusal> {
         let first = self.files[file.0].objects.iter().flatten().next();
         let agrees = first.is_none_or(|first| self.objects[first.0].fti.symbol_size() == fti.symbol_size());
         if agrees { Ok(()) } else { Err(Refusal::Segments) }
     }
 
-    /// Ends a file; its objects are not received any more. Returns the blocks that were waiting for symbols.
+    /// Ends a file and all its objects. Returns the number of blocks that were waiting for symbols.
     pub fn end_file(&mut self, file: FileIndex, outcome: FileOutcome, room: &mut Room) -> u64 {
         self.files[file.0].outcome = Some(outcome);
         let objects = self.files[file.0].objects.clone();
         objects.into_iter().flatten().map(|object| self.end_object(object, room)).sum()
     }
 
-    /// Ends all blocks of an object. Returns those that were waiting for symbols.
+    /// Ends all blocks of an object. Returns the number of blocks that were waiting for symbols.
     pub fn end_object(&mut self, object: ObjectIndex, room: &mut Room) -> u64 {
         let mut open = 0;
         for (sbn, block) in (0..).zip(&mut self.objects[object.0].blocks) {
@@ -454,14 +458,15 @@ impl Catalogue {
         open
     }
 
-    /// Blocks of a file that need symbols.
+    /// Number of blocks of a file that need symbols.
     pub fn waiting_blocks(&self, file: FileIndex) -> u64 {
         let objects = self.files[file.0].objects.iter().flatten();
         let blocks = objects.flat_map(|object| &self.objects[object.0].blocks);
         blocks.filter(|block| block.is_waiting()).count() as u64
     }
 
-    /// What was promised of all blocks of a file, in order; as far as that is known.
+    /// Returns the announced digests of a file's blocks in order, up to the first object whose digests are
+    /// not all known.
     pub fn promised(&self, file: FileIndex) -> Vec<ShortDigest> {
         let objects = self.files[file.0].objects.iter().flatten().map(|object| &self.objects[object.0]);
         let is_known = |object: &ObjectState| object.promised.len() == object.blocks.len();
@@ -479,20 +484,21 @@ impl Catalogue {
         self.files[file.0].outcome.is_none()
     }
 
-    /// Files under way some of whose segments were never announced.
+    /// Returns the files in progress that lack the announcement of a segment.
     pub fn with_holes(&self) -> Vec<FileIndex> {
         let holes = |file: &FileState| file.outcome.is_none() && file.objects.iter().any(Option::is_none);
         (0..self.files.len()).filter(|index| holes(&self.files[*index])).map(FileIndex).collect()
     }
 
-    /// Digests of all blocks of a file in order; complete once nothing is left of it.
+    /// Returns the digests of all blocks of a file in order. The digests are complete when `left` is 0.
     pub fn block_digests(&self, file: FileIndex) -> impl Iterator<Item = &Digest> {
         let objects = self.files[file.0].objects.iter().flatten();
         objects.flat_map(|object| self.objects[object.0].digests.iter())
     }
 }
 
-/// Whether a segment lies in its file; the first begins at its start and the last ends at its end.
+/// Whether a segment lies within the file, with the first segment at the start and the last segment at the
+/// end of the file.
 fn is_within_file(segment: &Segment, length: u64) -> bool {
     let is_last = segment.count.checked_sub(1) == Some(segment.index);
     let end = segment.offset.checked_add(length);
@@ -502,7 +508,8 @@ fn is_within_file(segment: &Segment, length: u64) -> bool {
             .is_some_and(|end| if is_last { end == segment.file_length } else { end <= segment.file_length })
 }
 
-/// Computes [`ObjectSpec::identity`]. Digests are no part of it: they may come later than the object.
+/// Computes [`ObjectSpec::identity`]. Digests are no part of the identity because a digest may be announced
+/// later than the object.
 fn identity(file: &FileSpec, offset: u64, fti: Fti) -> Option<Digest> {
     if !file.version().is_known() {
         return None;
@@ -516,7 +523,7 @@ fn identity(file: &FileSpec, offset: u64, fti: Fti) -> Option<Digest> {
     Some(*hasher.finalize().as_bytes())
 }
 
-/// Whether the longest block can be decoded within bounds of memory.
+/// Checks that the longest block can be decoded within the memory limits.
 fn check_block(codec: &dyn BlockCodec, partition: Partition) -> Result<(), Refusal> {
     let (k, size) = (partition.max_block_symbols(), partition.symbol_size());
     let block_bytes = u64::from(k) * u64::from(size);

@@ -1,17 +1,17 @@
-//! The numbers of a block's repair symbols.
+//! Set of a block's repair ESIs.
 
-/// Numbers that share an entry.
+/// Number of ESIs per entry.
 const RUN: u32 = 256;
-/// 64-bit words of an entry.
+/// Number of 64-bit words per entry.
 const WORDS: usize = (RUN / 64) as usize;
 
-/// A set of ESIs: 40 bytes for each run of 256 of them some of which are in it, and up to a quarter of spare
-/// room. Senders count up, so that a run holds as many as the loss leaves of 256.
+/// Set of ESIs. Memory: 40 bytes for each run of 256 ESIs with a member, and up to a quarter of spare
+/// capacity. Senders count up, so a run holds all of 256 except the lost symbols.
 #[derive(Clone, Debug, Default)]
 pub struct EsiSet(Vec<(u32, [u64; WORDS])>);
 
 impl EsiSet {
-    /// What the first number takes.
+    /// Memory of the first ESI, in bytes.
     #[cfg(test)]
     pub const BYTES_OF_ONE: usize = size_of::<(u32, [u64; WORDS])>();
 
@@ -20,7 +20,7 @@ impl EsiSet {
         self.find(esi).is_ok_and(|index| self.0[index].1[word] & bit != 0)
     }
 
-    /// Adds a number; false if it was there.
+    /// Adds an ESI. Returns false if the set already has the ESI.
     pub fn insert(&mut self, esi: u32) -> bool {
         let (word, bit) = place(esi);
         let index = self.find(esi).unwrap_or_else(|index| {
@@ -36,12 +36,12 @@ impl EsiSet {
         is_new
     }
 
-    /// What it takes, in bytes.
+    /// Memory of the set, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<(u32, [u64; WORDS])>()
     }
 
-    /// What adding this number would add to that.
+    /// Additional memory for an ESI, in bytes.
     pub fn bytes_to_insert(&self, esi: u32) -> usize {
         let is_full = self.0.len() == self.0.capacity();
         if is_full && self.find(esi).is_err() { self.growth() * size_of::<(u32, [u64; WORDS])>() } else { 0 }
@@ -51,7 +51,7 @@ impl EsiSet {
         1 + self.0.len() / 4
     }
 
-    /// Numbers mostly come in ascending order: look at the end first.
+    /// Finds the entry of an ESI. ESIs mostly arrive in ascending order, so the last entry is checked first.
     fn find(&self, esi: u32) -> Result<usize, usize> {
         let run = esi / RUN;
         match self.0.last() {

@@ -1,4 +1,4 @@
-//! Blocks and files on their way to their end: handed to the store, reported back, verified.
+//! Completion of blocks and files: hand-over to the store, reports, verification.
 
 use super::block::BlockState;
 use super::catalogue::FileOutcome;
@@ -11,14 +11,15 @@ use crate::delivery::store::{
 };
 use crate::time::Instant;
 
-/// A block that was whole and wrong so often will never be right: the promise or the sender is wrong.
+/// Number of strikes of a block after which the file is given up: the announced digest or the sender is
+/// wrong.
 const STRIKES_MAX: u8 = 8;
-/// Work that the store is given at a time: enough for its threads. Each block of it takes 4 bytes per symbol
-/// missing.
+/// Maximum number of concurrent store operations: enough for the store's threads. Each block takes 4 bytes
+/// per missing symbol.
 const JOBS_MAX: usize = 8;
 
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
-    /// A block has enough symbols: the store gets it in its turn.
+    /// Queues a block that has enough symbols for the store.
     pub(super) fn queue_block(&mut self, block: BlockId) {
         let Some(state) = self.under_way(block) else { return };
         state.wait();
@@ -29,12 +30,13 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.hand_over();
     }
 
-    /// Hands blocks over as long as the store has not too many: what it needs to know of each takes memory.
+    /// Hands queued blocks and files to the store, up to [`JOBS_MAX`] at a time: each description of a block
+    /// takes memory.
     pub(super) fn hand_over(&mut self) {
         while self.jobs < JOBS_MAX
             && let Some(block) = self.ready.pop_front()
         {
-            // Its file may have ended meanwhile.
+            // The file may have ended meanwhile.
             let Some(state) = self.under_way(block) else { continue };
             let (missing, repairs) = state.start_finishing();
             self.jobs += 1;
@@ -43,7 +45,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         while self.jobs < JOBS_MAX
             && let Some(file) = self.to_compare.pop_front()
         {
-            // It may have been refused meanwhile.
+            // The file may have been refused meanwhile.
             let Some(digest) = self.catalogue.files[file.0].spec.digest else { continue };
             if self.catalogue.is_open(file) {
                 self.jobs += 1;
@@ -52,8 +54,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Compares the file that stands in a file's place, once all that takes is known. Until that is done no
-    /// block of the file is wanted.
+    /// Starts to compare the file that exists at the destination, once the digest and all objects are known.
+    /// No block of the file is wanted until the comparison ends.
     pub(super) fn compare_file_if_present(&mut self, file: FileIndex) {
         let state = &mut self.catalogue.files[file.0];
         let is_described = state.spec.digest.is_some() && state.objects.iter().all(Option::is_some);
@@ -106,7 +108,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.hand_over();
     }
 
-    /// Holds a block that is whole against what its sender promised; without a promise yet it waits for one.
+    /// Compares a whole block with the announced digest. If the digest is not yet announced, the block waits.
     pub(super) fn verify_block(&mut self, object: ObjectIndex, sbn: u32) {
         let state = &self.catalogue.objects[object.0];
         match state.promised.get(sbn as usize) {
@@ -143,7 +145,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if is_ready {
             self.queue_block(block);
         } else if !may_go_on {
-            // No sender that codes as it should comes here.
+            // Only a faulty sender reaches this case.
             self.drop_symbols(block);
         }
     }
@@ -158,7 +160,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Gives up what of a block may be wrong, or its file when that was done too often.
+    /// Drops the symbols of a block that may be corrupt, or gives up the file after too many strikes.
     fn drop_symbols(&mut self, block: BlockId) {
         let (object, sbn) = block;
         let Some(state) = self.under_way(block) else { return };
@@ -219,7 +221,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
                 self.front.event(ReceiverEvent::FileCompleted { file, digest, is_present });
             }
             FileOutcome::Mismatch => self.front.event(ReceiverEvent::FileMismatch { file }),
-            // Told with the reason by whoever refused it.
+            // The refusing code has reported the reason.
             FileOutcome::Refused => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The receiving end: datagrams in, symbols to their places, whole and verified files out.
+//! Receiver of a session: writes the symbols of datagrams to the store, and verifies and completes the files.
 
 mod announcements;
 mod block;
@@ -28,14 +28,13 @@ pub(in crate::delivery) use self::catalogue::CODED_BLOCK_BYTES_MAX;
 pub use self::catalogue::STRIP_WIDTH_MIN;
 pub use self::report::{Drops, FileProgress, ReceiverEvent, ReceiverStats};
 
-/// Bytes of packets kept while their objects are unknown, by default.
+/// Default memory for packets of objects that the FDT has not described, in bytes.
 pub const PENDING_BYTES: usize = 16 << 20;
-/// Bytes that a receiver takes to keep account of blocks and symbols: enough for a terabyte in blocks of 10
-/// 017 symbols.
+/// Memory for the state of blocks and symbols, in bytes: enough for a terabyte in blocks of 10 017 symbols.
 pub const BLOCK_STATE_BYTES: usize = 104 << 20;
-/// Bytes that a store may take for the blocks that it decodes at a time, all together, with what codecs keep.
-/// A block that takes more by itself is decoded alone, and takes the rest from [`BLOCK_STATE_BYTES`]: an
-/// object for which that leaves no room is refused.
+/// Memory that a store may use for all blocks in decoding together, including the caches of codecs, in bytes.
+/// A block that needs more is decoded alone and takes the rest from [`BLOCK_STATE_BYTES`]. If not enough is
+/// left there, the object is refused.
 pub const DECODING_BYTES: u64 = 88 << 20;
 /// Configuration of a receiver.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ pub struct ReceiverConfig {
 }
 
 impl Default for ReceiverConfig {
-    /// The first session heard, from anyone; 16 MiB for packets that come before the FDT.
+    /// The first session heard, from any sender; 16 MiB for packets that arrive before the FDT.
     fn default() -> Self {
         Self { wanted: Wanted::default(), pending_bytes: PENDING_BYTES }
     }
@@ -54,7 +53,7 @@ impl Default for ReceiverConfig {
 impl ReceiverConfig {
     wanted_setters!();
 
-    /// Most bytes kept of packets that come before the FDT describes their object.
+    /// Sets the maximum memory for packets that arrive before the FDT describes their object, in bytes.
     #[must_use]
     pub fn with_pending_bytes(mut self, bytes: usize) -> Self {
         self.pending_bytes = bytes;
@@ -62,41 +61,41 @@ impl ReceiverConfig {
     }
 }
 
-/// The receiving end of a session.
+/// Receiver of a session.
 ///
-/// Memory, beside the store: [`BLOCK_STATE_BYTES`] for blocks, of which each takes 64 bytes and, while it is
-/// under way, some 100 more, a bit per source symbol, and 40 bytes for each 256 repair symbols sent (beyond
-/// that, symbols are dropped until blocks are whole); 12 bytes per block that waits for the store, 24 per
-/// block that waits for its digest; some 500 and the name per object (at most [`super::OBJECTS_MAX`], all
-/// names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs being put together.
+/// Memory, without the store: [`BLOCK_STATE_BYTES`] for blocks. Each block takes 64 bytes and, in progress,
+/// some 100 more, a bit per source symbol, and 40 bytes for each 256 repair symbols sent (beyond that,
+/// symbols are dropped until blocks are whole). In addition 12 bytes per block that waits for the store, 24
+/// per block that waits for a digest; some 500 and the name per object (at most [`super::OBJECTS_MAX`], all
+/// names at most [`super::FDT_BYTES_MAX`]), [`PENDING_BYTES`], and two FDTs in reassembly.
 #[derive(Debug)]
 pub struct Receiver<C, S> {
     front: Front<C, ReceiverEvent>,
     store: S,
     hearing: Hearing,
-    /// Whether to ask the store what an earlier receiver kept of the FDT.
+    /// Whether to ask the store for the FDT that an earlier receiver kept.
     may_recall: bool,
-    /// What the FDT that an earlier receiver kept says of the control, until the FDT itself comes.
+    /// Control description of the FDT that an earlier receiver kept, until the FDT itself arrives.
     recalled: Option<Option<Control>>,
     catalogue: Catalogue,
     pending: Pending,
     room: Room,
-    /// Blocks that have enough symbols, until the store gets them: each once.
+    /// Blocks with enough symbols, each queued once for the store.
     ready: VecDeque<BlockId>,
-    /// Blocks that are whole and wait for the FDT to tell their digests.
+    /// Whole blocks that wait for the FDT to announce their digests.
     unproven: BTreeSet<BlockId>,
-    /// Files that stand in their place already, until the store gets them to compare: each once.
+    /// Files that already exist at the destination, each queued once for the store to compare.
     to_compare: VecDeque<FileIndex>,
-    /// Blocks of files under way that need symbols.
+    /// Number of blocks of files in progress that need symbols.
     open_blocks: u64,
-    /// Files whose fate is open.
+    /// Number of files in progress.
     open_files: usize,
     refused: usize,
     /// Whether an instance has named folders without files.
     has_folders: bool,
-    /// Whether there were more objects than a receiver takes.
+    /// Whether the FDT announced more objects than a receiver accepts.
     overflowed: bool,
-    /// What the store has not reported yet.
+    /// Number of store operations without a report.
     jobs: usize,
     holding: bool,
     complete: bool,
@@ -105,7 +104,7 @@ pub struct Receiver<C, S> {
 }
 
 impl<C: ReceiverControl, S: Store> Receiver<C, S> {
-    /// A receiver that begins to listen at `now`.
+    /// Creates a receiver that listens from `now` on.
     pub fn new(config: ReceiverConfig, control: C, store: S, now: Instant) -> Self {
         Self {
             front: Front::new(config.wanted, control, now),
@@ -132,20 +131,20 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Datagrams received, each in one counter ([`ReceiverStats::accounted`]).
+    /// Returns the counters. Each datagram received is in one counter ([`ReceiverStats::accounted`]).
     pub fn stats(&self) -> ReceiverStats {
         ReceiverStats { pending: self.pending.packets(), ..self.stats }
     }
 
     front_views!(C);
 
-    /// Whether the session ended: all there is to receive was received, the sender is gone or another one has
-    /// come in its place, or the store failed.
+    /// Whether the session has ended: everything was received, the sender is gone or was replaced by another,
+    /// or the store failed.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// The files announced so far, by their index.
+    /// Returns the progress of the announced files, by file index.
     pub fn files(&self) -> impl Iterator<Item = FileProgress<'_>> {
         self.catalogue.files.iter().map(|file| FileProgress {
             path: &file.spec.path,
@@ -156,31 +155,31 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         })
     }
 
-    /// The longest symbols announced, in bytes, of objects that have more than one: those of a single symbol
-    /// may be sent without their padding. Looks at each object.
+    /// Returns the longest announced symbol size in bytes, over the objects of more than one symbol: a single
+    /// symbol may be sent without padding. Time: O(objects).
     pub fn symbol_size(&self) -> Option<u16> {
         let partitions = self.catalogue.objects.iter().map(|object| object.partition);
         partitions.filter(|whole| whole.symbols() > 1).map(|whole| whole.symbol_size()).max()
     }
 
-    /// This end's machine dropped packets that it had received, because they were not read in time: the
-    /// control takes less. The memberships that follow come out of the next [`Machine::poll_output`] after a
-    /// [`Machine::handle`].
+    /// Reports that this host dropped received packets because the driver did not read them in time. The
+    /// control reduces its rate. The changes of membership follow at the next [`Machine::poll_output`] after
+    /// a [`Machine::handle`].
     pub fn overrun(&mut self, now: Instant) {
         self.front.control.overrun(now);
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// The store, for the driver to tend.
+    /// Returns the store, for the driver to service.
     pub fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// Ends the receiver and gives its store back, with all that it holds.
+    /// Ends the receiver and returns the store with its content.
     pub fn into_store(self) -> S {
         self.store
     }
@@ -212,7 +211,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// Holds channels while symbols are wanted, and says so when the session has ended.
+    /// Ends the session if complete or closed. Starts or stops the control if symbols have become wanted or
+    /// unwanted.
     fn settle(&mut self, now: Instant) {
         let described = self.complete && !self.catalogue.is_awaiting_fti();
         if !self.ended {
@@ -238,7 +238,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         self.front.collect_memberships();
     }
 
-    /// When a session that was closed has ended, unless more is heard.
+    /// Returns the time at which a closed session ends unless another packet arrives.
     fn close_deadline(&self) -> Option<Instant> {
         self.front.listening.close_deadline().filter(|_| !self.ended && self.jobs == 0)
     }
@@ -253,7 +253,7 @@ impl<C: ReceiverControl, S: Store> Machine for Receiver<C, S> {
     type Event = ReceiverEvent;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
-        // With a datagram there is a report to hear of only while the store is at work.
+        // After a datagram, only a store with pending operations can have a report.
         let is_timeout = matches!(input, Input::Timeout);
         match input {
             Input::Timeout => self.front.control.timeout(now),

@@ -1,15 +1,16 @@
-//! Packets of objects that no FDT has described yet.
+//! Packets of objects that the FDT has not described.
 
 use std::collections::BTreeMap;
 
 use headwater_wire::{Fti, PayloadId};
 
-/// What a packet costs beside its payload, in bytes.
+/// Memory per packet in addition to the payload, in bytes.
 const ENTRY_BYTES: usize = size_of::<(PendingPacket, usize)>();
-/// What an object costs beside its packets: itself, its place in the map, and the first room of its vectors.
+/// Memory per object in addition to the packets: the structure, the map entry, and the initial capacity of
+/// the vectors.
 const OBJECT_BYTES: usize = 2 * (size_of::<PendingObject>() + size_of::<u128>()) + 4 * ENTRY_BYTES + 8;
 
-/// A packet of an object not known yet.
+/// Packet of an object that is not yet known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingPacket {
     pub toi: u128,
@@ -17,8 +18,8 @@ pub struct PendingPacket {
     pub id: PayloadId,
 }
 
-/// Packets kept by object until it is described. Bound: `bytes_max`, payloads and bookkeeping together, and a
-/// quarter of spare room.
+/// Packets kept by object until the FDT describes the object. Bound: `bytes_max` for payloads and bookkeeping
+/// together, plus a quarter of spare capacity.
 #[derive(Debug)]
 pub struct Pending {
     objects: BTreeMap<u128, PendingObject>,
@@ -30,7 +31,7 @@ pub struct Pending {
 /// The packets of one object, oldest first.
 #[derive(Debug, Default)]
 pub struct PendingObject {
-    /// From the first packet with EXT_FTI.
+    /// FTI of the first packet with EXT_FTI.
     fti: Option<Fti>,
     entries: Vec<(PendingPacket, usize)>,
     payloads: Vec<u8>,
@@ -42,7 +43,7 @@ impl Pending {
         Self { objects: BTreeMap::new(), packets: 0, bytes: 0, bytes_max }
     }
 
-    /// Keeps a packet; false when there is no room.
+    /// Keeps a packet. Returns false if no memory is left.
     pub fn push(&mut self, packet: PendingPacket, fti: Option<Fti>, payload: &[u8]) -> bool {
         let new_object = if self.objects.contains_key(&packet.toi) { 0 } else { OBJECT_BYTES };
         let bytes = payload.len() + ENTRY_BYTES + new_object;
@@ -66,12 +67,12 @@ impl Pending {
         self.packets
     }
 
-    /// What EXT_FTI said of an object.
+    /// Returns the FTI from an object's EXT_FTI.
     pub fn fti(&self, toi: u128) -> Option<Fti> {
         self.objects.get(&toi)?.fti
     }
 
-    /// Takes the packets of an object out.
+    /// Removes and returns the packets of an object.
     pub fn take(&mut self, toi: u128) -> PendingObject {
         let object = self.objects.remove(&toi).unwrap_or_default();
         self.bytes -= object.bytes;
@@ -79,7 +80,7 @@ impl Pending {
         object
     }
 
-    /// Drops the packets of objects that `keeps` does not want, and returns how many there were.
+    /// Drops the packets of objects that `keeps` rejects, and returns the number of packets dropped.
     pub fn retain(&mut self, keeps: impl Fn(u128) -> bool) -> u64 {
         let before = self.packets;
         self.objects.retain(|toi, _| keeps(*toi));
@@ -89,7 +90,8 @@ impl Pending {
     }
 }
 
-/// Makes room for more, and a quarter of what is there already: a vector by itself grows by doubling.
+/// Reserves room for `more` items, or for a quarter of the current length if larger: a vector would otherwise
+/// double.
 fn make_room<T>(items: &mut Vec<T>, more: usize) {
     if items.capacity() - items.len() < more {
         items.reserve_exact(more.max(items.len() / 4));
@@ -102,7 +104,7 @@ impl PendingObject {
         self.entries.len() as u64
     }
 
-    /// The packets in order of arrival.
+    /// Returns the packets in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (PendingPacket, &[u8])> {
         let mut start = 0;
         self.entries.iter().map(move |(packet, bytes)| {

@@ -1,4 +1,4 @@
-//! What a receiver tells its application.
+//! Events and counters of a receiver for the application.
 
 use crate::delivery::digest::Digest;
 use crate::delivery::front::SessionEvent;
@@ -6,55 +6,56 @@ use crate::delivery::name::RelativePath;
 use crate::delivery::store::{FileIndex, StoreError};
 use crate::time::Instant;
 
-/// What a receiver tells its application, in order.
+/// Event of a receiver for the application, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// Who was heard on the group.
+    /// Event about the sessions on the group.
     Session(SessionEvent),
-    /// The FDT describes a congestion control that cannot be followed. Nothing more is received.
+    /// The FDT describes a congestion control that this receiver does not support. The receiver receives
+    /// nothing more.
     ControlRefused {
-        /// Why: what it names may be a peer's word.
+        /// Reason; may quote untrusted text of the sender.
         reason: String,
     },
     /// The FDT described a file.
     FileAnnounced {
-        /// Its number; files are numbered from 0 in this order.
+        /// Index of the file; files are numbered from 0 in the order of announcement.
         file: FileIndex,
-        /// Its name.
+        /// Name.
         path: RelativePath,
-        /// Its length in bytes.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// The FDT described something that is not received.
+    /// The FDT described a file or folder that is not received.
     FileRefused {
-        /// Its name as the sender gave it: not to be trusted.
+        /// Name as given by the sender, untrusted.
         location: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A file is whole, verified, and carries its final name.
+    /// A file is whole, verified, and under its final name.
     FileCompleted {
         /// The file.
         file: FileIndex,
-        /// Its digest, if the sender told.
+        /// Digest, if the sender announced a digest.
         digest: Option<Digest>,
-        /// Whether it was there already, and nothing of it had to be received.
+        /// Whether the file already existed and nothing had to be received.
         is_present: bool,
     },
-    /// A file is whole but not what the sender promised; it was discarded.
+    /// A file is whole but does not match the announced digest. The file was discarded.
     FileMismatch {
         /// The file.
         file: FileIndex,
     },
-    /// Every file of the session has met its fate.
+    /// Every file of the session is completed or given up.
     SessionCompleted {
-        /// Entries of the FDT that were refused; all beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX) are
-        /// one.
+        /// Number of refused entries of the FDT; all entries beyond
+        /// [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX) count as one.
         refused: usize,
     },
     /// The sender closed the session before every file was whole.
     SessionClosed,
-    /// The store failed; nothing more is received.
+    /// The store failed. The receiver receives nothing more.
     StoreFailed(StoreError),
 }
 
@@ -64,18 +65,18 @@ impl From<SessionEvent> for ReceiverEvent {
     }
 }
 
-/// How far a file is.
+/// Progress of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileProgress<'a> {
-    /// Its name.
+    /// Name.
     pub path: &'a RelativePath,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Source symbols of what is announced of it.
+    /// Source symbols of the announced objects of the file.
     pub symbols: u64,
     /// Symbols held, source and repair.
     pub symbols_held: u64,
-    /// Whether it is whole and verified.
+    /// Whether the file is whole and verified.
     pub is_done: bool,
 }
 
@@ -86,7 +87,8 @@ pub struct FileProgress<'a> {
 /// ([`ReceiverStats::accounted`]) is `packets` at any instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Datagrams handed to the receiver. Those that the socket layer kept out are counted there.
+    /// Datagrams handed to the receiver. Datagrams that the socket layer filtered out are counted by the
+    /// socket layer.
     pub packets: u64,
     /// Bytes of UDP payload.
     pub bytes: u64,
@@ -94,32 +96,32 @@ pub struct ReceiverStats {
     pub longest: u64,
     /// Symbols that were needed.
     pub useful: u64,
-    /// Symbols that an earlier session had left, of those files that are not in place yet.
+    /// Symbols left by an earlier session, of files that are not in place yet.
     pub resumed: u64,
-    /// Symbols held already.
+    /// Symbols that were already held.
     pub duplicates: u64,
     /// Symbols of blocks that had enough.
     pub surplus: u64,
-    /// Packets of the FDT, needed or not; those that cannot be read are among the drops.
+    /// Packets of the FDT, needed or not, except unreadable packets, which count as drops.
     pub fdt_packets: u64,
-    /// Packets without a symbol: those that close the session, and those for the congestion control alone.
+    /// Packets without a symbol: packets that close the session, and packets for the congestion control only.
     pub signalling: u64,
-    /// Packets held until the FDT describes their object: each then moves to another counter.
+    /// Packets kept until the FDT describes the object: each packet then moves to another counter.
     pub pending: u64,
-    /// Entries of the FDT that contradict an earlier one.
+    /// Entries of the FDT that contradict an earlier entry.
     pub contradictions: u64,
     /// Entries of the FDT beyond [`OBJECTS_MAX`](crate::delivery::OBJECTS_MAX).
     pub entries_beyond: u64,
-    /// Blocks that did not match their digest and were received again.
+    /// Blocks that did not match the digest and were received again.
     pub blocks_discarded: u64,
     /// Datagrams dropped, by reason.
     pub dropped: Drops,
-    /// When something needed came last.
+    /// Time of the last packet or report that advanced the reception.
     pub last_progress: Instant,
 }
 
 impl ReceiverStats {
-    /// Sum of the counters that a datagram can end in: `packets`.
+    /// Sum of the counters that a datagram can end in, equal to `packets`.
     pub fn accounted(&self) -> u64 {
         let Self { useful, duplicates, surplus, fdt_packets, signalling, pending, dropped, .. } = self;
         useful + duplicates + surplus + fdt_packets + signalling + pending + dropped.total()
@@ -129,25 +131,25 @@ impl ReceiverStats {
 /// Datagrams dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// No ALC packet.
+    /// Not an ALC packet.
     pub malformed: u64,
-    /// Of another session or another source.
+    /// Packet of another session or another source.
     pub foreign: u64,
-    /// A packet of the FDT without its extensions, or an instance that cannot be read.
+    /// A packet of the FDT without its extensions, or an unreadable instance.
     pub bad_fdt: u64,
-    /// A symbol that its object cannot have: block or number out of range, wrong length, wrong code.
+    /// A symbol that the object cannot have: block or ESI out of range, wrong length, wrong code.
     pub bad_symbol: u64,
-    /// Of an object that was refused.
+    /// Packet of a refused object.
     pub refused: u64,
-    /// Of an object not described yet, when there was no room to keep it; or of one that the whole FDT does
-    /// not describe.
+    /// Packet of an object that the FDT has not described, if no memory was left to keep the packet, or of an
+    /// object that the complete FDT does not describe.
     pub unknown_object: u64,
-    /// Symbols that were needed, of blocks that there was no memory for.
+    /// Needed symbols of blocks for which no memory was left.
     pub no_room: u64,
 }
 
 impl Drops {
-    /// All of them, with the names that logs use.
+    /// Returns all counters with the names used in logs.
     pub fn by_reason(&self) -> [(&'static str, u64); 7] {
         [
             ("malformed", self.malformed),
@@ -160,7 +162,7 @@ impl Drops {
         ]
     }
 
-    /// Sum over all reasons.
+    /// Returns the sum over all reasons.
     pub fn total(&self) -> u64 {
         self.by_reason().iter().map(|(_, count)| count).sum()
     }

@@ -1,21 +1,22 @@
-//! How much memory a receiver's blocks take, and where that ends.
+//! Memory budget of a receiver's blocks.
 
 use crate::delivery::store::ObjectIndex;
 
-/// A block of a session.
+/// Identifier of a block in a session: object and block number.
 pub type BlockId = (ObjectIndex, u32);
 
-/// Memory for the state of blocks. Bound: `bytes_max`, and what one block takes beside it.
+/// Memory budget for the state of blocks. Bound: `bytes_max` plus the memory of one block.
 ///
-/// When it is used up one block at a time gets on without any, so that blocks end and give back what they
-/// had: whatever comes, something goes on.
+/// When the budget is exhausted, one block at a time may exceed the budget, so that blocks end and release
+/// memory: reception always progresses.
 #[derive(Debug)]
 pub struct Room {
     bytes: usize,
     bytes_max: usize,
-    /// Of them those that the store takes to decode the longest block, beyond its own.
+    /// Bytes that the store borrows from this budget to decode the longest block, in excess of
+    /// [`DECODING_BYTES`](super::DECODING_BYTES).
     lent: usize,
-    /// The block that gets on without room.
+    /// Block that may exceed the budget.
     favoured: Option<BlockId>,
 }
 
@@ -24,30 +25,30 @@ impl Room {
         Self { bytes: 0, bytes_max, lent: 0, favoured: None }
     }
 
-    /// Whether so many bytes are left.
+    /// Whether `bytes` bytes are left.
     pub fn has(&self, bytes: usize) -> bool {
         self.bytes.saturating_add(bytes) <= self.bytes_max
     }
 
-    /// Takes bytes that are there for as long as the session lasts.
+    /// Takes available bytes for the rest of the session.
     pub fn take_for_good(&mut self, bytes: usize) {
         debug_assert!(self.has(bytes), "asked for before");
         self.bytes += bytes;
     }
 
-    /// Whether so many bytes are left when the store has `lent` of them, for blocks that are decoded one at a
-    /// time.
+    /// Whether `bytes` bytes are left if the store borrows `lent` bytes. Blocks that need the loan are
+    /// decoded one at a time, so loans do not add up.
     pub fn has_beside(&self, bytes: usize, lent: usize) -> bool {
         self.has(bytes.saturating_add(lent.saturating_sub(self.lent)))
     }
 
-    /// Leaves so many bytes to the store, for as long as the session lasts.
+    /// Lends bytes to the store for the rest of the session.
     pub fn lend(&mut self, lent: usize) {
         self.take_for_good(lent.saturating_sub(self.lent));
         self.lent = self.lent.max(lent);
     }
 
-    /// Takes memory for a block; false when there is none for it now.
+    /// Takes memory for a block. Returns false if no memory is left.
     pub fn take(&mut self, block: BlockId, bytes: usize) -> bool {
         let is_granted = bytes == 0 || self.has(bytes) || *self.favoured.get_or_insert(block) == block;
         if is_granted {
@@ -56,12 +57,12 @@ impl Room {
         is_granted
     }
 
-    /// Gives back what was taken.
+    /// Releases memory.
     pub fn give_back(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 
-    /// Gives back what a block had taken that has ended.
+    /// Releases the memory of a block that has ended.
     pub fn ended(&mut self, block: BlockId, bytes: usize) {
         self.give_back(bytes);
         if self.favoured == Some(block) {

@@ -1,4 +1,4 @@
-//! Symbols on their way to their blocks.
+//! Delivery of symbols to their blocks.
 
 use headwater_wire::{PayloadId, alc};
 
@@ -57,7 +57,8 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         if outcome.is_some_and(|outcome| !outcome.is_done()) {
             self.stats.dropped.refused += 1;
         } else if self.catalogue.files[state.file.0].is_compared {
-            // Beyond what can wait they come again, if they are wanted at all.
+            // If no memory is left, the packet is dropped: the carousel sends the symbol again if the symbol
+            // is still needed.
             if !self.pending.push(packet, None, payload) {
                 self.stats.surplus += 1;
             }
@@ -106,7 +107,7 @@ impl<C: ReceiverControl, S: Store> Receiver<C, S> {
         }
     }
 
-    /// A symbol that was needed was given to the store.
+    /// Counts a needed symbol that was handed to the store, and queues the block if ready.
     fn put(&mut self, now: Instant, block: BlockId, written: Result<(), StoreError>, is_ready: bool) {
         let file = self.catalogue.objects[block.0.0].file;
         self.catalogue.files[file.0].symbols_held += 1;

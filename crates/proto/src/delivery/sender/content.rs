@@ -1,4 +1,4 @@
-//! The order of sending that fits the congestion control.
+//! Order of sending for the session's congestion control.
 
 use headwater_fec::Order;
 
@@ -7,17 +7,17 @@ use crate::delivery::carousel::{Carousel, CarouselBlock, Hierarchy, Place, Start
 use crate::layering::Layering;
 use crate::rng::Stream;
 
-/// The order of sending.
+/// Order of sending.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// To receivers that have every packet.
+    /// For receivers that receive every packet.
     Flat(Carousel),
-    /// To receivers of any rate.
+    /// For receivers of any rate.
     Layered(Box<Hierarchy>),
 }
 
 impl Content {
-    /// Content that is sent on request, of which each receiver gets some: the order is drawn.
+    /// Creates a random order for content sent on request, of which each receiver gets a part.
     pub(super) fn mixed(blocks: Vec<CarouselBlock>, draw: Stream, start: Start) -> Self {
         Self::Flat(Carousel::mixed(blocks, draw, start))
     }
@@ -30,27 +30,28 @@ impl Content {
         }
     }
 
-    /// Goes on where an earlier session of the same content hardly was: [`Carousel::skip`].
+    /// Continues at a place that an earlier session of the same content is unlikely to have sent:
+    /// [`Carousel::skip`].
     pub(super) fn skip(&mut self) {
         if let Self::Flat(carousel) = self {
             carousel.skip();
         }
     }
 
-    /// Stops sending the blocks that `keeps` refuses, and returns how many symbols of them counted towards
-    /// passes.
+    /// Stops sending the blocks that `keeps` rejects. Returns the number of symbols of rejected blocks that
+    /// counted towards passes.
     pub(super) fn retain(&mut self, keeps: impl Fn(u32) -> bool) -> u64 {
         match self {
             Self::Flat(carousel) => carousel.retain(keeps),
             Self::Layered(hierarchy) => {
                 hierarchy.retain(keeps);
-                // Passes are counted where receivers have every packet.
+                // Passes are counted only if receivers receive every packet.
                 0
             }
         }
     }
 
-    /// Visits that make a pass.
+    /// Number of visits in a pass.
     pub(super) fn pass_symbols(&self) -> u64 {
         match self {
             Self::Flat(carousel) => carousel.pass_symbols(),
@@ -65,8 +66,8 @@ impl Content {
         }
     }
 
-    /// The place of a departure in its buffer, also where it carries no content: the schedule counts every
-    /// packet.
+    /// Returns the place of a departure in the buffer, also for a departure without content: the schedule
+    /// counts every packet.
     pub(super) fn turn(&mut self, layering: Option<&dyn Layering>, departure: &Departure) -> Option<Place> {
         match (self, layering) {
             (Self::Layered(hierarchy), Some(layering)) => {
@@ -76,7 +77,7 @@ impl Content {
         }
     }
 
-    /// Whether what a departure would carry can be left out: its block has had its share and more.
+    /// Whether the content of a departure may be omitted: its block has received more than its share.
     pub(super) fn can_spare(&mut self, turn: Option<Place>) -> bool {
         match (self, turn) {
             (Self::Layered(hierarchy), Some(place)) => hierarchy.can_spare(place),
@@ -84,7 +85,7 @@ impl Content {
         }
     }
 
-    /// What a departure carries; `None` when there is no content at all.
+    /// Returns the content of a departure; `None` if there is no content.
     pub(super) fn next(&mut self, turn: Option<Place>) -> Option<Visit> {
         match (self, turn) {
             (Self::Flat(carousel), _) => carousel.next_visit(),

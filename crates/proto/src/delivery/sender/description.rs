@@ -1,4 +1,4 @@
-//! When the FDT goes out, and what of it.
+//! Schedule of the FDT: the time of each FDT packet, and the choice of its symbol.
 
 use core::ops::Range;
 
@@ -11,112 +11,113 @@ use crate::delivery::fdt::{FdtCarousel, FdtSymbol, FdtTooLarge, check_room};
 use crate::delivery::offsets::bisecting_offsets;
 use crate::time::{Duration, Instant};
 
-/// Least time between two rounds of the FDT.
+/// Minimum time between two rounds of the FDT.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// After its first round an FDT packet is sent for at most each so many packets of a channel: 5 %.
+/// Minimum number of content packets between two FDT packets of a channel after the first round: 5 %.
 const CREDIT_PACKETS: u32 = 20;
-/// On a slow base channel one in four, and no more than four a second, as far as a round takes longer than
-/// [`SLOW_ROUND`] without: who joins at 10 packets/s is described within 2 s by up to five symbols of the
-/// FDT.
+/// Content packets per FDT packet on a slow base channel, where a round would otherwise take longer than
+/// [`SLOW_ROUND`]: every fourth packet is an FDT packet, but at most four a second. A receiver that joins at
+/// 10 packets/s gets an FDT of up to five symbols within 2 s.
 const SLOW_CREDIT_PACKETS: u32 = 3;
 const SLOW_GAP: Duration = Duration::from_millis(250);
 const SLOW_ROUND: Duration = Duration::from_secs(2);
-/// An FDT of more symbols goes on the levels above the base as well: the base of a session of many files may
-/// be too slow for it. Each level sends a first round, then at most a round in each [`INTERVAL`]: a share of
-/// the packets alone would be 5 % of a fast session for ever.
+/// Number of symbols above which the FDT is also sent on the levels above the base: the base of a session of
+/// many files may be too slow. Each level sends a first round, then at most a round in each [`INTERVAL`]: a
+/// fixed share of the packets alone would take 5 % of a fast session for ever.
 const BASE_SYMBOLS_MAX: u64 = 8;
-/// Withdrawn files wait to be told until the base has sent the instance before so often, so that receivers
-/// have got that one whole, and no longer than [`HOLD_MAX`].
+/// Rounds of the current instance that the base sends before a withdrawal is announced, so that receivers
+/// have received that instance whole. The delay is at most [`HOLD_MAX`].
 const HOLD_ROUNDS: u64 = 2;
 const HOLD_MAX: Duration = Duration::from_secs(30);
-/// Rounds of the cycle of all levels after which their first rounds are over: receivers of most levels have
-/// it by then, and content gets its share.
+/// Rounds of the common cycle of all levels after which the first rounds end: receivers of most levels have
+/// the FDT by then, and content gets its share.
 const ROUNDS_OF_ALL: u64 = 3;
-/// How long an FDT instance may be used; a new one replaces it half-way.
+/// Lifetime of an FDT instance; a new instance replaces an instance after half of the lifetime.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 
-/// By how much the headers of an FDT packet (EXT_FDT, EXT_FTI, EXT_CENC) are longer than those of content.
+/// Excess of the headers of an FDT packet (EXT_FDT, EXT_FTI, EXT_CENC) over the headers of a content packet,
+/// in bytes.
 const FDT_HEADER_BYTES: u16 = 24;
-/// Shortest symbol of the FDT, where those of content are tiny.
+/// Minimum symbol size of the FDT, for content with tiny symbols.
 const FDT_SYMBOL_BYTES_MIN: u16 = 64;
 
-/// Whether the next packet of a level is one of the FDT.
+/// Kind of a level's next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// It is one of content.
+    /// The next packet carries content.
     No,
-    /// It may be one of the FDT, if the content in its place can be spared.
+    /// The next packet carries the FDT if the content may be omitted.
     Soon,
-    /// It is one of the FDT.
+    /// The next packet carries the FDT.
     Now,
 }
 
-/// The FDT of a session, on its way.
+/// The FDT of a session and its schedule.
 ///
-/// All that is known is one instance, sent round and round. A long one has a preface: an instance of one
-/// symbol with the control and as many entries as fit, by which receivers begin to choose levels before they
-/// have the rest. An instance whose entries have changed gives way to a new one.
+/// A single instance holds everything known and is sent cyclically. A long instance has a preface: an
+/// instance of one symbol with the control and as many entries as fit, so that receivers can choose levels
+/// before the rest arrives. If entries change, a new instance replaces the old instance.
 #[derive(Debug)]
 pub(crate) struct Description {
     instance: Instance,
     carousel: FdtCarousel,
     preface: Option<Preface>,
-    /// Number of the instance that was made last.
+    /// Number of the most recent instance.
     instance_id: u32,
     is_alone: bool,
     symbol_size: u16,
-    /// When the carousel was made.
+    /// Creation time of the carousel.
     made: Instant,
-    /// Whether receivers are to hear of a change soon.
+    /// Whether a change should be announced soon.
     is_stale: bool,
-    /// Whether that change is that nothing will be added.
+    /// Whether the change is that the description is now complete.
     has_completed: bool,
-    /// Time that the instance lives at least where files were withdrawn.
+    /// Minimum lifetime of the instance while files are withdrawn.
     hold: Duration,
-    /// Digests of blocks in `instance`, and those of them in the carousel.
+    /// Block digests in `instance`, and block digests in the carousel.
     digests: u64,
     digests_sent: u64,
     next_round: Instant,
     renew: Instant,
     rounds: u64,
-    /// Those of them that this instance has had.
+    /// Rounds of the current instance.
     rounds_of_instance: u64,
     round_began: Option<Instant>,
     last_sent: Instant,
-    /// The epoch of the base's last packet, of controls that have epochs.
+    /// Epoch of the base's last packet, for controls with epochs.
     epoch: Option<u64>,
     levels: Vec<Turn>,
-    /// Symbols sent of the cycle that all levels above the base send together.
+    /// Symbols sent in the common cycle of all levels above the base.
     next_of_all: u64,
 }
 
-/// The beginning of a long FDT.
+/// Beginning of a long FDT.
 #[derive(Debug)]
 struct Preface {
     carousel: FdtCarousel,
-    /// When the base sends it next.
+    /// Time of the next transmission by the base.
     next: Instant,
 }
 
-/// The FDT on one level.
+/// State of the FDT on a level.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     /// The next symbol.
     next: u64,
-    /// Symbols until the level has sent each once in its own cycle.
+    /// Symbols left of the level's first round, which counts the symbols of both cycles.
     left_of_first: u64,
-    /// Packets of content since the last one of the FDT, up to twice [`CREDIT_PACKETS`].
+    /// Content packets since the last FDT packet, up to twice [`CREDIT_PACKETS`].
     credit: u32,
-    /// Time of the last packet of the FDT.
+    /// Time of the last FDT packet.
     last_sent: Instant,
-    /// Whether the last symbol was one of the cycle of all levels.
+    /// Whether the last symbol belonged to the common cycle.
     is_of_all: bool,
 }
 
 impl Turn {
-    /// The next symbol of a level. Above the base every other one is of the cycle of all levels, by which
-    /// receivers of most levels have each symbol after as many packets; the level's own cycle brings each to
-    /// receivers of any levels.
+    /// Returns the next symbol of a level. Above the base, every second symbol belongs to the common cycle of
+    /// all levels, so that receivers of most levels get all symbols after the fewest packets. The level's own
+    /// cycle brings each symbol to receivers of any set of levels.
     fn next_symbol(&mut self, level: u16, symbols: u64, next_of_all: &mut u64) -> u64 {
         self.is_of_all = level > 0 && !self.is_of_all;
         let next = if self.is_of_all { next_of_all } else { &mut self.next };
@@ -128,10 +129,11 @@ impl Turn {
 }
 
 impl Description {
-    /// Beside packets of content with `content_bytes` each: no packet is longer than those, so that what fits
-    /// the path fits it always. `instance_id` is the first one. An instance may not be numbered like one of
-    /// an earlier session that receivers may still know, so it goes with the time of day. `digests_missing`
-    /// digests of blocks are going to be added.
+    /// Creates the schedule for a session whose content packets carry `content_bytes`. No FDT packet is
+    /// longer than a content packet, so that a path for content also carries the FDT. `instance_id` is the
+    /// number of the first instance. Receivers may still know the instances of an earlier session, and
+    /// numbers must not repeat, so the first number follows the time of day. `digests_missing` is the number
+    /// of block digests to be added later.
     ///
     /// # Errors
     /// When the description is too long, or will be.
@@ -147,7 +149,7 @@ impl Description {
         check_room(&instance, digests_missing)?;
         let digests = instance.files.iter().map(|file| file.headwater.block_digests.len() as u64).sum();
         let mut description = Self {
-            // Alone: there is no content to share the channel with.
+            // No content shares the channel.
             is_alone: instance.files.iter().all(|file| file.transfer_length == Some(0)),
             levels: turns(&carousel, levels),
             next_of_all: 0,
@@ -174,68 +176,68 @@ impl Description {
         Ok(description)
     }
 
-    /// Symbols of a round.
+    /// Number of symbols in a round.
     pub(crate) fn symbols(&self) -> u64 {
         self.carousel.symbols()
     }
 
-    /// Rounds that the base has sent.
+    /// Number of rounds sent on the base.
     pub(crate) fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// When the base may begin its next round.
+    /// Returns the earliest time of the base's next round.
     pub(crate) fn next_round(&self) -> Instant {
         self.next_round
     }
 
-    /// Adds digests of the next blocks of an object.
+    /// Adds the digests of an object's next blocks.
     pub(crate) fn add_digests(&mut self, object: usize, digests: &[Digest]) {
         self.digests += digests.len() as u64;
         self.instance.files[object].headwater.block_digests.extend(digests.iter().map(short));
     }
 
-    /// Tells the digest of the file that some objects carry, whose blocks' digests are all known.
+    /// Sets the digest of the file in `objects`, once the digests of all blocks are known.
     pub(crate) fn set_digest(&mut self, objects: Range<usize>, digest: Digest) {
         for file in &mut self.instance.files[objects] {
             (file.headwater.digest, file.headwater.digests_follow) = (Some(digest), false);
         }
     }
 
-    /// Tells that the file that some objects carry is withdrawn.
+    /// Marks the file in `objects` as withdrawn.
     pub(crate) fn withdraw(&mut self, objects: Range<usize>, why: Withdrawal) {
         for file in &mut self.instance.files[objects] {
             (file.headwater.withdrawn, file.headwater.digests_follow) = (Some(why), false);
         }
         self.is_stale = true;
-        // Without content nothing else makes its turns come.
+        // Without content, FDT packets do not wait for content packets.
         let has_content = |file: &File| file.transfer_length != Some(0) && file.headwater.withdrawn.is_none();
         self.is_alone = !self.instance.files.iter().any(has_content);
     }
 
-    /// Whether all that is known is in the instance that is sent.
+    /// Whether the carousel's instance holds everything known.
     pub(crate) fn is_told(&self) -> bool {
         !self.is_stale && self.digests == self.digests_sent
     }
 
-    /// Makes a new instance if something is not told, whatever the time.
+    /// Makes a new instance if anything is unannounced, regardless of the time.
     pub(crate) fn bring_up_to_date(&mut self, now: Instant, config: SenderConfig) {
         if !self.is_told() {
             self.remake(now, config);
         }
     }
 
-    /// Tells whether nothing will be added.
+    /// Sets whether the description is complete.
     pub(crate) fn set_complete(&mut self, complete: bool) {
         self.has_completed |= complete && !self.instance.complete;
         self.is_stale |= self.has_completed;
         self.instance.complete = complete;
     }
 
-    /// Makes a new instance where entries have changed, or where the old one has had half of its life; at
-    /// most one a second. Digests alone wait until there are twice as many, so that all instances together
-    /// have at most twice the digests. While files are withdrawn one after the other, instances that take
-    /// long to send live twice as long each time: receivers must get one whole.
+    /// Makes a new instance if entries have changed, or after half of the old instance's lifetime; at most
+    /// once a second. Digests alone wait until their number has doubled, so that all instances together carry
+    /// at most twice the digests. While files are withdrawn one after another, the minimum lifetime of slow
+    /// instances doubles each time: receivers must receive an instance whole.
     pub(crate) fn refresh(&mut self, now: Instant, config: SenderConfig) {
         let has_grown = self.digests > self.digests_sent && self.digests >= 2 * self.digests_sent;
         let is_heard = self.is_stale && self.rounds_of_instance >= HOLD_ROUNDS;
@@ -247,18 +249,19 @@ impl Description {
         }
     }
 
-    /// Whether an instance has followed the first one, which receivers that ask for packets have not asked
-    /// for.
+    /// Whether an instance must be sent without a request: an instance has followed the first, and the base
+    /// has sent [`CREDIT_PACKETS`] content packets since the last FDT packet, or the session has no content.
+    /// Receivers that request packets do not know of a new instance.
     pub(crate) fn has_news(&self) -> bool {
         self.made > Instant::ZERO && (self.is_alone || self.levels[0].credit >= CREDIT_PACKETS)
     }
 
-    /// Whether the next packet of a level is one of the FDT. To be asked once for each, with the control's
-    /// `epoch` of it.
+    /// Returns the kind of a level's next packet. The caller asks once for each packet, with the control's
+    /// `epoch` of the packet.
     ///
-    /// Receivers join by the first packet of the base in an epoch. Where that one describes the session, who
-    /// has just come begins at once. Above the base a packet of the FDT may wait for content that can be
-    /// spared, until it has waited as long again.
+    /// Receivers join at the base's first packet of an epoch. If that packet describes the session, a
+    /// receiver that joins can start immediately. Above the base, an FDT packet may wait for content that may
+    /// be omitted, for at most as long again.
     pub(crate) fn due(&mut self, now: Instant, level: u16, epoch: Option<u64>) -> Due {
         let turn = self.levels[usize::from(level)];
         let is_first_round =
@@ -286,7 +289,7 @@ impl Description {
         }
         let is_first_round = self.rounds == 0;
         match &self.preface {
-            // The first round comes whole and before all else; later ones take their share of the packets.
+            // The first round is sent whole and before any content; later rounds take a share of the packets.
             None if is_first_round => return self.next_round <= now,
             Some(preface) if preface.next == Instant::ZERO => return true,
             Some(_) if is_first_round && turn.credit >= share => return true,
@@ -297,13 +300,13 @@ impl Description {
             || (turn.credit >= SLOW_CREDIT_PACKETS && (opens || self.last_sent + gap <= now))
     }
 
-    /// A packet of content went out on a level.
+    /// Records a content packet on a level.
     pub(crate) fn content_sent(&mut self, level: u16) {
         let turn = &mut self.levels[usize::from(level)];
         turn.credit = (turn.credit + 1).min(2 * CREDIT_PACKETS);
     }
 
-    /// The next symbol of a level, which is sent now.
+    /// Returns the symbol of a level's FDT packet, and records the packet as sent.
     pub(crate) fn send(&mut self, now: Instant, level: u16) -> FdtSymbol<'_> {
         let turn = &mut self.levels[usize::from(level)];
         (turn.credit, turn.last_sent) = (0, now);
@@ -328,17 +331,17 @@ impl Description {
         self.carousel.symbol(number)
     }
 
-    /// A symbol by its number, round and round.
+    /// Returns the symbol with a number, counted cyclically.
     pub(crate) fn symbol(&self, number: u64) -> FdtSymbol<'_> {
         self.carousel.symbol(number)
     }
 
-    /// Whether the FDT goes on the levels above the base, too.
+    /// Whether the FDT is also sent on the levels above the base.
     fn is_long(&self) -> bool {
         self.symbols() > BASE_SYMBOLS_MAX
     }
 
-    /// Puts a new instance in the place of the one being sent.
+    /// Replaces the current instance by a new instance.
     fn remake(&mut self, now: Instant, config: SenderConfig) {
         let lived = now.since(self.made);
         self.hold = if lived < self.hold + self.hold { self.hold + self.hold } else { INTERVAL };
@@ -349,7 +352,7 @@ impl Description {
         self.renew = now + Duration::from_nanos(LIFETIME.as_nanos() / 2);
         self.instance.expires = expires(config, now);
         let id = self.next_id();
-        // What was added was counted when the first one was made.
+        // The additions fit: `check_room` accounted for them when the first instance was made.
         let Ok(carousel) = FdtCarousel::new(&self.instance, id, self.symbol_size) else { return };
         self.next_of_all = 0;
         self.levels = turns(&carousel, u16::try_from(self.levels.len()).unwrap_or(u16::MAX));
@@ -364,9 +367,9 @@ impl Description {
         self.instance_id
     }
 
-    /// The preface of a long FDT of a session with several levels, to be sent from `next` on. It has entries
-    /// in their order, the digests of their blocks where there is room; an FDT instance without any (RFC
-    /// 6726, section 3.4.2) is no FDT instance, so there may be no preface.
+    /// Creates the preface of a long FDT in a session with several levels, for transmission from `next` on.
+    /// The preface has the first entries, with block digests if there is room. An FDT instance must have an
+    /// entry (RFC 6726, section 3.4.2); if no entry fits, there is no preface.
     fn make_preface(&mut self, next: Instant) -> Option<Preface> {
         if !self.is_long() || self.levels.len() < 2 || self.instance.control.is_none() {
             return None;
@@ -398,7 +401,8 @@ impl Description {
     }
 }
 
-/// Levels begin apart, so that a receiver of several has all symbols the sooner.
+/// Creates the states of all levels. The levels begin at distant symbols, so that a receiver of several
+/// levels gets all symbols sooner.
 fn turns(carousel: &FdtCarousel, levels: u16) -> Vec<Turn> {
     let symbols = carousel.symbols();
     bisecting_offsets(symbols, levels.into())
@@ -413,7 +417,7 @@ fn turns(carousel: &FdtCarousel, levels: u16) -> Vec<Turn> {
         .collect()
 }
 
-/// When an instance that is sent at `now` expires, in NTP seconds.
+/// Returns the expiry of an instance sent at `now`, in NTP seconds.
 pub(crate) fn expires(config: SenderConfig, now: Instant) -> u32 {
     let seconds = now.since(Instant::ZERO).as_nanos() / 1_000_000_000 + LIFETIME.as_nanos() / 1_000_000_000;
     // NTP's era wraps in 2036; receivers compare modulo 2^32.

@@ -1,21 +1,23 @@
-//! How a session ends: on each channel a last round of the FDT, as far as a second allows, for receivers that
-//! came after the one before, then a few packets that close the session.
+//! End of a session: each channel sends a last round of the FDT, for at most a second, for receivers that
+//! joined after the previous round, and then a few packets that close the session.
 
 use crate::machine::ChannelId;
 use crate::time::{Duration, Instant};
 
-/// Packets that close the session on a channel: any one of them tells a receiver.
+/// Packets that close the session on a channel: a single packet informs a receiver.
 const CLOSE_PACKETS: u8 = 3;
-/// Time for the last round of the FDT. A long one on a slow channel is cut off: its receivers have the
-/// channels above.
+/// Maximum time for the last round of the FDT. On a slow channel, a long round is cut off: the channel's
+/// receivers get the FDT from the channels above.
 const DESCRIPTION: Duration = Duration::from_secs(1);
-/// Time after which a session is over, whatever its base channel has still to say: a user waits for it.
+/// Maximum time until the session is over, even if the base channel has packets left: a user waits for the
+/// end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is left to say on each channel.
+/// Packets left to send on each channel.
 ///
-/// The session is over when the base channel has said it, which every receiver holds, or after 2 s. Any other
-/// channel that is as fast has said it by then, too; one that is done before is silent.
+/// The session is over when the base channel, to which every receiver subscribes, has sent all its packets,
+/// or after 2 s. By then, any other channel of at least the same rate has sent all its packets, too. A
+/// channel without packets left is silent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Farewell {
     channels: Vec<Left>,
@@ -29,25 +31,25 @@ struct Left {
     closes: u8,
 }
 
-/// What a channel says next.
+/// Next packet of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// A symbol of the FDT, by its number.
+    /// Symbol of the FDT, by number.
     Describe(u64),
-    /// The session is closed.
+    /// Packet that closes the session.
     Close,
-    /// Nothing.
+    /// No packet.
     Silence,
 }
 
 impl Farewell {
-    /// Of a session whose FDT has so many symbols.
+    /// Creates the farewell of a session with an FDT of `symbols` symbols.
     pub(crate) fn new(channels: u16, symbols: u64) -> Self {
         let left = Left { symbols, closes: CLOSE_PACKETS };
         Self { channels: vec![left; channels.into()], symbols, began: None }
     }
 
-    /// What a channel says now.
+    /// Returns the next packet of a channel.
     pub(crate) fn next(&mut self, now: Instant, channel: ChannelId) -> Word {
         let may_describe = now < *self.began.get_or_insert(now) + DESCRIPTION;
         let Some(left) = self.channels.get_mut(usize::from(channel.0)) else { return Word::Silence };
@@ -65,14 +67,14 @@ impl Farewell {
         }
     }
 
-    /// Whether all is said, or the time for it is over. The first call begins that time.
+    /// Whether all packets are sent, or the time limit has passed. The first call starts the time.
     pub(crate) fn is_over(&mut self, now: Instant) -> bool {
         let base = self.channels.get(usize::from(ChannelId::BASE.0));
         let is_said = base.is_none_or(|left| left.symbols == 0 && left.closes == 0);
         is_said || now >= *self.began.get_or_insert(now) + PATIENCE
     }
 
-    /// When it is over at the latest, once it has begun.
+    /// Returns the latest end, once the farewell has begun.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.began.map(|began| began + PATIENCE)
     }

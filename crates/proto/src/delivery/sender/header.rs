@@ -1,4 +1,4 @@
-//! Headers of the packets that a sender writes.
+//! Headers of the sender's packets.
 
 use headwater_wire::extensions::{ContentEncoding, Extensions, FdtExtension, Levels, Seq};
 use headwater_wire::{Fti, PayloadId, alc};
@@ -8,13 +8,13 @@ use crate::delivery::fdt::FdtSymbol;
 use crate::delivery::plan::PlannedObject;
 use crate::machine::ChannelId;
 
-/// What the packets of an object have in common.
+/// Header fields common to the packets of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectHeader {
     pub(crate) toi: u128,
     pub(crate) codepoint: u8,
     pub(crate) symbol_bytes: usize,
-    /// Without a code the last symbol travels without its padding (RFC 5445, section 3.1).
+    /// Whether the last symbol is sent without padding, as without a code (RFC 5445, section 3.1).
     short_last: bool,
     last_symbol: (PayloadId, usize),
 }
@@ -49,8 +49,8 @@ pub(crate) struct Header(alc::Repr);
 
 impl Header {
     pub(crate) fn new(tsi: u32, toi: Option<u128>, codepoint: u8, departure: &Departure) -> Self {
-        // Receivers of any level hold the base. Controls whose senders have ceilings number their channels by
-        // 8 bits.
+        // Receivers of any level subscribe to the base. Controls with sender ceilings number channels by 8
+        // bits.
         let told = departure.ceiling.filter(|_| departure.channel == ChannelId::BASE);
         let ceiling = told.and_then(|ceiling| u8::try_from(ceiling).ok());
         let levels = ceiling.map(|ceiling| Levels { ceiling });
@@ -67,7 +67,7 @@ impl Header {
         })
     }
 
-    /// Of a packet that closes the session: it has neither object nor content.
+    /// Creates the header of a packet that closes the session, without object and content.
     pub(crate) fn closing(tsi: u32, departure: &Departure) -> Self {
         let mut header = Self::new(tsi, None, 0, departure);
         header.0.close_session = true;
@@ -79,7 +79,7 @@ impl Header {
         self
     }
 
-    /// Of a part of a buffer.
+    /// Sets the fields for a part of a buffer.
     pub(crate) fn with_part(mut self, seq: Seq, fti: Option<Fti>, is_over: bool) -> Self {
         self.0.extensions = Extensions { seq: Some(seq), fti, ..self.0.extensions };
         self.0.close_object = is_over;
@@ -104,7 +104,7 @@ fn fdt_header(
     header
 }
 
-/// Writes a packet of the FDT, and says how long it is.
+/// Writes a packet of the FDT, and returns the length of the packet.
 pub(crate) fn write_fdt(tsi: u32, departure: &Departure, symbol: &FdtSymbol<'_>, buffer: &mut [u8]) -> usize {
     let start = fdt_header(tsi, departure, symbol.extension, symbol.fti, symbol.encoding)
         .with_payload_id(symbol.payload_id)

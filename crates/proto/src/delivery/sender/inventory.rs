@@ -1,20 +1,18 @@
-//! What a sender knows of its content while the content is still being hashed: digests of blocks, files
-//! withdrawn.
+//! Progress of hashing the content: digests of blocks, and withdrawn files.
 
 use core::ops::Range;
 
 use crate::delivery::digest::{Digest, file_digest};
 use crate::delivery::plan::SessionPlan;
 
-/// Digests known so far, in the order of each object's blocks, and files withdrawn.
+/// Known digests, in the order of each object's blocks, and withdrawn files.
 ///
-/// Memory: 32 bytes for each block of the files whose digests are not all known, some 80 for each object and
-/// file.
+/// Memory: 32 bytes for each block of the files with missing digests, some 80 for each object and file.
 #[derive(Debug)]
 pub(super) struct Inventory {
     objects: Vec<ObjectDigests>,
     files: Vec<FileDigests>,
-    /// Files that are not withdrawn.
+    /// Number of files that are not withdrawn.
     live: usize,
 }
 
@@ -29,12 +27,12 @@ struct ObjectDigests {
 struct FileDigests {
     objects: Range<usize>,
     is_withdrawn: bool,
-    /// Blocks whose digests are not known.
+    /// Number of blocks without a known digest.
     missing: usize,
 }
 
 impl Inventory {
-    /// What is known at the start: `digests` holds, for each object, the digests of its first blocks.
+    /// Creates the inventory. `digests` holds, for each object, the digests of the first blocks.
     pub(super) fn new(plan: &SessionPlan, digests: &[Vec<Digest>]) -> Self {
         let object = |(object, known): (&crate::delivery::PlannedObject, &Vec<Digest>)| ObjectDigests {
             file: object.file,
@@ -55,12 +53,12 @@ impl Inventory {
         inventory
     }
 
-    /// Objects of a file.
+    /// Returns the objects of a file.
     pub(super) fn objects(&self, file: usize) -> Range<usize> {
         self.files[file].objects.clone()
     }
 
-    /// Objects of the file that an object is of.
+    /// Returns the objects of the file to which an object belongs.
     pub(super) fn objects_beside(&self, object: usize) -> Range<usize> {
         self.objects(self.objects[object].file)
     }
@@ -70,11 +68,11 @@ impl Inventory {
         self.files[self.objects[object].file].is_withdrawn
     }
 
-    /// Takes the digests of an object's next blocks, and returns the digest of its file once they are all
+    /// Adds the digests of an object's next blocks. Returns the digest of the file once all digests are
     /// known.
     ///
     /// # Panics
-    /// When they are more than the object has blocks.
+    /// When the object has fewer blocks.
     pub(super) fn add(&mut self, object: usize, digests: &[Digest]) -> Option<Digest> {
         let ObjectDigests { file, blocks, known } = &mut self.objects[object];
         known.extend_from_slice(digests);
@@ -89,7 +87,7 @@ impl Inventory {
         digest
     }
 
-    /// Withdraws a file. False where it was withdrawn before.
+    /// Withdraws a file. Returns false if the file was withdrawn before.
     pub(super) fn withdraw(&mut self, file: usize) -> bool {
         let state = &mut self.files[file];
         let is_news = !core::mem::replace(&mut state.is_withdrawn, true);
@@ -102,12 +100,12 @@ impl Inventory {
         self.live == 0
     }
 
-    /// Whether nothing will be added to the description of any file.
+    /// Whether the description of every file is final.
     pub(super) fn is_complete(&self) -> bool {
         self.files.iter().all(|file| file.is_withdrawn || file.missing == 0)
     }
 
-    /// Digests of a file that are all known are in its description.
+    /// Releases the digests of a file once all are known: the FDT holds the digests then.
     fn forget_if_whole(&mut self, file: usize) {
         if self.files[file].missing == 0 {
             let range = self.objects(file);

@@ -1,4 +1,4 @@
-//! Tiles: one level in one interval, in the order of what a receiver of least rate holds first.
+//! Tiles: one level in one interval, sorted by the least rate of a receiver that gets the tile.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,73 +7,74 @@ use std::collections::binary_heap::PeekMut;
 use super::super::Layering;
 use crate::time::{Duration, Instant};
 
-/// Most tiles of a buffer: 256 levels over 4096 intervals, 24 MiB.
+/// Maximum tiles of a buffer: 256 levels over 4096 intervals, 24 MiB.
 const TILES_MAX: usize = 1 << 20;
-/// Most packets of a buffer: their numbers are 32 bits wide, as the offset in EXT_SEQ is.
+/// Maximum packets of a buffer: packet numbers are 32 bits wide, like the offset in EXT_SEQ.
 const PACKETS_MAX: u64 = u32::MAX as u64;
 
-/// In which order packets take parts of the buffer.
+/// Order in which packets take parts of the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The paper's: tile by tile, by the least cumulative rate of each; inside a tile the least important
-    /// part first.
+    /// The paper's order: tile by tile, by the least cumulative rate of each tile; inside a tile the least
+    /// important part first.
     #[default]
     Tiles,
-    /// Packet by packet, by the cumulative rate of its level when it leaves; among equals the later one is
-    /// more important. Closes what the order of tiles leaves open at rates inside a tile, for 20 bytes a
+    /// Packet by packet, by the cumulative rate of the packet's level at departure; at equal rates the later
+    /// packet is more important. Avoids the holes of the tile order at rates inside a tile, for 20 bytes per
     /// packet and a merge of all tiles.
     Exact,
 }
 
-/// Packets of the base that carry no part of a buffer but something else, as a session's description: each so
-/// many, counted over all buffers.
+/// Base packets that carry other content than parts of a buffer, such as a session description: every n-th
+/// packet, counted over all buffers.
 ///
-/// They are kept out of the count before a buffer is laid. To take them from a buffer that is laid already
-/// would tear a hole in what every receiver holds.
+/// Reserved packets are excluded before a buffer is arranged. Taking packets from an arranged buffer would
+/// leave a hole in the prefix of every receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
     every: u64,
 }
 
 impl Reserve {
-    /// Each `every`th packet of the base, the first one among them; below 2 it is each second one.
+    /// Reserves each `every`th packet of the base, including the first packet; values below 2 reserve every
+    /// second packet.
     pub fn each(every: u64) -> Self {
         Self { every: every.max(2) }
     }
 
-    /// Whether it takes the base's packet of this number.
+    /// Returns whether the base packet of this number is reserved.
     fn takes(self, number: u64) -> bool {
         number.is_multiple_of(self.every)
     }
 
-    /// Of the base's first so many packets.
+    /// Returns the number of reserved packets among the base's first `packets` packets.
     fn among(self, packets: u64) -> u64 {
         packets.div_ceil(self.every)
     }
 }
 
-/// What a packet is for.
+/// Purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// A part of the buffer.
     Part(Pdu),
-    /// Something else: [`Reserve`].
+    /// Other content: [`Reserve`].
     Reserved,
 }
 
 /// A part of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pdu {
-    /// Its place: 0 is the most important.
+    /// Position of the part: 0 is the most important.
     pub number: u64,
-    /// Whether the buffer was at its end, and this is one of its parts again.
+    /// Whether all parts were sent before, and this part is repeated.
     pub is_repeat: bool,
 }
 
-/// How a buffer of so many parts goes out over layers, from `start` for `time`.
+/// Assignment of a buffer's parts to the packets of layers, from `start` for `time`.
 ///
-/// Memory: 40 bytes a tile, that is a level in an interval between two boundaries, and as much to sort them;
-/// in exact order 20 bytes a packet. It is kept for the next buffer.
+/// Memory: 40 bytes per tile, i.e. per level in an interval between two boundaries, and as much for sorting;
+/// in exact order 20 bytes per packet. The memory is reused for the next buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Arrangement {
     /// Ends of the intervals.
@@ -81,25 +82,25 @@ pub struct Arrangement {
     levels: usize,
     /// By interval, then by level.
     tiles: Vec<Tile>,
-    /// In exact order: the place of each packet, by tile and by time.
+    /// Position of each packet in the buffer's order, by tile and by time; in exact order only.
     places: Vec<u32>,
     start: Instant,
     parts: u64,
     packets: u64,
     reserve: Option<Reserve>,
-    /// Packets of the base before the buffer, and in it.
+    /// Packets of the base before the buffer, and during the buffer.
     base: (u64, u64),
-    /// Room to sort in.
+    /// Memory for sorting.
     coarse: Vec<(u64, u32, u32)>,
     exact: Vec<Key>,
     runs: BinaryHeap<Reverse<(Key, usize)>>,
     cursors: Vec<Cursor>,
 }
 
-/// The order of a packet: its cumulative rate, then the later one.
+/// Sort key of a packet: cumulative rate, then the later time first.
 type Key = (u64, Reverse<Instant>);
 
-/// A tile as it is merged: its packets' keys that are left, and where its places begin.
+/// State of a tile during the merge: the tile's remaining keys, and the start of the tile's places.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     begin: usize,
@@ -109,7 +110,7 @@ struct Cursor {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
-    /// Where its parts begin in the order of tiles.
+    /// Start of the tile's parts in the order of tiles.
     first: u64,
     /// Packets that carry parts.
     parts: u64,
@@ -122,21 +123,21 @@ struct Tile {
 }
 
 impl Tile {
-    /// Packets among its first so many that carry parts.
+    /// Returns the number of packets with parts among the tile's first `packets` packets.
     fn parts_among(&self, packets: u64, reserve: Option<Reserve>) -> u64 {
         packets - reserve.map_or(0, |some| some.among(self.before + packets) - some.among(self.before))
     }
 }
 
 impl Arrangement {
-    /// Lays `parts` parts onto the packets that `layering` sends in `start..start + time`. Uses the room of
-    /// `self` again.
+    /// Assigns `parts` parts to the packets that `layering` sends in `start..start + time`. Reuses the memory
+    /// of `self`.
     ///
     /// O(tiles log tiles), in exact order O(packets log tiles).
     ///
     /// # Panics
-    /// When there are no parts, or so many levels and boundaries in `time` that there would be more than 2^20
-    /// tiles or 2^32 packets: a buffer is seconds long, not days.
+    /// Panics if there are no parts, or if levels and boundaries in `time` need more than 2^20 tiles or 2^32
+    /// packets: a buffer is seconds long, not days.
     pub fn lay(
         &mut self,
         layering: &(impl Layering + ?Sized),
@@ -148,8 +149,8 @@ impl Arrangement {
         self.lay_around(layering, start, time, parts, order, None);
     }
 
-    /// The same around packets that are reserved. The first buffer laid begins their count; one that is laid
-    /// after another goes on with it.
+    /// Assigns parts to the packets that are not reserved. The first arranged buffer starts the count of
+    /// reserved packets; each later buffer continues the count.
     ///
     /// # Panics
     /// As [`Arrangement::lay`].
@@ -177,7 +178,7 @@ impl Arrangement {
         }
     }
 
-    /// Cuts the time at each boundary.
+    /// Splits the time at each boundary.
     fn cut(&mut self, layering: &(impl Layering + ?Sized), end: Instant) {
         self.ends.clear();
         let mut from = self.start;
@@ -208,7 +209,7 @@ impl Arrangement {
         assert!(self.packets <= PACKETS_MAX, "a buffer of more than {PACKETS_MAX} packets");
     }
 
-    /// Coarse order: by least cumulative rate, then level, then interval.
+    /// Sorts tiles in coarse order: by least cumulative rate, then level, then interval.
     fn rank(&mut self, layering: &(impl Layering + ?Sized)) {
         let order = &mut self.coarse;
         order.clear();
@@ -227,8 +228,8 @@ impl Arrangement {
         }
     }
 
-    /// Exact order: a place for each packet by its own cumulative rate. Those of a tile fall in rate as time
-    /// goes on, so tiles are merged from their ends.
+    /// Computes the exact order: a place for each packet by the packet's cumulative rate. In a tile the rate
+    /// falls with time, so tiles are merged from their ends.
     fn place(&mut self, layering: &(impl Layering + ?Sized)) {
         let Self { exact, runs, cursors, places, tiles, reserve, .. } = self;
         exact.clear();
@@ -269,18 +270,19 @@ impl Arrangement {
         }
     }
 
-    /// Packets that carry parts in the buffer's time; more than the buffer has parts when it is short.
+    /// Number of packets that carry parts in the buffer's time. Exceeds the number of parts if the buffer is
+    /// short.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// When the buffer's time is over.
+    /// End of the buffer's time.
     pub fn end(&self) -> Instant {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// The part for the next packet of a level, which leaves at `at`; `None` outside the buffer's time, or
-    /// when the level has sent all it was counted for, or the packet is reserved.
+    /// Returns the part for a level's next packet, which leaves at `at`. `None` outside the buffer's time, or
+    /// when the level has sent all announced packets, or if the packet is reserved.
     pub fn next(&mut self, level: u16, at: Instant) -> Option<Pdu> {
         match self.turn(level, at) {
             Some(Turn::Part(pdu)) => Some(pdu),
@@ -288,8 +290,8 @@ impl Arrangement {
         }
     }
 
-    /// What the next packet of a level is for, which leaves at `at`; `None` outside the buffer's time, or
-    /// when the level has sent all it was counted for.
+    /// Returns the purpose of a level's next packet, which leaves at `at`. `None` outside the buffer's time,
+    /// or when the level has sent all announced packets.
     pub fn turn(&mut self, level: u16, at: Instant) -> Option<Turn> {
         if at < self.start || usize::from(level) >= self.levels {
             return None;
@@ -309,21 +311,21 @@ impl Arrangement {
         let place = self.places.get(usize::try_from(tile.first + index).ok()?);
         let number = match place {
             Some(place) => u64::from(*place),
-            // Fine order: whoever joins late holds the most important part of the tile.
+            // Fine order: a receiver that joins late gets the most important part of the tile.
             None => tile.first + tile.parts - 1 - index,
         };
         Some(Turn::Part(Pdu { number: number % self.parts, is_repeat: number >= self.parts }))
     }
 
-    /// Takes what would have left before `at` as gone: a sender gave it up. What is left of a tile is then
-    /// what is worth most; what was left of tiles whose interval is over does not leave any more.
+    /// Marks packets due before `at` as gone, because the sender gave them up. The most important parts of a
+    /// tile come last and therefore remain. Rests of tiles whose interval is over are dropped.
     pub fn skip_to(&mut self, layering: &(impl Layering + ?Sized), at: Instant) {
         let interval = self.ends.partition_point(|end| *end <= at);
         let from = interval.checked_sub(1).map_or(self.start, |before| self.ends[before]);
         if interval >= self.ends.len() || at <= from {
             return;
         }
-        // Levels that are sent since the buffer was laid have no part of it.
+        // Levels added after the buffer was arranged carry no part of the buffer.
         for level in (0..layering.levels()).take(self.levels) {
             let tile = &mut self.tiles[interval * self.levels + usize::from(level)];
             tile.left = tile.left.max(layering.packets(level, from, at)).min(tile.packets);
@@ -331,12 +333,12 @@ impl Arrangement {
     }
 }
 
-/// The intervals between `start` and each end.
+/// Returns the intervals between `start` and each end.
 fn intervals(start: Instant, ends: &[Instant]) -> impl Iterator<Item = (Instant, Instant)> {
     core::iter::once(start).chain(ends.iter().copied()).zip(ends.iter().copied())
 }
 
-/// Rates are positive, and positive floats order as their bits do.
+/// Returns the bits of a rate as a sort key: positive floats have the same order as their bits.
 fn bits(rate: f64) -> u64 {
     rate.max(0.0).to_bits()
 }

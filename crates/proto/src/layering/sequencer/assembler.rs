@@ -1,66 +1,67 @@
-//! The receiving side: parts into buffers.
+//! Receiving side: reassembles parts into buffers.
 
 use std::collections::VecDeque;
 
 use super::pages::Pages;
 use crate::time::{Duration, Instant};
 
-/// Deliveries that wait for the application; then late parts are dropped first.
+/// Maximum deliveries that wait for the application. At the limit, late parts are dropped first.
 const READY_MAX: usize = 64;
-/// Packets in a row of a buffer that should be over, after which it is taken for the current one: a number
-/// that was forged, or corrupt, does not shut out the next 32 768 buffers.
+/// Consecutive packets of a buffer considered past, after which that buffer becomes the current buffer: a
+/// forged or corrupt number does not block the next 32 768 buffers.
 const STRAYS_MAX: u32 = 16;
 
-/// A buffer as far as it came.
+/// A buffer as received, complete or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Its number, modulo 2^16.
+    /// Number of the buffer, modulo 2^16.
     pub id: u16,
-    /// Bytes of the whole buffer, as its first part says: known whenever the prefix has bytes.
+    /// Length of the whole buffer in bytes, from the buffer's first part: known whenever the prefix is not
+    /// empty.
     pub length: Option<usize>,
-    /// The bytes from its beginning to the first hole: the part worth most.
+    /// Bytes from the beginning to the first hole: the part worth most.
     pub prefix: Vec<u8>,
-    /// What came beyond, in ascending order, if that is wanted.
+    /// Ranges beyond the prefix, in ascending order, if requested.
     pub pieces: Vec<Piece>,
 }
 
 impl Received {
-    /// Whether all of it came.
+    /// Whether the buffer is complete.
     pub fn is_whole(&self) -> bool {
         self.length == Some(self.prefix.len())
     }
 }
 
-/// A piece of a buffer, neither touching another nor the prefix.
+/// A piece of a buffer, adjacent neither to another piece nor to the prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it stands in the buffer.
+    /// Offset of the piece in the buffer.
     pub offset: usize,
-    /// Its bytes.
+    /// Bytes of the piece.
     pub bytes: Vec<u8>,
 }
 
-/// A part as it arrives.
+/// A part on arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    /// Its buffer's number.
+    /// Number of the part's buffer.
     pub id: u16,
-    /// Where it stands there.
+    /// Offset of the part in the buffer.
     pub offset: u32,
-    /// Bytes of the buffer, if the packet says so: a word of its sender's that takes no memory.
+    /// Length of the buffer, if the packet carries the length. The sender's claim allocates no memory.
     pub length: Option<u64>,
     /// Whether the buffer's time is over.
     pub is_over: bool,
-    /// Its bytes.
+    /// Bytes of the part.
     pub payload: &'a [u8],
 }
 
-/// What an assembler gives the application.
+/// Output of an assembler for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// A buffer: when it is whole, or the next one has begun, or its time is over.
+    /// A buffer: delivered when complete, or when the next buffer begins, or when the buffer's time is over.
     Buffer(Received),
-    /// A piece of the buffer given last, which came late.
+    /// A late piece of the buffer delivered last.
     Late {
         /// The buffer.
         id: u16,
@@ -69,41 +70,41 @@ pub enum Delivery {
     },
 }
 
-/// What became of the packets.
+/// Packet and buffer counters of an assembler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AssemblerStats {
-    /// Parts that went into the current buffer, or were delivered late.
+    /// Parts stored in the current buffer, or delivered late.
     pub parts: u64,
-    /// Parts that were there already, or had no bytes.
+    /// Parts received before, or without bytes.
     pub duplicates: u64,
-    /// Parts of buffers that are over.
+    /// Parts of past buffers.
     pub too_late: u64,
-    /// Parts beyond the longest buffer.
+    /// Parts beyond the maximum buffer length.
     pub too_long: u64,
-    /// Buffers given to the application.
+    /// Buffers delivered to the application.
     pub buffers: u64,
-    /// Those of them that were whole.
+    /// Complete buffers among the delivered buffers.
     pub whole: u64,
-    /// Deliveries that the application did not come for.
+    /// Deliveries dropped because the application did not poll.
     pub lost: u64,
 }
 
-/// Collects parts until the buffer is whole, or a packet of a new one comes, or one that says that its time
-/// is over.
+/// Collects parts until the buffer is complete, or a packet of a newer buffer arrives, or a packet signals
+/// that the buffer's time is over.
 ///
-/// Memory: what came of one buffer of at most the stated length, in pages of 64 KiB; as much for each that
-/// the application has not taken, at most 64; and 2 MiB for pieces.
+/// Memory: the received bytes of one buffer up to the maximum length, in pages of 64 KiB; as much for each of
+/// at most 64 deliveries that the application has not polled; and 2 MiB for pieces.
 #[derive(Debug)]
 pub struct Assembler {
     bytes_max: usize,
-    /// Whether the application wants what is beyond the first hole.
+    /// Whether the application wants pieces beyond the first hole.
     wants_pieces: bool,
-    /// How long late parts of the buffer before still count.
+    /// Time during which late parts of the previous buffer still count.
     grace: Duration,
     newest: Option<Newest>,
     pages: Pages,
-    /// The buffer given last, and until when its late parts count.
-    /// A whole one has none.
+    /// The buffer delivered last, and the time until which late parts count (`None` if the buffer was
+    /// complete).
     previous: Option<(u16, Option<Instant>)>,
     strays: (u16, u32),
     ready: VecDeque<Delivery>,
@@ -115,17 +116,17 @@ pub struct Assembler {
 struct Newest {
     id: u16,
     length: Option<usize>,
-    /// Whether the application has it.
+    /// Whether the buffer was delivered to the application.
     is_given: bool,
-    /// Whether all of it came.
+    /// Whether the buffer is complete.
     is_whole: bool,
-    /// Whether a part of it came in its time.
+    /// Whether a part arrived within the buffer's time.
     is_timely: bool,
 }
 
 impl Assembler {
-    /// An assembler for buffers of at most `bytes_max`. Late parts count for `grace`, twice
-    /// the join-time latency.
+    /// Returns an assembler for buffers of at most `bytes_max`. Late parts count for `grace`, twice the
+    /// join-time latency.
     pub fn new(bytes_max: usize, grace: Duration) -> Self {
         Self {
             bytes_max,
@@ -140,24 +141,24 @@ impl Assembler {
         }
     }
 
-    /// Whether pieces beyond the first hole, and late ones, are given. Default: yes.
+    /// Sets whether pieces beyond the first hole, and late pieces, are delivered. Default: yes.
     #[must_use]
     pub fn with_pieces(mut self, wanted: bool) -> Self {
         self.wants_pieces = wanted;
         self
     }
 
-    /// Changes how long late parts count.
+    /// Changes the time during which late parts count.
     pub fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
     }
 
-    /// What became of the packets so far.
+    /// Returns the counters.
     pub fn stats(&self) -> AssemblerStats {
         self.stats
     }
 
-    /// A packet's part came.
+    /// Handles a packet's part.
     pub fn insert(&mut self, now: Instant, part: &Part<'_>) {
         if (part.offset as usize).saturating_add(part.payload.len()) > self.bytes_max {
             self.stats.too_long += 1;
@@ -184,7 +185,7 @@ impl Assembler {
         self.put(now, part);
     }
 
-    /// A part of the newest buffer.
+    /// Stores a part of the newest buffer.
     fn put(&mut self, now: Instant, part: &Part<'_>) {
         let Some(newest) = self.newest.as_mut() else { return };
         if newest.is_whole {
@@ -203,17 +204,17 @@ impl Assembler {
             self.stats.duplicates += 1;
         }
         newest.is_whole = newest.length.is_some_and(|length| length > 0 && length == self.pages.prefix());
-        // Whoever came after its time collects what is sent again.
+        // A receiver that joined after the buffer's time collects the repetition.
         if newest.is_whole || (part.is_over && newest.is_timely) {
             self.finish(now);
         }
     }
 
-    /// Whether so many packets of a buffer that should be over have come that its number must be right.
+    /// Returns whether enough packets of a buffer considered past have arrived to trust the number.
     fn is_astray(&mut self, id: u16) -> bool {
         let is_late = self.previous.is_some_and(|(previous, _)| previous == id);
         let (stray, count) = self.strays;
-        // Over all buffers that go on: a slow receiver has few packets of each.
+        // Counts over all successive buffers: a slow receiver has few packets of each.
         let goes_on = stray == id || is_newer(id, stray);
         self.strays = if is_late { (id, 0) } else { (id, if goes_on { count + 1 } else { 1 }) };
         self.strays.1 >= STRAYS_MAX
@@ -233,12 +234,12 @@ impl Assembler {
         }
     }
 
-    /// Gives up the current buffer to the application: also at the end of a session.
+    /// Delivers the current buffer to the application, complete or not; also at the end of a session.
     pub fn finish(&mut self, now: Instant) {
         let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_given) else { return };
         newest.is_given = true;
         let Newest { id, length, is_whole, .. } = *newest;
-        // What is whole has no late parts, but those that come again are no strays.
+        // A complete buffer has no late parts, but repeated parts are not strays.
         self.previous = Some((id, (!is_whole).then(|| now + self.grace)));
         let prefix = self.pages.prefix();
         let beyond = self.pages.pieces().filter(|piece| self.wants_pieces && piece.start >= prefix.max(1));
@@ -247,7 +248,7 @@ impl Assembler {
         self.pages.clear(self.bytes_max.div_ceil(1 << 16));
         self.stats.buffers += 1;
         self.stats.whole += u64::from(is_whole);
-        // An application that does not come loses the oldest: what is current is worth more.
+        // If the application does not poll, the oldest delivery is dropped: newer deliveries are worth more.
         if self.ready.len() >= READY_MAX {
             self.ready.pop_front();
             self.stats.lost += 1;
@@ -255,7 +256,7 @@ impl Assembler {
         self.ready.push_back(Delivery::Buffer(received));
     }
 
-    /// The next thing for the application.
+    /// Returns the next delivery for the application.
     pub fn poll(&mut self) -> Option<Delivery> {
         self.ready.pop_front()
     }

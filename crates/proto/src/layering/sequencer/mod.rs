@@ -1,10 +1,10 @@
-//! The sequencer (Lucas et al. 2010): lays a buffer, most important bytes first, onto layers, so that a
-//! receiver that holds x % of the rate holds the first x % of the buffer.
+//! The sequencer (Lucas et al. 2010): maps a buffer, most important bytes first, onto layers, so that a
+//! receiver with x % of the rate gets the first x % of the buffer.
 //!
-//! An application hands over a buffer and the time to send it in, and is told nothing of channels.
-//! [`Arrangement`] says which part of it each packet of each level carries, [`Sequencer`] does so for one
-//! buffer after the other, and [`Assembler`] puts buffers together again. [`crate::stream`] has both ends of
-//! a session of them.
+//! An application passes in a buffer and the time to send the buffer in, without knowledge of channels.
+//! [`Arrangement`] assigns a part of the buffer to each packet of each level. [`Sequencer`] does this for a
+//! sequence of buffers, and [`Assembler`] reassembles buffers. [`crate::stream`] has both ends of a session
+//! of buffers.
 
 mod arrangement;
 mod assembler;

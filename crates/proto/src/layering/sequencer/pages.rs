@@ -1,27 +1,28 @@
-//! Bytes of a buffer as they come, in any order: memory for what came, not for what was claimed.
+//! Bytes of a buffer, received in any order: memory grows with the received bytes, not with the claimed
+//! length.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
 
 /// Bytes of a page.
 const PAGE: usize = 1 << 16;
-/// Most pieces that a buffer may lie in; a packet that would add another is dropped.
+/// Maximum pieces of a buffer; a packet that would add a further piece is dropped.
 const PIECES_MAX: usize = 1 << 16;
 
-/// A buffer under way.
+/// A partially received buffer.
 ///
-/// Memory: a page of 64 KiB for each that something came of, 8 bytes for each before the last one, and at
-/// most 2 MiB for pieces. Pages are kept for the next buffer.
+/// Memory: a page of 64 KiB for each page with received bytes, 8 bytes for each page before the last page,
+/// and at most 2 MiB for pieces. Pages are kept for the next buffer.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     pages: Vec<Option<Box<[u8]>>>,
     spare: Vec<Box<[u8]>>,
-    /// What is held: beginnings and ends, never touching.
+    /// Received ranges: starts and ends, never adjacent.
     held: BTreeMap<usize, usize>,
 }
 
 impl Pages {
-    /// Puts bytes in; whether any was new. What is held already stays as it is.
+    /// Inserts bytes and returns whether any byte was new. Bytes received before stay unchanged.
     pub(super) fn insert(&mut self, offset: usize, payload: &[u8]) -> bool {
         let end = offset + payload.len();
         if payload.is_empty() || self.held_from(offset).is_some_and(|held| held.end >= end) {
@@ -33,7 +34,7 @@ impl Pages {
         if !is_joined && self.held.len() >= PIECES_MAX {
             return false;
         }
-        // What is missing between the pieces that it touches.
+        // Writes the gaps between the ranges that the new bytes touch.
         let mut from = self.held_from(offset).map_or(offset, |held| held.end);
         while let Some((start, stop)) = self.held.range(offset..=end).next().map(|(a, b)| (*a, *b)) {
             if from < start {
@@ -50,7 +51,7 @@ impl Pages {
         true
     }
 
-    /// The piece that begins before or at an offset and reaches it.
+    /// Returns the received range that begins at or before an offset and reaches the offset.
     fn held_from(&self, offset: usize) -> Option<Range<usize>> {
         let (start, end) = self.held.range(..=offset).next_back()?;
         (*end >= offset).then_some(*start..*end)
@@ -72,17 +73,17 @@ impl Pages {
         }
     }
 
-    /// Bytes from the beginning to the first hole.
+    /// Length of the contiguous prefix in bytes.
     pub(super) fn prefix(&self) -> usize {
         self.held.get(&0).copied().unwrap_or(0)
     }
 
-    /// What is held, in ascending order.
+    /// Returns the received ranges, in ascending order.
     pub(super) fn pieces(&self) -> impl Iterator<Item = Range<usize>> {
         self.held.iter().map(|(start, end)| *start..*end)
     }
 
-    /// A copy of bytes that are held.
+    /// Returns a copy of received bytes.
     pub(super) fn read(&self, range: Range<usize>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(range.len());
         let mut from = range.start;
@@ -96,7 +97,7 @@ impl Pages {
         bytes
     }
 
-    /// Forgets the buffer; its pages serve the next one, as many as `pages_max`.
+    /// Clears the buffer; keeps up to `pages_max` pages for the next buffer.
     pub(super) fn clear(&mut self, pages_max: usize) {
         self.spare.extend(self.pages.drain(..).flatten());
         self.spare.truncate(pages_max);

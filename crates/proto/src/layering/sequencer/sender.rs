@@ -1,4 +1,4 @@
-//! One buffer after the other.
+//! The sequencer: sends a sequence of buffers.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use super::arrangement::{Arrangement, Order, Pdu, Reserve, Turn};
 use crate::layering::Layering;
 use crate::time::{Duration, Instant};
 
-/// What an application hands over.
+/// A buffer submitted by an application.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// The bytes, most important first: shared, never copied.
+    /// Bytes, most important first: shared, never copied.
     pub bytes: Arc<[u8]>,
-    /// The time to send them in.
+    /// Time to send the buffer in.
     pub time: Duration,
 }
 
 impl Submission {
-    /// Whether it makes sense.
+    /// Checks that the buffer is valid.
     ///
     /// # Errors
-    /// When it does not: never [`SubmitError::Full`].
+    /// Returns an error if the buffer is invalid: never [`SubmitError::Full`].
     pub fn check(&self) -> Result<(), SubmitError> {
         if self.bytes.is_empty() {
             return Err(SubmitError::Empty);
@@ -34,61 +34,61 @@ impl Submission {
     }
 }
 
-/// Why a buffer was not taken.
+/// Reason why a buffer was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// It has no bytes.
+    /// The buffer is empty.
     #[error("a buffer has at least one byte")]
     Empty,
     /// EXT_SEQ's offset is 32 bits wide.
     #[error("a buffer of {0} bytes: at most 2^32 - 1")]
     TooLong(usize),
-    /// Its time is zero, or longer than [`BUFFER_TIME_MAX`].
+    /// The buffer time is zero, or longer than [`BUFFER_TIME_MAX`].
     #[error("a buffer time of {0}: more than zero, at most one minute")]
     Time(Duration),
-    /// The next buffer is there already: come back when [`Sequencer::wants`] says so.
+    /// A next buffer is already queued: retry when [`Sequencer::wants`] returns true.
     #[error("the next buffer is there already; wait until it has begun")]
     Full,
 }
 
-/// Longest time of a buffer. It bounds the packets of one: 2^32 come together at 800 Gbit/s only.
+/// Maximum time of a buffer. Limits the packets of a buffer: 2^32 packets would need 800 Gbit/s.
 pub const BUFFER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// A part of a buffer on its way.
+/// A part of a buffer to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer<'a> {
-    /// The buffer's number, modulo 2^16.
+    /// Number of the buffer, modulo 2^16.
     pub id: u16,
-    /// Bytes of the whole buffer.
+    /// Length of the whole buffer in bytes.
     pub length: u32,
     /// Number of the part.
     pub part: u32,
-    /// Where the part stands in the buffer.
+    /// Offset of the part in the buffer.
     pub offset: u32,
-    /// The part.
+    /// Bytes of the part.
     pub payload: &'a [u8],
-    /// Whether it was sent before.
+    /// Whether the part was sent before.
     pub is_repeat: bool,
-    /// Whether the buffer's time is over: it is sent once more because no other one is there.
+    /// Whether the buffer's time is over and the buffer is repeated for lack of a next buffer.
     pub is_over: bool,
 }
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load<'a> {
     /// A part of a buffer.
     Part(Buffer<'a>),
-    /// What packets are reserved for.
+    /// The packet is reserved for other content.
     Reserved,
-    /// Nothing: there is no buffer yet.
+    /// Nothing: no buffer has been submitted yet.
     Nothing,
 }
 
-/// Sends buffers over layers, each in its time, one after the other. A buffer after which none has come is
-/// sent again until one does: a congestion control's packets cannot stop, and receivers that came late
-/// collect it.
+/// Sends buffers over layers in sequence, each in its own time. A buffer without a successor is repeated
+/// until the next buffer arrives: a congestion control's packets cannot stop, and late receivers collect the
+/// repetition.
 ///
-/// Memory: two buffers of the application's, and what an [`Arrangement`] takes.
+/// Memory: two buffers of the application, and the memory of an [`Arrangement`].
 #[derive(Debug)]
 pub struct Sequencer {
     part_bytes: u16,
@@ -99,18 +99,18 @@ pub struct Sequencer {
     following: Option<Submission>,
     /// Number of the current buffer.
     id: u16,
-    /// When the time of the current one ends, or of its repetition.
+    /// End of the current buffer's time, or of its repetition.
     end: Instant,
     is_over: bool,
-    /// Without layers: parts sent.
+    /// Parts sent, without layers.
     sent: u64,
 }
 
 impl Sequencer {
-    /// A sequencer whose packets carry `part_bytes` of content each.
+    /// Returns a sequencer whose packets carry `part_bytes` of content each.
     ///
     /// # Panics
-    /// When that is zero.
+    /// Panics if `part_bytes` is zero.
     pub fn new(part_bytes: u16, order: Order) -> Self {
         assert!(part_bytes > 0, "a part has bytes");
         Self {
@@ -127,32 +127,32 @@ impl Sequencer {
         }
     }
 
-    /// Leaves packets of the base to something else. Default: none.
+    /// Reserves packets of the base for other content. Default: none.
     #[must_use]
     pub fn with_reserve(mut self, reserve: Option<Reserve>) -> Self {
         self.reserve = reserve;
         self
     }
 
-    /// Whether there is room for the next buffer.
+    /// Whether a next buffer can be submitted.
     pub fn wants(&self) -> bool {
         self.following.is_none()
     }
 
-    /// Whether there is a buffer to send.
+    /// Whether no buffer is submitted.
     pub fn is_idle(&self) -> bool {
         self.current.is_none() && self.following.is_none()
     }
 
-    /// Whether the time of every buffer is over, as of the last packet asked for.
+    /// Whether the time of every buffer is over, as of the last packet requested.
     pub fn is_over(&self) -> bool {
         self.following.is_none() && (self.is_over || self.current.is_none())
     }
 
-    /// Takes the next buffer; it begins when the current one's time is over.
+    /// Queues the next buffer, which begins when the current buffer's time is over.
     ///
     /// # Errors
-    /// When it makes no sense, or comes too early.
+    /// Returns an error if the buffer is invalid, or the queue is full.
     pub fn submit(&mut self, submission: Submission) -> Result<(), SubmitError> {
         submission.check()?;
         if self.following.is_some() {
@@ -162,9 +162,9 @@ impl Sequencer {
         Ok(())
     }
 
-    /// What the next packet of a level carries, which leaves at `at` by the layering's schedule. To be asked
-    /// once for each packet of every level, in the order of leaving. Without layers every receiver has every
-    /// packet, and parts go out in the order of their importance.
+    /// Returns the content of a level's next packet, which leaves at `at` by the layering's schedule. Must be
+    /// called exactly once for each packet of every level, in the order of departure. Without layers every
+    /// receiver gets every packet, and parts leave in the order of their importance.
     pub fn load(&mut self, layering: Option<&dyn Layering>, level: u16, at: Instant) -> Load<'_> {
         self.begin(layering, at);
         if self.current.is_none() {
@@ -175,17 +175,17 @@ impl Sequencer {
             Some(_) => match self.arrangement.turn(level, at) {
                 Some(Turn::Part(pdu)) => pdu,
                 Some(Turn::Reserved) => return Load::Reserved,
-                // A control that sends what it did not count: the beginning is worth most.
+                // The control sends more packets than announced: repeat the first part, which is worth most.
                 None => Pdu { number: 0, is_repeat: true },
             },
         };
         self.part(pdu).map_or(Load::Nothing, Load::Part)
     }
 
-    /// A sender gave up what should have left before `at`.
+    /// Skips packets due before `at` that the sender gave up.
     pub fn skip_to(&mut self, layering: Option<&dyn Layering>, at: Instant) {
         if let Some(layering) = layering {
-            // What was given up may reach into the next buffer.
+            // The skipped packets may reach into the next buffer.
             self.begin(Some(layering), at);
             self.arrangement.skip_to(layering, at);
         }
@@ -218,7 +218,7 @@ impl Sequencer {
         })
     }
 
-    /// Begins the next buffer if it is time, or the current one once more.
+    /// Begins the next buffer if due, or repeats the current buffer.
     fn begin(&mut self, layering: Option<&dyn Layering>, at: Instant) {
         let is_under_way = self.current.is_some() && at < self.end;
         let is_awaited = self.is_over && self.following.is_some();
@@ -235,7 +235,7 @@ impl Sequencer {
             None => self.is_over = self.current.is_some(),
         }
         let Some(time) = self.current.as_ref().map(|current| current.time) else { return };
-        // A silence between two buffers is not made up for.
+        // A gap between two buffers is not compensated.
         let start = ended.filter(|end| at < *end + time).unwrap_or(at);
         self.end = start + time;
         self.sent = 0;

@@ -1,4 +1,5 @@
-//! Joining what others behind the same bottleneck hold, and leaving it again if it was not so.
+//! Subscribes to channels that other receivers behind the same bottleneck already receive; unsubscribes if
+//! the bottleneck does not carry them after all.
 
 use super::Session;
 use super::joining::FAST_FACTOR;
@@ -7,30 +8,30 @@ use crate::control::Wishes;
 use crate::m2c::receiver::Mode;
 use crate::time::{Duration, Instant};
 
-/// What is followed is judged after this time and so many packets.
+/// Minimum time and packets before followed levels are judged.
 const JUDGED_TIME: Duration = Duration::from_millis(400);
 const JUDGED_PACKETS: u32 = 32;
-/// Levels that were carried before change nothing for others. The part of the packets that comes may fall to
-/// this by chance; a level that was not, on a link that is full of the session and one flow as large, makes
-/// it 0.8.
+/// Minimum arrival share after the join, relative to the share before. Levels that the bottleneck carried
+/// before change nothing for other flows, and the arrival share falls to 0.84 only by chance. A level not
+/// carried before, on a link filled by the session and one flow as large, lowers the arrival share to 0.8.
 const WORSE: f64 = 0.84;
-/// When less than this comes, there is too much already, whoever holds it: it may be another's trial, which a
-/// router goes on to send for seconds.
+/// Minimum arrival share for following. A lower share means overload, by whichever receiver: the cause may be
+/// another receiver's trial, which a router forwards for seconds.
 const LEAST: f64 = WORSE;
-/// Packets may wait longer than before by so many seconds, by chance.
+/// Tolerated increase of the queueing delay by chance, in seconds.
 const LONGER: f64 = 0.004;
-/// Or by half of what levels add that nobody held before, on a link that is full of the session: what they
-/// bring is judged by half, too.
+/// Tolerated increase of the queueing delay, as a part of the growth caused by levels new to a full link. The
+/// factor matches the test of the rate, which also uses one half.
 const OWN_GROWTH: f64 = 0.5;
-/// Time after which others may be followed again, when what they seemed to hold was not carried; twice as
-/// much each time in a row.
+/// Initial pause after a failed follow; doubles with each successive failure.
 const MISLED: Duration = Duration::from_secs(2);
 const MISLED_MAX: u32 = 6;
-/// What is joined at a time: so many times the rate at first, as much again every two joins, up to what fast
-/// start does; at least a level. Somewhat more than two fine levels, or one of RFC 3738.
+/// Maximum rate factor of a join: initially this factor, with a further power every two joins, up to fast
+/// start's factor. A single level is always allowed. Slightly more than two fine levels, or than one level of
+/// RFC 3738.
 const STEP: f64 = 1.34;
 
-/// Packets that came, and that were lost, so far.
+/// Counts of received and lost packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     came: u64,
@@ -38,13 +39,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// A packet came, and showed that `lost` others never will.
+    /// Records a packet that revealed `lost` losses.
     pub(super) fn add(&mut self, lost: u64) {
         self.came += 1;
         self.lost += lost;
     }
 
-    /// The part that came, of those since `before`.
+    /// Returns the share of packets that arrived since `before`.
     fn part_since(self, before: Self) -> f64 {
         let (came, lost) = (self.came - before.came, self.lost - before.lost);
         #[expect(clippy::cast_precision_loss, reason = "below 2^53 packets")]
@@ -53,59 +54,59 @@ impl Tally {
     }
 }
 
-/// What is known of others.
+/// Knowledge about other receivers' levels.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Follow {
     shadow: Shadow,
     joined: Option<Joined>,
-    /// One beyond the wave up to which the bottleneck seems to carry all, until others are found to hold more
-    /// or less.
+    /// One above the highest wave that the bottleneck seems to carry, until a later measurement changes the
+    /// estimate.
     goal: u64,
-    /// Joins in a row that were carried, and that were not.
+    /// Successive joins that were carried, and successive joins that were not.
     carried: u32,
     misled: u32,
-    /// The part of the packets that came before the first of those that were carried: losses do not add up
-    /// from join to join.
+    /// Arrival share before the first of the successful joins: losses do not accumulate from join to join.
     part: f64,
-    /// From when on others may be followed.
+    /// Earliest time of the next follow.
     next: Instant,
-    /// The half epoch, and the tally when it and the two before began.
+    /// Current half epoch, and the tallies at the start of the current and the two previous half epochs.
     half: u64,
     tallies: [Tally; 3],
 }
 
-/// Levels that were joined because others hold them, until it is seen whether they are carried.
+/// Levels joined because other receivers have them, on trial until the bottleneck is known to carry them.
 #[derive(Clone, Copy, Debug)]
 struct Joined {
     levels: u16,
-    /// Packets per second before, and what should come now.
+    /// Packets per second before the join, and the expected rate after the join.
     before: f64,
     hoped: f64,
-    /// The part of the packets that came before.
+    /// Arrival share before the join.
     part: f64,
-    /// The longest that packets waited of late, before, in seconds.
+    /// Recent peak of the queueing delay before the join, in seconds.
     peak: f64,
-    /// Since the first packet of those levels: its arrival, the tally then, and how many came.
+    /// Trial data: arrival of the first packet of the joined levels, the tally at that time, and the packets
+    /// since.
     since: Instant,
     tally: Tally,
     packets: u32,
 }
 
 impl Follow {
-    /// The receiver went its own way.
+    /// Ends following after a join on the receiver's own account.
     pub(super) fn end(&mut self) {
         self.joined = None;
         self.goal = 0;
         self.carried = 0;
     }
 
-    /// Levels were left, whose packets may pass for a while.
+    /// Discards measurements after levels were left, because their packets may arrive for a while.
     pub(super) fn forget(&mut self) {
         self.goal = 0;
         self.shadow.forget();
     }
 
-    /// What was asked for is given up. If it was followed, it did not come.
+    /// Handles a cancelled join. A cancelled follow counts as failed.
     pub(super) fn unanswered(&mut self, now: Instant) {
         if self.joined.is_some() {
             self.fail(now);
@@ -121,7 +122,7 @@ impl Follow {
         self.shadow.forget();
     }
 
-    /// Up to how many times what is held is joined at once.
+    /// Returns the maximum rate factor of the next join.
     fn step(&self) -> f64 {
         libm::pow(STEP, f64::from(1 + self.carried / 2)).min(FAST_FACTOR)
     }
@@ -134,9 +135,9 @@ impl Follow {
 }
 
 impl Joined {
-    /// A packet came that waited `queueing` seconds. Once it is known, whether the levels brought at least
-    /// half of what they should, and no more is lost than before, nor waits much longer: what passed before
-    /// already makes no queue longer.
+    /// Records a packet that waited `queueing` seconds. Once the trial is complete, returns whether it
+    /// succeeded: the levels brought at least half of the expected increase, losses did not grow, and the
+    /// queueing delay did not grow much. Levels carried before lengthen no queue.
     fn record(&mut self, now: Instant, tally: Tally, queueing: f64) -> Option<bool> {
         if self.packets == 0 {
             (self.since, self.tally) = (now, tally);
@@ -148,8 +149,7 @@ impl Joined {
         }
         let rate = f64::from(self.packets - 1) / time.as_secs_f64();
         let is_more = rate >= f64::midpoint(self.before, self.hoped);
-        // Nothing else makes a queue grow as fast as they do on a link that is full and that nobody sent them
-        // over before.
+        // Levels new to a full link are the only cause of such fast growth of a queue.
         let added = (1.0 - self.before / self.hoped) * JUDGED_TIME.as_secs_f64();
         let is_free = queueing <= self.peak + LONGER.max(OWN_GROWTH * added)
             && tally.part_since(self.tally) >= WORSE * self.part;
@@ -158,7 +158,7 @@ impl Joined {
 }
 
 impl Session {
-    /// Looks for the packets of the levels above in the delay of one that is held.
+    /// Searches the delays of a subscribed level for traces of the levels above.
     pub(super) fn look(&mut self, now: Instant, left: Instant, delay: i64) {
         let half = self.clock.channels.half_epoch_at(left);
         if half != self.follow.half {
@@ -167,7 +167,7 @@ impl Session {
             self.follow.tallies = [self.tally, last, before];
         }
         let level = self.level();
-        // What was left a moment ago may still pass, and tells nothing of others.
+        // Packets of levels left a moment ago may still pass, and say nothing about other receivers.
         let is_idle = self.joining.is_none() && self.follow.joined.is_none() && now >= self.leaving;
         if self.mode != Mode::CongestionAvoidance || !is_idle || level >= self.top() {
             return;
@@ -177,8 +177,8 @@ impl Session {
         self.follow.shadow.record(&self.clock.channels, above, rate, (left, delay));
     }
 
-    /// After a packet: joins levels that others hold, and leaves those again that are not carried. Whether
-    /// that is under way.
+    /// Joins levels that other receivers have, and leaves levels that prove not to be carried. Called after
+    /// each packet. Returns whether a follow is in progress.
     pub(super) fn follow(&mut self, now: Instant, wishes: &mut Wishes) -> bool {
         if self.mode != Mode::CongestionAvoidance || self.joining.is_some() {
             return false;

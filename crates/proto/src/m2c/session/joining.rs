@@ -1,4 +1,4 @@
-//! Rules 3 and 5: when levels are joined, and taken back.
+//! Rules 3 and 5: joining levels, and undoing joins.
 
 use super::{AVERAGED, Session};
 use crate::control::{Membership, Wishes};
@@ -10,25 +10,25 @@ use crate::m2c::start::Verdict;
 use crate::measure::{Holes, interval_at};
 use crate::time::{Duration, Instant};
 
-/// Least time between the first packet of a channel and the next join, after fast start.
+/// Minimum time between the first packet of a channel and the next join, after fast start.
 const JOIN_SPACING: Duration = Duration::from_millis(50);
-/// Least time that a join is waited for.
+/// Minimum timeout of a join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Fast start joins up to this rate at once: RFC 3390's four packets in an assumed round trip.
+/// Rate that fast start joins in the first step: RFC 3390's four packets in an assumed round trip.
 const FIRST_RATE: f64 = 4.0 / super::RTT_INITIAL;
-/// And then up to so many times what it holds at a time, or a level.
+/// Maximum rate factor of each later step of fast start; a single level is always allowed.
 pub(super) const FAST_FACTOR: f64 = 2.4;
-/// What is kept of the rate at which fast start ended: so the queue that it made drains before the next
-/// receivers start.
+/// Part kept of the rate at which fast start ended: the resulting queue drains before the next receivers
+/// start.
 const START_ROOM: f64 = 0.9;
-/// In congestion avoidance a level is joined when the queue is down to this part of its longest.
+/// Maximum queueing delay for a join in congestion avoidance, as a part of the recent peak.
 pub(super) const ROOM: f64 = 0.5;
-/// For at most so long what is lost while channels that were left still come was lost by them.
-/// A router asks twice, a second each, who else is there, and then it may have to tell the one above.
+/// Maximum time in which losses are attributed to channels that were left and still arrive. A router queries
+/// other members twice, a second each, and may have to notify an upstream router.
 const LEAVE_TIME: Duration = Duration::from_secs(3);
 
 impl Session {
-    /// After a packet of a held channel that left at `left`: joins and leaves.
+    /// Decides on joins and leaves after a packet of a subscribed channel that left at `left`.
     pub(in crate::m2c) fn decide(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) {
         let opens = self.turn_epoch(now, left);
         self.try_more(now);
@@ -58,7 +58,7 @@ impl Session {
         }
     }
 
-    /// Rule 5: whether fast start goes on, or slow start, which is to be told of queues as well.
+    /// Rule 5: returns whether to continue fast start, or slow start, which also reacts to queues.
     fn judge(&mut self, now: Instant, left: Instant, wishes: &mut Wishes) -> bool {
         let held = self.rate_of(self.level(), now);
         let verdict = self.start.judge(now, delay(now, left), held, self.rtt());
@@ -70,12 +70,12 @@ impl Session {
         verdict == Verdict::Join || (self.mode == Mode::FastStart && self.is_first())
     }
 
-    /// Whether nothing was joined yet: there is nothing to be seen.
+    /// Whether nothing was joined yet: no measurement is available.
     fn is_first(&self) -> bool {
         self.level() == 0 && self.joins.mean().is_none() && !self.start.doubts()
     }
 
-    /// The path carries `rate` packets per second. What exceeds that is left.
+    /// Settles at `rate` packets per second, the capacity of the path. Leaves levels above that rate.
     pub(super) fn settle(&mut self, now: Instant, rate: f64, wishes: &mut Wishes) {
         self.abandon(now, wishes);
         self.delay.settle();
@@ -84,7 +84,7 @@ impl Session {
         self.mean = self.window;
         self.threshold = self.window;
         let is_start = self.mode == Mode::FastStart;
-        // Where it ends at the receiver's or the sender's limit there is no queue to drain.
+        // A start that ends at the receiver's or the sender's limit leaves no queue to drain.
         let most = if is_start && self.start.doubts() { START_ROOM * rate } else { self.sustained(rtt) };
         self.mode = Mode::CongestionAvoidance;
         self.lost = now;
@@ -99,8 +99,8 @@ impl Session {
         }
     }
 
-    /// Where the queue is empty half an epoch later and more, slow start goes on where fast start ended:
-    /// there was no such limit.
+    /// If the queue is empty half an epoch after the end of fast start, or later, resumes with slow start:
+    /// the limit was not real.
     fn resume(&mut self, now: Instant) {
         self.resumes = false;
         if self.mode == Mode::CongestionAvoidance && self.is_empty_of_late(now) {
@@ -110,7 +110,7 @@ impl Session {
         }
     }
 
-    /// Gives up what is being joined.
+    /// Cancels the pending joins.
     pub(in crate::m2c) fn abandon(&mut self, now: Instant, wishes: &mut Wishes) {
         self.follow.unanswered(now);
         let Some(joining) = self.joining.take() else { return };
@@ -119,8 +119,8 @@ impl Session {
         }
     }
 
-    /// The sender sends levels up to `ceiling` only, or all of them. Leaves those above, of which nothing is
-    /// lost.
+    /// Applies the sender's ceiling: levels up to `ceiling`, or all levels. Leaves the levels above; their
+    /// missing packets are not losses.
     pub(in crate::m2c) fn limit(&mut self, now: Instant, ceiling: Option<u16>, wishes: &mut Wishes) {
         let highest = self.clock.channels.levels() - 1;
         self.top = ceiling.map_or(highest, |ceiling| ceiling.min(highest));
@@ -144,13 +144,13 @@ impl Session {
         self.stray = now;
     }
 
-    /// The highest rate that the window allows: a level decays by P until the next may be joined, and over
-    /// that time it brings what the window does.
+    /// Returns the maximum rate that the window allows. A level decays by P until the next join, and its mean
+    /// over that time equals the window's rate.
     fn sustained(&self, rtt: f64) -> f64 {
         self.mean / rtt / self.clock.channels.mean_of_decay()
     }
 
-    /// Rule 3: the highest level that may be joined now, or the one held.
+    /// Rule 3: returns the highest level that may be joined now, or the current level.
     fn target(&self, now: Instant) -> u16 {
         let level = self.level();
         let rtt = self.rtt();
@@ -170,7 +170,7 @@ impl Session {
         (level + 1..=self.top()).take_while(|next| is_allowed(*next)).last().unwrap_or(level)
     }
 
-    /// Rule 3, after fast start: what was joined or lost is given time to show.
+    /// Rule 3, after fast start: returns whether the last join or loss had time to take effect.
     fn may_join(&self, now: Instant) -> bool {
         let rtt = self.rtt();
         let spacing = rtt.max(JOIN_SPACING.as_secs_f64());
@@ -178,14 +178,14 @@ impl Session {
         now.since(self.first).as_secs_f64() >= spacing && has_shown
     }
 
-    /// In congestion avoidance receivers of a session wish at the same packets, and so join together; who
-    /// then waits for room joins when there is some.
+    /// In congestion avoidance, receivers of a session decide at the same packets, and so join together. A
+    /// receiver that waits for room joins as soon as there is room.
     fn may_avoid(&self, now: Instant, opens: bool) -> bool {
         (opens || self.wished.is_some()) && now >= self.hold && self.may_join(now)
     }
 
-    /// Whether a level more finds the queue at most half as long as it was of late: it would fill what is
-    /// left of it at once. Where many flows keep it full, half a sub-slot's patience will do.
+    /// Returns whether the queue is at most half as long as its recent peak: a further level would
+    /// immediately fill the rest. If many flows keep the queue full, the wait ends after half a sub-slot.
     fn has_room(&mut self, now: Instant) -> bool {
         let wished = *self.wished.get_or_insert(now);
         let patience = AVERAGED * self.clock.channels.sub_slot_seconds();
@@ -199,7 +199,7 @@ impl Session {
         self.follow.end();
         let channels = &self.clock.channels;
         let level = self.level();
-        // Channels may be nearly silent: their next packet is waited for as well.
+        // A channel may be nearly silent: the timeout includes the time until its next packet.
         let packet = channels.departure(target, now, 0);
         let patience = JOIN_TIMEOUT.max(Duration::from_secs_f64(self.joins.bound().unwrap_or(0.0)));
         let until = packet.max(now) + patience;

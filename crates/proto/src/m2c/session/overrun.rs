@@ -1,42 +1,41 @@
-//! What the receiver's own machine takes.
+//! Capacity of the receiver's own host.
 //!
-//! Packets that the machine drops because they are not read in time are lost like those of a full link, but
-//! with no queue before and no round trip that grows: a receiver would hold its levels until they have
-//! decayed, and lose most of what comes meanwhile. So the machine says when it drops packets, and the
-//! receiver leaves what exceeds the rate that was read: at once, but for half of what it holds, which it may
-//! leave a second later.
+//! Packets dropped by the host because they were not read in time look like losses of a full link, but
+//! without a queue before and without a growing round-trip time. Without a countermeasure, a receiver would
+//! keep its levels until they decay, and lose most packets meanwhile. Therefore the host reports drops,
+//! and the receiver immediately leaves levels above the rate that was read. The first reaction keeps at least
+//! half of the current rate; a further reaction can follow a second later.
 
 use super::Session;
 use crate::control::Wishes;
 use crate::pacing::Retry;
 use crate::time::{Duration, Instant};
 
-/// Part of the rate that was read at which the receiver settles: the rest is for decoding what came.
+/// Part of the read rate at which the receiver settles: the rest is left for decoding.
 const ROOM: f64 = 0.8;
-/// Part of the rate that is held which is kept at least: a machine that stalled has read next to nothing of
-/// late, and reads as much as before from now on. One that is slow drops packets again, and the receiver
-/// leaves as much again.
+/// Minimum part of the current rate that is kept: a host that stalled has a low recent read rate, and
+/// recovers its earlier rate. A slow host drops packets again, and the receiver leaves as much again.
 const KEPT: f64 = 0.5;
-/// Drops so soon after the last leave come of what was under way, or waited to be read.
+/// Drops within this time after the last leave are caused by packets in flight, or waiting to be read.
 const LEAVES: Duration = Duration::from_secs(1);
 
-/// The most that the machine is known to take.
+/// Maximum known rate of the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overrun {
-    /// Packets per second, once the machine dropped some.
+    /// Packets per second, once the host has dropped packets.
     rate_max: Option<f64>,
     retry: Retry,
-    /// When levels were left last.
+    /// Time of the last leave.
     left: Option<Instant>,
 }
 
 impl Session {
-    /// The most that is joined, in packets per second.
+    /// Maximum rate to join, in packets per second.
     pub(super) fn rate_max(&self) -> f64 {
         self.overrun.rate_max.unwrap_or(f64::INFINITY).min(self.limits.rate_max)
     }
 
-    /// The machine dropped packets: leaves what it does not take.
+    /// Handles a report of dropped packets: leaves the levels beyond the host's capacity.
     pub(in crate::m2c) fn overrun(&mut self, now: Instant, wishes: &mut Wishes) {
         self.overrun.retry.wait(now);
         if self.overrun.left.is_some_and(|left| now < left + LEAVES) {
@@ -54,7 +53,7 @@ impl Session {
         }
     }
 
-    /// Where the machine has dropped nothing for long enough, a level more may be joined.
+    /// If the host has dropped nothing for long enough, allows a further level.
     pub(super) fn try_more(&mut self, now: Instant) {
         let Some(most) = self.overrun.rate_max else { return };
         if self.overrun.retry.is_due(now) {

@@ -1,31 +1,31 @@
-//! Whose the queue is: whether the session has its bottleneck for itself, and whether others of the session
-//! just joined.
+//! Attribution of the queue: whether the session has its bottleneck to itself, and whether other receivers of
+//! the session have just joined.
 //!
-//! A session that has its bottleneck to itself overshoots with each join, loses for seconds on end, which no
-//! TCP beside it would survive, and then leaves the queue empty for seconds.
+//! A session that has its bottleneck to itself overshoots with each join, loses packets for seconds on end (a
+//! TCP beside the session would not survive such losses), and then leaves the queue empty for seconds.
 
 use super::Session;
 use super::joining::ROOM;
 use crate::time::{Duration, Instant};
 
-/// A queue of less than this, in seconds, or of a packet, is none.
+/// A queueing delay below this, in seconds, or below a packet's time counts as an empty queue.
 const EMPTY: f64 = 0.004;
-/// Losses in each epoch for so long are the session's own doing: a TCP makes room within round trips.
+/// Losses in each epoch for this long are caused by the session itself: a TCP makes room within round trips.
 const CROWDED: Duration = Duration::from_secs(3);
-/// When others of the session seem to have joined, so much more than the window allows may be joined as well.
+/// Factor by which joins may exceed the window if other receivers of the session seem to have joined.
 const LED: f64 = 1.2;
-/// After a join a queue that grows is its own for so many epochs.
+/// Number of epochs after a join in which a growing queue is attributed to the receiver's own join.
 const OWN: u64 = 4;
 
-/// What is remembered of the queue.
+/// Recent observations of the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Queue {
-    /// When it was last seen empty, and a packet lost.
+    /// Time of the last empty queue, and of the last loss.
     empty: Instant,
     lost: Instant,
-    /// Since when each epoch had losses.
+    /// Start of the current run of epochs with losses.
     lossy: Instant,
-    /// Until when the bottleneck is taken for the session's own.
+    /// Time until which the bottleneck is assumed to be the session's own.
     crowded: Instant,
 }
 
@@ -36,7 +36,7 @@ impl Queue {
 }
 
 impl Session {
-    /// A packet came, and showed that `lost` others never will.
+    /// Records a packet that revealed `lost` losses.
     pub(super) fn watch(&mut self, now: Instant, lost: u64) {
         let packet = 1.0 / self.rate_of(self.level(), now);
         if self.delay.queueing_last() <= EMPTY.max(packet) {
@@ -47,16 +47,16 @@ impl Session {
         }
     }
 
-    /// For a sub-slot the bottleneck is taken for the session's own.
+    /// Assumes for a sub-slot that the bottleneck is the session's own.
     pub(super) fn remember_crowd(&mut self, now: Instant) {
         self.queue.crowded = now + Duration::from_secs_f64(self.clock.channels.sub_slot_seconds());
     }
 
-    /// Whether the packet that left at `left` is the first of an epoch.
+    /// Returns whether the packet that left at `left` is the first of an epoch.
     pub(super) fn turn_epoch(&mut self, now: Instant, left: Instant) -> bool {
         let epoch = self.clock.channels.epoch_at(left);
         if epoch <= self.epoch {
-            // One that claimed to be far ahead does not stop the rest.
+            // A packet with an epoch far ahead must not block later packets.
             if epoch + 1 < self.epoch {
                 self.epoch = epoch;
             }
@@ -71,8 +71,8 @@ impl Session {
         true
     }
 
-    /// Whether a queue that only this session makes was empty within the last two epochs: if it fills, it is
-    /// by other receivers.
+    /// Returns whether a queue made by this session alone was empty within the last two epochs: if such a
+    /// queue fills, the cause is other receivers.
     pub(super) fn was_empty(&self, now: Instant) -> bool {
         now < self.queue.crowded
             && self.shows_queues()
@@ -80,19 +80,20 @@ impl Session {
             && now.since(self.first) > self.epochs(OWN)
     }
 
-    /// Whether the queue was empty within the last epoch, and since the start ended or something was lost.
+    /// Returns whether the queue was empty within the last epoch, after the end of the start and after the
+    /// last loss.
     pub(super) fn is_empty_of_late(&self, now: Instant) -> bool {
         self.shows_queues() && self.queue.empty > self.lost && now.since(self.queue.empty) < self.epochs(1)
     }
 
-    /// Whether there was a queue of late. Behind a policer, or where packets are lost by chance, none is ever
-    /// seen, and an empty one says nothing.
+    /// Whether a queue was observed recently. Behind a policer, or with random losses, no queue ever appears,
+    /// and an empty queue is no evidence.
     fn shows_queues(&self) -> bool {
         self.delay.queueing_peak() > 2.0 * EMPTY
     }
 
-    /// By how much more than the window allows may be joined: others of the session joined just now, if a
-    /// queue that was empty fills although this receiver did nothing.
+    /// Returns the factor by which joins may exceed the window. If an empty queue fills although this
+    /// receiver did nothing, other receivers of the session have just joined.
     pub(super) fn lead(&self, now: Instant) -> f64 {
         let is_filling = now.since(self.queue.lost) <= self.epochs(1)
             || self.delay.queueing_last() > ROOM * self.delay.queueing_peak();

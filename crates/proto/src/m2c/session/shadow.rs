@@ -1,40 +1,41 @@
-//! Which levels the bottleneck carries already, because other receivers behind it hold them.
+//! Detects the levels above that the bottleneck already carries for other receivers.
 //!
-//! A receiver knows the schedule of the levels that it does not hold, too. If their packets pass its
-//! bottleneck, each delays what comes after it by the time that it takes to send: from one held packet to the
-//! next, the delay grows by a packet's time for each that left between them. So the growth of delays is
-//! regressed on how many packets left between of the levels up to each one above, less what their rate makes
-//! of the time between. That rest is a sum of sawteeth, which has nothing to do with anyone's load: the slope
-//! is the time of a packet on the shared bottleneck if those levels are carried, and zero if none is,
-//! whatever else passes. Where packets wait in a queue of the receiver's own as well that is never empty,
-//! they lose all trace of what came between before; where it is empty now and then, a part stays.
+//! A receiver also knows the schedule of levels above its own. If packets of those levels pass the
+//! bottleneck, each delays the following packet by its transmission time: from one subscribed packet to the
+//! next, the delay grows by a packet's time for each packet that left in between. Therefore the growth of
+//! delays is regressed on the number of intermediate packets of the levels up to each level above, minus the
+//! number expected from the rate and the time between. The difference is a sum of sawteeth, independent of
+//! any load. The slope is the transmission time of a packet on the shared bottleneck if the levels are
+//! carried, and zero if no level is carried, whatever other traffic passes. If packets also wait in a private
+//! queue of the receiver that is never empty, every trace is lost; if that queue is empty now and then, a
+//! part remains.
 
 use crate::layering::{DynamicChannels, Layering, Wave};
 use crate::measure::seconds;
 use crate::time::Instant;
 
-/// Levels above those held that are looked for: of fine levels a tenth of the rate and more is found.
+/// Number of levels above that are searched: with fine levels, down to a tenth of the rate.
 pub(super) const DEPTH: usize = 16;
-/// A batch has at least so many packets.
+/// Minimum packets of a batch.
 const BATCH: f64 = 16.0;
-/// What older batches count for, each time one is added.
+/// Weight factor of older batches when a batch is added.
 const KEPT: f64 = 0.8;
-/// The least slope of each of the last two batches, in parts of the time between packets of all that is
-/// carried: a bottleneck that others fill by half has 0.5, less losses; a link that is three times as fast as
-/// the levels has 0.33.
+/// Minimum slope of each of the last two batches, in units of the mean time between carried packets. A
+/// bottleneck half filled by other traffic has 0.5, less losses; a link three times as fast as the levels has
+/// 0.33.
 const SLOPE: f64 = 0.4;
-/// The least slope of all batches in its standard errors. Levels that are carried have 8 to 70 after half a
-/// second, and more as batches add up. Beside Poisson arrivals chance makes up to 3.3 of nothing in a
-/// thousand tests, beside a TCP or another session, whose packets depend on each other, up to 6.5 in minutes:
-/// half as much again is for hours, and hundreds of receivers.
+/// Minimum slope over all batches, in standard errors. Carried levels reach 8 to 70 after half a second, and
+/// more as batches add up. Without carried levels, chance reaches 3.3 in a thousand tests beside Poisson
+/// arrivals, and 6.5 within minutes beside a TCP or another session, whose packets are correlated. The bound
+/// adds half as much again for hours of operation and hundreds of receivers.
 const CERTAIN: f64 = 10.0;
 
-/// Sums over changes from a held packet to the next, of which older ones count for less. Times are in mean
-/// times between held packets.
+/// Weighted sums over pairs of successive subscribed packets; older pairs weigh less. Times are in units of
+/// the mean time between subscribed packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     count: f64,
-    /// The time between, and how much the delay grew.
+    /// Time between the two packets, and the growth of the delay.
     gap: f64,
     growth: f64,
     gap_gap: f64,
@@ -43,7 +44,8 @@ struct Sums {
     levels: [LevelSums; DEPTH],
 }
 
-/// Those with what more left between than the rates of the levels up to one make of the time.
+/// Sums with the excess packets: packets of the levels up to a level that left in between, minus the number
+/// expected from the rates.
 #[derive(Clone, Copy, Debug, Default)]
 struct LevelSums {
     more: f64,
@@ -68,7 +70,7 @@ impl Sums {
         }
     }
 
-    /// Adds others that count for `weight`.
+    /// Adds other sums with `weight`.
     fn join(&mut self, other: &Self, weight: f64) {
         self.count += weight * other.count;
         self.gap += weight * other.gap;
@@ -84,8 +86,8 @@ impl Sums {
         }
     }
 
-    /// By how much the delay grows with each packet more of the levels up to this one, and the standard error
-    /// of that: least squares on the time between and the packets more. `None` where nothing can be told.
+    /// Returns the delay growth per excess packet of the levels up to this level, and the standard error:
+    /// least squares on the time between and the excess packets. `None` if the regression is singular.
     fn slope(&self, level: usize) -> Option<(f64, f64)> {
         let (n, level) = (self.count, &self.levels[level]);
         if n < BATCH {
@@ -108,25 +110,27 @@ impl Sums {
     }
 }
 
-/// What the delays of held packets tell of the levels above.
+/// Regression of the delays of subscribed packets on the levels above.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shadow {
-    /// The waves above those held.
+    /// Waves above the subscribed waves.
     waves: [Option<Wave>; DEPTH],
-    /// When the last held packet left, its delay in nanoseconds, and how near each wave was to a packet then.
+    /// Last subscribed packet: departure time, delay in nanoseconds, and each wave's fraction to its next
+    /// packet.
     last: Option<(Instant, i64, [f64; DEPTH])>,
-    /// The batch that is being filled, and its half epoch.
+    /// Current batch, and its half epoch.
     filling: Sums,
     half: u64,
-    /// The batch before, and those before that.
+    /// Previous batch, and the weighted sum of earlier batches.
     batch: Sums,
     older: Sums,
     carried: usize,
 }
 
 impl Shadow {
-    /// A held packet that left at `left` came with a relative delay in nanoseconds. `number` is the wave
-    /// above those held, of `levels` above them, and `rate` that of the held ones in packets per second.
+    /// Records a subscribed packet that left at `left`, with a relative delay in nanoseconds. `number` is the
+    /// first wave above the subscribed waves, `levels` the number of levels above, and `rate` the subscribed
+    /// rate in packets per second.
     pub(super) fn record(
         &mut self,
         channels: &DynamicChannels,
@@ -143,8 +147,8 @@ impl Shadow {
         let half = channels.half_epoch_at(left);
         if half != self.half {
             self.half = half;
-            // The sender keeps packets of all levels apart, whoever holds them: as a link does that carries
-            // somewhat more than the session.
+            // The sender spaces packets of all levels, like a link that carries somewhat more than the
+            // session.
             self.turn(channels.ratio(), rate / channels.cumulative_rate(channels.levels() - 1, left));
         }
         let mut parts = [0.0; DEPTH];
@@ -156,7 +160,7 @@ impl Shadow {
         let mut more = [0.0; DEPTH];
         let mut sum = 0.0;
         for (more, (part, before)) in more.iter_mut().zip(parts.iter().zip(&before)) {
-            // The part falls as the rate makes it, and jumps by one with each packet.
+            // The fraction falls with the rate, and jumps by one at each packet.
             sum += part - before;
             *more = sum;
         }
@@ -164,8 +168,8 @@ impl Shadow {
         self.filling.add(gap, seconds(delay.saturating_sub(less)) * rate, &more);
     }
 
-    /// Half an epoch is over. What is seen in one batch only may be another's trial; a link that could carry
-    /// the session as a `whole`, by the slope that it would make, is no bottleneck.
+    /// Ends half an epoch. A trace in a single batch may be another receiver's trial. A link that could carry
+    /// the whole session, with a slope of at most `whole`, is not a bottleneck.
     fn turn(&mut self, ratio: f64, whole: f64) {
         if self.filling.count < BATCH {
             return;
@@ -190,12 +194,12 @@ impl Shadow {
         self.filling = Sums::default();
     }
 
-    /// How many levels above those held the bottleneck carries, as far as is known.
+    /// Number of levels above that the bottleneck is known to carry.
     pub(super) fn carried(&self) -> usize {
         self.carried
     }
 
-    /// Nothing is known any more.
+    /// Discards all measurements.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }

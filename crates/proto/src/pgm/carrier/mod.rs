@@ -1,14 +1,15 @@
-//! PGM as the carrier of a session of files: each ALC packet is the data of one ODATA packet, and receivers'
-//! NAKs tell of losses.
+//! PGM as the carrier of a session of files: each ALC packet is the data of an ODATA packet, and receivers'
+//! NAKs report losses.
 //!
-//! Nothing is sent again: a NAK is confirmed, so that others keep theirs, and the sender's next symbol
-//! repairs, whichever it is. So the source keeps no data, a receiver no order, and who has all of it asks for
-//! nothing. It is a congestion control to the rest: [`Sender`] puts PGM's header around each packet and gives
-//! LE-SBCC's rate, [`Receiver`] NAKs what is missing.
+//! No packet is retransmitted. The source confirms a NAK, which suppresses NAKs of other receivers, and the
+//! sender's next symbol repairs the loss, whichever symbol is next. So the source keeps no data, a receiver
+//! keeps no order, and a receiver with all of the content NAKs nothing. To the rest of the stack the carrier
+//! is a congestion control: [`Sender`] puts PGM's header around each packet and sends at LE-SBCC's rate,
+//! [`Receiver`] NAKs missing packets.
 //!
-//! An ALC packet's first four bits are LCT's version, 1; in a PGM packet they begin the source's port, which
-//! a [`Sender`] makes 32768 or more. So a receiver knows by each datagram alone whether it is carried:
-//! [`open`], `docs/wire/pgm.md`.
+//! An ALC packet's first four bits are LCT's version, 1. In a PGM packet the same bits begin the source port,
+//! which a [`Sender`] makes 32768 or more. So a receiver tells from each datagram alone whether a packet is
+//! carried: [`open`], `docs/wire/pgm.md`.
 
 mod receiver;
 mod sender;
@@ -20,23 +21,23 @@ use headwater_wire::pgm::{Body, Packet};
 pub use self::receiver::{MISSING_MAX, Opener, Receiver, ReceiverConfig};
 pub use self::sender::Sender;
 
-/// Name of LE-SBCC over PGM, as a session's FDT spells it.
+/// Name of LE-SBCC over PGM in a session's FDT.
 pub const NAME: &str = "le-sbcc";
 /// LCT's version, in the first four bits.
 const LCT_VERSION: u8 = 1;
 
-/// What a datagram of a session is.
+/// Content of a session's datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened<'a> {
-    /// A packet of the session by itself.
+    /// A packet of the session without PGM.
     Bare(&'a [u8]),
-    /// A PGM packet that carries one, and the one.
+    /// A PGM packet, and the packet of the session carried inside.
     Carried(Packet<'a>, &'a [u8]),
-    /// A PGM packet that carries nothing.
+    /// A PGM packet without a carried packet.
     Word(Packet<'a>),
 }
 
-/// Tells a carried packet from one by itself; `None` for what is neither.
+/// Tells a carried packet from a packet without PGM; `None` for invalid datagrams.
 pub fn open(datagram: &[u8]) -> Option<Opened<'_>> {
     if datagram.first().is_none_or(|first| first >> 4 == LCT_VERSION) {
         return Some(Opened::Bare(datagram));

@@ -13,13 +13,13 @@ use crate::pgm::{ReceiverConfig as PgmConfig, ahead};
 use crate::rng::{Seed, Stream};
 use crate::time::{Duration, Instant};
 
-/// Most missing packets that are asked for at a time: of more, those with the latest numbers.
+/// Maximum number of missing packets with pending NAKs; beyond the maximum, the latest sequence numbers stay.
 pub const MISSING_MAX: usize = 1_024;
-/// Packets in a row that are behind the last one begin the count anew: the last one was forged, or the sender
-/// began again.
+/// Number of consecutive packets behind the last packet, above which the count restarts: the last packet was
+/// forged, or the sender restarted.
 const BEHIND_MAX: u32 = 64;
-/// How often a NAK is sent again that nobody confirms. What is confirmed is done with: another symbol
-/// repairs.
+/// Number of retransmissions of an unconfirmed NAK. A confirmed packet needs no further NAK, because another
+/// symbol repairs the loss.
 const RETRIES: u8 = 3;
 const NCF_WAIT: Duration = Duration::from_millis(500);
 
@@ -32,13 +32,13 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// A receiver of the session on `group` (the base channel's address), which NAKs name. `seed` draws its
-    /// back-offs: receivers of one session must not share it.
+    /// Creates the configuration of a receiver for the session on `group` (the base channel's address), which
+    /// NAKs name. `seed` draws the back-offs: receivers of a session must not share a seed.
     pub fn new(group: IpAddr, seed: Seed) -> Self {
         Self { group, seed, back_off: Duration::from_millis(50) }
     }
 
-    /// Longest wait before a NAK is sent, drawn uniformly for each hole. Default: 50 ms.
+    /// Sets the maximum wait before a NAK is sent, drawn uniformly for each gap. Default: 50 ms.
     #[must_use]
     pub fn with_back_off(mut self, back_off: Duration) -> Self {
         self.back_off = back_off;
@@ -46,9 +46,9 @@ impl ReceiverConfig {
     }
 }
 
-/// Holds the base channel and NAKs what is missing on it, until that is confirmed. A source's first packet it
-/// answers with an SPMR within a back-off, and twice more: the source learns that it is there, and its host
-/// the way to the source before a queue is full.
+/// Receiver on the base channel that NAKs each missing packet until a confirmation. The receiver answers a
+/// source's first packet with an SPMR within a back-off, and sends two more SPMRs. So the source learns of
+/// the receiver, and the receiver's host resolves the path to the source before a queue is full.
 ///
 /// Memory: some 200 bytes for each of at most [`MISSING_MAX`] missing packets.
 #[derive(Clone, Debug)]
@@ -56,18 +56,19 @@ pub struct Receiver {
     config: PgmConfig,
     channel: fixed::Receiver,
     draw: Stream,
-    /// Between start and stop: packets may come later, out of a socket's buffer.
+    /// Whether the receiver is between start and stop. Packets may arrive after the stop, out of a socket's
+    /// buffer.
     is_held: bool,
     opener: Opener,
     source: Option<Source>,
     missing: Missing,
-    /// When the source is to be greeted and how often yet, and when one last was.
+    /// Time of the next SPMR to the source and number of SPMRs left, and time of the last SPMR to any source.
     greeting: Option<(Instant, u8)>,
     greeted: Option<Instant>,
     naks: u64,
 }
 
-/// Opens PGM packets, and keeps the header of the last one that carried a packet of a session.
+/// Opens PGM packets, and keeps the header of the last packet that carried a packet of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Opener {
     carried: Option<Carried>,
@@ -96,7 +97,7 @@ impl SessionKey {
 }
 
 impl Opener {
-    /// Takes the header of the packet that was opened last, if PGM carried it.
+    /// Takes the header of the packet that was opened last, if PGM carried the packet.
     pub(crate) fn take(&mut self) -> Option<Carried> {
         self.carried.take()
     }
@@ -125,19 +126,19 @@ impl ReceiverEnvelope for Opener {
     }
 }
 
-/// The source that is received.
+/// The received source.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     session: SessionKey,
     address: SocketAddr,
-    /// Behind the last packet.
+    /// Sequence number after the last packet.
     end: u32,
-    /// Packets in a row that were not in front.
+    /// Number of consecutive packets behind the last packet.
     behind: u32,
 }
 
 impl Receiver {
-    /// A receiver that holds nothing yet.
+    /// Creates a receiver that is not started.
     pub fn new(config: ReceiverConfig) -> Self {
         let ReceiverConfig { group, seed, back_off } = config;
         let config = PgmConfig::new(0, group)
@@ -158,12 +159,12 @@ impl Receiver {
         }
     }
 
-    /// Packets that are missing and not confirmed yet.
+    /// Number of packets that are missing and not confirmed yet.
     pub fn missing(&self) -> usize {
         self.missing.len()
     }
 
-    /// Hands over the header of the packet of which [`ReceiverControl::arrived`] tells next.
+    /// Hands over the header of the packet that [`ReceiverControl::arrived`] reports next.
     pub(crate) fn take_over(&mut self, carried: Carried) {
         self.opener.carried = Some(carried);
     }
@@ -174,7 +175,8 @@ impl Receiver {
         let Some(mut source) = known else {
             self.missing.clear();
             self.source = Some(Source { session, address, end: sequence.wrapping_add(1), behind: 0 });
-            // Any source at most once in that time, whoever makes up new ones.
+            // New sources get SPMRs at most once per `GREETING_SPACING`, so that forged sources cause no
+            // more.
             let earliest = self.greeted.map_or(now, |last| now.max(last + GREETING_SPACING));
             self.greeting = Some((earliest + back_off(&mut self.draw, self.config.back_off), GREETINGS));
             return;
@@ -194,7 +196,8 @@ impl Receiver {
         self.source = Some(source);
     }
 
-    /// So many packets before one are missing. One back-off for all, so that one NAK tells of them.
+    /// Records that `gap` packets before `sequence` are missing. All share a back-off, so that a single NAK
+    /// reports all of the gap.
     fn miss(&mut self, now: Instant, sequence: u32, gap: u32) {
         if gap == 0 {
             return;
@@ -239,7 +242,7 @@ impl ReceiverControl for Receiver {
     }
 
     fn stop(&mut self, now: Instant) {
-        // What it does not listen to is not lost.
+        // Packets sent while the receiver does not listen are not lost.
         self.is_held = false;
         self.source = None;
         self.greeting = None;

@@ -12,14 +12,14 @@ use crate::pacing::BURST;
 use crate::pgm::{Answers, Control, Mode, Session, Source, SourceConfig};
 use crate::time::Instant;
 
-/// Ports from here on cannot be taken for LCT's version.
+/// Ports from this port on cannot be mistaken for LCT's version.
 const SOURCE_PORT_MIN: u16 = 0x8000;
 
 /// Sends each packet as ODATA on the base channel, at LE-SBCC's rate.
 ///
-/// CCI: slot 0, channel 0 and the low 16 bits of PGM's sequence number. NAKs count for packets of the last
-/// `window_packets`; each takes 64 bytes. Confirmations are paid out of the rate, at most eight between two
-/// packets.
+/// CCI: slot 0, channel 0 and the low 16 bits of PGM's sequence number. NAKs count for the last
+/// `window_packets` packets; each packet takes 64 bytes. Confirmations are paid out of the rate, at most
+/// eight between two packets.
 #[derive(Clone, Debug)]
 pub struct Sender {
     source: Source,
@@ -27,9 +27,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender at the unicast address `path`, where NAKs come to, whose first packet leaves at `now`. The
-    /// source's port becomes 32768 or more by its highest bit. `window_packets`: as
-    /// [`SourceConfig::with_window_packets`]; what is sent in the longest time from a packet to its NAK.
+    /// Creates a sender at the unicast address `path`, the destination of NAKs. The first packet leaves at
+    /// `now`. The highest bit of the source port is set, which makes the port 32768 or more.
+    /// `window_packets`, as in [`SourceConfig::with_window_packets`], covers the packets sent in the maximum
+    /// time from a packet to the NAK for the packet.
     pub fn new(session: Session, path: IpAddr, window_packets: u32, chain: Chain, now: Instant) -> Self {
         let session = Session { source_port: session.source_port | SOURCE_PORT_MIN, ..session };
         let config = SourceConfig::new(session, path, 1)
@@ -42,13 +43,13 @@ impl Sender {
         Self { source, envelope_bytes: Self::envelope_bytes() }
     }
 
-    /// Bytes of PGM's header around each packet.
+    /// Size of PGM's header around each packet, in bytes.
     pub fn envelope_bytes() -> usize {
         let body = Body::Odata { sequence: 0, trail: 0, data: &[] };
         Packet::new(0, 0, headwater_wire::pgm::Gsi::default(), body).buffer_len()
     }
 
-    /// The PGM source, which receives NAKs.
+    /// Returns the PGM source, which receives NAKs.
     pub const fn source(&self) -> &Source {
         &self.source
     }
@@ -119,7 +120,7 @@ impl SenderControl for Sender {
     }
 
     fn timeout(&mut self, now: Instant) {
-        // A place that has long been due had nothing to carry.
+        // A departure long overdue had no packet to carry.
         let [next, _] = self.source.places();
         self.source.timeout(now, next + BURST >= now);
     }

@@ -1,69 +1,74 @@
-//! RED's parameters by name, the defaults of two eras, and what of them depends on the link.
+//! RED parameters: names, presets of two eras, and values derived from the link.
 
 use crate::queue::{Limit, ParameterError, require};
 use crate::rate::Rate;
 use crate::time::Duration;
 
-/// The parameters of RED. There is no "default RED": name all of them, or start from a preset and say which.
+/// Parameters of RED. There is no "default RED": set every parameter, or start from a preset and name the
+/// preset.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedConfig {
-    /// How much may wait, whatever the average. With a limit below `th_max` the tail drop dominates.
+    /// Limit of the waiting packets, regardless of the average. With a limit below `th_max`, tail drops
+    /// dominate.
     pub limit: Limit,
-    /// Between which averages packets are drawn.
+    /// Range of averages in which packets are drawn.
     pub thresholds: Thresholds,
-    /// Weight of one arrival in the average (`w_q`).
+    /// Weight of an arrival in the average (`w_q`).
     pub weight: Weight,
-    /// Probability of a draw as the average reaches `th_max`, before it is spread out (`max_p`; ns-2 says
-    /// `linterm_` = 1 / `max_p`).
+    /// Probability of a draw as the average reaches `th_max`, before spreading (`max_p`; ns-2: `linterm_` = 1
+    /// / `max_p`).
     pub max_p: f64,
-    /// Beyond `th_max` the probability rises to 1 at twice `th_max`, instead of at once.
+    /// Whether the probability rises beyond `th_max` to 1 at twice `th_max`, instead of at once.
     pub gentle: bool,
-    /// Wait 1/p packets between draws, and 2/p at most: fewer draws in a row.
+    /// Whether draws wait 1/p packets, and at most 2/p: fewer consecutive draws.
     pub wait: bool,
-    /// The average is of bytes; thresholds stay in packets of `packet_bytes_mean` (ns-2: `queue_in_bytes_`).
+    /// Whether the average is in bytes; thresholds stay in packets of `packet_bytes_mean` (ns-2:
+    /// `queue_in_bytes_`).
     pub average_in_bytes: bool,
-    /// A packet is drawn in proportion to its size (ns-2: `bytes_`).
+    /// Whether the probability of a draw is proportional to the packet's size (ns-2: `bytes_`).
     pub draw_by_bytes: bool,
     /// Bytes on the wire of a typical packet: the unit of the above, and of the packets that an idle link
-    /// could have sent. The idle correction is wrong when this is.
+    /// could have sent. A wrong value makes the idle correction wrong.
     pub packet_bytes_mean: u32,
-    /// Mark a drawn packet instead of dropping it, if it is ECN-capable (RFC 3168; ns-2: `setbit_`).
+    /// Whether a drawn packet is marked instead of dropped, if ECN-capable (RFC 3168; ns-2: `setbit_`).
     pub ecn: bool,
-    /// Drop all the same where the probability is above this (ns-2: `mark_p_`). 1 always marks.
+    /// Probability above which drawn packets are dropped all the same (ns-2: `mark_p_`). 1 always marks.
     pub mark_p: f64,
-    /// Beyond all draws, an ECN-capable packet is dropped as well. Off, it is marked (Linux without
-    /// `harddrop`).
+    /// Whether an ECN-capable packet is dropped as well above the range of draws. Otherwise, the packet is
+    /// marked (Linux without `harddrop`).
     pub hard_drop: bool,
 }
 
-/// The averages between which packets are drawn, in packets.
+/// Range of averages in which packets are drawn, in packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Thresholds {
     /// `th_min` and `th_max`.
     Fixed {
-        /// No draws below this average (`th_min`).
+        /// Average below which no packets are drawn (`th_min`).
         min: f64,
-        /// The average at which the probability is `max_p` (`th_max`).
+        /// Average at which the probability is `max_p` (`th_max`).
         max: f64,
     },
-    /// `th_min` is half of what the link sends in this time, at least 5; `th_max` is three times that.
+    /// `th_min` is half of the packets that the link sends in this time, at least 5; `th_max` is three times
+    /// `th_min`.
     Automatic(Duration),
 }
 
-/// The weight of one arrival in the average.
+/// Weight of one arrival in the average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
-    /// This, in (0, 1].
+    /// Constant weight, in (0, 1].
     Fixed(f64),
-    /// A time constant of ten round-trip times, taken as 100 ms or three times the link's delay and one
-    /// packet's sending time, if that is longer: 1 - exp(-1 / (10 RTT C)).
+    /// Time constant of ten round-trip times: 1 - exp(-1 / (10 RTT C)). The round-trip time is 100 ms, or
+    /// three times the link's delay plus a packet's sending time, if longer.
     Automatic,
-    /// A time constant: an arrival after a gap has 1 - exp(-gap / this). Idle time needs no correction then.
+    /// Time constant: an arrival after a gap has the weight 1 - exp(-gap / time constant). Idle time then
+    /// needs no correction.
     Over(Duration),
 }
 
 impl RedConfig {
-    /// ns-2 as in 1999, with a limit in packets (its own default is 50). No ECN.
+    /// Returns ns-2's parameters of 1999, with a limit in packets (ns-2's default is 50). No ECN.
     pub const fn ns1999(limit_packets: u32) -> Self {
         Self {
             limit: Limit::Packets(limit_packets),
@@ -81,7 +86,8 @@ impl RedConfig {
         }
     }
 
-    /// ns-2 since 2001: gentle, in bytes, thresholds for 5 ms and weight from the link. No ECN.
+    /// Returns ns-2's parameters since 2001: gentle, in bytes, thresholds for 5 ms and weight from the link.
+    /// No ECN.
     pub const fn after_2001(limit_packets: u32) -> Self {
         Self {
             thresholds: Thresholds::Automatic(Duration::from_millis(5)),
@@ -93,13 +99,13 @@ impl RedConfig {
         }
     }
 
-    /// The same, marking ECN-capable packets.
+    /// Returns the parameters with marking of ECN-capable packets.
     #[must_use]
     pub const fn with_ecn(self) -> Self {
         Self { ecn: true, ..self }
     }
 
-    /// Refuses what makes no sense, by name.
+    /// Checks the parameters; the error names an invalid parameter.
     pub(super) fn check(&self) -> Result<(), ParameterError> {
         let unit = 0.0..=1.0;
         require(self.packet_bytes_mean > 0, "packet_bytes_mean", self.packet_bytes_mean.into(), "above 0")?;
@@ -118,7 +124,7 @@ impl RedConfig {
         Ok(())
     }
 
-    /// `th_min` and `th_max` in packets on a link of this rate.
+    /// Returns `th_min` and `th_max` in packets on a link of this rate.
     pub(super) fn thresholds(&self, rate: Rate) -> (f64, f64) {
         match self.thresholds {
             Thresholds::Fixed { min, max } => (min, max),
@@ -129,7 +135,8 @@ impl RedConfig {
         }
     }
 
-    /// The weight on a link of this rate and one-way delay; 0 where it depends on the gaps between arrivals.
+    /// Returns the weight on a link of this rate and one-way delay; 0 if the weight depends on the gaps
+    /// between arrivals.
     pub(super) fn weight(&self, rate: Rate, delay: Duration) -> f64 {
         match self.weight {
             Weight::Fixed(weight) => weight,
@@ -142,7 +149,7 @@ impl RedConfig {
         }
     }
 
-    /// C: mean packets per second.
+    /// Returns C: mean packets per second.
     fn packets_per_second(&self, rate: Rate) -> f64 {
         rate.packets_per_second(self.packet_bytes_mean.into())
     }

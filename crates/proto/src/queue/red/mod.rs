@@ -1,5 +1,5 @@
 //! Random early detection: Floyd and Jacobson, *Random Early Detection Gateways for Congestion Avoidance*
-//! (1993), as ns-2 has it, in its variants of 1999 and after 2001.
+//! (1993), as in ns-2, in the variants of 1999 and after 2001.
 
 mod config;
 #[cfg(test)]
@@ -15,7 +15,7 @@ use crate::time::{Duration, Instant};
 
 pub use config::{RedConfig, Thresholds, Weight};
 
-/// RED at work: the average, and how long ago a packet was last drawn.
+/// RED state: the average, and the arrivals since the last draw.
 #[derive(Clone, Debug)]
 pub struct Red {
     config: RedConfig,
@@ -27,21 +27,21 @@ pub struct Red {
     th_max: f64,
     /// `avg`, over arrivals.
     average: f64,
-    /// The average was above `th_min` at the last arrival: draws have begun.
+    /// Whether the average was above `th_min` at the last arrival: draws have begun.
     above: bool,
-    /// When the last packet arrived, for [`Weight::Over`].
+    /// Time of the last arrival, for [`Weight::Over`].
     seen: Instant,
-    /// Arrivals since the last drop or mark, the present one included, and their bytes.
+    /// Arrivals since the last drop or mark, including the current packet, and the bytes of these arrivals.
     count: u64,
     count_bytes: u64,
 }
 
 impl Red {
-    /// RED on a link of this rate and one-way delay. The average starts at 0.
+    /// Creates RED for a link of this rate and one-way delay. The average starts at 0.
     ///
     /// # Errors
     ///
-    /// A parameter makes no sense: the error names it and says what would be right.
+    /// A parameter is invalid: the error names the parameter and the requirement.
     pub fn new(config: RedConfig, rate: Rate, delay: Duration) -> Result<Self, ParameterError> {
         config.check()?;
         let (min, max) = config.thresholds(rate);
@@ -60,17 +60,17 @@ impl Red {
         })
     }
 
-    /// The average queue: packets, or bytes if [`RedConfig::average_in_bytes`].
+    /// Returns the average queue: packets, or bytes if [`RedConfig::average_in_bytes`].
     pub fn average(&self) -> f64 {
         self.average
     }
 
-    /// The link's rate changed. Thresholds and weight stay; idle time counts at the new rate.
+    /// Changes the link's rate. Thresholds and weight stay; idle time counts at the new rate.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
     }
 
-    /// What becomes of a packet that arrives.
+    /// Decides on an arriving packet.
     pub fn admit(
         &mut self,
         now: Instant,
@@ -82,13 +82,13 @@ impl Red {
         self.judge(occupancy, offered, draw)
     }
 
-    /// A packet arrives: it counts in the average.
+    /// Updates the average at an arrival.
     pub(super) fn observe(&mut self, now: Instant, occupancy: Occupancy) {
         let length = self.length(occupancy);
         self.update_average(now, occupancy.idle_since, length);
     }
 
-    /// What becomes of a packet that was observed.
+    /// Decides on a packet after [`Red::observe`].
     pub(super) fn judge(&mut self, occupancy: Occupancy, offered: Offered, draw: &mut impl Rng) -> Verdict {
         self.count += 1;
         self.count_bytes += u64::from(offered.bytes);
@@ -107,7 +107,8 @@ impl Red {
         if self.config.average_in_bytes { occupancy.bytes as f64 } else { occupancy.packets.into() }
     }
 
-    /// One arrival in the average, after as many empty ones as the idle link could have sent packets.
+    /// Adds an arrival to the average, after an empty arrival for each packet that the idle link could have
+    /// sent.
     fn update_average(&mut self, now: Instant, idle_since: Option<Instant>, length: f64) {
         if let Weight::Over(time) = self.config.weight {
             let gap = now.since(self.seen).as_secs_f64() / time.as_secs_f64();
@@ -120,12 +121,12 @@ impl Red {
             self.average * power(1.0 - self.weight, missed.saturating_add(1)) + self.weight * length;
     }
 
-    /// m: whole mean packets that the link sends in `time`.
+    /// m: number of whole mean packets that the link sends in `time`.
     fn packets_in(&self, time: Duration) -> u64 {
         self.rate.bytes_in(time) / u64::from(self.config.packet_bytes_mean)
     }
 
-    /// The test of the average, whatever the limit.
+    /// Tests the average, regardless of the limit.
     fn test(&mut self, length: f64, offered: Offered, draw: &mut impl Rng) -> Verdict {
         if self.average < self.th_min || length <= 1.0 {
             self.above = false;
@@ -146,7 +147,7 @@ impl Red {
         Verdict::Enqueue
     }
 
-    /// `p_b`, by the average alone; `None` where every packet is dropped.
+    /// Returns `p_b`, from the average alone; `None` if every packet is dropped.
     fn base_probability(&self) -> Option<f64> {
         let max_p = self.config.max_p;
         if self.average < self.th_max {
@@ -158,8 +159,8 @@ impl Red {
         }
     }
 
-    /// `p_a`: makes the gaps between draws uniform rather than geometric. In bytes, whole mean packets are
-    /// counted.
+    /// Returns `p_a`, which makes the gaps between draws uniform rather than geometric. In bytes, whole mean
+    /// packets are counted.
     fn spread(&self, base: f64, bytes: u32) -> f64 {
         let mean = self.config.packet_bytes_mean;
         let count = if self.config.draw_by_bytes { self.count_bytes / u64::from(mean) } else { self.count };
@@ -177,7 +178,7 @@ impl Red {
         }
     }
 
-    /// Congestion shown to a packet: a mark if it can carry one and `may_mark`, else a drop.
+    /// Signals congestion: a mark if the packet is ECN-capable and `may_mark`, otherwise a drop.
     fn signal(&self, offered: Offered, may_mark: bool, reason: DropReason) -> Verdict {
         if self.config.ecn && may_mark && offered.ecn != Ecn::NotCapable {
             Verdict::Mark
@@ -187,7 +188,7 @@ impl Red {
     }
 }
 
-/// `base^exponent` by squaring: multiplications only, so the same on every machine.
+/// Returns `base^exponent` by squaring: multiplications only, so the result is the same on every machine.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut result = 1.0;
     while exponent > 0 {

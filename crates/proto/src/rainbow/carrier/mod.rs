@@ -1,21 +1,27 @@
-//! BCFS as the carrier of a session of files: each ALC packet is the body of a reply, and goes to those who
-//! asked.
+//! File transfer over BCFS: each reply carries an ALC packet, and goes to the receivers that requested it.
 //!
-//! A [`Receiver`] asks by Rainbow's window, and a [`Sender`] answers each request with the session's next
-//! symbol, whichever that is: fresh for all who asked. Both are congestion controls to
-//! [`delivery`](crate::delivery). What a session is, its FDT tells, as always; a receiver asks for that by
-//! labels of its own, symbol by symbol, so that late ones have it at once: `docs/wire/bcfs.md`.
+//! A [`Receiver`] sends requests by Rainbow's window. A [`Sender`] answers each request with the next symbol
+//! of the session, new for all receivers of the reply. Both are congestion controls of
+//! [`delivery`](crate::delivery). The FDT describes the session as usual. A receiver requests the FDT symbol
+//! by symbol, by separate labels, so that a late receiver gets the FDT at once: `docs/wire/bcfs.md`.
 //!
-//! Nothing proves who asked, and a reply is some 30 times longer than its request. So a sender answers fast
-//! only to addresses that have shown that they hear it: each reply carries a word that only it can make,
-//! different for each address (in the header's CCI), and requests bring back the last one.
+//! Requests are not authenticated, and a reply is some 30 times longer than its request. A sender therefore
+//! limits the replies to addresses that have not proven reception. Each reply carries a token that only the
+//! sender can make, different for each address (in the CCI of the header), and requests return the last
+//! token.
 //!
-//! | what strangers may try | what becomes of it |
+//! | attack | defence |
 //! |---|---|
-//! | requests from made-up addresses | [`UNPROVEN_PER_SECOND`] replies a second, to all together; of a highest rate a quarter at the most |
-//! | floods from addresses at which they hear | [`SenderConfig::with_requests_per_second`] for each; 4096 addresses at a time, others are unproven. Where there is a highest rate, such a one may take most of it |
-//! | to fill the sender's queue | [`SenderConfig::with_max_rate`]'s for a tenth of a second, at most 4096; those beyond are forgotten, and asked for again |
-//! | forged replies, from the address that is asked | of the session's number they answer requests and bring false symbols, which digests find; others do nothing |
+//! | requests from spoofed addresses | [`UNPROVEN_PER_SECOND`] replies a second to all unproven addresses |
+//! | floods from proven addresses | [`SenderConfig::with_requests_per_second`] for each address |
+//! | floods to fill the sender's queue | bounded queue; receivers repeat dropped requests |
+//! | forged replies, from the requested address | digests detect false symbols |
+//!
+//! Replies to unproven addresses take at most a quarter of a maximum rate. The sender remembers 4096 proven
+//! addresses at a time; further addresses are unproven. A proven address may take most of a maximum rate. The
+//! queue holds the requests of a tenth of a second at [`SenderConfig::with_max_rate`], at most 4096. Forged
+//! replies with the session's number answer requests and bring false symbols; other forged replies have no
+//! effect.
 
 mod peers;
 mod receiver;
@@ -29,17 +35,17 @@ pub use peers::UNPROVEN_PER_SECOND;
 pub use receiver::{Receiver, ReceiverConfig};
 pub use sender::{RequestCounters, Sender, SenderConfig};
 
-/// Name of Rainbow over BCFS, as a session's FDT spells it.
+/// Name of Rainbow over BCFS in a session's FDT.
 pub const NAME: &str = "rainbow";
-/// Labels from here on ask for symbols of the FDT, by their number.
+/// First label for symbols of the FDT; the offset is the symbol's number.
 const DESCRIPTIONS: u32 = 1 << 31;
 
-/// What a label asks for.
+/// Content that a label requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// The next symbol of content.
+    /// Next symbol of content.
     Content,
-    /// A symbol of the FDT.
+    /// Symbol of the FDT, by number.
     Description(u32),
 }
 
@@ -48,7 +54,7 @@ impl Wanted {
         label.0.checked_sub(DESCRIPTIONS).map_or(Self::Content, Self::Description)
     }
 
-    /// `window_label` says which of the window's labels asks, where it is for content.
+    /// Returns the label of a request; `window_label` is the window's label, used for content.
     fn label(self, window_label: u16) -> Label {
         match self {
             Self::Content => Label(window_label.into()),

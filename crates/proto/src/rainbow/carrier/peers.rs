@@ -1,4 +1,4 @@
-//! Who asks a sender, and how fast each may.
+//! Peers of a sender, and the request rate limit of each.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -7,33 +7,33 @@ use crate::bcfs::relay::Limit;
 use crate::bcfs::{Key, address_words, hash};
 use crate::time::{Duration, Instant};
 
-/// Most replies a second to addresses that have not shown that they hear them, to all of them together.
+/// Maximum replies per second to all addresses without proven reception together.
 pub const UNPROVEN_PER_SECOND: u32 = 500;
-/// What an address has shown holds for so long.
+/// Lifetime of a proof of reception.
 const PROVEN: Duration = Duration::from_secs(30);
-/// Addresses that are remembered.
+/// Maximum number of remembered addresses.
 const PEERS_MAX: usize = 4_096;
-/// Time between two looks for those to be forgotten, once there are so many.
+/// Minimum interval between scans for expired addresses, once the table is full.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What only the sender can make: requests that bring it show that their address hears.
+/// Token that only the sender can make; a request with the token proves that its address receives replies.
 pub(super) type Word = [u8; 4];
 
-/// Why a request is not answered.
+/// Reason for refusing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Unproven,
     TooFast,
 }
 
-/// Addresses that have shown that they hear. Memory: some 100 bytes for each of [`PEERS_MAX`].
+/// Addresses with proven reception. Memory: some 100 bytes for each of [`PEERS_MAX`].
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
     key: Key,
     limit: Limit,
     unproven: Limit,
     proven: BTreeMap<SocketAddr, Peer>,
-    /// For the limit of all others.
+    /// State of the limit of all unproven addresses.
     unproven_due: Instant,
     swept: Instant,
 }
@@ -45,8 +45,9 @@ struct Peer {
 }
 
 impl Peers {
-    /// `key` is nobody else's. A proven address may ask so often a second, with bursts of a tenth of a
-    /// second; all others together `unproven` times, with bursts of a fifth.
+    /// Creates an empty table with a secret `key`. A proven address may send `per_second` requests, with
+    /// bursts of a tenth of a second; all unproven addresses together `unproven` requests, with bursts of a
+    /// fifth of a second.
     pub(super) fn new(key: Key, per_second: u32, unproven: u32) -> Self {
         Self {
             key,
@@ -58,20 +59,19 @@ impl Peers {
         }
     }
 
-    /// The word of an address.
+    /// Returns the token of an address.
     pub(super) fn word(&self, peer: SocketAddr) -> Word {
         let [high, low] = address_words(peer.ip());
         let [.., a, b, c, d] = hash(self.key, [high, low, peer.port().into()]).to_be_bytes();
         [a, b, c, d]
     }
 
-    /// Whether a request from an address, which brings `body`, brings the word of another sender, or of
-    /// another address.
+    /// Whether the `body` of a request holds the token of another sender, or of another address.
     pub(super) fn brings_another(&self, peer: SocketAddr, body: &[u8]) -> bool {
         body.len() == size_of::<Word>() && body != self.word(peer)
     }
 
-    /// Whether a request from an address, which brings `body`, is to be answered.
+    /// Decides whether to answer a request with `body` from an address.
     pub(super) fn admits(&mut self, now: Instant, peer: SocketAddr, body: &[u8]) -> Result<(), Refusal> {
         let shows = body == self.word(peer);
         if shows && !self.proven.contains_key(&peer) && self.has_room(now) {

@@ -14,7 +14,7 @@ use crate::rainbow::config::WindowConfig;
 use crate::rainbow::window::{Ask, Window};
 use crate::time::{Duration, Instant};
 
-/// Where the FDT did not become whole although all of it was sent, it is asked for again after so long.
+/// Interval after which the FDT is requested again, if incomplete although all symbols have been sent.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Configuration of a [`Receiver`].
@@ -27,19 +27,20 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// A receiver of a source's session, which asks by way of `upstream`: a relay, or the source itself.
+    /// Creates the configuration of a receiver of a source's session. Requests go to `upstream`: a relay, or
+    /// the source itself.
     pub const fn new(source: SocketAddr, upstream: SocketAddr) -> Self {
         Self { source, upstream, window: WindowConfig::new(), channel: None }
     }
 
-    /// The window. Default: the paper's.
+    /// Sets the window. Default: the paper's.
     #[must_use]
     pub const fn with_window(mut self, window: WindowConfig) -> Self {
         self.window = window;
         self
     }
 
-    /// Replies may come by this channel, too. Default: by unicast only.
+    /// Sets a channel on which replies may arrive as well. Default: unicast only.
     #[must_use]
     pub const fn with_channel(mut self, channel: Option<ChannelId>) -> Self {
         self.channel = channel;
@@ -47,25 +48,24 @@ impl ReceiverConfig {
     }
 }
 
-/// Asks for packets as its window lets it, from start to stop; first for the FDT.
+/// Requests packets as the window permits, from start to stop; the FDT comes first.
 ///
-/// Only a packet of the session answers a request. Memory: that of the window, and 8 bytes for each label
-/// that can be.
+/// Only packets of the session answer a request. Memory: the window's, and 8 bytes for each possible label.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
     client: Client,
     window: Window,
     is_held: bool,
-    /// The last packet closed the session.
+    /// Whether the last packet closed the session.
     is_dismissed: bool,
     wishes: Wishes,
     description: Description,
-    /// The reply at hand, until it is known whether it is the session's.
+    /// Reply being processed, until known to belong to the session.
     reply: Option<Reply>,
-    /// What the source sent last for requests to bring back.
+    /// Last token of the source, returned in requests.
     word: Option<[u8; 4]>,
-    /// Of losses those that windows before this one counted.
+    /// Reception counters; the losses are those of earlier windows.
     reception: Reception,
 }
 
@@ -74,24 +74,24 @@ struct Reply {
     label: Label,
     level: Level,
     follows_loss: bool,
-    /// A symbol of the FDT was asked for, and there are not so many.
+    /// Whether the reply answers a request for an FDT symbol beyond the last.
     is_past_description: bool,
 }
 
-/// Which symbols of the FDT are asked for.
+/// Requests for the symbols of the FDT.
 #[derive(Debug)]
 struct Description {
     is_whole: bool,
-    /// The number of the next one.
+    /// Number of the next symbol.
     next: u32,
-    /// Since when it is known that all there are have been asked for.
+    /// Time from which all existing symbols are known to be requested.
     exhausted: Option<Instant>,
-    /// By label of the window, less 1: the symbol that it last asked for; else it was content.
+    /// FDT symbol last requested, by label of the window, less 1; `None` for content.
     asked: Box<[Option<u32>]>,
 }
 
 impl Receiver {
-    /// A receiver that has asked for nothing.
+    /// Creates a receiver without requests.
     pub fn new(config: ReceiverConfig) -> Self {
         let mut client = Client::new(config.source, config.upstream);
         client.bind(Label(0), 0).expect("the first binding of a client");
@@ -110,7 +110,7 @@ impl Receiver {
         }
     }
 
-    /// The window.
+    /// Returns the window.
     pub const fn window(&self) -> &Window {
         &self.window
     }
@@ -120,7 +120,7 @@ impl Receiver {
         self.reception.lost + counters.overtaken + counters.late
     }
 
-    /// Asks with a new window.
+    /// Starts requests with a new window.
     fn begin(&mut self, now: Instant) {
         self.is_dismissed = false;
         self.reception.lost = self.lost();
@@ -139,26 +139,26 @@ impl Receiver {
     }
 }
 
-/// Whether a packet came in place of a symbol of the FDT that there is not: content, or where there is none,
-/// the first symbol.
+/// Whether a packet replaces an FDT symbol that does not exist. The replacement is content or, if there is no
+/// content, the first symbol.
 fn stands_for_none(header: &alc::Repr, number: u32) -> bool {
     let is_first = header.payload_id == Some(PayloadId { sbn: 0, esi: 0 });
     header.toi.is_some_and(|toi| toi != 0 || (is_first && number > 0))
 }
 
 impl Description {
-    /// Whether this symbol was asked for, and the FDT is not whole yet.
+    /// Whether this symbol is requested, and the FDT is incomplete.
     fn asks_for(&self, number: u32) -> bool {
         !self.is_whole && self.asked.contains(&Some(number))
     }
 
-    /// What a label of the window asks for now.
+    /// Returns the symbol or content that a label of the window requests now.
     fn wanted(&mut self, now: Instant, ask: Ask) -> Wanted {
         let asked = &mut self.asked[usize::from(ask.label) - 1];
         if self.is_whole {
             *asked = None;
         } else if asked.is_none() || ask.level == 1 {
-            // Content that comes before it waits.
+            // Content that arrives before the FDT has to wait.
             if self.exhausted.is_some_and(|since| since + AGAIN <= now) {
                 (self.next, self.exhausted) = (0, None);
             }
@@ -168,7 +168,7 @@ impl Description {
         asked.map_or(Wanted::Content, Wanted::Description)
     }
 
-    /// The label of the window that asked for what a reply answers.
+    /// Returns the label of the window whose request a reply answers.
     fn window_label(&self, label: Label) -> Option<u16> {
         let place = match Wanted::of(label) {
             Wanted::Content => {
@@ -265,7 +265,7 @@ impl ReceiverEnvelope for Receiver {
         self.reply = None;
         let Some(reply) = self.client.receive(datagram) else { return EnvelopeContent::Malformed };
         let is_past_description = match Wanted::of(reply.label) {
-            // Others on this network may have asked for more of it.
+            // Another receiver on this network may have requested a symbol beyond the last.
             Wanted::Description(number) if self.description.asks_for(number) => {
                 alc::parse(reply.body).is_ok_and(|(header, _)| stands_for_none(&header, number))
             }
@@ -283,8 +283,8 @@ impl ReceiverEnvelope for Receiver {
 
 impl Requester for Receiver {
     fn on_close(&mut self, _now: Instant) {
-        // Each request more would bring that word once more. A packet behind it that does not close takes it
-        // back.
+        // Each further request would be answered by another close flag. A later packet without the flag
+        // reopens the session.
         self.is_dismissed = true;
         self.window.stop();
     }

@@ -14,9 +14,9 @@ use crate::pacing::{BURST, Pacer, RateCap};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Requests that wait at the most.
+/// Maximum number of queued requests.
 const PENDING_MAX: u64 = 4_096;
-/// Where there is a highest rate, what it sends in this time, but for so many at least.
+/// With a maximum rate, the queue holds the packets of this time at that rate, at least `PENDING_MIN`.
 const PENDING_TIME: Duration = Duration::from_millis(100);
 const PENDING_MIN: u64 = 16;
 
@@ -26,14 +26,14 @@ pub struct SenderConfig {
     key: Key,
     identity: Option<SocketAddr>,
     reply_to: ReplyTo,
-    /// And the bytes of a packet.
+    /// Maximum rate, and bytes of a packet.
     max_rate: Option<(Rate, u16)>,
     requests_per_second: u32,
 }
 
 impl SenderConfig {
-    /// A sender that answers by whatever address it is asked by, as fast as it is asked. Nobody else may know
-    /// `key`: by it addresses show that they hear.
+    /// Creates the configuration of a sender that answers on any address of the host, at the rate of the
+    /// requests. `key` must be secret: addresses prove reception by tokens made with the key.
     pub const fn new(key: [u64; 2]) -> Self {
         Self {
             key,
@@ -44,21 +44,22 @@ impl SenderConfig {
         }
     }
 
-    /// It answers to this address alone.
+    /// Restricts the sender to this address.
     #[must_use]
     pub const fn with_identity(mut self, identity: SocketAddr) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// Where replies go. Default: to whom the request came from.
+    /// Sets the destination of replies. Default: the requesting peer.
     #[must_use]
     pub const fn with_reply_to(mut self, reply_to: ReplyTo) -> Self {
         self.reply_to = reply_to;
         self
     }
 
-    /// Most that is sent, in bit/s of UDP payload, in packets of so many bytes. Default: what is asked for.
+    /// Sets the maximum rate, in bit/s of UDP payload, for packets of `packet_bytes` bytes. Default: the rate
+    /// of the requests.
     #[must_use]
     pub const fn with_max_rate(mut self, rate: Option<Rate>, packet_bytes: u16) -> Self {
         self.max_rate = match rate {
@@ -68,16 +69,16 @@ impl SenderConfig {
         self
     }
 
-    /// Requests a second from one address, at least 1, with bursts of a tenth of a second, or 64. Default:
-    /// [`REQUESTS_PER_SECOND`].
+    /// Sets the limit of requests per second from an address, at least 1. The burst is a tenth of a second,
+    /// at least 64 requests. Default: [`REQUESTS_PER_SECOND`].
     #[must_use]
     pub const fn with_requests_per_second(mut self, requests: u32) -> Self {
         self.requests_per_second = requests;
         self
     }
 
-    /// Replies a second to addresses that have shown nothing: of a highest rate a quarter at the most, so
-    /// that they do not take all of it.
+    /// Returns the limit of replies per second to unproven addresses: at most a quarter of a maximum rate, so
+    /// that unproven addresses do not take all of that rate.
     fn unproven_per_second(&self) -> u32 {
         self.packets_in(Duration::from_millis(250)).map_or(UNPROVEN_PER_SECOND, |packets| {
             u32::try_from(packets).unwrap_or(u32::MAX).clamp(1, UNPROVEN_PER_SECOND)
@@ -89,41 +90,41 @@ impl SenderConfig {
         packets.map_or(PENDING_MAX, |packets| packets.clamp(PENDING_MIN, PENDING_MAX))
     }
 
-    /// Packets of the highest rate, if there is one.
+    /// Returns the number of packets in `time` at the maximum rate, if set.
     fn packets_in(&self, time: Duration) -> Option<u64> {
         self.max_rate.map(|(rate, packet_bytes)| rate.bytes_in(time) / u64::from(packet_bytes.max(1)))
     }
 }
 
-/// What was asked of a [`Sender`].
+/// Counters of requests to a [`Sender`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounters {
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
-    /// Of these, those of a level above 1: something was lost on the way.
+    /// Requests of a level above 1, repeated after a loss.
     pub raised: u64,
-    /// Nulls that came.
+    /// Nulls received.
     pub nulls: u64,
-    /// Datagrams that were neither, or for another source.
+    /// Other datagrams, or for another source.
     pub ignored: u64,
-    /// Requests from addresses that have not shown that they hear, faster than those are answered.
+    /// Requests refused by the limit of addresses without proven reception.
     pub unproven: u64,
-    /// Requests from addresses that are faster than they may be.
+    /// Requests refused by the limit of an address.
     pub too_fast: u64,
-    /// Requests forgotten, because too many waited.
+    /// Requests dropped because the queue was full.
     pub forgotten: u64,
 }
 
 /// Answers each request with a packet of the session.
 ///
-/// CCI: a word of four bytes, that of the address which the packet goes to.
+/// CCI: a token of four bytes, made for the address that the packet goes to.
 #[derive(Debug)]
 pub struct Sender {
     bcfs: bcfs::Source,
     peers: Peers,
     pending: VecDeque<Pending>,
     pending_max: u64,
-    /// Where there is a highest rate.
+    /// Pacing at the maximum rate, if set.
     pacing: Option<(Pacer, RateCap)>,
     counters: RequestCounters,
 }
@@ -134,12 +135,12 @@ struct Pending {
     label: Label,
     level: Level,
     follows_another: bool,
-    /// When the request came.
+    /// Arrival time of the request.
     asked: Instant,
 }
 
 impl Sender {
-    /// A sender that nobody has asked.
+    /// Creates a sender without requests.
     pub fn new(config: SenderConfig) -> Self {
         let mut source = bcfs::Source::new(config.identity, config.reply_to);
         source.bind(Label(0), 0).expect("the first binding of a source");
@@ -155,12 +156,12 @@ impl Sender {
         }
     }
 
-    /// Requests by what became of them.
+    /// Returns the counters of requests.
     pub const fn counters(&self) -> RequestCounters {
         self.counters
     }
 
-    /// Bytes of BCFS's header around each packet, at the most.
+    /// Returns the maximum length of BCFS's header around each packet, in bytes.
     pub const fn envelope_bytes_max() -> usize {
         bcfs::HEADER_BYTES_MAX
     }
@@ -202,7 +203,7 @@ impl SenderControl for Sender {
     fn departed(&mut self, now: Instant, bytes: usize) {
         let asked = self.pending.pop_front().map_or(now, |pending| pending.asked);
         let Some((pacer, cap)) = &mut self.pacing else { return };
-        // A place that nobody had asked for yet is not given up by the driver.
+        // A departure time before the request's arrival is not a departure that the driver has given up.
         let given_up = (now - BURST).since(pacer.next().max(asked));
         pacer.sent(now, bytes);
         if cap.departed(now, pacer.rate(), given_up) {

@@ -1,4 +1,4 @@
-//! What a relay is told.
+//! Configuration of a relay.
 
 use core::net::IpAddr;
 
@@ -18,9 +18,9 @@ pub struct RelayConfig {
 }
 
 impl RelayConfig {
-    /// For so many blocks of groups, 1 to [`SESSIONS_MAX`], each of a session of at most so many groups, 1 to
-    /// [`GROUPS_MAX`]. `links` are those below, at most [`LINKS_MAX`], with what they are given; where that
-    /// is nothing, what comes is sent on at once.
+    /// Creates a configuration for `sessions` blocks of groups, 1 to [`SESSIONS_MAX`], each for a session of
+    /// at most `groups` groups, 1 to [`GROUPS_MAX`]. `links` are the downstream links with their shapes, at
+    /// most [`LINKS_MAX`]. A link without a shape forwards packets at once.
     pub fn new(sessions: usize, groups: u16, mut links: Vec<Option<Shape>>, seed: Seed) -> Self {
         links.truncate(LINKS_MAX);
         Self {
@@ -32,7 +32,8 @@ impl RelayConfig {
         }
     }
 
-    /// Relays below: what they report speaks for many. Default: none, each report counts as one receiver.
+    /// Sets the downstream relays. Reports of a relay speak for many receivers. Default: no relay; each
+    /// report counts as a single receiver.
     #[must_use]
     pub fn with_relays(mut self, relays: Vec<IpAddr>) -> Self {
         self.trust = Trust::Hosts(relays);

@@ -1,4 +1,4 @@
-//! Who holds how many groups below a relay.
+//! Subscriptions of the members downstream of a relay.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use crate::sim::GROUPS_MAX;
 use crate::sim::telling::EVERY;
 use crate::time::{Duration, Instant};
 
-/// Receivers and relays below that a relay knows of at a time; others wait until one has left or fallen
-/// silent.
+/// Maximum number of downstream receivers and relays that a relay knows at a time. Further members wait until
+/// a known member has left or fallen silent.
 pub const MEMBERS_MAX: usize = 1 << 14;
-/// Of those, at one address for a session on a link: programs on one host, or hosts behind one translator of
-/// addresses.
+/// Maximum number of members at an address, for a session on a link: programs on a host, or hosts behind an
+/// address translator.
 pub const PORTS_MAX: usize = 16;
-/// Who has not told for so long holds nothing: three tellings were missed.
+/// Time without an announcement after which a member counts as unsubscribed: three announcements were missed.
 const SILENCE: Duration = Duration::from_nanos(7 * EVERY.as_nanos() / 2);
 
-/// A link and a session on it.
+/// A link and a session on the link.
 type Place = (usize, usize);
 
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +30,13 @@ struct Member {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     table: BTreeMap<(Place, SocketAddr), Member>,
-    /// How many members hold so many groups.
+    /// Number of members by number of subscribed groups.
     counts: BTreeMap<Place, [u32; GROUPS_MAX as usize + 1]>,
 }
 
 impl Members {
-    /// Somebody tells that so many groups are held, at most [`GROUPS_MAX`]; false where there is no room for
-    /// one more.
+    /// Records an announcement of `groups` subscribed groups, at most [`GROUPS_MAX`]. Returns false if there
+    /// is no room for a new member.
     pub fn tell(&mut self, now: Instant, place: Place, who: SocketAddr, groups: u8) -> bool {
         if groups == 0 {
             self.remove((place, who));
@@ -55,30 +55,30 @@ impl Members {
         true
     }
 
-    /// Members at an address, [`PORTS_MAX`] at most.
+    /// Returns the number of members at an address, at most [`PORTS_MAX`].
     fn at(&self, place: Place, host: IpAddr) -> usize {
         let [first, last] = [0, u16::MAX].map(|port| (place, SocketAddr::new(host, port)));
         self.table.range(first..=last).take(PORTS_MAX).count()
     }
 
-    /// Most groups that a member holds there.
+    /// Returns the maximum number of groups that any member at `place` is subscribed to.
     pub fn top(&self, place: Place) -> u16 {
         let Some(counts) = self.counts.get(&place) else { return 0 };
         let top = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
         u16::try_from(top).unwrap_or(u16::MAX)
     }
 
-    /// Members that are known.
+    /// Number of known members.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Forgets those who fell silent.
+    /// Forgets members that fell silent.
     pub fn sweep(&mut self, now: Instant) {
         self.forget(|_, member| now.since(member.told) >= SILENCE);
     }
 
-    /// Forgets those of a session.
+    /// Forgets the members of a session.
     pub fn forget_session(&mut self, session: usize) {
         self.forget(|(_, of), _| of == session);
     }

@@ -1,21 +1,24 @@
-//! SIM's router on a host: what one interface hears of a session's groups goes out by others, through queues
-//! that mark, and reports are merged on the way back.
+//! SIM's router on a host: forwards a session's groups from the upstream interface to downstream links,
+//! through queues that mark, and merges reports on the way back.
 //!
-//! Whoever hears a relay takes it for the sender: reports, and what receivers tell of the groups that they
-//! hold, go to where data comes from, so each hop ends what is below it, and knows nothing of what is beyond
-//! the next. A link is sent the bottom group always, so that who comes hears the session, and further groups
-//! while somebody below tells of them.
+//! Downstream ends take the relay for the sender. Reports and announcements of subscribed groups go to the
+//! source address of data, so each hop terminates the feedback from downstream, and knows nothing beyond the
+//! next hop. A link always carries the bottom group, so that new receivers hear the session. A link carries
+//! further groups while a downstream member announces a subscription.
 //!
-//! | what strangers on a link may try | what becomes of it |
+//! | attempt by a stranger on a link | effect |
 //! |---|---|
 //! | forged, late, repeated, oversized reports | as at any router: see [`crate::sim`] |
-//! | tell of groups that nobody holds | they are sent on that link, as by a forged join, for 7 s or as long as they tell, and marked there in place of those that are held |
-//! | tell of more and of fewer in turn | who tells of more is followed at once, who tells of fewer four times a second |
-//! | tell from ever other addresses | [`MEMBERS_MAX`] are known, [`PORTS_MAX`] at one address; those that are keep their groups |
-//! | send on the groups themselves | while the session is sent, only who was heard first is forwarded |
+//! | groups announced without subscribers | as by a forged join: sent for 7 s or while announced |
+//! | announcing more and fewer groups in turn | more: followed at once; fewer: four times a second |
+//! | announcing from ever new addresses | at most [`MEMBERS_MAX`] members, [`PORTS_MAX`] at an address |
+//! | sending on the groups | while the session is sent, only the first source is forwarded |
+//!
+//! On the link of a forged announcement, the groups without subscribers are marked in place of subscribed
+//! groups. Known members keep the subscribed groups when new addresses are refused.
 //!
 //! At most [`SESSIONS_MAX`] blocks of groups, [`LINKS_MAX`] links and [`crate::bcfs::relay::WAITING_MAX`]
-//! packets that wait.
+//! queued packets.
 
 mod config;
 mod members;
@@ -39,35 +42,35 @@ use crate::machine::{ChannelId, Datagram, Destination, Input, InterfaceId, Route
 use crate::queue::{ParameterError, PriorityConfig, QueueConfig};
 use crate::time::{Duration, Instant};
 
-/// Blocks of groups that a relay forwards.
+/// Maximum number of blocks of groups that a relay forwards.
 pub const SESSIONS_MAX: usize = 16;
-/// Links below a relay.
+/// Maximum number of links downstream of a relay.
 pub const LINKS_MAX: usize = 64;
-/// The interface that sessions come by.
+/// The interface that receives sessions.
 pub const UPSTREAM: InterfaceId = InterfaceId(0);
-/// Bits of a channel's number that are the rank; the rest is the block of groups.
+/// Number of bits of a channel's number that hold the rank; the remaining bits hold the block of groups.
 const RANK_BITS: u8 = 6;
-/// Time between two looks for members that fell silent, and for groups that nobody holds any more.
+/// Time between two sweeps for silent members and for groups without subscribers.
 const SWEEP: Duration = Duration::from_millis(250);
 
-/// The interface of a link below, counted from 0.
+/// Returns the interface of a downstream link, counted from 0.
 #[expect(clippy::cast_possible_truncation, reason = "there are at most `LINKS_MAX`")]
 pub const fn below(link: usize) -> InterfaceId {
     InterfaceId(1 + link as u32)
 }
 
-/// The channel of a rank in a block of groups, as a relay's driver numbers them.
+/// Returns the channel of a rank in a block of groups, as numbered by a relay's driver.
 #[expect(clippy::cast_possible_truncation, reason = "there are at most `SESSIONS_MAX`")]
 pub const fn channel(block: usize, rank: u16) -> ChannelId {
     ChannelId((block as u16) << RANK_BITS | rank)
 }
 
-/// The block of groups of a channel, and the rank in it.
+/// Returns a channel's block of groups, and the rank in the block.
 pub const fn place(channel: ChannelId) -> (usize, u16) {
     ((channel.0 >> RANK_BITS) as usize, channel.0 & ((1 << RANK_BITS) - 1))
 }
 
-/// Queues tell groups apart by their channels here, whatever their addresses are.
+/// Makes a priority queue tell groups apart by the relay's channels, regardless of the groups' addresses.
 fn ranked(shape: Shape) -> Shape {
     match shape.queue {
         QueueConfig::Priority(config) => {
@@ -78,33 +81,33 @@ fn ranked(shape: Shape) -> Shape {
     }
 }
 
-/// What a relay did.
+/// Counters of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RelayCounters {
-    /// Packets of the sessions that came.
+    /// Packets received from the sessions.
     pub packets: u64,
-    /// Packets on the groups that are none of SIM, or of another group than they came on.
+    /// Packets on the groups that are not SIM's, or that arrived on another group than the packet names.
     pub malformed: u64,
-    /// Packets of other sessions, or other senders, on the groups.
+    /// Packets on the groups from other sessions or other senders.
     pub strangers: u64,
-    /// Its links.
+    /// Counters of the links.
     pub egress: EgressCounters,
-    /// Reports of links that were taken.
+    /// Reports taken from links.
     pub reports: u64,
-    /// Reports that were sent on.
+    /// Merged reports sent upstream.
     pub merged: u64,
-    /// Reports that were refused, and what else came that is no report: see [`crate::sim::Refused`].
+    /// Reports refused, and other datagrams that are not reports: see [`crate::sim::Refused`].
     pub refused: u64,
-    /// What members told of the groups that they hold.
+    /// Announcements of subscribed groups by members.
     pub holdings: u64,
-    /// Of those, tellings of members that there was no room for.
+    /// Announcements by members that the table had no room for.
     pub crowded: u64,
-    /// Of those, tellings of more groups than the relay carries of a session: it should carry as many as the
-    /// sender has.
+    /// Announcements of more groups than the relay carries of a session: the relay should carry as many
+    /// groups as the sender has.
     pub beyond: u64,
-    /// Members below.
+    /// Number of downstream members.
     pub members: usize,
-    /// Most groups of a session that somebody below holds.
+    /// Maximum number of groups of a session with downstream subscribers.
     pub groups: u16,
 }
 
@@ -114,20 +117,20 @@ pub struct Relay {
     config: RelayConfig,
     sessions: Vec<Session>,
     members: Members,
-    /// Groups that links are sent, by link and session.
+    /// Number of groups that links carry, by link and session.
     tops: Vec<Vec<u16>>,
     egress: Egress,
-    /// Joins and leaves to come out: between two sweeps each group is joined at most once, and left once.
+    /// Pending joins and leaves: between two sweeps each group is joined at most once, and left at most once.
     changes: VecDeque<RouterOutput<Infallible>>,
     next_sweep: Instant,
     counters: RelayCounters,
 }
 
 impl Relay {
-    /// A relay that has heard nothing, and holds the bottom group of each block.
+    /// Creates a relay that joins the bottom group of each block.
     ///
     /// # Errors
-    /// A queue of which a parameter makes no sense.
+    /// A queue with an invalid parameter.
     pub fn new(config: RelayConfig, now: Instant) -> Result<Self, ParameterError> {
         let mut egress = Egress::new(None, config.seed)?;
         for (link, shape) in config.links.iter().enumerate() {
@@ -148,7 +151,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// What it did.
+    /// Returns the counters.
     pub fn counters(&self) -> RelayCounters {
         let routers = self.sessions.iter().map(|session| *session.router.counters());
         let (merged, late) =
@@ -163,22 +166,22 @@ impl Relay {
         }
     }
 
-    /// Who sends the session of a block, once one is heard.
+    /// Returns the source of a block's session, once a packet has arrived.
     pub fn source(&self, block: usize) -> Option<IpAddr> {
         self.sessions.get(block)?.source()
     }
 
-    /// Groups of a block that a link is sent.
+    /// Returns the number of a block's groups that a link carries.
     pub fn top(&self, link: usize, block: usize) -> u16 {
         self.tops.get(link).and_then(|tops| tops.get(block)).copied().unwrap_or(0)
     }
 
-    /// Groups of a block that are joined upstream.
+    /// Returns the number of a block's groups that are joined upstream.
     pub fn held(&self, block: usize) -> u16 {
         self.sessions.get(block).map_or(0, |session| session.held)
     }
 
-    /// A packet on the groups.
+    /// Handles a packet on the groups.
     fn data(&mut self, now: Instant, datagram: &Datagram<'_>, channel: ChannelId) {
         let (block, rank) = place(channel);
         let Some(session) = self.sessions.get_mut(block) else { return };
@@ -213,7 +216,7 @@ impl Relay {
         self.egress.release(packet);
     }
 
-    /// What came by a link below.
+    /// Handles a datagram from a downstream link.
     fn feedback(&mut self, now: Instant, link: usize, datagram: &Datagram<'_>) {
         if let Ok(report) = Report::parse(datagram.payload) {
             self.report(now, link, datagram, &report);
@@ -247,8 +250,8 @@ impl Relay {
         if !self.members.tell(now, place, datagram.source, holding.groups.min(most)) {
             self.counters.crowded += 1;
         } else if self.members.top(place) > self.tops[link][block] {
-            // What nobody holds any more goes at the next sweep: who tells of more and less in turn brings
-            // one join in that time.
+            // Groups without subscribers are left at the next sweep, so alternating announcements of more and
+            // fewer groups cause at most a single join per sweep interval.
             self.follow(now, block, false);
         }
     }
@@ -257,8 +260,8 @@ impl Relay {
         self.sessions.iter().position(|session| session.number() == Some(number))
     }
 
-    /// Has links and the way up carry what members hold of a block; where it may not fall, what is carried
-    /// already, too.
+    /// Makes links and upstream carry the groups of a block that members are subscribed to. Unless
+    /// `may_fall`, links also keep the groups already carried.
     fn follow(&mut self, now: Instant, block: usize, may_fall: bool) {
         let mut most = 1;
         for link in 0..self.tops.len() {
@@ -296,21 +299,23 @@ impl Relay {
     }
 }
 
-/// From so many groups to so many: ranks to be joined upwards, or to be left downwards.
+/// Returns the steps from `before` to `after` groups: ranks to join upwards, or to leave downwards.
 fn steps(before: u16, after: u16) -> impl Iterator<Item = (u16, bool)> {
     let left = (after..before).rev().map(|rank| (rank, false));
     (before..after).map(|rank| (rank, true)).chain(left)
 }
 
-/// The session of a packet that came on the group of this rank; `None` for what is none of SIM.
+/// Returns the TSI of a packet on the group of `rank`; `None` for a packet that is not SIM's, or is of
+/// another rank.
 fn tsi_of(payload: &[u8], rank: u16) -> Option<u64> {
     let packet = lct::Packet::new_checked(payload).ok()?;
     let data = Data::parse(packet.cci()).ok()?;
     packet.tsi().filter(|_| u16::from(data.rank) == rank)
 }
 
-/// Between interfaces: [`UPSTREAM`] and [`below`]. Datagrams on groups come with their [`channel`], by
-/// whatever interface; those to this end's own address come with none, by the link.
+/// Between interfaces: [`UPSTREAM`] and [`below`]. Datagrams on groups carry a [`channel`], and arrive on
+/// [`UPSTREAM`]. Datagrams to this end's own address carry no channel, and arrive on the link's interface.
+/// All other datagrams are refused.
 impl Router for Relay {
     type Event = Infallible;
 
@@ -329,7 +334,7 @@ impl Router for Relay {
             return Some(change);
         }
         for session in &mut self.sessions {
-            // What passes was forwarded already, or is dropped.
+            // A packet to pass was already forwarded, or is dropped.
             while let Some(output) = session.router.poll_output(now, buffer) {
                 if let RouterOutput::Transmit { transmit, .. } = output {
                     return Some(RouterOutput::Transmit { egress: UPSTREAM, transmit });

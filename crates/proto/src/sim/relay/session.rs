@@ -1,4 +1,4 @@
-//! A block of groups, and the session that is sent there.
+//! A block of groups, and the session sent on the block.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -7,10 +7,10 @@ use crate::sim::telling::Teller;
 use crate::sim::{AggregationRouter, RouterConfig};
 use crate::time::{Duration, Instant};
 
-/// Who else sends on the groups is heard once the session has been silent for so long.
+/// Time without a packet of the session after which another source on the groups is accepted.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Who sends, and which session.
+/// Source and TSI of a session.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     from: IpAddr,
@@ -23,7 +23,7 @@ pub(super) struct Session {
     heard: Option<Heard>,
     pub router: AggregationRouter,
     pub teller: Teller,
-    /// Groups that are joined upstream.
+    /// Number of groups joined upstream.
     pub held: u16,
 }
 
@@ -32,7 +32,7 @@ impl Session {
         Self { heard: None, router: aggregation(config, 0), teller: Teller::new(0), held: 0 }
     }
 
-    /// What feedback calls the session, once one is heard.
+    /// Returns the session's number in feedback, once a packet has arrived.
     pub fn number(&self) -> Option<u32> {
         self.heard.map(|heard| number(heard.tsi))
     }
@@ -41,8 +41,8 @@ impl Session {
         self.heard.map(|heard| heard.from)
     }
 
-    /// Whether data from there is of the session: of the first one heard. `None` where it is not; else
-    /// whether it is another one than before.
+    /// Returns whether a packet begins a new session on the block; `None` if the packet is not of the block's
+    /// session, which is the first session received.
     pub fn takes(&mut self, now: Instant, config: &RelayConfig, from: SocketAddr, tsi: u64) -> Option<bool> {
         let is_same = self.heard.is_some_and(|heard| (heard.from, heard.tsi) == (from.ip(), tsi));
         if !is_same && self.heard.is_some_and(|heard| now.since(heard.at) < SILENCE) {
@@ -59,7 +59,7 @@ impl Session {
     }
 }
 
-/// The low 24 bits, as the sender has it.
+/// Returns the low 24 bits, as the sender does.
 fn number(tsi: u64) -> u32 {
     u32::try_from(tsi & 0x00FF_FFFF).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! `headwater-lab arena`: all our controls, the kernel's TCP and other tools on the same bottlenecks, one
-//! report.
+//! `headwater-lab arena`: all Headwater controls, the kernel's TCP and other tools on the same bottlenecks,
+//! with a single report.
 
 mod report;
 mod scene;
@@ -34,17 +34,17 @@ pub struct Cell {
     /// Mbit/s of the bottleneck.
     pub rate: u64,
     pub receivers: usize,
-    /// Of the file.
+    /// Size of the file in bytes.
     pub bytes: f64,
     plan: Plan,
     /// A score for each run that ended.
     pub scores: Vec<Score>,
-    /// Why others did not.
+    /// Reasons of the failed runs.
     pub failures: Vec<String>,
 }
 
 impl Cell {
-    /// One without runs, at so many Mbit/s for so many receivers.
+    /// Creates a cell without runs, for a rate in Mbit/s and a number of receivers.
     fn new(
         scene: Scene,
         by: &'static str,
@@ -58,8 +58,8 @@ impl Cell {
         Ok(Self { scene, by, rate, receivers, bytes, plan, scores: Vec::new(), failures: Vec::new() })
     }
 
-    /// Seconds that the file takes at the rate that is fair, the mean over the receivers: that of the links,
-    /// less what others have: one TCP half, short connections what they ask for.
+    /// Seconds that the file takes at the fair rate, the mean over the receivers. The fair rate is the link's
+    /// rate minus the rival's share: half for a TCP, the requested rate for short connections.
     pub fn ideal(&self) -> f64 {
         let rate = self.rate as f64 * 1e6;
         let others = match self.scene.rival {
@@ -105,7 +105,7 @@ pub fn run(args: &ArenaArgs) -> Result<Exit, Failure> {
     Ok(if is_interrupted { Exit::Interrupted } else { Exit::Ok })
 }
 
-/// What it ran on, in words.
+/// Description of the machine and the runs.
 fn machine(cells: &[Cell], runs: usize) -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -122,13 +122,13 @@ fn machine(cells: &[Cell], runs: usize) -> String {
     )
 }
 
-/// Who takes part.
+/// Contenders that take part.
 fn contenders(args: &ArenaArgs) -> Vec<&'static str> {
     let is_wanted = |by: &&&str| args.only.is_empty() || args.only.iter().any(|only| only == **by);
     scene::CONTENDERS.iter().filter(is_wanted).copied().collect()
 }
 
-/// All that is to be done.
+/// All cells to run.
 fn cells(args: &ArenaArgs) -> Result<Vec<Cell>, Failure> {
     if let Some(stranger) = args.only.iter().find(|only| !scene::CONTENDERS.contains(&only.as_str())) {
         let known = scene::CONTENDERS.join(", ");
@@ -156,8 +156,8 @@ fn cells(args: &ArenaArgs) -> Result<Vec<Cell>, Failure> {
     Ok(cells)
 }
 
-/// Runs of all cells, the first of each before the second of any: contenders take turns, so that a busy time
-/// hits all alike.
+/// Runs of all cells, the first of each before the second of any: contenders alternate, so that a busy time
+/// affects all contenders alike.
 fn jobs(cells: &[Cell]) -> Vec<Job> {
     let runs = cells.iter().map(|cell| cell.plan.runs()).max().unwrap_or(0);
     let of = |run: u64| {
@@ -171,17 +171,17 @@ fn jobs(cells: &[Cell]) -> Vec<Job> {
     (1..=runs).flat_map(of).collect()
 }
 
-/// What came of all runs.
+/// Results of all runs.
 struct Fought {
     /// Results by key.
     lines: BTreeMap<String, String>,
     /// Cells of runs that failed, and why.
     failures: Vec<(usize, String)>,
-    /// Whether a signal ended it.
+    /// Whether a signal ended the runs.
     is_interrupted: bool,
 }
 
-/// Does the runs. Those that an earlier call has left are taken.
+/// Executes the runs. Results of an earlier call are reused.
 fn fight(
     args: &ArenaArgs,
     cells: &[Cell],

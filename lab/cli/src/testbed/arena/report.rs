@@ -9,7 +9,7 @@ use headwater_netsim::measure::statistics::{Confidence, estimate};
 use super::Cell;
 use super::score::{COLUMNS, Column, Score};
 
-/// All cells, who takes part, and what it ran on.
+/// All cells, the contenders, and the machine.
 pub struct Report<'a> {
     pub cells: &'a [Cell],
     pub contenders: &'a [&'static str],
@@ -17,7 +17,7 @@ pub struct Report<'a> {
     pub machine: &'a str,
 }
 
-/// The cells of one bottleneck, by contender.
+/// The cells of a bottleneck, by contender.
 struct Group<'a> {
     title: String,
     /// Seconds that the file takes at the rate that is fair.
@@ -68,7 +68,7 @@ impl Report<'_> {
 }
 
 impl Group<'_> {
-    /// Who has runs that failed, or that left receivers without the file, and what is known of it.
+    /// Contenders with failed runs, or with receivers without the file, and the known reasons.
     fn troubles(&self) -> Vec<(&'static str, String)> {
         let of = |cell: &&Cell| {
             let short = cell.scores.iter().filter(|score| score.time.is_none()).count();

@@ -1,31 +1,31 @@
-//! What contenders meet in the arena: plans, one for each cell.
+//! Scenes of the arena: the traffic that contenders compete with, as a plan for each cell.
 
 use std::fmt::Write;
 
-/// Who takes part, in the order of reports: all that move files.
+/// Contenders, in the order of reports: all programs that move files.
 pub use headwater_netsim::plan::flow::MOVERS as CONTENDERS;
 use headwater_netsim::plan::flow::{BY_UNICAST, TOOLS};
 
-/// Receivers come, and measuring begins, when a rival has had so long for its start.
+/// Time for a rival to start up, after which receivers join and measurement begins.
 const WARM_UP: &str = "8s";
-/// A transfer takes so many seconds at the bottleneck's rate.
+/// Duration of a transfer at the bottleneck's rate, in seconds.
 const IDEAL_SECONDS: u64 = 16;
-/// One that takes so many times that has failed.
+/// A transfer that takes this multiple of its ideal time has failed.
 const PATIENCE: u64 = 10;
 /// bit/s that the short connections of [`Rival::Short`] ask for; less than half of the slowest link.
 pub const SHORT_RATE: f64 = 480e3;
 
-/// Who else is there.
+/// Rival traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
     None,
-    /// One TCP (reno) that always has more to send.
+    /// A TCP (reno) connection that always has more to send.
     Tcp,
     /// Two short connections a second, 30 kB on average.
     Short,
 }
 
-/// A scene: all contenders meet it at each of its rates and numbers of receivers.
+/// A scene, which every contender meets at each of its rates and numbers of receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scene {
     pub name: &'static str,
@@ -70,7 +70,7 @@ const JOIN: Scene = Scene {
     ..PLAIN
 };
 
-/// All of it: about a day.
+/// All scenes: about a day.
 pub const FULL: &[Scene] = &[
     PLAIN,
     TCP,
@@ -80,7 +80,7 @@ pub const FULL: &[Scene] = &[
     JOIN,
 ];
 
-/// Enough to see all of it once: at 4 Mbit/s.
+/// A short overview: each kind of scene at 4 Mbit/s.
 pub const SHORT: &[Scene] = &[
     Scene { rates: &[4], receivers: &[1, 5], ..PLAIN },
     Scene { rates: &[4], receivers: &[1], ..TCP },
@@ -90,20 +90,20 @@ pub const SHORT: &[Scene] = &[
 ];
 
 impl Scene {
-    /// Bytes of the file at a rate; `part` of what the full form has.
+    /// Bytes of the file at a rate, divided by `part` relative to the full form.
     pub fn bytes(rate: u64, part: u64) -> u64 {
         rate * 1_000_000 / 8 * IDEAL_SECONDS / part
     }
 
-    /// The plan of one cell, as TOML.
+    /// The plan of a cell, as TOML.
     pub fn plan(&self, by: &str, rate: u64, receivers: usize, part: u64, runs: u64) -> String {
         let bytes = Self::bytes(rate, part);
-        // Two links in a row of a quarter are no slower than one.
+        // Two links of a quarter of the rate in sequence are no slower than a single such link.
         let slowest = if self.is_slow { rate * 1_000 / 4 } else { rate * 1_000 };
         let alone = bytes * 8 / 1_000 / slowest.max(1);
         let served = if BY_UNICAST.contains(&by) { receivers as u64 } else { 1 };
         let seconds = 30 + PATIENCE * alone.max(1) * served;
-        // Who finds no rate is given one that leaves room.
+        // Contenders without congestion control get a rate that leaves room.
         let most = if matches!(by, "fixed" | "openpgm") { slowest * 9 / 10 } else { rate * 4_000 };
         // 75 ms at each rate, but 25 packets at least.
         let packets = (rate * 25 / 4).max(25);
@@ -142,8 +142,9 @@ impl Scene {
     }
 }
 
-/// When its sender starts: ours send on whoever listens; of the others, those that wait for their receivers
-/// start after them.
+/// Start of the sender. Headwater's senders do not wait for receivers and start early. TCP starts with the
+/// receivers. Other tools start a second after the receivers, because some of the tools wait for their
+/// receivers.
 fn starts(by: &str) -> &'static str {
     match by {
         _ if TOOLS.contains(&by) => "9s",

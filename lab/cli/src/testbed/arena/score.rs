@@ -1,9 +1,9 @@
-//! What a run in the arena came to.
+//! Score of a run in the arena.
 
 use headwater_netsim::plan::flow::BY_UNICAST;
 use serde::Deserialize;
 
-/// What of a line of results counts.
+/// Fields of a line of results that the score uses.
 #[derive(Deserialize)]
 struct Line {
     flows: Vec<Flow>,
@@ -46,7 +46,7 @@ struct Program {
     memory: u64,
 }
 
-/// A measure of a run: its title, and how many of its unit a value is.
+/// A measure of a run: its title, and its value in the title's unit.
 pub struct Column {
     pub title: &'static str,
     pub value: fn(&Score) -> Option<f64>,
@@ -58,7 +58,7 @@ pub const RIVAL: usize = 3;
 pub const JAIN: usize = 4;
 pub const LOSS: usize = 5;
 
-/// What reports show, in order.
+/// Columns of reports, in order.
 pub const COLUMNS: &[Column] = &[
     Column { title: "time, s", value: |score| score.time },
     Column { title: "slowest, s", value: |score| score.slowest },
@@ -70,39 +70,39 @@ pub const COLUMNS: &[Column] = &[
     Column { title: "memory, MB", value: |score| score.memory.map(|bytes| bytes / 1e6) },
 ];
 
-/// One run.
+/// Score of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
-    /// Seconds from a receiver's coming until it had all, the mean.
+    /// Mean time in seconds from a receiver's join until its file was complete.
     pub time: Option<f64>,
-    /// The same of the slowest.
+    /// Time of the slowest receiver, in seconds.
     pub slowest: Option<f64>,
-    /// Bytes on a receiver's link over those of the file, less 1.
+    /// Bytes on a receiver's link over the bytes of the file, less 1.
     pub net: Option<f64>,
     /// The rival's part of the bottleneck's rate while the transfer lasted.
     pub rival: Option<f64>,
-    /// Jain's index of what the transfer and the rival have of the bottleneck.
+    /// Jain's index of the bottleneck's shares of the transfer and the rival.
     pub jain: Option<f64>,
     /// Packets that the bottleneck's queue dropped.
     pub loss: Option<f64>,
     /// Processor seconds of all programs for each GB that a receiver has.
     pub cpu: Option<f64>,
-    /// Most memory of one program, bytes.
+    /// Maximum memory of a program, in bytes.
     pub memory: Option<f64>,
     /// Load average at the end.
     pub load: f64,
 }
 
 impl Score {
-    /// Of a line of results of `by`; `bits` is the bottleneck's rate, `bytes` the file's length. `None` if it
-    /// is no such line.
+    /// Reads a line of results of `by`; `bits` is the bottleneck's rate, `bytes` the file's length. `None` if
+    /// the line has another form.
     pub fn of(line: &str, by: &str, bits: f64, bytes: f64) -> Option<Self> {
         let line: Line = serde_json::from_str(line).ok()?;
         let main = line.flows.iter().find(|flow| flow.name == "main")?;
         let rival = line.flows.iter().find(|flow| flow.name == "rival").map(|flow| flow.throughput);
         let link = line.links.iter().find(|link| link.name == "bottleneck");
-        // Who serves each receiver by itself crosses the bottleneck once for each; throughput is the mean of
-        // receivers.
+        // A contender that serves each receiver separately crosses the bottleneck once per receiver;
+        // throughput is the mean of the receivers.
         let crossings =
             if BY_UNICAST.contains(&by) { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
         let mut score = Self {
@@ -115,7 +115,7 @@ impl Score {
         };
         let receivers = main.receivers.unwrap_or(0);
         if receivers == 0 || main.complete != Some(receivers) {
-            // Not all have it: what it took says nothing.
+            // Some receivers lack the file, so the duration has no meaning.
             return Some(score);
         }
         score.time = main.mean_completion;

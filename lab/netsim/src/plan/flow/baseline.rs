@@ -10,42 +10,42 @@ pub(super) const TFMCC_KEYS: &[&str] = &["packet-bytes", "header-bytes", "initia
 pub(super) const PGMCC_KEYS: &[&str] =
     &["packet-bytes", "header-bytes", "back-off", "threshold", "loss-weight", "switch-losses"];
 
-/// A flow of one of them.
+/// A flow of TFMCC or PGMCC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Baseline {
     /// UDP payload of a packet in bytes.
     pub packet_bytes: u16,
     /// IP and UDP headers of a packet in bytes.
     pub header_bytes: u32,
-    /// Which, and what is particular to it.
+    /// Congestion control with its parameters.
     pub control: BaselineControl,
 }
 
-/// What finds the rate.
+/// Congestion control that finds the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BaselineControl {
     /// RFC 4654.
     Tfmcc {
         /// The maximum round-trip time to begin with.
         rtt: Duration,
-        /// Most that is sent, in bit/s of UDP payload.
+        /// Maximum rate, in bit/s of UDP payload.
         max_rate: Option<Rate>,
     },
     /// The Internet-Draft.
     Pgmcc {
-        /// Longest wait before a NAK.
+        /// Maximum wait before a NAK.
         back_off: Duration,
-        /// Packets of the window up to which it starts slowly.
+        /// Slow-start threshold in packets.
         threshold: f64,
         /// Weight of a packet in a receiver's loss rate.
         loss_weight: f64,
-        /// Whether what a new acker lost before halves the window.
+        /// Whether losses of a new acker before the switch halve the window.
         switch_losses: bool,
     },
 }
 
 impl BaselineControl {
-    /// Its name in plans and results.
+    /// Name in plans and results.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Tfmcc { .. } => "tfmcc",

@@ -1,5 +1,5 @@
-//! LE-SBCC over PGM: a source that finds its rate by its receivers' NAKs. With one receiver it is a unicast
-//! flow.
+//! LE-SBCC over PGM: a source that derives its rate from its receivers' NAKs. With a single receiver the flow
+//! is unicast.
 
 use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
 use headwater_proto::pgm::{Mode, SourceConfig};
@@ -35,10 +35,10 @@ pub(super) const KEYS: &[&str] = &[
 
 /// PGM's header and that of data.
 const DATA_HEADER_BYTES: u16 = 24;
-/// Packets that receivers keep who do without what they miss.
+/// Packets that a receiver keeps if repairs are off.
 const WINDOW_WITHOUT_REPAIRS: u32 = 64;
 
-/// A flow of PGM under LE-SBCC that never runs out of messages, each of one packet.
+/// A PGM flow under LE-SBCC with endless messages of a packet each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeSbcc {
     /// The chain.
@@ -51,11 +51,11 @@ pub struct LeSbcc {
     pub header_bytes: u32,
     /// Packets that both ends keep.
     pub window_packets: u32,
-    /// Longest wait before a NAK.
+    /// Maximum wait before a NAK.
     pub back_off: Duration,
-    /// Whether what receivers ask for is sent again.
+    /// Whether the source retransmits requested packets.
     pub repairs: bool,
-    /// Packets after which the source falls silent, repairs among them.
+    /// Number of packets, repairs included, after which the source stops.
     pub packets: Option<u64>,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
 }
 
 fn chain(flow: &Section<'_>, payload_bytes: u16) -> Option<Config> {
-    // What the source paces: UDP payload.
+    // The source paces UDP payload.
     let config = Config::new(payload_bytes + DATA_HEADER_BYTES);
     let stages = Stages {
         li2le: flow.or("li2le", true),

@@ -1,8 +1,8 @@
 //! The flows of a plan: TCP, constant and on-off traffic, short connections, sessions of Headwater's
 //! protocols, single rates.
 //!
-//! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; what puts it to work is in
-//! `run/deploy.rs`.
+//! A new kind is a variant of [`FlowKind`], a line of `KINDS`, and a reader; `run/deploy.rs` deploys each
+//! kind.
 
 mod baseline;
 mod le_sbcc;
@@ -38,21 +38,21 @@ use super::tree::{Entry, Node, Value};
 use super::value::FromNode;
 use crate::tcp::Data;
 
-/// Most flows of a plan, each instance counted.
+/// Maximum number of flows of a plan, each instance counted.
 pub const FLOWS_MAX: u64 = 100_000;
 
 /// Keys that every flow has.
 const COMMON_KEYS: &[&str] =
     &["kind", "from", "to", "receivers", "count", "start", "stop", "join", "leave", "member"];
-/// The key of nodes whose routers aggregate NAKs or reports, of kinds that have it.
+/// Key for nodes whose routers aggregate NAKs or reports; only some kinds have this key.
 const AGGREGATE: &str = "aggregate";
-/// The key of nodes whose routers follow breadcrumbs, of kinds that have it.
+/// Key for nodes whose routers follow breadcrumbs; only some kinds have this key.
 const ROUTERS: &str = "routers";
 
-/// What reads a kind of flow, and the keys that it has beside the common ones.
+/// A kind's name, its keys beside the common keys, and its reader.
 type Kind = (&'static str, &'static [&'static [&'static str]], ReadKind);
 
-/// Reads a flow from the plan (for `[tcp]`) and its own table.
+/// Reads a flow from the plan (for `[tcp]`) and the flow's own table.
 type ReadKind = fn(&Section<'_>, &Section<'_>) -> Option<FlowKind>;
 
 const KINDS: &[Kind] = &[
@@ -73,30 +73,30 @@ const KINDS: &[Kind] = &[
     ("transfer", &[transfer::KEYS], transfer::read),
 ];
 
-/// One flow.
+/// A flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name in results: that of the plan, with `-1`, `-2`.. behind it when there are several.
+    /// Name in results: the name in the plan, with `-1`, `-2`.. appended if the plan asks for several.
     pub name: String,
-    /// Its name in the plan: flows of one group are summed up together.
+    /// Name in the plan: results sum up the flows of a group.
     pub group: String,
-    /// What it sends.
+    /// Kind of flow.
     pub kind: FlowKind,
     /// The node that sends, an index into the scenario's nodes.
     pub from: usize,
-    /// Who receives.
+    /// Receivers of the flow.
     pub to: Receivers,
-    /// When it starts.
+    /// Start of the flow.
     pub start: Duration,
-    /// When it stops, if before the end of the run.
+    /// Stop of the flow, if before the end of the run.
     pub stop: Option<Duration>,
-    /// Nodes whose routers have a part in it: they send on the first NAK for each packet only, merge reports
-    /// of SIM, or follow breadcrumbs.
+    /// Nodes with routers that serve the flow: the routers forward only the first NAK for each packet, merge
+    /// reports of SIM, or follow breadcrumbs.
     pub routers: Vec<usize>,
 }
 
 impl Flow {
-    /// Receivers that are read one by one for a series.
+    /// Number of receivers that are read individually for a series.
     pub(crate) fn members_read(&self) -> usize {
         match (&self.kind, &self.to) {
             (FlowKind::Session(_), Receivers::Group(members)) if members.len() <= MEMBERS_MAX => {
@@ -107,10 +107,10 @@ impl Flow {
     }
 }
 
-/// What a flow is.
+/// Kind of a flow, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowKind {
-    /// One TCP connection.
+    /// A TCP connection.
     Tcp(Tcp),
     /// Short TCP connections that come at random.
     ShortTcp(ShortTcp),
@@ -131,7 +131,7 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
-    /// Its name in plans and results.
+    /// Name in plans and results.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "tcp",
@@ -146,7 +146,7 @@ impl FlowKind {
         }
     }
 
-    /// Whether what it transfers has an end.
+    /// Whether the transfer is finite.
     pub(crate) fn ends(&self) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.data != Data::Greedy,
@@ -158,7 +158,7 @@ impl FlowKind {
         }
     }
 
-    /// Whether it may have a group of receivers, and whether it must.
+    /// Whether the kind allows a group of receivers, and whether the kind requires a group.
     fn casts(&self) -> (bool, bool) {
         match self {
             Self::Tcp(_) | Self::ShortTcp(_) => (false, false),
@@ -170,10 +170,10 @@ impl FlowKind {
     }
 }
 
-/// Who receives a flow.
+/// Receivers of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Receivers {
-    /// One node.
+    /// A single node.
     Node(usize),
     /// A multicast group.
     Group(Vec<Member>),
@@ -182,17 +182,17 @@ pub enum Receivers {
 /// A receiver of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
-    /// Its node.
+    /// Node of the receiver.
     pub node: usize,
-    /// When it comes.
+    /// Time at which the receiver joins.
     pub join: Duration,
-    /// When it goes.
+    /// Time at which the receiver leaves, if before the end.
     pub leave: Option<Duration>,
-    /// What its congestion control was told.
+    /// Limits given to the receiver's congestion control.
     pub limits: Limits,
 }
 
-/// Reads `[flow.*]`, with `[tcp]` as what TCP flows have in common.
+/// Reads `[flow.*]`; `[tcp]` holds defaults for all TCP flows.
 pub(crate) fn read(plan: &Section<'_>, topology: &Topology) -> Vec<Flow> {
     let reader = Reader { plan, topology };
     let mut flows: Vec<Flow> = Vec::new();
@@ -223,7 +223,7 @@ struct Reader<'a, 'b> {
 }
 
 impl Reader<'_, '_> {
-    /// The flows of one `[flow.NAME]`.
+    /// Reads the flows of a `[flow.NAME]` table.
     fn group(&self, group: &str, entry: &Entry, room: u64) -> Vec<Flow> {
         let Some((keys, read)) = self.kind(group, entry) else { return Vec::new() };
         let section = |name: &str| {
@@ -358,8 +358,8 @@ impl Reader<'_, '_> {
         nodes.into_iter().map(|node| self.member(section, node, keys)).collect()
     }
 
-    /// The nodes under `key`, in which `{i}` stands for the number of the instance, each once: as they are
-    /// written, and in order.
+    /// Returns the nodes under `key`, without duplicates: as written, and in order. `{i}` stands for the
+    /// number of the instance.
     fn nodes(
         &self,
         section: &Section<'_>,
@@ -398,8 +398,8 @@ impl Reader<'_, '_> {
         Some(found)
     }
 
-    /// When one receiver comes and goes: its own `[flow.NAME.member.NODE]`, else what the flow says for all.
-    /// `limits` are the keys beside these.
+    /// Reads a receiver's join and leave from `[flow.NAME.member.NODE]`, with the flow's values as defaults.
+    /// `limits` are the further keys.
     fn member(&self, section: &Section<'_>, node: usize, limits: &[&'static str]) -> Option<Member> {
         let name = &self.topology.nodes[node];
         let path = format!("{}.member.{name}", section.path);
@@ -408,7 +408,7 @@ impl Reader<'_, '_> {
             _ => None,
         };
         let keys = [&["join", "leave"], limits].concat();
-        // Under the receiver's own path, so that what is drawn for all is drawn for each.
+        // Under the receiver's own path, so that a random value common to all receivers is drawn for each.
         let common = section.under(&path);
         let own = match own {
             Some(entry) => Some(Section::of_node(section.context, &entry.node, &entry.key, &*path, &keys)?),
@@ -454,7 +454,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The value of a key that the flow's kind has: a receiver's own, else what the flow says for all.
+/// Value of a key, if the flow's kind has that key: the receiver's own value, else the flow's.
 fn limit<T: FromNode>(
     own: &Option<Section<'_>>,
     common: &Section<'_>,

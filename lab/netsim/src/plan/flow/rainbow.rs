@@ -12,16 +12,16 @@ pub(super) const KEYS: &[&str] =
 /// Bytes of IP's header alone: with BCFS's 20 a request has 40, as an acknowledgement.
 const HEADER_BYTES_DEFAULT: u64 = 20;
 
-/// A flow of numbered packets, of which any so many make a transfer complete.
+/// A flow of numbered packets; any `packets` of these complete a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rainbow {
-    /// Different packets that each receiver wants; it asks without end without this.
+    /// Number of different packets that each receiver wants; unlimited if absent.
     pub packets: Option<u64>,
     /// Payload of a reply in bytes, BCFS's header included.
     pub packet_bytes: u16,
     /// Headers of a packet in bytes.
     pub header_bytes: u32,
-    /// Replies that each router keeps for those that have not had them.
+    /// Number of replies that each router keeps for later requests.
     pub kept: usize,
     /// The receivers' windows.
     pub window: WindowConfig,

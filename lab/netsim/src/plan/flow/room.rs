@@ -1,14 +1,14 @@
-//! What all flows of a plan may take together.
+//! Limits on the memory and ports of all flows of a plan together.
 
 use super::{Content, Flow, FlowKind, Receivers, Session};
 use crate::engine::core::Core;
 use crate::plan::topology::Topology;
 
-/// Most content of all sessions and windows of all other flows in bytes, counted once for the sender and once
-/// for each receiver that holds it.
+/// Maximum content of all sessions plus windows of all remaining flows in bytes, counted once for the sender
+/// and once for each receiver with a copy.
 const CONTENT_BYTES_MAX: u64 = 4 << 30;
 
-/// What the flows so far have taken.
+/// Resources used by the flows so far.
 pub(super) struct Room<'a> {
     topology: &'a Topology,
     /// By node: the ends of flows there.
@@ -21,7 +21,7 @@ impl<'a> Room<'a> {
         Self { topology, ends: vec![0; topology.nodes.len()], content_bytes: 0 }
     }
 
-    /// Takes up a flow, or says why there is no room for it.
+    /// Adds a flow's resources, or returns a message if a limit is exceeded.
     pub fn take(&mut self, flow: &Flow) -> Result<(), String> {
         self.end(flow.from)?;
         match &flow.to {

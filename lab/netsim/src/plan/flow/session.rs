@@ -1,4 +1,4 @@
-//! Sessions of Headwater's own protocols, whose machines run in the simulator unchanged.
+//! Sessions of Headwater's own protocols, with the product's machines in the simulator.
 
 use headwater_proto::layering::Shape;
 use headwater_proto::{Instant, Rate, Seed, Size};
@@ -11,29 +11,29 @@ use crate::plan::section::Section;
 /// Keys of files, of both kinds of sessions.
 pub(super) const FILE_KEYS: &[&str] =
     &["size", "fec", "symbol-bytes", "header-bytes", "decode", "content", "passes"];
-/// Keys of `fixed` beside them.
+/// Additional keys of `fixed`.
 pub(super) const FIXED_KEYS: &[&str] = &["rate"];
-/// Keys of `session` beside them and those of the congestion controls.
+/// Additional keys of `session`, without the keys of the congestion controls.
 pub(super) const KEYS: &[&str] = &["control", "max-rate"];
 
-/// Longest content: unless it is zeros, it is held in memory, once at the sender and once at each receiver.
+/// Maximum content. Content other than zeros is held in memory, once at the sender and once at each receiver.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
 /// Bytes of a packet's ALC header, with short congestion control information, 16-bit identifiers and a FEC
 /// payload ID.
 const ALC_HEADER_BYTES: u16 = 16;
-/// Of those, congestion control information.
+/// Bytes of congestion control information within `ALC_HEADER_BYTES`.
 const CCI_BYTES: u16 = 4;
 /// Keys that only a session with content may have.
 const CONTENT_KEYS: [&str; 4] = ["fec", "decode", "content", "passes"];
 
-/// A session: a congestion control, and what it carries.
+/// A session: a congestion control, with or without content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Session {
     /// The congestion control.
     pub control: &'static Control,
-    /// Its layers.
+    /// Parameters of the layers.
     pub parameters: Parameters,
-    /// The file that it delivers; without one, packets carry congestion control information only.
+    /// File that the session delivers; without a file, packets carry congestion control information only.
     pub file: Option<File>,
     /// Bytes of content in a packet.
     pub symbol_bytes: u16,
@@ -48,28 +48,30 @@ pub struct File {
     pub size: u64,
     /// The erasure code.
     pub code: Code,
-    /// What the content is.
+    /// Content of the file.
     pub content: Content,
-    /// Whether receivers decode and hold the content. Otherwise each symbol is compared with the original as
-    /// it comes, as many symbols as a block has make it whole, and thousands of receivers take little memory.
+    /// Whether receivers decode and hold the content. Otherwise each symbol is compared with the original on
+    /// arrival, and a block counts as complete with as many symbols as the block has source symbols.
+    /// Thousands of receivers then need little memory.
     pub decodes: bool,
-    /// Passes after which the sender ends; it sends on until the end of the run without this.
+    /// Number of passes after which the sender stops; unlimited if absent.
     pub passes: Option<u64>,
 }
 
-/// What the bytes of a file are.
+/// Bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Made up from the seed, and held in memory.
+    /// Random bytes made from the seed, held in memory.
     Random,
-    /// Zeros: the codes are linear, so their repair symbols are zeros too. Nothing is held or encoded.
+    /// Zeros. The codes are linear, so repair symbols are zeros too, and neither content nor encoding is
+    /// needed.
     Zeros,
 }
 
 /// An erasure code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// None: symbols in turns.
+    /// No code: symbols in turns.
     None,
     /// Reed-Solomon.
     ReedSolomon,
@@ -82,12 +84,12 @@ pub enum Code {
 }
 
 impl Code {
-    /// Its name in plans.
+    /// Name in plans.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, code)| *code == self).map_or("raptorq", |(name, _)| name)
     }
 
-    /// Each with its name in plans.
+    /// All codes, each with its name in plans.
     const ALL: [(&str, Self); 5] = [
         ("raptorq", Self::RaptorQ),
         ("rs", Self::ReedSolomon),
@@ -120,7 +122,7 @@ pub(super) fn read(_plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowKind> 
         }
     }
     let parameters = parameters(flow, packet.symbol_bytes, max_rate?, control);
-    // What is wrong with the numbers together is known to the control itself.
+    // Only the control itself can check the parameters together.
     let ends = control
         .sender(&parameters, Instant::ZERO)
         .map(drop)
@@ -153,7 +155,7 @@ fn packet(flow: &Section<'_>) -> Option<Packet> {
     })
 }
 
-/// The file, if there is one; `None`: what is wrong has been told.
+/// Reads the file, if present; `None` after a reported problem.
 fn file(flow: &Section<'_>) -> Option<Option<File>> {
     if flow.node("size").is_none() {
         for key in CONTENT_KEYS {
@@ -206,7 +208,7 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &C
     }
 }
 
-/// How many groups there are.
+/// Number of groups, at most 8.
 fn groups(flow: &Section<'_>, count: &impl Fn(&'static str) -> Option<u16>) -> Option<u16> {
     let groups = count("groups");
     if groups.is_some_and(|groups| groups > 8) {

@@ -1,4 +1,4 @@
-//! TCP flows: a profile by name, and every switch by its own.
+//! TCP flows: a named profile, and a key for each switch.
 
 use headwater_proto::{Duration, Size};
 
@@ -8,7 +8,7 @@ use crate::plan::section::Section;
 use crate::plan::tree::Value;
 use crate::tcp::{Config, CutFrom, Data, Growth, Profile, Reduction, RttSampling, SackPipe, Variant};
 
-/// Switches of a connection; `[tcp]` has these and no others.
+/// Switches of a connection; the only keys of `[tcp]`.
 pub(crate) const SWITCHES: &[&str] = &[
     "profile",
     "variant",
@@ -40,23 +40,23 @@ pub(crate) const SWITCHES: &[&str] = &[
     "ack-quick",
 ];
 
-/// Keys of a connection beside the switches.
+/// Additional keys of a connection, without the switches.
 pub(super) const KEYS: &[&str] = &["bytes", "segments", "kernel"];
 
-/// Keys of short connections beside the switches.
+/// Additional keys of short connections, without the switches.
 pub(super) const SHORT_KEYS: &[&str] = &["interval", "mean-bytes", "shape", "kernel"];
 
 /// Congestion controls of kernels.
 const KERNELS: &[&str] = &["reno", "cubic", "bbr"];
 
-/// One TCP connection.
+/// A TCP connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// Its switches.
+    /// Switches of the connection.
     pub config: Config,
-    /// What it has to send.
+    /// Data to send.
     pub data: Data,
-    /// What a testbed's kernel is asked for; by default what the growth is called.
+    /// Congestion control requested from a testbed's kernel; default the name of the growth function.
     pub kernel: Option<&'static str>,
 }
 
@@ -67,15 +67,15 @@ pub struct ShortTcp {
     pub config: Config,
     /// Mean time between two arrivals.
     pub interval: Duration,
-    /// Mean bytes of one.
+    /// Mean bytes of a connection.
     pub mean_bytes: u64,
-    /// Shape of a Pareto distribution of sizes, above 1; exponential without it.
+    /// Shape of a Pareto distribution of sizes, above 1; exponential if absent.
     pub shape: Option<f64>,
-    /// What a testbed's kernel is asked for; by default what the growth is called.
+    /// Congestion control requested from a testbed's kernel; default the name of the growth function.
     pub kernel: Option<&'static str>,
 }
 
-/// What `kernel` says.
+/// Value of `kernel`.
 fn kernel(flow: &Section<'_>) -> Option<&'static str> {
     flow.node("kernel").and_then(|_| flow.word("kernel", KERNELS))
 }
@@ -115,7 +115,7 @@ pub(super) fn read_short(plan: &Section<'_>, flow: &Section<'_>) -> Option<FlowK
     Some(FlowKind::ShortTcp(ShortTcp { config: config?, interval, mean_bytes, shape, kernel }))
 }
 
-/// The profile, then what `[tcp]` says, then what the flow says.
+/// Configuration from the profile, overridden by `[tcp]`, overridden by the flow.
 fn config(plan: &Section<'_>, flow: &Section<'_>) -> Option<Config> {
     let mut own = flow.table.clone();
     own.entries.retain(|key, _| SWITCHES.contains(&key.as_str()));
@@ -139,7 +139,7 @@ fn config(plan: &Section<'_>, flow: &Section<'_>) -> Option<Config> {
     Some(config)
 }
 
-/// Reads `[tcp]` by itself, so that its mistakes are told although no flow takes them up.
+/// Checks `[tcp]` without a flow, so that mistakes are reported although no flow uses the table.
 pub(crate) fn check_common(plan: &Section<'_>) {
     if let Some(section) = plan.section("tcp", SWITCHES) {
         section.word("profile", &Profile::ALL.map(Profile::name));

@@ -1,4 +1,4 @@
-//! A file by whatever program moves it: on a testbed only, where there are such programs.
+//! A file transfer by an external program, on a testbed only.
 
 use headwater_proto::{Rate, Size};
 
@@ -7,7 +7,8 @@ use crate::plan::section::Section;
 
 pub(super) const KEYS: &[&str] = &["by", "size", "max-rate"];
 
-/// Who may move a file: controls of `headwater send`, TCP to each receiver by itself, other tools.
+/// Programs that move a file: controls of `headwater send`, TCP to each receiver separately, and further
+/// tools.
 pub const MOVERS: &[&str] = &[
     "m2c",
     "webrc",
@@ -24,20 +25,20 @@ pub const MOVERS: &[&str] = &[
     "openpgm",
 ];
 
-/// Of them, other tools.
+/// Tools other than Headwater and TCP.
 pub const TOOLS: &[&str] = &["uftp", "udpcast", "norm", "openpgm"];
-/// Of them, those that serve each receiver by itself.
+/// Programs that serve each receiver separately.
 pub const BY_UNICAST: &[&str] = &["rainbow", "tcp"];
 
 /// A file that a program of the machine moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which: a control of `headwater send`, or a tool.
+    /// Program: a control of `headwater send`, or a tool.
     pub by: &'static str,
     /// Bytes of content.
     pub size: u64,
-    /// Most that is sent, bit/s of UDP payload; of `fixed` and `openpgm` the rate. TCP, udpcast and NORM take
-    /// none.
+    /// Maximum rate in bit/s of UDP payload; for `fixed` and `openpgm`, the rate. TCP, udpcast and NORM
+    /// ignore the value.
     pub max_rate: Rate,
 }
 

@@ -1,4 +1,4 @@
-//! Traffic without congestion control: constant rate, and bursts of it.
+//! Traffic without congestion control: constant rate, and constant rate in bursts.
 
 use headwater_proto::{Duration, Rate};
 
@@ -14,30 +14,30 @@ pub(super) const HEADER_BYTES_DEFAULT: u32 = 28;
 /// Packets at a constant rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cbr {
-    /// bit/s on the wire, headers among them.
+    /// bit/s on the wire, headers included.
     pub rate: Rate,
     /// Payload of a packet in bytes.
     pub payload_bytes: u32,
     /// Headers of a packet in bytes.
     pub header_bytes: u32,
-    /// Each gap is stretched or shortened by up to half of it, at random.
+    /// Whether each gap is stretched or shortened at random by up to half.
     pub noise: bool,
 }
 
 /// Packets at a constant rate in bursts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OnOff {
-    /// What is sent in a burst.
+    /// Traffic within a burst.
     pub cbr: Cbr,
     /// Mean length of a burst.
     pub on: Duration,
     /// Mean length of a pause.
     pub off: Duration,
-    /// How lengths are distributed.
+    /// Distribution of the lengths of bursts and pauses.
     pub period: Period,
 }
 
-/// How the lengths of bursts and pauses are distributed.
+/// Distribution of the lengths of bursts and pauses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Period {
     /// Exponentially.

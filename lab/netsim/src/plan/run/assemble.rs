@@ -14,12 +14,12 @@ use crate::plan::link::{Direction, Link};
 use crate::plan::queue::Sides;
 use crate::plan::timetable::What;
 
-/// A run, and where to read what in it.
+/// A run, and the identifiers to read its counters by.
 pub(super) struct Assembly {
     pub run: Run,
     /// Directions forward of the links that are reported, by index into the scenario's links.
     pub links: Vec<(usize, LinkId)>,
-    /// As the scenario's flows.
+    /// In the order of the scenario's flows.
     pub flows: Vec<Deployed>,
 }
 
@@ -51,12 +51,12 @@ impl Assembly {
     }
 }
 
-/// Where flows are put to work.
+/// Context for deploying flows.
 pub(super) struct Site<'a> {
     pub network: &'a mut Builder,
-    /// As the scenario's nodes.
+    /// In the order of the scenario's nodes.
     pub nodes: &'a [NodeId],
-    /// Who lives where: a node that pauses takes all its agents with it.
+    /// Agents by node: a node that pauses pauses all its agents.
     at_node: Vec<Vec<AgentId>>,
     pub seed: Seed,
     pub run: u64,
@@ -73,7 +73,7 @@ impl Site<'_> {
         self.at_node[node].push(agent);
     }
 
-    /// Lets an agent start and stop as the flow does.
+    /// Sets an agent's start and stop to those of the flow.
     pub fn runs(&mut self, agent: AgentId, flow: &Flow) {
         self.network.start_at(agent, Instant::ZERO + flow.start);
         if let Some(stop) = flow.stop {
@@ -81,7 +81,7 @@ impl Site<'_> {
         }
     }
 
-    /// Puts a receiver of a group to its node, for the time of its membership.
+    /// Puts a receiver of a group at its node, for the time of its membership.
     pub fn member(&mut self, flow: &Flow, member: &Member, agent: impl Agent) -> AgentId {
         // Not by the node alone, which may be called `source`.
         let name = format!("{}/receiver/{}", flow.name, self.network.names().nodes[member.node]);

@@ -17,13 +17,13 @@ use crate::engine::Run;
 use crate::network::AgentId;
 use crate::plan::flow::{Baseline, BaselineControl, Flow, Member};
 
-/// Where a flow's counters are.
+/// Agents of a flow, from which counters are read.
 pub(super) struct Ends {
     source: AgentId,
     members: Vec<Member>,
 }
 
-/// What was counted since `before`.
+/// Counters of `after` minus those of `before`.
 pub(super) fn since(after: &BaselineOutcome, before: &BaselineOutcome) -> BaselineOutcome {
     let of = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
     BaselineOutcome {
@@ -42,7 +42,7 @@ impl Ends {
         &self.members
     }
 
-    /// What the source counts, since it began.
+    /// Counters of the source since its start.
     pub fn standing(&self, run: &Run) -> Option<BaselineOutcome> {
         let feedback = run.agent_counters(self.source).received_packets;
         if let Some(hosted) = run.agent::<Hosted<tfmcc::Sender>>(self.source) {
@@ -67,7 +67,7 @@ impl Ends {
         })
     }
 
-    /// Counters of each receiver, if they are few.
+    /// Counters of each receiver; empty above [`MEMBERS_MAX`](super::outcome::MEMBERS_MAX) receivers.
     pub fn count(&self, run: &Run, receivers: &[AgentId]) -> Vec<MemberCounted> {
         if receivers.len() > super::outcome::MEMBERS_MAX {
             return Vec::new();
@@ -100,7 +100,7 @@ fn reception(run: &Run, receiver: AgentId) -> Reception {
     Reception { packets, lost, ..Reception::default() }
 }
 
-/// Puts a flow into the network.
+/// Deploys a flow in the network.
 pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
@@ -121,7 +121,7 @@ pub(super) fn deploy(
             site.source(flow, pgmcc::Sender::new(config), ports)
         }
     };
-    // What receivers say is no part of the flow's rate.
+    // Feedback of receivers is not part of the flow's rate.
     let feedback = Ports { flow: site.network.flow(&format!("{}/feedback", flow.name)), ..ports };
     let receivers = members.iter().map(|member| {
         let node = site.nodes[member.node];
@@ -146,7 +146,7 @@ pub(super) fn deploy(
 }
 
 impl Site<'_> {
-    /// Puts the sending end of a flow to its node.
+    /// Puts the source of a flow at its node.
     pub fn source<M>(&mut self, flow: &Flow, machine: M, ports: Ports) -> AgentId
     where
         M: Machine<Event: 'static> + 'static,

@@ -1,4 +1,4 @@
-//! From a flow of a plan to agents at nodes, and from these to its counters. Each kind of flow has its place
+//! Deploys the flows of a plan as agents at nodes, and reads their counters. Each kind of flow is handled
 //! here.
 
 use headwater_proto::{ChannelId, Duration, Instant};
@@ -18,19 +18,19 @@ use crate::network::{AgentCounters, AgentId, FlowId, Session};
 use crate::plan::flow::{self, Flow, FlowKind, Member, Receivers};
 use crate::tcp::{Data, SenderCounters};
 
-/// Short connections open at once; further ones wait.
+/// Maximum number of open short connections; further connections wait.
 const SHORT_OPEN_MAX: u32 = 256;
 
 /// A flow at work.
 pub(super) struct Deployed {
     flow: FlowId,
     receivers: Vec<AgentId>,
-    /// Its groups, if its receivers are one.
+    /// Groups of the flow, if the receivers form a multicast group.
     session: Option<Session>,
     ends: Ends,
 }
 
-/// Where counters beside those of packets are read.
+/// Source of counters other than packet counters.
 enum Ends {
     /// Nowhere: all payload that arrives is new.
     Traffic,
@@ -45,13 +45,13 @@ enum Ends {
 /// A TCP connection.
 struct TcpEnds {
     connection: TcpConnection,
-    /// Bytes that it transfers, if they have an end.
+    /// Bytes to transfer, if finite.
     bytes: Option<u64>,
     start: Instant,
 }
 
 impl TcpEnds {
-    /// When all had arrived in order.
+    /// Instant at which all data had arrived in order.
     fn completion(&self, run: &Run) -> Option<Instant> {
         let sink = run.agent::<TcpSink>(self.connection.sink)?;
         let is_complete = sink.sink().counters().payload_bytes_in_order >= self.bytes?;
@@ -59,7 +59,7 @@ impl TcpEnds {
     }
 }
 
-/// Counters of a flow at one instant.
+/// Counters of a flow at an instant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counted {
     /// Wire bytes offered by the sender.
@@ -76,24 +76,25 @@ pub(super) struct Counted {
     pub joins: u64,
     /// Leaves of groups.
     pub leaves: u64,
-    /// Of a TCP sender.
+    /// Counters of a TCP sender.
     pub tcp: Option<SenderCounters>,
-    /// Of a source under LE-SBCC.
+    /// Counters of a source under LE-SBCC.
     pub le_sbcc: Option<Standing>,
-    /// Of a source under TFMCC or PGMCC.
+    /// Counters of a source under TFMCC or PGMCC.
     pub baseline: Option<BaselineOutcome>,
-    /// Of Rainbow.
+    /// Counters of Rainbow.
     pub rainbow: Option<rainbow::Standing>,
-    /// Wire bytes offered to each group, those delivered to its members together, and its members now.
+    /// Wire bytes offered to each group, wire bytes delivered to its members together, and its current number
+    /// of members.
     pub groups: Vec<[u64; 3]>,
     /// Symbols that receivers of a session had already.
     pub duplicates: u64,
-    /// Counters of each receiver of a session, if they are few.
+    /// Counters of each receiver of a session, if there are few.
     pub members: Vec<MemberCounted>,
 }
 
 impl Counted {
-    /// What TCP counted since `before`.
+    /// TCP counters since `before`.
     pub fn tcp_since(&self, before: &Self) -> Option<TcpOutcome> {
         let (before, after) = (before.tcp?, self.tcp?);
         let of = |counter: fn(&SenderCounters) -> u64| counter(&after).saturating_sub(counter(&before));
@@ -118,12 +119,12 @@ impl Deployed {
         self.receivers.len()
     }
 
-    /// Whether they are a multicast group.
+    /// Whether the receivers form a multicast group.
     pub fn is_group(&self) -> bool {
         self.session.is_some()
     }
 
-    /// Its counters now.
+    /// Current counters.
     pub fn count(&self, run: &Run) -> Counted {
         let flow = run.flow_counters(self.flow);
         let memberships = |count: fn(&AgentCounters) -> u64| {
@@ -187,7 +188,7 @@ impl Deployed {
         counted
     }
 
-    /// Whether all that it transfers has arrived; never, when it transfers without end.
+    /// Whether the whole transfer has arrived; always false for an endless transfer.
     pub fn is_complete(&self, run: &Run) -> bool {
         match &self.ends {
             Ends::Traffic | Ends::Short(_) | Ends::Baseline(_) => false,
@@ -198,7 +199,7 @@ impl Deployed {
         }
     }
 
-    /// What is said of a transfer that is complete.
+    /// Completion time, losses and related figures of a complete transfer.
     pub fn criteria(&self, run: &Run) -> Option<Criteria> {
         match &self.ends {
             Ends::Traffic | Ends::Short(_) | Ends::LeSbcc(_) | Ends::Baseline(_) | Ends::Rainbow(_) => None,
@@ -213,24 +214,24 @@ impl Deployed {
         }
     }
 
-    /// What was counted of LE-SBCC from one reading to another.
+    /// LE-SBCC's counters between two readings.
     pub fn le_sbcc(&self, run: &Run, before: &Counted, after: &Counted) -> Option<LeSbccOutcome> {
         let Ends::LeSbcc(ends) = &self.ends else { return None };
         let outcome = after.le_sbcc?.since(&before.le_sbcc?);
         Some(LeSbccOutcome { worst: ends.worst(run), ..outcome })
     }
 
-    /// What was counted of TFMCC or PGMCC from one reading to another.
+    /// Counters of TFMCC or PGMCC between two readings.
     pub fn baseline(before: &Counted, after: &Counted) -> Option<BaselineOutcome> {
         Some(baseline::since(&after.baseline?, &before.baseline?))
     }
 
-    /// What was counted of Rainbow from one reading to another.
+    /// Rainbow's counters between two readings.
     pub fn rainbow(before: &Counted, after: &Counted) -> Option<RainbowOutcome> {
         Some(after.rainbow?.since(&before.rainbow?))
     }
 
-    /// What each receiver of Rainbow shared with others; of other kinds nothing.
+    /// Replies of Rainbow that each receiver shared with the rest of the group; empty for other kinds.
     pub fn shared(&self, run: &Run) -> Vec<Shared> {
         match &self.ends {
             Ends::Rainbow(ends) if self.receivers.len() <= super::outcome::MEMBERS_MAX => {
@@ -240,7 +241,7 @@ impl Deployed {
         }
     }
 
-    /// The receivers of a group, as the plan has them.
+    /// Receivers of a group, as in the plan.
     pub fn members(&self) -> &[Member] {
         match &self.ends {
             Ends::Session(ends) => ends.members(),
@@ -251,7 +252,7 @@ impl Deployed {
         }
     }
 
-    /// The session, if it is one.
+    /// Ends of the session, if the flow is a session.
     pub fn ends(&self) -> Option<&session::Ends> {
         match &self.ends {
             Ends::Session(ends) => Some(ends),
@@ -259,7 +260,7 @@ impl Deployed {
         }
     }
 
-    /// What is said of a group.
+    /// Outcome of a group.
     pub fn session(&self, run: &Run) -> SessionOutcome {
         let outcome = SessionOutcome { receivers: self.receivers.len(), ..SessionOutcome::default() };
         match &self.ends {
@@ -270,7 +271,7 @@ impl Deployed {
     }
 }
 
-/// Puts a flow into the network.
+/// Deploys a flow in the network.
 pub(super) fn deploy(site: &mut Site<'_>, flow: &Flow) -> Result<Deployed, RunError> {
     match &flow.kind {
         FlowKind::Tcp(tcp) => deploy_tcp(site, flow, tcp),
@@ -361,7 +362,7 @@ fn deploy_short(site: &mut Site<'_>, flow: &Flow, short: &flow::ShortTcp) -> Res
     Ok(Deployed { flow: id, receivers, session: None, ends: Ends::Short(source) })
 }
 
-/// Packets to one node, or to a group of nodes that listen.
+/// Deploys packets to a single node, or to a group of listening nodes.
 fn deploy_udp(
     site: &mut Site<'_>,
     flow: &Flow,

@@ -23,23 +23,23 @@ type ReceiverAgent = Hosted<Receiver<Forget>>;
 
 const SOURCE_PORT: u16 = 40_000;
 const DESTINATION_PORT: u16 = 7_500;
-/// Shortest wait for an NCF, of receivers that will get none.
+/// Minimum wait for an NCF, for receivers that will receive no NCF.
 const NO_WAIT: Duration = Duration::from_millis(10);
 
-/// Where a flow's counters are.
+/// Agents of a flow, from which counters are read.
 pub(super) struct Ends {
     flow: LeSbcc,
     source: AgentId,
     members: Vec<Member>,
 }
 
-/// What a source stands at.
+/// Counters of a source at an instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     chain: Counters,
     source: SourceCounters,
     naks: u64,
-    /// Round-trip time and its deviation in seconds.
+    /// Round-trip time and deviation in seconds.
     srtt: f64,
     sigma: f64,
 }
@@ -54,7 +54,7 @@ impl Standing {
         self.source.originals + self.source.repairs
     }
 
-    /// What was counted since `before`.
+    /// Counters since `before`.
     pub fn since(&self, before: &Self) -> LeSbccOutcome {
         let (chain, first) = (&self.chain, &before.chain);
         let passed = chain.passed - first.passed;
@@ -84,7 +84,7 @@ impl Ends {
         &self.members
     }
 
-    /// What the source counts.
+    /// Current counters of the source.
     pub fn standing(&self, run: &Run) -> Option<Standing> {
         let source = run.agent::<SourceAgent>(self.source)?.machine().source();
         let chain = source.chain()?;
@@ -104,7 +104,7 @@ impl Ends {
         run.node_of(address).map(|node| run.names().nodes[node.index()].to_string())
     }
 
-    /// Bytes of messages that receivers got in order.
+    /// Bytes of messages that receivers received in order.
     pub fn good_bytes(&self, run: &Run, receivers: &[AgentId]) -> u64 {
         let messages = receivers.iter().filter_map(|receiver| run.agent::<ReceiverAgent>(*receiver));
         messages.map(|hosted| self.good(hosted)).sum()
@@ -114,7 +114,7 @@ impl Ends {
         receiver.machine().counters().messages * u64::from(self.flow.payload_bytes)
     }
 
-    /// Counters of each receiver, if they are few.
+    /// Counters of each receiver; empty above [`MEMBERS_MAX`](super::outcome::MEMBERS_MAX) receivers.
     pub fn count(&self, run: &Run, receivers: &[AgentId]) -> Vec<MemberCounted> {
         if receivers.len() > super::outcome::MEMBERS_MAX {
             return Vec::new();
@@ -141,13 +141,13 @@ impl Ends {
         receivers.iter().map(count).collect()
     }
 
-    /// Whether the source has sent all that it may.
+    /// Whether the source has sent all permitted packets.
     pub fn is_complete(&self, run: &Run) -> bool {
         run.agent::<SourceAgent>(self.source).is_some_and(|source| source.machine().is_done())
     }
 }
 
-/// Puts a flow into the network.
+/// Deploys a flow in the network.
 pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
@@ -156,7 +156,7 @@ pub(super) fn deploy(
     let members = members_of(flow);
     let (ports, pgm) = session(site, flow, planned.header_bytes)?;
     let source = site.add_source(flow, planned, pgm, ports);
-    // What receivers say is no part of the flow's rate.
+    // Feedback of receivers is not part of the flow's rate.
     let feedback = site.network.flow(&format!("{}/feedback", flow.name));
     for node in &flow.routers {
         let name =
@@ -177,7 +177,7 @@ pub(super) fn deploy(
     Ok((ports, receivers, Ends { flow: planned.clone(), source, members }))
 }
 
-/// The receivers, of which a flow to one node has one.
+/// Receivers of a flow; a single receiver for a flow to a node.
 pub(super) fn members_of(flow: &Flow) -> Vec<Member> {
     match &flow.to {
         Receivers::Group(members) => members.clone(),
@@ -187,7 +187,7 @@ pub(super) fn members_of(flow: &Flow) -> Vec<Member> {
     }
 }
 
-/// A flow and its group, and what PGM calls it.
+/// Creates a flow with its group, and the PGM session.
 pub(super) fn session(
     site: &mut Site<'_>,
     flow: &Flow,

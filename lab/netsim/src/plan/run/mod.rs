@@ -1,4 +1,4 @@
-//! Runs a scenario and measures it.
+//! Runs and measures a scenario.
 
 mod assemble;
 mod baseline;
@@ -30,13 +30,13 @@ pub use outcome::{
 };
 pub use series::Series;
 
-/// A run stands still at least so many times, so that it can be given up.
+/// Minimum number of pauses of a run, at each of which the run can be aborted.
 const PAUSES_MIN: u64 = 100;
 
-/// How often is asked whether a run is over, where its end depends on transfers.
+/// Interval between checks for the end of a run, if the end depends on transfers.
 const UNTIL_STEP: Duration = Duration::from_secs(1);
 
-/// Why a run has no outcome.
+/// Reason why a run has no outcome.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RunError {
     /// The plan is wrong.
@@ -45,12 +45,12 @@ pub enum RunError {
     /// The network cannot be built; plans are checked so that this does not happen.
     #[error("the network cannot be built: {0}")]
     Build(#[from] BuildError),
-    /// A session cannot be made from its parameters.
+    /// The parameters of a session are invalid.
     #[error("flow '{flow}' cannot be set up: {reason}")]
     Flow {
-        /// Its name.
+        /// Name of the flow.
         flow: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// More packets wait and travel than there is room for.
@@ -60,10 +60,10 @@ pub enum RunError {
         Run::COPIES_MAX
     )]
     Overfull {
-        /// When, after the start.
+        /// Time since the start.
         after: Duration,
     },
-    /// Whoever asked for the run gave it up.
+    /// The watcher aborted the run.
     #[error("the run was given up before its end")]
     GivenUp,
 }
@@ -74,7 +74,7 @@ impl RunError {
     }
 }
 
-/// Who looks on while a run is under way.
+/// Observer of a run in progress.
 pub trait Watch {
     /// Observers of all that happens in the run, for traces; `links` are the directions of the links that are
     /// reported.
@@ -91,7 +91,7 @@ pub trait Watch {
     }
 }
 
-/// Nobody looks on.
+/// No observation.
 impl Watch for () {}
 
 impl Plan {
@@ -111,7 +111,7 @@ impl Plan {
     }
 }
 
-/// Runs a scenario to its end.
+/// Runs a scenario to the end.
 ///
 /// # Errors
 ///
@@ -150,7 +150,7 @@ struct Measured {
     before: Reading,
     after: Reading,
     series: Option<Series>,
-    /// Rates of the flows whose convergence is asked for.
+    /// Rates of the flows for which convergence is measured.
     shares: Vec<Vec<f64>>,
 }
 
@@ -162,7 +162,7 @@ fn is_over(scenario: &Scenario, assembly: &Assembly) -> bool {
         && until.iter().all(|flow| assembly.flows[*flow].is_complete(&assembly.run))
 }
 
-/// Lets the run go from reading to reading. Reading changes nothing in it.
+/// Advances the run from reading to reading. A reading changes nothing in the run.
 fn measure(
     scenario: &Scenario,
     assembly: &mut Assembly,

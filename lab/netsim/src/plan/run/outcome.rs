@@ -1,4 +1,4 @@
-//! What a run came to: one object of results, by the definitions of [`crate::measure`].
+//! The outcome of a run: an object of results, by the definitions of [`crate::measure`].
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::network::LinkCounters;
 use crate::plan::Scenario;
 use crate::plan::flow::Member;
 
-/// The results of one run. Rates are bit/s, times are seconds, sizes are bytes; all but `trace`, `hops`,
-/// `packets_peak` and what is said of sessions are of the window after the warm-up.
+/// Results of a run. Rates are bit/s, times are seconds, sizes are bytes. All results are of the window after
+/// the warm-up, except `trace`, `hops`, `packets_peak` and the results of sessions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Which run it was.
+    /// Identity of the run.
     #[serde(flatten)]
     pub which: Which,
-    /// When measuring began and ended.
+    /// Begin and end of measurement.
     pub window: Window,
-    /// As in the plan.
+    /// Results of the flows, in the order of the plan.
     pub flows: Vec<FlowOutcome>,
-    /// Directions of the links that are reported: the link's name forward, with `/back` behind it for the
-    /// other.
+    /// Reported directions of links: the link's name for the forward direction, the name with `/back` for the
+    /// opposite direction.
     pub links: Vec<LinkOutcome>,
     /// Jain's index of the goodputs in each group of two or more flows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -36,25 +36,25 @@ pub struct Outcome {
     /// converge, or were not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub convergence: Option<f64>,
-    /// Over time.
+    /// Series over time, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
     /// Packets that crossed a link.
     pub hops: u64,
-    /// Most packets ever under way at once, copies of one counted once.
+    /// Maximum number of packets under way; copies of a packet count once.
     pub packets_peak: usize,
     /// Digest of all that happened.
     pub trace: String,
 }
 
-/// Which run results are of, in whatever world it ran.
+/// Identity of the run that produced the results, in the simulator or on a testbed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Which {
-    /// What the run is called for good: see [`crate::plan::Key`].
+    /// Permanent name of the run: see [`crate::plan::Key`].
     pub key: String,
     /// Name of the plan.
     pub plan: String,
-    /// The swept paths and their values.
+    /// Swept paths and their values.
     pub cell: BTreeMap<String, serde_json::Value>,
     /// The seed.
     pub seed: u64,
@@ -63,7 +63,7 @@ pub struct Which {
 }
 
 impl Which {
-    /// Of a scenario, whose plan, cell and key are not known yet.
+    /// Creates the identity of a scenario with unknown plan, cell and key.
     pub fn of(scenario: &Scenario) -> Self {
         Self { seed: scenario.seed.0, run: scenario.run, ..Self::default() }
     }
@@ -78,52 +78,52 @@ pub struct Window {
     pub to: f64,
 }
 
-/// One flow.
+/// Results of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowOutcome {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// Its name in the plan.
+    /// Name in the plan.
     pub group: String,
-    /// Its kind.
+    /// Kind of flow.
     pub kind: &'static str,
     /// Wire bit/s offered.
     pub send_rate: f64,
-    /// Wire bit/s delivered; of a multicast group, the mean over its receivers.
+    /// Wire bit/s delivered; for a multicast group, the mean over the receivers.
     pub throughput: f64,
-    /// New payload bit/s; of a multicast group, the mean over its receivers.
+    /// New payload bit/s; for a multicast group, the mean over the receivers.
     pub goodput: f64,
-    /// Packets dropped or lost on the way, over those that met their end (of a group, copies); `None` without
-    /// any.
+    /// Packets dropped or lost on the way, over packets delivered, dropped or lost (for a group, copies);
+    /// `None` without packets.
     pub loss: Option<f64>,
-    /// Coefficient of variation of the throughput in the bins of the series; `None` without them.
+    /// Coefficient of variation of the throughput in the bins of the series; `None` without a series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variation: Option<f64>,
-    /// Of TCP.
+    /// Additional results of a TCP flow.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpOutcome>,
-    /// Of PGM under LE-SBCC.
+    /// Additional results of PGM under LE-SBCC.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub le_sbcc: Option<LeSbccOutcome>,
-    /// Of TFMCC and PGMCC.
+    /// Additional results of TFMCC or PGMCC.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineOutcome>,
-    /// Of Rainbow.
+    /// Additional results of Rainbow.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub rainbow: Option<RainbowOutcome>,
-    /// Of a multicast group.
+    /// Additional results of a multicast group.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionOutcome>,
-    /// Of a transfer that is complete, over the whole run.
+    /// Criteria of a complete transfer, over the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<Criteria>,
-    /// Of a session, or a group under LE-SBCC, TFMCC, PGMCC or Rainbow, with at most [`MEMBERS_MAX`]
-    /// receivers: each of them.
+    /// Each receiver of a session, or of a group under LE-SBCC, TFMCC, PGMCC or Rainbow, with at most
+    /// [`MEMBERS_MAX`] receivers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberOutcome>,
 }
 
-/// What TCP counts beside.
+/// Additional results of a TCP flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TcpOutcome {
     /// Data segments sent.
@@ -138,11 +138,11 @@ pub struct TcpOutcome {
     pub ecn_cuts: u64,
     /// Mean round-trip time in seconds, of the samples that the sender took.
     pub mean_rtt: Option<f64>,
-    /// Mean timeout that ran out first in its series, in seconds: T_0 of the equations.
+    /// Mean of the timeouts that started a series of timeouts, in seconds: T_0 of the equations.
     pub mean_first_timeout: Option<f64>,
 }
 
-/// What a source under LE-SBCC counts beside.
+/// Additional results of a source under LE-SBCC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LeSbccOutcome {
     /// Data packets sent for the first time.
@@ -151,35 +151,35 @@ pub struct LeSbccOutcome {
     pub repairs: u64,
     /// NAKs that reached the source.
     pub naks: u64,
-    /// Packets within the window that they asked for.
+    /// Packets within the window that NAKs requested.
     pub loss_indications: u64,
-    /// Loss events: what leaves LI2LE.
+    /// Loss events: the output of LI2LE.
     pub loss_events: u64,
-    /// What leaves Max-LPRF.
+    /// Output of Max-LPRF.
     pub passed: u64,
-    /// What leaves ATF.
+    /// Output of ATF.
     pub reductions: u64,
     /// `passed` over all data packets sent; `None` without any.
     pub loss_event_rate: Option<f64>,
     /// Mean of the samples of the round-trip time in seconds.
     pub mean_rtt: Option<f64>,
-    /// The source's round-trip time at the end, and its deviation, in seconds.
+    /// The source's smoothed round-trip time at the end, in seconds.
     pub srtt: f64,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time at the end, in seconds.
     pub sigma: f64,
     /// Node of the receiver with most loss events of late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<String>,
 }
 
-/// What a source under TFMCC or PGMCC counts beside.
+/// Additional results of a source under TFMCC or PGMCC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BaselineOutcome {
     /// Packets sent.
     pub packets: u64,
     /// Reports, acknowledgements and NAKs that reached the source.
     pub feedback: u64,
-    /// How often a receiver became the limiting one or the acker.
+    /// Number of times that another receiver became the limiting receiver or the acker.
     pub switches: u64,
     /// Halvings: of TFMCC for want of reports, of PGMCC for losses.
     pub halvings: u64,
@@ -191,45 +191,45 @@ pub struct BaselineOutcome {
     pub timeouts: Option<u64>,
 }
 
-/// What Rainbow counts beside: at the source, and over all receivers.
+/// Additional results of Rainbow: at the source, and over all receivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RainbowOutcome {
     /// Symbols sent.
     pub symbols: u64,
     /// Requests that reached the source.
     pub requests: u64,
-    /// Those of a level above 1.
+    /// Requests of a BCFS level above 1.
     pub raised: u64,
     /// Nulls that reached the source.
     pub nulls: u64,
-    /// N * ps / sum(pr) - 1: symbols sent over those that a receiver got on average, less 1. `None` before
-    /// any came.
+    /// N * ps / sum(pr) - 1: symbols sent over the mean number of symbols received per receiver, less 1.
+    /// `None` before the first symbol arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<f64>,
     /// Requests that receivers sent.
     pub asked: u64,
-    /// Replies that they did not wait for.
+    /// Replies to no pending request.
     pub unasked: u64,
     /// Cuts of windows.
     pub cuts: u64,
-    /// Requests held to be lost because later ones were answered.
+    /// Requests taken for lost because later requests were answered.
     pub overtaken: u64,
-    /// Requests held to be lost because they were not answered in time.
+    /// Requests taken for lost because no reply came in time.
     pub late: u64,
-    /// Windows that began anew because nothing was answered.
+    /// Windows restarted because no reply arrived.
     pub collapses: u64,
 }
 
-/// What a receiver of Rainbow got, as long as other receivers got anything, over the whole run.
+/// Symbols received by a Rainbow receiver while at least another receiver was receiving, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shared {
     /// Symbols.
     pub packets: u64,
-    /// Those that another receiver got, too.
+    /// Symbols that another receiver received too.
     pub shared: u64,
 }
 
-/// What a multicast group counts beside, over the whole run.
+/// Additional results of a multicast group, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SessionOutcome {
     /// Receivers.
@@ -238,13 +238,14 @@ pub struct SessionOutcome {
     pub joins: u64,
     /// Leaves of groups, in the window.
     pub leaves: u64,
-    /// Receivers that have all content, verified; `None` for a group that carries none.
+    /// Receivers with all content, verified; `None` for a group without content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub complete: Option<usize>,
-    /// Seconds from a receiver's coming until it had all content: the mean over those that have.
+    /// Mean time in seconds from a receiver's join until its content was complete, over the complete
+    /// receivers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_completion: Option<f64>,
-    /// The same of the slowest one.
+    /// Completion time of the slowest complete receiver, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_completion: Option<f64>,
     /// Symbols that receivers had already.
@@ -252,8 +253,8 @@ pub struct SessionOutcome {
     pub duplicates: Option<u64>,
 }
 
-/// The criteria by which the sequencer's paper compares transfers, of one that is complete; of a session the
-/// means over the receivers that have all. Shares are parts of 1.
+/// The criteria by which the sequencer's paper compares complete transfers; for a session, the means over the
+/// complete receivers. Shares are parts of 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Criteria {
     /// Seconds from the coming of the receiver, of TCP from the start, until all had arrived.
@@ -262,17 +263,18 @@ pub struct Criteria {
     pub gput: f64,
     /// Wire bits on the receiver's last link over `time`.
     pub tput: f64,
-    /// Packets lost over those sent to the receiver, as its control counts them; of TCP, dropped over all.
+    /// Packets lost over packets sent to the receiver, as counted by the control; for TCP, packets dropped
+    /// over all packets.
     pub loss: Option<f64>,
     /// Wire bytes on the receiver's last link over the bytes of the file, less 1.
     pub net: f64,
-    /// Symbols received over different ones, less 1.
+    /// Symbols received over different symbols received, less 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dup: Option<f64>,
     /// Different symbols received over source symbols, less 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sym: Option<f64>,
-    /// Bytes of a full packet on the wire over those of its symbol, less 1.
+    /// Bytes of a full packet on the wire over the bytes of its symbol, less 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<f64>,
     /// `time` over the time until the last symbol that was needed had arrived, less 1. Decoding takes no
@@ -282,8 +284,8 @@ pub struct Criteria {
 }
 
 impl Criteria {
-    /// Of a transfer of `bytes` that took `time` seconds and `link_bytes` on the wire; `losses` are the
-    /// packets lost and those that came.
+    /// Criteria of a transfer of `bytes` that took `time` seconds and `link_bytes` on the wire; `losses` are
+    /// the numbers of packets lost and delivered.
     pub fn of_transfer(time: f64, bytes: u64, link_bytes: u64, losses: (u64, u64)) -> Self {
         Self {
             time,
@@ -295,7 +297,7 @@ impl Criteria {
         }
     }
 
-    /// Means; of what only some have, over these.
+    /// Means of the criteria; the mean of an optional criterion is over the transfers with a value.
     pub fn mean(each: &[Self]) -> Option<Self> {
         let of = |value: fn(&Self) -> Option<f64>| {
             let values: Vec<f64> = each.iter().filter_map(value).collect();
@@ -315,41 +317,41 @@ impl Criteria {
     }
 }
 
-/// Most receivers of a session that are told of one by one.
+/// Maximum number of receivers of a session with individual results.
 pub const MEMBERS_MAX: usize = 64;
 
-/// One receiver of a session.
+/// Results of a receiver of a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemberOutcome {
-    /// Its node.
+    /// Node of the receiver.
     pub node: String,
     /// Wire bit/s delivered.
     pub throughput: f64,
     /// New payload bit/s.
     pub goodput: f64,
-    /// Packets that its control found missing, over these and those that came; `None` without any.
+    /// Packets that the control found missing, over missing plus received packets; `None` without packets.
     pub loss: Option<f64>,
     /// Joins of groups.
     pub joins: u64,
     /// Leaves of groups.
     pub leaves: u64,
-    /// Mean seconds from a join of a group to its first packet, over the whole run.
+    /// Mean seconds from joining a group to the group's first packet, over the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_latency: Option<f64>,
-    /// Seconds from its coming until it had all content.
+    /// Seconds from the receiver's join until its content was complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<f64>,
-    /// Symbols that it had already.
+    /// Duplicate symbols received.
     pub duplicates: u64,
-    /// Of Rainbow.
+    /// Shared symbols of a Rainbow receiver.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub rainbow: Option<Shared>,
 }
 
-/// One direction of a link.
+/// Results of a direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkOutcome {
-    /// Its name.
+    /// Name of the direction.
     pub name: String,
     /// Packets that arrived at the queue.
     pub arrivals: u64,
@@ -369,7 +371,7 @@ pub struct LinkOutcome {
     pub mean_queue_bytes: f64,
 }
 
-/// What happened between two readings.
+/// Computes the outcome from two readings.
 pub(super) fn outcome(
     scenario: &Scenario,
     assembly: &Assembly,

@@ -1,4 +1,4 @@
-//! Rainbow in a plan: its machines, and breadcrumb routers at nodes.
+//! Rainbow in a plan: source and receivers, and breadcrumb routers at nodes.
 
 use headwater_proto::bcfs::{BreadcrumbRouter, ReplyTo, RouterConfig};
 use headwater_proto::control::Reception;
@@ -22,30 +22,30 @@ use crate::plan::flow::{Flow, Member, Rainbow};
 type SourceAgent = Hosted<Source<Numbers>>;
 type ReceiverAgent = Hosted<Receiver<Tally>>;
 
-/// One session has the source's labels.
+/// Labels of the source; the flow is its only session.
 const LABELS: SessionLabels = SessionLabels::new(0);
-/// Breadcrumbs of a simulated router: those of one session.
+/// Breadcrumb capacity of a simulated router, which serves a single session.
 const ENTRIES: usize = 8_192;
 
-/// Where a flow's counters are.
+/// Agents of a flow, from which counters are read.
 pub(super) struct Ends {
     flow: Rainbow,
     source: AgentId,
     members: Vec<Member>,
 }
 
-/// What is counted of source and receivers.
+/// Counters of the source and all receivers at an instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
     source: SourceCounters,
     window: WindowCounters,
-    /// Different symbols that receivers got.
+    /// Different symbols that receivers received.
     received: u64,
     receivers: usize,
 }
 
 impl Standing {
-    /// What was counted since `before`.
+    /// Counters since `before`.
     pub fn since(&self, before: &Self) -> RainbowOutcome {
         let sent = self.source.symbols - before.source.symbols;
         let received = self.received - before.received;
@@ -106,7 +106,7 @@ impl Ends {
         receiver.basin().count() * symbol
     }
 
-    /// Counters of each receiver, if they are few.
+    /// Counters of each receiver; empty above [`MEMBERS_MAX`](super::outcome::MEMBERS_MAX) receivers.
     pub fn count(&self, run: &Run, receivers: &[AgentId]) -> Vec<MemberCounted> {
         if receivers.len() > super::outcome::MEMBERS_MAX {
             return Vec::new();
@@ -133,7 +133,7 @@ impl Ends {
         receivers.iter().zip(&self.members).map(count).collect()
     }
 
-    /// What each receiver shared with others, as long as these were receiving.
+    /// Symbols that each receiver shared with the rest of the group, while the rest was receiving.
     pub fn shared(&self, run: &Run, receivers: &[AgentId]) -> Vec<Shared> {
         let none = [].as_slice();
         let words: Vec<&[u64]> = receivers
@@ -143,7 +143,7 @@ impl Ends {
         (0..words.len()).map(|one| shared(&words, one)).collect()
     }
 
-    /// Whether every receiver has all that it wants.
+    /// Whether every receiver has all wanted symbols.
     pub fn is_complete(&self, run: &Run, receivers: &[AgentId]) -> bool {
         let is_done = |receiver: &AgentId| {
             machine(run, *receiver).is_some_and(|machine| machine.basin().completed_at().is_some())
@@ -151,7 +151,7 @@ impl Ends {
         receivers.iter().all(is_done)
     }
 
-    /// What is said of the group.
+    /// Outcome of the group.
     pub fn outcome(&self, run: &Run, receivers: &[AgentId], outcome: SessionOutcome) -> SessionOutcome {
         if self.flow.packets.is_none() {
             return outcome;
@@ -179,7 +179,8 @@ fn completion(machine: &Receiver<Tally>, member: &Member) -> Option<f64> {
     machine.basin().completed_at().map(|at| at.since(Instant::ZERO + member.join).as_secs_f64())
 }
 
-/// Which of the numbers that one receiver got, up to the highest that another got, others got too.
+/// Counts the numbers that receiver `one` received, up to the highest number at any other receiver, and how
+/// many of the numbers any other receiver received too.
 fn shared(words: &[&[u64]], one: usize) -> Shared {
     let others = || words.iter().enumerate().filter(|(other, _)| *other != one).map(|(_, words)| *words);
     let highest = others().filter_map(highest).max();
@@ -195,13 +196,13 @@ fn shared(words: &[&[u64]], one: usize) -> Shared {
     counted
 }
 
-/// The highest number of those that came.
+/// Highest number received.
 fn highest(words: &[u64]) -> Option<u64> {
     let (index, word) = words.iter().enumerate().rfind(|(_, word)| **word != 0)?;
     Some(index as u64 * 64 + u64::from(word.ilog2()))
 }
 
-/// Puts a flow into the network.
+/// Deploys a flow in the network.
 pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
@@ -213,7 +214,7 @@ pub(super) fn deploy(
     let ports = Ports { flow: site.network.flow(&flow.name), session, header_bytes: planned.header_bytes };
     // Requests are no part of the flow's rate.
     let requests = Ports { flow: site.network.flow(&format!("{}/requests", flow.name)), ..ports };
-    // Replies go to a group, of which routers take what passes them.
+    // Replies go to a group; routers intercept replies on the way.
     let config = SourceConfig::new(LABELS).with_reply_to(ReplyTo::Channel(ChannelId::BASE));
     let symbol = usize::from(planned.packet_bytes) - HEADER_BYTES_IPV4;
     let source = site.source(flow, Source::new(config, Numbers::new(symbol)), ports);

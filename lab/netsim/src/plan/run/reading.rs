@@ -1,15 +1,15 @@
-//! Counters at one instant. What happened in a window is the difference of two readings.
+//! Counters at an instant. Events in a window are the difference of two readings.
 
 use super::assemble::Assembly;
 use super::deploy::Counted;
 use crate::network::LinkCounters;
 
-/// All counters that are reported.
+/// All reported counters.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    /// As the scenario's flows.
+    /// In the order of the scenario's flows.
     pub flows: Vec<Counted>,
-    /// As the links that are reported: forward, back.
+    /// In the order of the reported links: forward, back.
     pub links: Vec<[LinkCounters; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! Series over time: readings at the edges of bins, and the rates between them.
+//! Series over time: readings at the edges of bins, and rates between readings.
 
 use headwater_proto::{Duration, Instant};
 use serde::Serialize;
@@ -14,26 +14,26 @@ use crate::plan::flow::Member;
 pub struct Series {
     /// Width of a bin in seconds.
     pub bin: f64,
-    /// As the outcome's flows.
+    /// In the order of the outcome's flows.
     pub flows: Vec<FlowSeries>,
-    /// As the outcome's links.
+    /// In the order of the outcome's links.
     pub links: Vec<LinkSeries>,
 }
 
-/// One flow over time.
+/// Series of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowSeries {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
     /// Wire bit/s offered.
     pub send_rate: Vec<f64>,
-    /// Wire bit/s delivered; of a group, the mean over its receivers.
+    /// Wire bit/s delivered; for a group, the mean over the receivers.
     pub throughput: Vec<f64>,
-    /// New payload bit/s; of a group, the mean over its receivers.
+    /// New payload bit/s; for a group, the mean over the receivers.
     pub goodput: Vec<f64>,
     /// Packets dropped or lost on the way; of a group, copies.
     pub dropped: Vec<u64>,
-    /// Its groups by channel, if its receivers are one.
+    /// Series of the flow's groups by channel, if the receivers form a multicast group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSeries>,
     /// Symbols that receivers of a session had already.
@@ -48,31 +48,32 @@ pub struct FlowSeries {
     /// The source's round-trip time under LE-SBCC, at the end of each bin, in seconds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub srtt: Vec<f64>,
-    /// Receivers of a session, one by one, if they are at most [`super::MEMBERS_MAX`].
+    /// Series of each receiver of a session with at most [`super::MEMBERS_MAX`] receivers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberSeries>,
 }
 
-/// One receiver over time. What its control shows is of the end of each bin, 0 where it has nothing to show.
+/// Series of a receiver. Values of the control are taken at the end of each bin; 0 where the control has no
+/// such value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemberSeries {
-    /// Its node.
+    /// Node of the receiver.
     pub node: String,
     /// Wire bit/s delivered.
     pub throughput: Vec<f64>,
-    /// Packets that its control found missing.
+    /// Packets that the control found missing.
     pub lost: Vec<u64>,
     /// Levels held above the base.
     pub level: Vec<u16>,
-    /// Wire bit/s that the control takes for its fair share.
+    /// The control's estimate of its fair share in wire bit/s.
     pub fair_rate: Vec<f64>,
     /// Congestion window in packets.
     pub window: Vec<f64>,
-    /// Round-trip time in seconds, as the control has it.
+    /// Round-trip time in seconds, as estimated by the control.
     pub rtt: Vec<f64>,
 }
 
-/// One group over time.
+/// Series of a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupSeries {
     /// Wire bit/s offered.
@@ -83,14 +84,14 @@ pub struct GroupSeries {
     pub held: Vec<f64>,
 }
 
-/// One direction of a link over time.
+/// Series of a direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkSeries {
-    /// Its name.
+    /// Name of the direction.
     pub name: String,
     /// Waiting packets, averaged over each bin.
     pub mean_queue: Vec<f64>,
-    /// Packets dropped by the queue or lost behind it.
+    /// Packets dropped by the queue or lost on the wire.
     pub dropped: Vec<u64>,
 }
 
@@ -106,7 +107,7 @@ impl Recorder {
         Self { bin, from, readings: Vec::new() }
     }
 
-    /// When the next reading is due.
+    /// Instant of the next reading.
     pub fn next(&self) -> Instant {
         self.from + self.bin.saturating_mul(self.readings.len() as u64)
     }
@@ -168,7 +169,7 @@ impl Recorder {
         Series { bin: self.bin.as_secs_f64(), flows: flows.collect(), links: links.collect() }
     }
 
-    /// The receivers of a session, as far as they were counted one by one.
+    /// Series of the receivers of a session, as far as individual counters exist.
     fn members(&self, scenario: &Scenario, flow: usize, ends: &Ends) -> Vec<MemberSeries> {
         let session = ends.session();
         let wire_bytes = f64::from(session.parameters.packet_bytes) + f64::from(session.header_bytes);

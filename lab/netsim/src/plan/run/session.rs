@@ -1,4 +1,5 @@
-//! Headwater's own sessions in a plan: a sender and its receivers, the machines that run on sockets.
+//! Headwater's own sessions in a plan: a sender and its receivers, with the machines that also run on
+//! sockets.
 
 use std::rc::Rc;
 
@@ -23,13 +24,13 @@ use crate::network::AgentId;
 use crate::plan::control::{ChosenReceiver, ChosenSender, View};
 use crate::plan::flow::{Code, Content, File, Flow, Member, Receivers, Session};
 
-/// Name of the one file of a session.
+/// Name of a session's only file.
 const FILE: &str = "content";
 
 type FileReceiver<S> = Hosted<Receiver<ChosenReceiver, S>>;
 type PacketReceiver = Hosted<ControlReceiver<ChosenReceiver>>;
 
-/// Where a session's counters are.
+/// Agents of a session, from which counters are read.
 pub(super) struct Ends {
     session: Session,
     /// Source symbols of the file.
@@ -37,9 +38,9 @@ pub(super) struct Ends {
     members: Vec<Member>,
 }
 
-/// What a receiver stands at.
+/// State of a receiver at an instant.
 struct Standing {
-    /// Of file delivery.
+    /// Statistics of file delivery.
     stats: Option<ReceiverStats>,
     completed_at: Option<Instant>,
     reception: Reception,
@@ -47,25 +48,25 @@ struct Standing {
     view: View,
 }
 
-/// Counters of one receiver at one instant.
+/// Counters of a receiver at an instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemberCounted {
-    /// Wire bytes that it got.
+    /// Wire bytes received.
     pub wire_bytes: u64,
-    /// Bytes of symbols that it needed; without a file, all payload.
+    /// Bytes of useful symbols; without a file, all payload.
     pub good_bytes: u64,
-    /// Packets that its control counted, and those it found missing.
+    /// Packets that the control counted as received or missing.
     pub reception: Reception,
     /// Joins of groups, and leaves.
     pub joins: u64,
     pub leaves: u64,
-    /// Symbols that it had already.
+    /// Duplicate symbols.
     pub duplicates: u64,
-    /// Seconds from its coming until it had all.
+    /// Seconds from the receiver's join until its content was complete.
     pub completion: Option<f64>,
-    /// Mean seconds from its joins to the first packets.
+    /// Mean seconds from a join to the first packet.
     pub join_latency: Option<f64>,
-    /// What its control shows.
+    /// Values shown by the control.
     pub view: View,
 }
 
@@ -127,7 +128,7 @@ impl Ends {
         self.session.file.is_some() && receivers.iter().all(has_all)
     }
 
-    /// What is said of the session as a whole.
+    /// Outcome of the session as a whole.
     pub fn outcome(&self, run: &Run, receivers: &[AgentId], mut outcome: SessionOutcome) -> SessionOutcome {
         if self.session.file.is_none() {
             return outcome;
@@ -166,7 +167,7 @@ impl Ends {
     fn criteria_of(&self, standing: &Standing, file: File, time: f64, link_bytes: u64) -> Option<Criteria> {
         let stats = standing.stats?;
         let Reception { packets, lost, .. } = standing.reception;
-        // What a block got beyond what decoding took is no duplicate: it is overhead of the code.
+        // Symbols of a block beyond the number needed to decode are not duplicates but overhead of the code.
         let fresh = (stats.useful + stats.surplus) as f64;
         let symbol = f64::from(self.session.symbol_bytes);
         let headers = f64::from(self.session.parameters.packet_bytes) - symbol;
@@ -210,18 +211,18 @@ fn stand<S: Store + 'static>(hosted: &FileReceiver<S>, now: Instant) -> Standing
     }
 }
 
-/// When the last file was whole, if all are.
+/// Instant at which the last file was complete, if all files are.
 fn completed_at(told: &Told<ReceiverEvent>) -> Option<Instant> {
     let completed = |event: &ReceiverEvent| matches!(event, ReceiverEvent::SessionCompleted { refused: 0 });
     told.iter().rev().find(|(_, event)| completed(event)).map(|(at, _)| *at)
 }
 
-/// Seconds from a receiver's coming until it had all.
+/// Seconds from a receiver's join until its content was complete.
 fn completion(standing: &Standing, member: &Member) -> Option<f64> {
     standing.completed_at.map(|at| at.since(Instant::ZERO + member.join).as_secs_f64())
 }
 
-/// Puts a session into the network.
+/// Deploys a session in the network.
 pub(super) fn deploy(
     site: &mut Site<'_>,
     flow: &Flow,
@@ -238,7 +239,7 @@ pub(super) fn deploy(
         false => site.network.session(&flow.name, node, channels),
     };
     let ports = Ports { flow: id, session: groups, header_bytes: session.header_bytes };
-    // What receivers report is no part of the flow's rate.
+    // Reports of receivers are not part of the flow's rate.
     let feedback = match session.control.has_reports {
         true => Ports { flow: site.network.flow(&format!("{}/feedback", flow.name)), ..ports },
         false => ports,
@@ -262,13 +263,13 @@ pub(super) fn deploy(
     Ok((ports, receivers.map_err(wrong)?, ends))
 }
 
-/// A session on its way into the network.
+/// Deployment of a session in progress.
 struct Deployment<'a, 'b> {
     site: &'a mut Site<'b>,
     flow: &'a Flow,
     session: &'a Session,
     ports: Ports,
-    /// Of what receivers send.
+    /// Ports for packets that receivers send.
     feedback: Ports,
 }
 
@@ -281,7 +282,7 @@ impl Deployment<'_, '_> {
         self.site.runs(source, self.flow);
     }
 
-    /// Puts the routers that merge reports to their nodes.
+    /// Puts routers that merge reports at their nodes.
     fn routers(&mut self, groups: u16) {
         if !self.session.control.has_reports {
             return;

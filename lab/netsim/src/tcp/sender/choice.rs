@@ -1,4 +1,4 @@
-//! What to send next.
+//! Choice of the next segment to send.
 
 use super::{Phase, Sender};
 
@@ -19,7 +19,7 @@ pub(super) enum Choice {
 const LIMITED_TRANSMIT: u32 = 2;
 
 impl Sender {
-    /// What may go out now, if anything.
+    /// Returns the next permitted transmission, if any.
     pub(super) fn choose(&mut self) -> Option<Choice> {
         match self.phase {
             Phase::Idle | Phase::Finished | Phase::Opening { due: false } => None,
@@ -32,7 +32,7 @@ impl Sender {
 
     fn choose_open(&self) -> Option<Choice> {
         let in_network = if self.uses_scoreboard() && self.config.limited_transmit {
-            // What was selectively acknowledged has left the network (RFC 6675, section 5, step 3).
+            // Selectively acknowledged segments have left the network (RFC 6675, section 5, step 3).
             self.board.pipe()
         } else {
             self.board.outstanding() - self.limited_transmit()
@@ -40,8 +40,8 @@ impl Sender {
         (in_network < self.window.segments()).then(|| self.new_segment())?
     }
 
-    /// Segments that Limited Transmit lets out beyond the window. None where three duplicate acknowledgements
-    /// would not be taken for a loss either: they come from segments that were sent twice.
+    /// Number of segments that Limited Transmit permits beyond the window. Zero where three duplicate
+    /// acknowledgements would not indicate a loss either, because they come from segments sent twice.
     fn limited_transmit(&self) -> u32 {
         let allowed = self.config.limited_transmit && !self.repeats_barred();
         if allowed { self.dup_acks.min(LIMITED_TRANSMIT).min(self.board.outstanding()) } else { 0 }
@@ -81,8 +81,8 @@ impl Sender {
         self.board.next_hole().map(Choice::Again)
     }
 
-    /// The last segment once more, when nothing else may be sent: it may be the one missing (`NextSeg`, rule
-    /// 4).
+    /// Returns the last segment for retransmission if nothing else may be sent: the last segment may be the
+    /// missing segment (`NextSeg`, rule 4).
     fn rescue(&self) -> Option<Choice> {
         if self.rescued { None } else { self.board.last_hole().map(Choice::Rescue) }
     }

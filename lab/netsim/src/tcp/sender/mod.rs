@@ -14,7 +14,7 @@ use super::window::Window;
 use super::{Config, Data, Reduction, RttSampling, SackPipe, Segment, SenderCounters, Transmit, Variant};
 use crate::chance::uniform_duration;
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// `start` has not been called.
@@ -25,9 +25,9 @@ enum Phase {
     Open,
     /// Fast recovery, after three duplicate acknowledgements.
     Recovery,
-    /// After a timeout, until all that was outstanding then is acknowledged.
+    /// After a timeout, until all segments outstanding at the timeout are acknowledged.
     Loss,
-    /// All is acknowledged.
+    /// All data is acknowledged.
     Finished,
 }
 
@@ -38,32 +38,32 @@ enum Phase {
 pub struct Sender {
     config: Config,
     stream: Stream,
-    /// Segments in all, and payload of the last one.
+    /// Total number of segments, and payload of the last segment.
     total: u32,
     last_payload: u16,
     phase: Phase,
     board: Scoreboard,
     window: Window,
     rto: Rto,
-    /// When the retransmission timer runs out.
+    /// Expiry of the retransmission timer.
     deadline: Option<Instant>,
-    /// When transmissions held back by `overhead` go out.
+    /// Instant at which transmissions delayed by `overhead` go out.
     gate: Option<Instant>,
-    /// The segment being timed, and when it went out.
+    /// Segment being timed, and the instant of its transmission.
     timed: Option<(u32, Instant)>,
     dup_acks: u32,
     /// SND.MAX at the last loss event: `recover` of RFC 6582, RecoveryPoint of RFC 6675. `None` before the
     /// first.
     recover: Option<u32>,
-    /// SND.MAX at the last window cut of any kind: one reaction per window (RFC 3168, section 6.1.2).
+    /// SND.MAX at the last window cut of any kind: a single reaction per window (RFC 3168, section 6.1.2).
     reduced_at: Option<u32>,
-    /// The segment to send again at once, whatever the window says.
+    /// Segment to retransmit at once, whatever the window.
     urgent: Option<u32>,
-    /// What [`super::Reduction::Proportional`] allows, in recovery.
+    /// Segments allowed by [`super::Reduction::Proportional`], in recovery.
     prr: Prr,
     /// The estimated pipe of [`SackPipe::Estimate`], in recovery.
     estimate: u32,
-    /// Whether this recovery had its partial acknowledgement, or its rescue retransmission (RFC 6675,
+    /// Whether this recovery has had a partial acknowledgement, or a rescue retransmission (RFC 6675,
     /// `NextSeg` 4).
     partial_seen: bool,
     rescued: bool,
@@ -110,8 +110,8 @@ impl Sender {
         }
     }
 
-    /// Takes a segment from the sink. One that acknowledges what was never sent is ignored (RFC 793, section
-    /// 3.9).
+    /// Handles a segment from the sink. An acknowledgement of a segment never sent is ignored (RFC 793,
+    /// section 3.9).
     pub fn receive(&mut self, now: Instant, segment: &Segment) {
         if !segment.acknowledges || segment.ack > self.board.end() {
             return;
@@ -125,7 +125,7 @@ impl Sender {
         }
     }
 
-    /// Tells that the instant of [`Sender::next_timeout`] has come.
+    /// Handles a timeout: the instant of [`Sender::next_timeout`] has come.
     pub fn timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             match self.phase {
@@ -136,7 +136,7 @@ impl Sender {
         }
     }
 
-    /// When to call [`Sender::timeout`] if nothing arrives before; `None` for never.
+    /// Instant at which to call [`Sender::timeout`] if nothing arrives before; `None` for never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         match (self.deadline, self.gate) {
@@ -202,12 +202,12 @@ impl Sender {
         self.rto.smoothed()
     }
 
-    /// What it counted.
+    /// Counters of the sender.
     pub fn counters(&self) -> &SenderCounters {
         &self.counters
     }
 
-    /// Its configuration.
+    /// Configuration of the connection.
     pub fn config(&self) -> &Config {
         &self.config
     }

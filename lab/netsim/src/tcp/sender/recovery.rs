@@ -1,4 +1,4 @@
-//! What acknowledgements and timeouts do to the window, and how each variant recovers.
+//! Effects of acknowledgements and timeouts on the window, and the recovery of each variant.
 
 use headwater_proto::{Duration, Instant};
 
@@ -20,8 +20,8 @@ impl Sender {
         if segment.ack > self.board.una() {
             self.acknowledge(now, segment.ack, echo);
         } else if segment.ack == self.board.una() && self.board.outstanding() > 0 {
-            // With a scoreboard, a duplicate is what tells of new segments (RFC 6675, section 2): not the
-            // echo of a retransmission that was not needed.
+            // With a scoreboard, only an acknowledgement that reports new segments is a duplicate (RFC 6675,
+            // section 2); the echo of an unnecessary retransmission is not.
             if newly_sacked > 0 || !self.uses_scoreboard() {
                 self.duplicate(now);
             }
@@ -32,7 +32,7 @@ impl Sender {
         }
     }
 
-    /// Without a scoreboard, what was received is sent again after a timeout (RFC 2018, section 8).
+    /// Without a scoreboard, received segments are retransmitted after a timeout (RFC 2018, section 8).
     fn heeds_sack(&self) -> bool {
         self.uses_scoreboard() || self.estimates_pipe() && self.phase != Phase::Loss
     }
@@ -87,7 +87,7 @@ impl Sender {
                 }
             }
             Variant::Sack => {
-                // Two segments left: the one lost, and the one sent in its place.
+                // Two segments have left: the lost segment and its replacement.
                 self.estimate = self.estimate.saturating_sub(2);
                 self.rearm(now);
             }
@@ -131,9 +131,10 @@ impl Sender {
         }
     }
 
-    /// Whether duplicate acknowledgements say nothing: until the acknowledgement exceeds what had been sent
-    /// at the last loss event, they may come from segments that were sent twice (RFC 6582, section 3.2, step
-    /// 2). With a scoreboard they cannot, so reaching it is enough (RFC 6675, section 5.1).
+    /// Whether duplicate acknowledgements carry no information. Until the acknowledgement exceeds SND.MAX at
+    /// the last loss event, duplicates may come from segments sent twice (RFC 6582, section 3.2, step 2).
+    /// With a scoreboard this cannot happen, so an acknowledgement equal to that SND.MAX is enough (RFC 6675,
+    /// section 5.1).
     pub(super) fn repeats_barred(&self) -> bool {
         let una = self.board.una();
         self.recover
@@ -145,7 +146,7 @@ impl Sender {
         let first = self.board.una();
         self.counters.fast_retransmits += 1;
         self.estimate = self.board.outstanding().saturating_sub(self.dup_acks);
-        // A mark and a loss in the same window are one congestion event.
+        // A mark and a loss in the same window are the same congestion event.
         if self.reduced_at.is_none_or(|reduced_at| first >= reduced_at) {
             self.reduce();
         }

@@ -1,5 +1,4 @@
-//! The report as one page of HTML that needs nothing else: who does how well at a glance, then each
-//! bottleneck.
+//! The report as a self-contained HTML page: an overview of all contenders, then each bottleneck.
 
 use std::fmt::Write;
 
@@ -20,7 +19,7 @@ const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:76em;mar
                      .ours{color:#15618f;font-weight:600}.tcp{color:#555}.other{color:#96611c}.good{background:#dcf0dc}.fair{background:#fdf3cf}.bad{background:#f8d9d4}\
                      svg{margin:.3em 2.5em .3em 0;vertical-align:top}";
 
-/// How a number is to be taken: up to the first bound well, up to the second so-so.
+/// Grading of a number: good up to the first bound, fair up to the second.
 struct Grade {
     bounds: [f64; 2],
     is_less_better: bool,
@@ -32,7 +31,7 @@ struct Glance {
     words: &'static str,
     value: fn(&Cell) -> Option<f64>,
     grade: Grade,
-    /// A column in percent that stands behind the value.
+    /// Column in percent, shown after the value.
     behind: Option<usize>,
     /// Whether a contender that ran there and has no value has failed.
     is_due: bool,
@@ -51,7 +50,7 @@ const GLANCES: [Glance; 3] = [
         title: "What TCP keeps",
         words: "Jain's index of the transfer and the TCP beside it: 1 is an equal share, 0.5 all for one. Green from 0.9, yellow from 0.75. Behind it \
                 TCP's part of the link in percent.",
-        // Short connections ask for little, so that an even share is no goal beside them.
+        // Short connections ask for little, so an even share is no goal for this rival.
         value: |cell| mean(&cell.scores, &COLUMNS[JAIN]).filter(|_| cell.scene.rival == Rival::Tcp),
         grade: Grade { bounds: [0.9, 0.75], is_less_better: false },
         behind: Some(RIVAL),
@@ -110,15 +109,15 @@ impl Glance {
 
     fn cell(&self, cell: &Cell) -> String {
         let Some(value) = (self.value)(cell) else {
-            // Who ran and did not deliver has failed; without a run it may be the machine, or a program that
-            // is not there.
+            // A contender with runs but without a value has failed. Without a run, the cause may be the
+            // machine, or a missing program.
             return match (self.is_due, cell.scores.is_empty(), cell.failures.is_empty()) {
                 (true, false, _) => "<td class=bad>failed".into(),
                 (true, true, false) => "<td>no run".into(),
                 _ => "<td>–".into(),
             };
         };
-        // The mean is of those that ended.
+        // The mean is over the complete runs.
         let without = cell.failures.len() + cell.scores.iter().filter(|score| score.time.is_none()).count();
         let without = if self.is_due { without } else { 0 };
         let Grade { bounds: [good, fair], is_less_better } = self.grade;
@@ -161,7 +160,8 @@ impl Group<'_> {
         page
     }
 
-    /// A bar for each contender that has a value, and a line where it ought to end; nothing where none has.
+    /// Draws a bar for each contender with a value, and a line at the target; empty if no contender has a
+    /// value.
     fn bars(&self, column: &Column, line: Option<(f64, &str)>) -> String {
         let value = |cell: &&Cell| Some((cell.by, mean(&cell.scores, column)?));
         let rows: Vec<(&str, f64)> = self.rows.iter().filter_map(value).collect();
@@ -202,7 +202,7 @@ impl Group<'_> {
     }
 }
 
-/// Whose it is.
+/// Style class of a contender.
 fn side(by: &str) -> &'static str {
     match by {
         "tcp" => "tcp",
