@@ -38,7 +38,7 @@ PROTO_MODULES = [
     "time", "rate", "rng", "timers", "machine", "measure", "pacing", "queue", "egress", "rtt",
     "control", "layering", "delivery", "stream",
     "fixed", "m2c", "webrc", "flid", "sim", "le_sbcc", "pgm", "bcfs", "rainbow",
-    "described", "eventlog",
+    "controls", "described", "eventlog",
 ]
 PROTO = pathlib.Path(__file__).resolve().parent.parent / "crates/proto/src"
 TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([;{])")

@@ -2,22 +2,21 @@
 
 use headwater::pgm::{LeSbccModule, LeSbccOptions};
 use headwater::{CongestionControl, LayerOptions, RainbowOptions, SimOptions};
+use headwater_proto::controls::{self, Network};
 
 use crate::args::{self, Order, SendArgs};
 use crate::exit::{Exit, Failure};
 
 /// The control that the options ask for: the one named; else a fixed rate where there is one, else M2C.
 pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
-    let wanted = args.congestion_control.unwrap_or(match args.rate {
-        Some(_) => args::CongestionControl::Fixed,
-        None => args::CongestionControl::M2c,
-    });
-    if !args.listen.is_empty() && wanted != args::CongestionControl::Rainbow {
+    let by_default = if args.rate.is_some() { &controls::FIXED } else { &controls::DEFAULT };
+    let wanted = args.congestion_control.unwrap_or(by_default);
+    if !args.listen.is_empty() && wanted.network != Network::Requests {
         return Err(usage(
             "--listen is where receivers ask: it needs --congestion-control rainbow".to_owned(),
         ));
     }
-    if wanted != args::CongestionControl::Sim && args.sim != args::SimArgs::default() {
+    if wanted.network != Network::GroupsAndReports && args.sim != args::SimArgs::default() {
         return Err(usage(
             "--groups and --sim-relay are options of --congestion-control sim alone".to_owned(),
         ));
@@ -28,15 +27,16 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
             headwater::SIM_RELAYS_MAX
         )));
     }
-    let control = match wanted {
-        args::CongestionControl::Rainbow => rainbow(args)?,
-        args::CongestionControl::Fixed => return fixed(args),
-        args::CongestionControl::M2c => CongestionControl::M2c(layers(args)),
-        args::CongestionControl::Webrc => CongestionControl::Webrc(layers(args)),
-        args::CongestionControl::FlidDl => CongestionControl::FlidDl(layers(args)),
-        args::CongestionControl::LeSbcc => return le_sbcc(args, LeSbccModule::Aimd),
-        args::CongestionControl::LeSbccTfrc => return le_sbcc(args, LeSbccModule::Tfrc),
-        args::CongestionControl::Sim => CongestionControl::Sim(sim(args)?),
+    let control = match wanted.network {
+        Network::Requests => rainbow(args)?,
+        Network::Group => return fixed(args),
+        Network::GroupAndNaks if *wanted == controls::LE_SBCC => return le_sbcc(args, LeSbccModule::Aimd),
+        Network::GroupAndNaks => return le_sbcc(args, LeSbccModule::Tfrc),
+        Network::GroupsAndReports => CongestionControl::Sim(sim(args)?),
+        Network::Groups => {
+            let control = CongestionControl::layered(wanted, layers(args));
+            control.ok_or_else(|| usage(format!("this version has no sender of {}", wanted.name)))?
+        }
     };
     let name = control.name();
     if let Some(rate) = args.rate {

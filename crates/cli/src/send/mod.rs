@@ -13,6 +13,7 @@ use headwater::{
     SendProgress, SendSession, SendUpdate, prepare_with,
 };
 use headwater_proto::control::Counters;
+use headwater_proto::controls::Network;
 use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
 use crate::args::SendArgs;
@@ -244,7 +245,7 @@ fn preparation_failed(error: PrepareError) -> Failure {
 
 fn sending_failed(args: &SendArgs, error: SendError) -> Failure {
     let tried = match args.congestion_control {
-        Some(crate::args::CongestionControl::Rainbow) => match &error {
+        Some(control) if control.network == Network::Requests => match &error {
             SendError::Open(OpenError::Bind { .. }) => {
                 "cannot be asked there (--listen says where)".to_owned()
             }

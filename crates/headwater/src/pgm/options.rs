@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headwater_proto::controls::{self, Control};
 use headwater_proto::le_sbcc::{Chain, Config, Module};
 use headwater_proto::{self as proto, Instant, Rate, Seed};
 
@@ -40,7 +41,7 @@ impl PgmControl {
     /// Its name, as the command line spells it.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Fixed(_) => "fixed",
+            Self::Fixed(_) => controls::FIXED.name,
             Self::LeSbcc(options) => options.name(),
         }
     }
@@ -108,9 +109,14 @@ impl LeSbccOptions {
 
     /// Its name, as the command line spells it.
     pub const fn name(&self) -> &'static str {
+        self.control().name
+    }
+
+    /// Its entry in the table of controls.
+    pub(crate) const fn control(&self) -> &'static Control {
         match self.module {
-            Module::Aimd => "le-sbcc",
-            Module::Tfrc => "le-sbcc-tfrc",
+            Module::Aimd => &controls::LE_SBCC,
+            Module::Tfrc => &controls::LE_SBCC_TFRC,
         }
     }
 

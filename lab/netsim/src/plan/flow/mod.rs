@@ -13,7 +13,7 @@ mod udp;
 
 use std::collections::BTreeSet;
 
-use headwater_proto::Duration;
+use headwater_proto::{Duration, controls};
 
 pub use baseline::{Baseline, BaselineControl};
 pub use le_sbcc::LeSbcc;
@@ -58,16 +58,16 @@ const KINDS: &[Kind] = &[
     ("short-tcp", &[tcp::SWITCHES, tcp::SHORT_KEYS], tcp::read_short),
     ("cbr", &[udp::CBR_KEYS], udp::read_cbr),
     ("on-off", &[udp::CBR_KEYS, udp::ON_OFF_KEYS], udp::read_on_off),
-    ("fixed", &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
+    (controls::FIXED.name, &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
     (
         "session",
         &[session::FILE_KEYS, session::KEYS, control::DYNAMIC_KEYS, control::SIM_KEYS, control::LIMITS],
         session::read,
     ),
-    ("le-sbcc", &[le_sbcc::KEYS], le_sbcc::read),
+    (controls::LE_SBCC.name, &[le_sbcc::KEYS], le_sbcc::read),
     ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
     ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),
-    ("rainbow", &[rainbow::KEYS], rainbow::read),
+    (controls::RAINBOW.name, &[rainbow::KEYS], rainbow::read),
     ("transfer", &[transfer::KEYS], transfer::read),
 ];
 
@@ -136,9 +136,9 @@ impl FlowKind {
             Self::Cbr(_) => "cbr",
             Self::OnOff(_) => "on-off",
             Self::Session(session) => session.control.name,
-            Self::LeSbcc(_) => "le-sbcc",
+            Self::LeSbcc(_) => controls::LE_SBCC.name,
             Self::Baseline(flow) => flow.control.name(),
-            Self::Rainbow(_) => "rainbow",
+            Self::Rainbow(_) => controls::RAINBOW.name,
             Self::Transfer(transfer) => transfer.by,
         }
     }

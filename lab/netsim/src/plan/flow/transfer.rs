@@ -1,5 +1,6 @@
 //! A file by whatever program moves it: on a testbed only, where there are such programs.
 
+use headwater_proto::controls::{self, CONTROLS};
 use headwater_proto::{Rate, Size};
 
 use super::FlowKind;
@@ -7,27 +8,29 @@ use crate::plan::section::Section;
 
 pub(super) const KEYS: &[&str] = &["by", "size", "max-rate"];
 
-/// Who may move a file: controls of `headwater send`, TCP to each receiver by itself, other tools.
-pub const MOVERS: &[&str] = &[
-    "m2c",
-    "webrc",
-    "flid-dl",
-    "le-sbcc",
-    "le-sbcc-tfrc",
-    "rainbow",
-    "sim",
-    "fixed",
-    "tcp",
-    "uftp",
-    "udpcast",
-    "norm",
-    "openpgm",
-];
+/// Programs that may move a file: the controls of `headwater send`, TCP to each receiver by itself, other tools.
+pub const MOVERS: &[&str] = &movers();
 
-/// Of them, other tools.
+/// Other tools among [`MOVERS`].
 pub const TOOLS: &[&str] = &["uftp", "udpcast", "norm", "openpgm"];
-/// Of them, those that serve each receiver by itself.
-pub const BY_UNICAST: &[&str] = &["rainbow", "tcp"];
+/// Movers that serve each receiver by itself.
+pub const BY_UNICAST: &[&str] = &[controls::RAINBOW.name, TCP];
+const TCP: &str = "tcp";
+
+const fn movers() -> [&'static str; CONTROLS.len() + 1 + TOOLS.len()] {
+    let mut movers = [TCP; CONTROLS.len() + 1 + TOOLS.len()];
+    let mut index = 0;
+    while index < CONTROLS.len() {
+        movers[index] = CONTROLS[index].name;
+        index += 1;
+    }
+    let mut tool = 0;
+    while tool < TOOLS.len() {
+        movers[CONTROLS.len() + 1 + tool] = TOOLS[tool];
+        tool += 1;
+    }
+    movers
+}
 
 /// A file that a program of the machine moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
