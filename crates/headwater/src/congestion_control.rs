@@ -208,6 +208,24 @@ impl Default for CongestionControl {
     }
 }
 
+impl From<LeSbccOptions> for CongestionControl {
+    fn from(options: LeSbccOptions) -> Self {
+        Self::LeSbcc(options)
+    }
+}
+
+impl From<RainbowOptions> for CongestionControl {
+    fn from(options: RainbowOptions) -> Self {
+        Self::Rainbow(options)
+    }
+}
+
+impl From<SimOptions> for CongestionControl {
+    fn from(options: SimOptions) -> Self {
+        Self::Sim(options)
+    }
+}
+
 impl CongestionControl {
     /// The control of these channels; `None` if `control` has no channels of that kind.
     pub fn layered(control: &Control, layers: LayerOptions) -> Option<Self> {
@@ -265,6 +283,14 @@ impl CongestionControl {
     /// The same for packets of so many bytes, which may be too long or too short for the base rate.
     pub(crate) fn channels_of(&self, packet_bytes: u16) -> Result<u16, DescriptionError> {
         self.description(packet_bytes).channels()
+    }
+
+    /// Bound on the rate to one receiver; `None` if receivers' requests alone bound it.
+    pub const fn rate_cap(&self) -> Option<Rate> {
+        match self {
+            Self::Rainbow(options) => options.max_rate,
+            _ => Some(self.rate_max()),
+        }
     }
 
     /// The highest rate at which it sends to one receiver; [`MAX_RATE_DEFAULT`] counts as such where that is what receivers ask for.

@@ -101,11 +101,7 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let options = match control {
-        CongestionControl::Rainbow(options) => SendOptions::on_request(options),
-        control => SendOptions::new(args.network.group, control),
-    };
-    let options = options
+    let options = SendOptions::new(args.network.group, control)
         .with_listen(args.listen.clone())
         .with_rehearsal(args.dry_run)
         .with_interface(args.network.interface.clone())

@@ -112,6 +112,12 @@ impl LeSbccOptions {
         self.control().name
     }
 
+    /// The options with the module of an entry of the table of controls; `None` if the entry is another control's.
+    pub fn of(control: &Control) -> Option<Self> {
+        let modules = [Module::Aimd, Module::Tfrc].map(|module| Self::new().with_module(module));
+        modules.into_iter().find(|options| options.control() == control)
+    }
+
     /// Its entry in the table of controls.
     pub(crate) const fn control(&self) -> &'static Control {
         match self.module {

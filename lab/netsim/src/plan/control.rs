@@ -39,6 +39,10 @@ type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
 /// The receiving end, with chance of its own.
 type MakeReceiver = fn(&Parameters, &Limits, Seed) -> Result<ChosenReceiver, String>;
 
+/// Shapes of dynamic channels by their words in plans.
+pub(super) const SHAPES: [(&str, Shape); 2] =
+    [("geometric", Shape::Geometric), (controls::WEBRC.name, Shape::Webrc)];
+
 /// Keys that speak of dynamic channels.
 pub(super) const DYNAMIC_KEYS: &[&str] =
     &["base-rate", "ratio", "slot", "channels-per-slot", "quiescent-slots", "shape", "constant-rate"];

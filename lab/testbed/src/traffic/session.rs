@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
 use headwater_netsim::plan::run::{Criteria, FlowOutcome, LeSbccOutcome, MemberOutcome};
-use headwater_proto::controls::{self, Control, Network};
-use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
+use headwater_proto::controls::{Control, Network};
+use headwater_proto::le_sbcc::{Config, Epoch, Samples, Stages};
 use headwater_proto::pgm::Mode;
 
 use super::content;
@@ -134,11 +134,7 @@ impl SessionFlow {
                 flow.name
             )));
         }
-        let control = match planned.chain.module() {
-            Module::Aimd => controls::LE_SBCC,
-            Module::Tfrc => controls::LE_SBCC_TFRC,
-        };
-        let mut options = vec!["--congestion-control".to_owned(), control.name.to_owned()];
+        let mut options = vec!["--congestion-control".to_owned(), planned.control().name.to_owned()];
         if let Some(rate) = planned.chain.initial_rate() {
             options.extend(["--start-rate".into(), rate.as_bits().to_string()]);
         }

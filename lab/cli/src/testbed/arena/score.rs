@@ -1,6 +1,6 @@
 //! What a run in the arena came to.
 
-use headwater_netsim::plan::flow::BY_UNICAST;
+use headwater_netsim::plan::flow::is_by_unicast;
 use serde::Deserialize;
 
 /// What of a line of results counts.
@@ -101,8 +101,7 @@ impl Score {
         let rival = line.flows.iter().find(|flow| flow.name == "rival").map(|flow| flow.throughput);
         let link = line.links.iter().find(|link| link.name == "bottleneck");
         // Who serves each receiver by itself crosses the bottleneck once for each; throughput is the mean of receivers.
-        let crossings =
-            if BY_UNICAST.contains(&by) { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
+        let crossings = if is_by_unicast(by) { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
         let mut score = Self {
             rival: rival.map(|rate| rate / bits),
             jain: rival

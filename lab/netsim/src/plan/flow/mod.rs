@@ -21,7 +21,7 @@ pub use rainbow::Rainbow;
 pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
-pub use transfer::{BY_UNICAST, MOVERS, TOOLS, Transfer};
+pub use transfer::{MOVERS, TOOLS, Transfer, is_by_unicast};
 pub use udp::{Cbr, OnOff, Period};
 
 use room::Room;
@@ -64,7 +64,7 @@ const KINDS: &[Kind] = &[
         &[session::FILE_KEYS, session::KEYS, control::DYNAMIC_KEYS, control::SIM_KEYS, control::LIMITS],
         session::read,
     ),
-    (controls::LE_SBCC.name, &[le_sbcc::KEYS], le_sbcc::read),
+    (le_sbcc::CONTROL.name, &[le_sbcc::KEYS], le_sbcc::read),
     ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
     ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),
     (controls::RAINBOW.name, &[rainbow::KEYS], rainbow::read),
@@ -136,7 +136,7 @@ impl FlowKind {
             Self::Cbr(_) => "cbr",
             Self::OnOff(_) => "on-off",
             Self::Session(session) => session.control.name,
-            Self::LeSbcc(_) => controls::LE_SBCC.name,
+            Self::LeSbcc(_) => le_sbcc::CONTROL.name,
             Self::Baseline(flow) => flow.control.name(),
             Self::Rainbow(_) => controls::RAINBOW.name,
             Self::Transfer(transfer) => transfer.by,

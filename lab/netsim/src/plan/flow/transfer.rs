@@ -1,6 +1,6 @@
 //! A file by whatever program moves it: on a testbed only, where there are such programs.
 
-use headwater_proto::controls::{self, CONTROLS};
+use headwater_proto::controls::{CONTROLS, Control, Network};
 use headwater_proto::{Rate, Size};
 
 use super::FlowKind;
@@ -13,9 +13,12 @@ pub const MOVERS: &[&str] = &movers();
 
 /// Other tools among [`MOVERS`].
 pub const TOOLS: &[&str] = &["uftp", "udpcast", "norm", "openpgm"];
-/// Movers that serve each receiver by itself.
-pub const BY_UNICAST: &[&str] = &[controls::RAINBOW.name, TCP];
 const TCP: &str = "tcp";
+
+/// Whether a mover serves each receiver by itself.
+pub fn is_by_unicast(mover: &str) -> bool {
+    Control::of(mover).map_or(mover == TCP, |control| control.network == Network::Requests)
+}
 
 const fn movers() -> [&'static str; CONTROLS.len() + 1 + TOOLS.len()] {
     let mut movers = [TCP; CONTROLS.len() + 1 + TOOLS.len()];
