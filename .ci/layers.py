@@ -8,6 +8,8 @@ Direction is read from what each Cargo.toml declares, of every kind (normal, dev
 cannot turn an arrow round either. Purity is read from what Cargo resolves for one pure crate alone:
 in the whole workspace, features that other crates ask for would be mixed in.
 
+A congestion control is a folder and an entry in `proto/src/controls/mod.rs`: few other production files may name it.
+
 Inside `proto`, a top-level module may import only modules that stand before it in PROTO_MODULES, so that no cycle can
 arise. Unit tests are exempt: tests of a control drive it through `delivery` and `described`, which stand above it.
 """
@@ -38,10 +40,18 @@ PROTO_MODULES = [
     "time", "rate", "rng", "timers", "machine", "measure", "pacing", "queue", "egress", "rtt",
     "control", "layering", "delivery", "stream",
     "fixed", "m2c", "webrc", "flid", "sim", "le_sbcc", "pgm", "bcfs", "rainbow",
-    "described", "eventlog",
+    "controls", "described", "eventlog",
 ]
 PROTO = pathlib.Path(__file__).resolve().parent.parent / "crates/proto/src"
-TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([;{])")
+TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([;{])")
+
+# Most production files outside a control's folders that may name the control, the table included.
+NAMED_MOST = 3
+# Controls whose names mean something else, too: LE-SBCC is a control of `headwater pgm` with options of its own, `--sim` is
+# an option of relays, and "fixed" stands for the lack of a control. These bounds may fall, never rise.
+NAMED_MORE = {"LE_SBCC": 4, "SIM": 4, "FIXED": 13}
+# Folders of `proto` that are a control's own, where their name is not that of the control.
+CONTROL_FOLDERS = {"FLID_DL": ["flid"], "LE_SBCC": ["le_sbcc", "pgm"]}
 
 PURE = ["headwater-wire", "headwater-fec", "headwater-proto", "headwater-baselines", "headwater-netsim"]
 # Built for wasm, a crate may hide what it does on a real machine behind cfg: both are looked at.
@@ -121,15 +131,16 @@ def production_code(path):
     return code, tests
 
 
-def production_files(path, module):
+def production_files(path, module, crate=PROTO):
     """A module's files with their code and their depth below the crate, without unit tests. lib.rs is at depth 0."""
     code, tests = production_code(path)
     yield path, code, len(module)
-    folder = PROTO.joinpath(*module)
+    folder = crate.joinpath(*module)
     for name in re.findall(r"\bmod\s+(\w+)\s*;", code):
         if name not in tests:
             inner = folder / f"{name}.rs"
-            yield from production_files(inner if inner.exists() else folder / name / "mod.rs", [*module, name])
+            inner = inner if inner.exists() else folder / name / "mod.rs"
+            yield from production_files(inner, [*module, name], crate)
 
 
 def names_at_root(code, depth):
@@ -165,11 +176,35 @@ def wrong_imports():
                 yield f"{path.relative_to(PROTO)}:{line}: {user} imports {used}, which stands above it in PROTO_MODULES"
 
 
+def controls_named_elsewhere():
+    """Controls that too many production files name: by their word, by their entry, or by their variant."""
+    root = PROTO.parent.parent.parent
+    table = (PROTO / "controls/mod.rs").read_text()
+    entries = re.findall(r"\w+", re.search(r"CONTROLS: &\[Control\] = &\[([^\]]*)\]", table)[1])
+    sources = {}
+    for crate in sorted([*root.glob("crates/*/src"), *root.glob("lab/*/src")]):
+        for start in (crate / "lib.rs", crate / "main.rs"):
+            if start.exists():
+                sources.update((path, code) for path, code, _ in production_files(start, [], crate))
+    for entry in entries:
+        word, variant = entry.lower().replace("_", "-"), entry.title().replace("_", "")
+        folders = [PROTO / folder for folder in CONTROL_FOLDERS.get(entry, [entry.lower()])]
+        named = re.compile(rf'"{word}"|\b(?:controls::|pub const ){entry}\b|\bCongestionControl::{variant}\b')
+        own = re.compile(rf"\benum CongestionControl\b.*\bSelf::{variant}\b", re.DOTALL)
+        most = NAMED_MORE.get(entry, NAMED_MOST)
+        files = [
+            str(path.relative_to(root)) for path, code in sources.items()
+            if (named.search(code) or own.search(code)) and not any(path.is_relative_to(folder) for folder in folders)
+        ]
+        if len(files) > most:
+            yield f"{len(files)} production files name {word}, at most {most} may: {', '.join(files)}"
+
+
 def main():
     metadata = json.loads(cargo("metadata", "--locked", "--no-deps", "--format-version", "1"))
     packages = metadata["packages"]
     missing = [f"{name} is not in the workspace" for name in PURE if name not in {p["name"] for p in packages}]
-    problems = missing or [*wrong_arrows(packages), *wrong_imports(), *impure_dependencies()]
+    problems = missing or [*wrong_arrows(packages), *wrong_imports(), *controls_named_elsewhere(), *impure_dependencies()]
     for problem in problems:
         print(f"layers: {problem}", file=sys.stderr)
     if problems:

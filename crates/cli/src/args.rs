@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use headwater::Loss;
+use headwater_proto::controls::Control;
 use headwater_proto::{Rate, Size};
 
 use crate::exit::Failure;
@@ -155,8 +156,8 @@ pub struct SendArgs {
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub rate: Option<Rate>,
     /// How each receiver finds its rate [default: m2c; with --rate, fixed]
-    #[arg(long, value_name = "NAME", value_enum)]
-    pub congestion_control: Option<CongestionControl>,
+    #[arg(long, value_name = "NAME", value_parser = values::control())]
+    pub congestion_control: Option<&'static Control>,
     /// Most that a receiver can take, and what all channels together send; with le-sbcc and rainbow, most
     /// that is sent, with rainbow unbounded unless said [default: 100M]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
@@ -396,30 +397,6 @@ pub struct OutputArgs {
     /// Write log lines as JSON
     #[arg(long)]
     pub log_json: bool,
-}
-
-/// How receivers find their rates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CongestionControl {
-    /// Each receiver takes what its own path fairly carries beside TCP
-    M2c,
-    /// The same aim, by RFC 3738
-    Webrc,
-    /// The same aim by steps that receivers take together (Byers et al. 2002)
-    FlidDl,
-    /// One rate for all, that of a TCP to the worst receiver: the sender finds it from what receivers say
-    /// they miss, over PGM
-    LeSbcc,
-    /// The same, with a smoother rate
-    LeSbccTfrc,
-    /// Receivers ask for packets, each by a TCP-like window of its own: by unicast, through relays
-    /// (`headwater relay`) where there are some
-    Rainbow,
-    /// Groups move to the rates that receivers report; relays (`headwater relay --sim`) or routers mark and
-    /// merge
-    Sim,
-    /// The rate of --rate, whatever happens
-    Fixed,
 }
 
 /// A treatment of symbolic links.

@@ -4,11 +4,10 @@ use std::net::IpAddr;
 
 use headwater_fec::Order;
 use headwater_proto::control::SenderControl;
-use headwater_proto::described::{Description, DescriptionError};
-use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use headwater_proto::controls::{self, Control, Description, DescriptionError, Network};
 use headwater_proto::pgm::{Session, carrier};
 use headwater_proto::rainbow::carrier as on_request;
-use headwater_proto::{Instant, Rate, fixed, flid, sim};
+use headwater_proto::{Instant, Rate, fixed, sim};
 use headwater_wire::pgm::Gsi;
 
 use crate::pgm::LeSbccOptions;
@@ -207,44 +206,66 @@ impl LayerOptions {
         self.max_rate = rate;
         self
     }
+}
 
-    /// Of M2C, and of WEBRC, whose slots, ratio and quiescence are those of RFC 3738.
-    fn config(&self, packet_bytes: u16, shape: Shape) -> DynamicConfig {
-        let config = match shape {
-            Shape::Geometric => DynamicConfig::fine(packet_bytes, self.max_rate),
-            Shape::Webrc => DynamicConfig::new(packet_bytes, self.max_rate).with_shape(shape),
-        };
-        config.with_base_rate(self.base_rate)
+/// [`controls::DEFAULT`], with default channels.
+impl Default for CongestionControl {
+    fn default() -> Self {
+        Self::M2c(LayerOptions::default())
     }
+}
 
-    /// Of FLID-DL.
-    fn flid(&self, packet_bytes: u16) -> flid::Config {
-        flid::Config::dynamic_layers(packet_bytes, self.max_rate).with_base_rate(self.base_rate)
+impl From<LeSbccOptions> for CongestionControl {
+    fn from(options: LeSbccOptions) -> Self {
+        Self::LeSbcc(options)
+    }
+}
+
+impl From<RainbowOptions> for CongestionControl {
+    fn from(options: RainbowOptions) -> Self {
+        Self::Rainbow(options)
+    }
+}
+
+impl From<SimOptions> for CongestionControl {
+    fn from(options: SimOptions) -> Self {
+        Self::Sim(options)
     }
 }
 
 impl CongestionControl {
+    /// The control of these channels; `None` if `control` has no channels of that kind.
+    pub fn layered(control: &Control, layers: LayerOptions) -> Option<Self> {
+        let all = [Self::M2c(layers), Self::Webrc(layers), Self::FlidDl(layers)];
+        all.into_iter().find(|layered| layered.control() == control)
+    }
+
+    /// Its entry in the table of controls.
+    pub const fn control(&self) -> &'static Control {
+        match self {
+            Self::Fixed { .. } => &controls::FIXED,
+            Self::M2c(_) => &controls::M2C,
+            Self::Webrc(_) => &controls::WEBRC,
+            Self::FlidDl(_) => &controls::FLID_DL,
+            Self::LeSbcc(options) => options.control(),
+            Self::Rainbow(_) => &controls::RAINBOW,
+            Self::Sim(_) => &controls::SIM,
+        }
+    }
+
     /// Its name, as the command line spells it.
     pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Fixed { .. } => "fixed",
-            Self::M2c(_) => "m2c",
-            Self::Webrc(_) => "webrc",
-            Self::FlidDl(_) => "flid-dl",
-            Self::LeSbcc(options) => options.name(),
-            Self::Rainbow(_) => "rainbow",
-            Self::Sim(_) => "sim",
-        }
+        self.control().name
     }
 
     /// Whether each receiver has a rate of its own.
     pub const fn is_multi_rate(&self) -> bool {
-        !matches!(self, Self::Fixed { .. } | Self::LeSbcc(_))
+        !matches!(self.control().network, Network::Group | Network::GroupAndNaks)
     }
 
     /// Whether packets are sent to those who ask, one by one, rather than to groups.
     pub const fn is_on_request(&self) -> bool {
-        matches!(self, Self::Rainbow(_))
+        matches!(self.control().network, Network::Requests)
     }
 
     /// Bytes by which it makes each packet longer, at the most: in front of it, or of congestion control
@@ -270,13 +291,14 @@ impl CongestionControl {
 
     /// The same for packets of so many bytes, which may be too long or too short for the base rate.
     pub(crate) fn channels_of(&self, packet_bytes: u16) -> Result<u16, DescriptionError> {
-        match self.description(packet_bytes) {
-            Description::Fixed | Description::LeSbcc | Description::Rainbow => Ok(1),
-            Description::M2c(config) | Description::Webrc(config) => {
-                Ok(DynamicChannels::new(config, Instant::ZERO)?.dynamic_channels() + 1)
-            }
-            Description::FlidDl(config) => Ok(flid::Layers::new(&config, Instant::ZERO)?.channels()),
-            Description::Sim(facts) => Ok(facts.groups),
+        self.description(packet_bytes).channels()
+    }
+
+    /// Bound on the rate to one receiver; `None` if receivers' requests alone bound it.
+    pub const fn rate_cap(&self) -> Option<Rate> {
+        match self {
+            Self::Rainbow(options) => options.max_rate,
+            _ => Some(self.rate_max()),
         }
     }
 
@@ -308,13 +330,12 @@ impl CongestionControl {
     /// What its receivers must know, when full packets have so many bytes of UDP payload.
     pub(crate) fn description(&self, packet_bytes: u16) -> Description {
         match self {
-            Self::Fixed { .. } => Description::Fixed,
-            Self::M2c(layers) => Description::M2c(layers.config(packet_bytes, Shape::Geometric)),
-            Self::Webrc(layers) => Description::Webrc(layers.config(packet_bytes, Shape::Webrc)),
-            Self::FlidDl(layers) => Description::FlidDl(layers.flid(packet_bytes)),
-            Self::LeSbcc(_) => Description::LeSbcc,
-            Self::Rainbow(_) => Description::Rainbow,
-            Self::Sim(options) => Description::Sim(options.config(packet_bytes).facts()),
+            Self::Sim(options) => Description::from(&options.config(packet_bytes).facts()),
+            Self::M2c(layers) | Self::Webrc(layers) | Self::FlidDl(layers) => {
+                let control = Description::new(self.control());
+                control.with_rates(packet_bytes, layers.base_rate, layers.max_rate)
+            }
+            _ => Description::new(self.control()),
         }
     }
 
@@ -327,18 +348,10 @@ impl CongestionControl {
         packet_bytes: u16,
         path: Path,
     ) -> Result<Box<dyn SenderControl + Send>, DescriptionError> {
-        let described = self.description(packet_bytes).to_fdt();
-        let dynamic = |config, described| {
-            let channels = DynamicChannels::new(config, Instant::ZERO)?;
-            Ok::<_, DescriptionError>(DynamicSender::new(channels).with_description(described))
-        };
         Ok(match self {
             Self::Fixed { rate } => Box::new(fixed::Sender::new(*rate, Instant::ZERO)),
-            Self::M2c(layers) => Box::new(dynamic(layers.config(packet_bytes, Shape::Geometric), described)?),
-            Self::Webrc(layers) => Box::new(dynamic(layers.config(packet_bytes, Shape::Webrc), described)?),
-            Self::FlidDl(layers) => {
-                let layers = flid::Layers::new(&layers.flid(packet_bytes), Instant::ZERO)?;
-                Box::new(flid::Sender::new(layers).with_description(described))
+            Self::M2c(_) | Self::Webrc(_) | Self::FlidDl(_) => {
+                self.description(packet_bytes).sender(Instant::ZERO)?
             }
             Self::LeSbcc(options) => Box::new(carried(options, packet_bytes, path)),
             Self::Rainbow(options) => {
@@ -348,7 +361,7 @@ impl CongestionControl {
             }
             Self::Sim(options) => {
                 let config = options.config(packet_bytes).with_session(path.tsi);
-                let described = Description::Sim(config.facts()).to_fdt();
+                let described = Description::from(&config.facts()).to_fdt();
                 Box::new(sim::Sender::new(config, Instant::ZERO).with_description(described))
             }
         })
@@ -426,6 +439,9 @@ mod tests {
                 }
             }
         }
+        let default = CongestionControl::default();
+        assert_eq!(default.control(), &controls::DEFAULT);
+        assert_eq!(default.description(PACKET_BYTES_USUAL), Description::new(&controls::DEFAULT));
         assert_eq!(CongestionControl::M2c(LayerOptions::new()).channels(), Ok(47 + 60 + 1));
         assert_eq!(CongestionControl::Webrc(LayerOptions::new()).channels(), Ok(18 + 30 + 1));
         assert_eq!(CongestionControl::LeSbcc(LeSbccOptions::new()).channels(), Ok(1));

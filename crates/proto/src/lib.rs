@@ -47,7 +47,8 @@
 //! | [`rainbow`] | receivers that each run a TCP-like window, over BCFS |
 //! | [`sim`] | SIM: sender, receiver, and the router that merges reports |
 //! | [`rtt`] | round-trip questions between receivers and sender |
-//! | [`described`] | the control that a session names in its FDT |
+//! | [`controls`] | table of the controls: names, parameters, constructors |
+//! | [`described`] | receiver of the control that a session names in its FDT |
 //! | [`measure`] | loss and rates |
 //! | [`queue`] | what a link does to packets, shared by simulated links and the relay |
 //! | [`delivery`] | files: objects, FDT, carousel, FEC blocks, over one congestion control |
@@ -58,6 +59,7 @@
 
 pub mod bcfs;
 pub mod control;
+pub mod controls;
 pub mod delivery;
 pub mod described;
 mod egress;

@@ -4,8 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use headwater::SOURCE_PORT;
 use headwater::relay::RELAY_PORT;
+use headwater_proto::controls::{CONTROLS, Control};
 use headwater_proto::{DATAGRAM_BYTES_MAX, Rate, Size};
 
 use super::PORT_DEFAULT;
@@ -19,6 +21,13 @@ const SYMBOL_SIZE_MIN: u16 = 64;
 /// `10M`, `2.5Gbit/s`.
 pub fn rate(text: &str) -> Result<Rate, String> {
     text.parse::<Rate>().map_err(|error| error.to_string())
+}
+
+/// Names of the table of congestion controls, with its lines of help.
+pub fn control() -> impl TypedValueParser<Value = &'static Control> {
+    let value = |control: &Control| PossibleValue::new(control.name).help(control.help);
+    let names = PossibleValuesParser::new(CONTROLS.iter().map(value));
+    names.try_map(|name| Control::of(&name).ok_or("no congestion control"))
 }
 
 /// `20MB`, `64MiB`.

@@ -1,23 +1,22 @@
 //! From options to the congestion control of a session.
 
-use headwater::pgm::{LeSbccModule, LeSbccOptions};
+use headwater::pgm::LeSbccOptions;
 use headwater::{CongestionControl, LayerOptions, RainbowOptions, SimOptions};
+use headwater_proto::controls::{self, Network};
 
 use crate::args::{self, Order, SendArgs};
 use crate::exit::{Exit, Failure};
 
 /// The control that the options ask for: the one named; else a fixed rate where there is one, else M2C.
 pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
-    let wanted = args.congestion_control.unwrap_or(match args.rate {
-        Some(_) => args::CongestionControl::Fixed,
-        None => args::CongestionControl::M2c,
-    });
-    if !args.listen.is_empty() && wanted != args::CongestionControl::Rainbow {
+    let by_default = if args.rate.is_some() { &controls::FIXED } else { &controls::DEFAULT };
+    let wanted = args.congestion_control.unwrap_or(by_default);
+    if !args.listen.is_empty() && wanted.network != Network::Requests {
         return Err(usage(
             "--listen is where receivers ask: it needs --congestion-control rainbow".to_owned(),
         ));
     }
-    if wanted != args::CongestionControl::Sim && args.sim != args::SimArgs::default() {
+    if wanted.network != Network::GroupsAndReports && args.sim != args::SimArgs::default() {
         return Err(usage(
             "--groups and --sim-relay are options of --congestion-control sim alone".to_owned(),
         ));
@@ -28,15 +27,13 @@ pub fn chosen(args: &SendArgs) -> Result<CongestionControl, Failure> {
             headwater::SIM_RELAYS_MAX
         )));
     }
-    let control = match wanted {
-        args::CongestionControl::Rainbow => rainbow(args)?,
-        args::CongestionControl::Fixed => return fixed(args),
-        args::CongestionControl::M2c => CongestionControl::M2c(layers(args)),
-        args::CongestionControl::Webrc => CongestionControl::Webrc(layers(args)),
-        args::CongestionControl::FlidDl => CongestionControl::FlidDl(layers(args)),
-        args::CongestionControl::LeSbcc => return le_sbcc(args, LeSbccModule::Aimd),
-        args::CongestionControl::LeSbccTfrc => return le_sbcc(args, LeSbccModule::Tfrc),
-        args::CongestionControl::Sim => CongestionControl::Sim(sim(args)?),
+    let no_sender = || usage(format!("this version has no sender of {}", wanted.name));
+    let control = match wanted.network {
+        Network::Requests => rainbow(args)?,
+        Network::Group => return fixed(args),
+        Network::GroupAndNaks => return le_sbcc(args, LeSbccOptions::of(wanted).ok_or_else(no_sender)?),
+        Network::GroupsAndReports => sim(args)?.into(),
+        Network::Groups => CongestionControl::layered(wanted, layers(args)).ok_or_else(no_sender)?,
     };
     let name = control.name();
     if let Some(rate) = args.rate {
@@ -80,7 +77,7 @@ fn rainbow(args: &SendArgs) -> Result<CongestionControl, Failure> {
     if let Some((option, _)) = of_multicast.into_iter().find(|(_, is_said)| *is_said) {
         return Err(usage(format!("{option} is of multicast, and rainbow sends none: leave it out")));
     }
-    Ok(CongestionControl::Rainbow(RainbowOptions::new().with_max_rate(args.max_rate)))
+    Ok(RainbowOptions::new().with_max_rate(args.max_rate).into())
 }
 
 fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
@@ -98,8 +95,8 @@ fn fixed(args: &SendArgs) -> Result<CongestionControl, Failure> {
     }
 }
 
-fn le_sbcc(args: &SendArgs, module: LeSbccModule) -> Result<CongestionControl, Failure> {
-    let options = LeSbccOptions::new().with_module(module).with_min_rate(args.base_rate);
+fn le_sbcc(args: &SendArgs, options: LeSbccOptions) -> Result<CongestionControl, Failure> {
+    let options = options.with_min_rate(args.base_rate);
     let options = args.max_rate.map_or(options, |rate| options.with_max_rate(rate));
     if let Some(rate) = args.rate {
         return Err(usage(format!(
@@ -112,7 +109,7 @@ fn le_sbcc(args: &SendArgs, module: LeSbccModule) -> Result<CongestionControl, F
         let max = options.max_rate();
         return Err(usage(format!("--base-rate {least}, the least, is above the most, --max-rate {max}")));
     }
-    Ok(CongestionControl::LeSbcc(options))
+    Ok(options.into())
 }
 
 fn layers(args: &SendArgs) -> LayerOptions {

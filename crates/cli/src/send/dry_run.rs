@@ -3,8 +3,9 @@
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 
-use headwater::{CongestionControl, RepairPlace, SendSession, SendStarted};
+use headwater::{RepairPlace, SendSession, SendStarted};
 use headwater_fec::Order;
+use headwater_proto::controls::Network;
 use headwater_proto::delivery::SessionPlan;
 use headwater_proto::eventlog::{Event, Plan};
 use headwater_proto::{Duration, Size};
@@ -99,10 +100,11 @@ fn text(
     writeln!(out, "repair     {}", repair(session.repair_place()))?;
     writeln!(out, "rate       {}", rates(started))?;
     let pass = time(std::time::Duration::from_millis(plan.pass_time));
-    let least = match started.congestion_control {
-        CongestionControl::Rainbow(options) if options.max_rate().is_none() => ", at 100 Mbit/s",
-        control if control.is_multi_rate() => ", for the fastest receivers",
-        CongestionControl::LeSbcc(_) => ", at the highest rate",
+    let control = started.congestion_control;
+    let least = match control.control().network {
+        _ if control.rate_cap().is_none() => ", at 100 Mbit/s",
+        _ if control.is_multi_rate() => ", for the fastest receivers",
+        Network::GroupAndNaks => ", at the highest rate",
         _ => "",
     };
     writeln!(out, "one pass   {pass} for {}{least}", Size(*bytes))?;
@@ -120,12 +122,8 @@ pub fn rates(started: &SendStarted) -> String {
     let control = started.congestion_control;
     let (name, max, channels) = (control.name(), control.rate_max(), started.channels);
     match control.rate_base() {
-        _ if control.is_on_request() => match control {
-            CongestionControl::Rainbow(options) if options.max_rate().is_some() => {
-                format!("{name}, up to {max}: what receivers ask for")
-            }
-            _ => format!("{name}: what receivers ask for"),
-        },
+        _ if control.rate_cap().is_none() => format!("{name}: what receivers ask for"),
+        _ if control.is_on_request() => format!("{name}, up to {max}: what receivers ask for"),
         Some(base) if control.is_multi_rate() => {
             format!("{name}, {base} to {max} for each receiver, on {channels} groups")
         }

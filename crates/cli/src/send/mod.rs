@@ -13,6 +13,7 @@ use headwater::{
     SendProgress, SendSession, SendUpdate, prepare_with,
 };
 use headwater_proto::control::Counters;
+use headwater_proto::controls::Network;
 use headwater_proto::eventlog::{Control, Event, Progress, Role};
 
 use crate::args::SendArgs;
@@ -100,11 +101,7 @@ fn open(
         (None, Some(duration)) => SendEnd::After(duration),
         (None, None) => SendEnd::Never,
     };
-    let options = match control {
-        CongestionControl::Rainbow(options) => SendOptions::on_request(options),
-        control => SendOptions::new(args.network.group, control),
-    };
-    let options = options
+    let options = SendOptions::new(args.network.group, control)
         .with_listen(args.listen.clone())
         .with_rehearsal(args.dry_run)
         .with_interface(args.network.interface.clone())
@@ -244,7 +241,7 @@ fn preparation_failed(error: PrepareError) -> Failure {
 
 fn sending_failed(args: &SendArgs, error: SendError) -> Failure {
     let tried = match args.congestion_control {
-        Some(crate::args::CongestionControl::Rainbow) => match &error {
+        Some(control) if control.network == Network::Requests => match &error {
             SendError::Open(OpenError::Bind { .. }) => {
                 "cannot be asked there (--listen says where)".to_owned()
             }

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use headwater_proto::ChannelId;
 
-use crate::congestion_control::{CongestionControl, LayerOptions};
+use crate::congestion_control::CongestionControl;
 use crate::net::{
     Channels, ChannelsError, Interface, InterfaceError, ReceiverOptions, ReceiverSocket, SenderOptions,
     SenderSocket,
@@ -300,7 +300,7 @@ fn membership_facts(channels: &Channels, interface: &Interface) -> limits::Facts
         joined: joined.unwrap_or_default(),
         channels: (
             Channels::all_from(channels.base()).map_or(1, |all| all.count()),
-            CongestionControl::M2c(LayerOptions::default()).channels().unwrap_or(1),
+            CongestionControl::default().channels().unwrap_or(1),
         ),
     }
 }

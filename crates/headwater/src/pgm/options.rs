@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater_proto as proto;
+use headwater_proto::controls::{self, Control};
 use headwater_proto::le_sbcc::{Chain, Config, Module};
 use headwater_proto::{Instant, Rate, Seed};
 
@@ -43,7 +44,7 @@ impl PgmControl {
     /// Its name, as the command line spells it.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Fixed(_) => "fixed",
+            Self::Fixed(_) => controls::FIXED.name,
             Self::LeSbcc(options) => options.name(),
         }
     }
@@ -112,9 +113,21 @@ impl LeSbccOptions {
 
     /// Its name, as the command line spells it.
     pub const fn name(&self) -> &'static str {
+        self.control().name
+    }
+
+    /// The options with the module of an entry of the table of controls; `None` if the entry is another
+    /// control's.
+    pub fn of(control: &Control) -> Option<Self> {
+        let modules = [Module::Aimd, Module::Tfrc].map(|module| Self::new().with_module(module));
+        modules.into_iter().find(|options| options.control() == control)
+    }
+
+    /// Its entry in the table of controls.
+    pub(crate) const fn control(&self) -> &'static Control {
         match self.module {
-            Module::Aimd => "le-sbcc",
-            Module::Tfrc => "le-sbcc-tfrc",
+            Module::Aimd => &controls::LE_SBCC,
+            Module::Tfrc => &controls::LE_SBCC_TFRC,
         }
     }
 

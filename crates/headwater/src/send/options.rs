@@ -48,7 +48,10 @@ pub struct SendOptions {
 
 impl SendOptions {
     /// A session to `group` (the base channel; further channels count up from it) under a congestion control.
+    /// A control that sends on request has no use for the group.
     pub fn new(group: SocketAddr, congestion_control: CongestionControl) -> Self {
+        let no_group = (Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into();
+        let group = if congestion_control.is_on_request() { no_group } else { group };
         Self {
             link: LinkOptions::new(group),
             congestion_control,
@@ -67,7 +70,7 @@ impl SendOptions {
     /// A session whose packets are sent to those who ask for them, by unicast. Of the options of links DSCP
     /// and trace alone count.
     pub fn on_request(options: RainbowOptions) -> Self {
-        Self::new((Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into(), CongestionControl::Rainbow(options))
+        Self::new((Ipv4Addr::UNSPECIFIED, SOURCE_PORT).into(), options.into())
     }
 
     /// Addresses at which it is asked, where it is: at most one of each IP version. A host of several

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use headwater_fec::{Order, SLOWEST_RATE, SYMBOL_SIZE_DEFAULT, Scheme};
 use headwater_proto::control::{Counters, SenderControl};
+use headwater_proto::controls::Network;
 use headwater_proto::delivery::{
     Digest, End, PlanConfig, Sender, SenderConfig, SenderEvent, SenderStats, SessionPlan, Source,
     SourceError, Start,
@@ -495,9 +496,9 @@ fn check(options: &SendOptions) -> Result<(), SendError> {
     let is_multi_rate = options.congestion_control.is_multi_rate();
     let max = options.congestion_control.rate_max();
     if let Some(base) = options.congestion_control.rate_base().filter(|_| is_multi_rate) {
-        // SIM's rates follow reports: it needs no room for steps above the first one.
-        let is_sim = matches!(options.congestion_control, CongestionControl::Sim(_));
-        let over = if is_sim { 1 } else { MAX_OVER_BASE_MIN };
+        // Rates that follow reports need no room for steps above the first one.
+        let follows = options.congestion_control.control().network == Network::GroupsAndReports;
+        let over = if follows { 1 } else { MAX_OVER_BASE_MIN };
         let least = Rate::from_bits(base.as_bits().saturating_mul(over)).unwrap_or(base);
         if max < least {
             return Err(SendError::Rates { base, max, least });

@@ -177,7 +177,7 @@ fn flute_receives_the_base_channel_of_a_session_of_many_rates() {
     let plan = plan(&files, config);
     let layers = DynamicConfig::new(1_040, RATE).with_base_rate(Rate::from_kilobits(800));
     let channels = DynamicChannels::new(layers, Instant::ZERO).unwrap();
-    let description = Description::M2c(layers).to_fdt();
+    let description = Description::from(&layers).to_fdt();
     let control = DynamicSender::new(channels).with_description(description);
     let receiver = carry(Datagrams::new(&plan, &files, control), files.len(), 0);
     let location = |name: &str| RelativePath::new(name).unwrap().to_content_location();

@@ -9,22 +9,20 @@ use super::{Description, DescriptionError};
 use crate::control::{
     Arrival, DescribedControl, Membership, ReceiverControl, ReceiverEnvelope, Reception, Requester, Status,
 };
+use crate::controls::{Network, ReceiverEnd, ReceiverOptions};
 use crate::machine::{ChannelId, Datagram, Ecn, Transmit};
 use crate::pgm::carrier;
 use crate::rate::Rate;
 use crate::rng::Seed;
 use crate::rtt::ProberConfig;
 use crate::time::{Duration, Instant};
-use crate::{fixed, flid, m2c, sim, webrc};
+use crate::{controls, fixed};
 
 /// What a receiver may be told beside what the session says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiverConfig {
-    max_rate: Option<Rate>,
-    rtt_hint: Option<Duration>,
-    prober: Option<ProberConfig>,
+    options: ReceiverOptions,
     naks: Option<carrier::ReceiverConfig>,
-    seed: Option<Seed>,
 }
 
 impl ReceiverConfig {
@@ -37,15 +35,15 @@ impl ReceiverConfig {
     /// channel is held in any case. Default: what the path carries.
     #[must_use]
     pub fn with_max_rate(mut self, rate: Option<Rate>) -> Self {
-        self.max_rate = rate;
+        self.options.max_rate = rate;
         self
     }
 
     /// The round-trip time to the sender without queueing, where it is known;
-    /// [`m2c::ReceiverConfig::with_rtt_hint`]. Default: the least that a join took.
+    /// [`crate::m2c::ReceiverConfig::with_rtt_hint`]. Default: the least that a join took.
     #[must_use]
     pub fn with_rtt_hint(mut self, rtt: Option<Duration>) -> Self {
-        self.rtt_hint = rtt;
+        self.options.rtt_hint = rtt;
         self
     }
 
@@ -53,14 +51,14 @@ impl ReceiverConfig {
     /// no.
     #[must_use]
     pub fn with_prober(mut self, prober: Option<ProberConfig>) -> Self {
-        self.prober = prober;
+        self.options.prober = prober;
         self
     }
 
     /// Chance, for what a receiver calls itself where it reports. Default: the seed 0.
     #[must_use]
     pub fn with_seed(mut self, seed: Seed) -> Self {
-        self.seed = Some(seed);
+        self.options.seed = Some(seed);
         self
     }
 
@@ -104,7 +102,7 @@ enum Control {
     },
     Other {
         name: &'static str,
-        receiver: Box<dyn ReceiverControl + Send + Sync>,
+        receiver: ReceiverEnd,
     },
     LeSbcc {
         receiver: Box<carrier::Receiver>,
@@ -116,7 +114,7 @@ impl Control {
     fn name(&self) -> &'static str {
         match self {
             Self::Fixed { is_described: false, .. } => "unknown",
-            Self::Fixed { .. } => "fixed",
+            Self::Fixed { .. } => controls::FIXED.name,
             Self::LeSbcc { .. } => carrier::NAME,
             Self::Other { name, .. } => name,
         }
@@ -201,15 +199,6 @@ impl Receiver {
         }
     }
 
-    fn begin_other(
-        &mut self,
-        now: Instant,
-        name: &'static str,
-        receiver: impl ReceiverControl + Send + Sync + 'static,
-    ) {
-        self.begin(now, Control::Other { name, receiver: Box::new(receiver) });
-    }
-
     fn begin_le_sbcc(&mut self, now: Instant, naks: carrier::ReceiverConfig, is_described: bool) {
         let receiver = Box::new(carrier::Receiver::new(naks));
         self.begin(now, Control::LeSbcc { receiver, is_described });
@@ -224,16 +213,14 @@ impl Receiver {
             return Ok(());
         }
         let description = Description::from_fdt(control)?;
-        let name = description.name();
-        let Self { config, .. } = *self;
-        match description {
-            Description::Rainbow => return Err(DescriptionError::OnRequest),
-            Description::Fixed => match &mut self.control {
+        match description.control().network {
+            Network::Requests => return Err(DescriptionError::OnRequest),
+            Network::Group => match &mut self.control {
                 Control::Fixed { is_described, .. } => *is_described = true,
                 // It is of a fixed rate, whoever carries it: nobody wants to know what is missing.
                 _ => self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true }),
             },
-            Description::LeSbcc => match (&mut self.control, config.naks) {
+            Network::GroupAndNaks => match (&mut self.control, self.config.naks) {
                 (Control::LeSbcc { is_described, .. }, _) => *is_described = true,
                 (_, Some(naks)) => self.begin_le_sbcc(now, naks, true),
                 (_, None) => {
@@ -241,36 +228,9 @@ impl Receiver {
                     self.begin(now, Control::Fixed { receiver: fixed::Receiver::new(), is_described: true });
                 }
             },
-            Description::M2c(layers) => {
-                let mut inner = m2c::ReceiverConfig::new();
-                if let Some(rate) = config.max_rate {
-                    inner = inner.with_max_rate(rate);
-                }
-                if let Some(rtt) = config.rtt_hint {
-                    inner = inner.with_rtt_hint(rtt);
-                }
-                if let Some(prober) = config.prober {
-                    inner = inner.with_prober(prober);
-                }
-                self.begin_other(now, name, m2c::Receiver::new(layers, inner)?);
-            }
-            Description::Webrc(layers) => {
-                let mut inner = webrc::ReceiverConfig::new();
-                if let Some(rate) = config.max_rate {
-                    inner = inner.with_max_rate(rate);
-                }
-                self.begin_other(now, name, webrc::Receiver::new(layers, inner)?);
-            }
-            Description::Sim(facts) => {
-                let inner = sim::Config::of(facts).with_holdings(true);
-                self.begin_other(now, name, sim::Receiver::new(inner, config.seed.unwrap_or(Seed(0))));
-            }
-            Description::FlidDl(layers) => {
-                let mut inner = flid::ReceiverConfig::new();
-                if let Some(rate) = config.max_rate {
-                    inner = inner.with_max_rate(rate);
-                }
-                self.begin_other(now, name, flid::Receiver::new(layers, inner)?);
+            Network::Groups | Network::GroupsAndReports => {
+                let receiver = description.receiver(&self.config.options)?;
+                self.begin(now, Control::Other { name: description.name(), receiver });
             }
         }
         Ok(())

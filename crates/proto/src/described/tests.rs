@@ -8,12 +8,13 @@ use proptest::prelude::*;
 
 use super::{Description, DescriptionError, Receiver, ReceiverConfig};
 use crate::control::{Arrival, Membership, ReceiverControl, SenderControl};
+use crate::controls::{FIXED, FLID_DL, LE_SBCC, RAINBOW, SIM, WEBRC};
 use crate::layering::path::SENDER;
-use crate::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
+use crate::layering::{DynamicConfig, Shape};
 use crate::machine::{ChannelId, Destination, Ecn};
 use crate::rate::Rate;
+use crate::sim;
 use crate::time::{Duration, Instant};
-use crate::{flid, sim};
 
 const BYTES: usize = 1_000;
 
@@ -33,21 +34,7 @@ struct Bed {
 
 impl Bed {
     fn new(description: Description, receiver: ReceiverConfig) -> Self {
-        let control = description.to_fdt();
-        let sender: Box<dyn SenderControl> = match description {
-            Description::Fixed | Description::LeSbcc | Description::Rainbow => panic!("of layers"),
-            Description::Sim(facts) => {
-                Box::new(sim::Sender::new(sim::Config::of(facts), Instant::ZERO).with_description(control))
-            }
-            Description::M2c(config) | Description::Webrc(config) => {
-                let channels = DynamicChannels::new(config, Instant::ZERO).unwrap();
-                Box::new(DynamicSender::new(channels).with_description(control))
-            }
-            Description::FlidDl(config) => {
-                let layers = flid::Layers::new(&config, Instant::ZERO).unwrap();
-                Box::new(flid::Sender::new(layers).with_description(control))
-            }
-        };
+        let sender = description.sender(Instant::ZERO).expect("sound numbers");
         let mut bed =
             Self { sender, receiver: Receiver::new(receiver), held: Vec::new(), now: Instant::ZERO };
         bed.receiver.start(Instant::ZERO);
@@ -110,25 +97,26 @@ fn every_description_survives_the_table() {
         layers().with_ratio(0.8).with_slot(Duration::from_secs(8)).with_channels_per_slot(2),
         layers().with_constant_rate(true).with_stagger(false),
     ] {
-        let description = Description::M2c(config);
+        let description = Description::from(&config);
         let text = description.to_fdt().unwrap().to_string();
         let control = fdt::Control::from_str(&text).unwrap();
         assert_eq!(Description::from_fdt(Some(&control)), Ok(description), "{text}");
     }
-    let flid =
-        flid::Config::dynamic_layers(1_000, Rate::from_kilobits(4_000)).with_ratio(1.4).with_deaf_slots(3);
-    let flid = Description::FlidDl(flid.with_base_rate(Rate::from_kilobits(96)));
-    assert_eq!(Description::from_fdt(flid.to_fdt().as_ref()), Ok(flid));
+    let flid = "flid-dl packet-bytes=1000 base-rate=96000 max-rate=4000000 ratio-ppm=1400000 slot-ns=500000000 leave-ns=8000000000 deaf-slots=3";
+    let control: fdt::Control = flid.parse().unwrap();
+    assert_eq!(Description::from_fdt(Some(&control)).unwrap().to_fdt(), Some(control));
     let facts =
         sim::Facts { session: 0x0012_3456, groups: 5, packet_bytes: 1_000, decrease: 0.75, selection: 12 };
-    let sim = Description::Sim(facts);
-    assert_eq!(Description::from_fdt(sim.to_fdt().as_ref()), Ok(sim));
-    let webrc = Description::Webrc(layers().with_shape(Shape::Webrc));
-    assert_eq!(Description::from_fdt(webrc.to_fdt().as_ref()), Ok(webrc));
-    assert_eq!(Description::from_fdt(Description::LeSbcc.to_fdt().as_ref()), Ok(Description::LeSbcc));
-    assert_eq!(Description::from_fdt(Description::Rainbow.to_fdt().as_ref()), Ok(Description::Rainbow));
-    assert_eq!(Description::Fixed.to_fdt(), None);
-    assert_eq!(Description::from_fdt(None), Ok(Description::Fixed));
+    let sim = Description::from(&facts);
+    assert_eq!((Description::from_fdt(sim.to_fdt().as_ref()), sim.control()), (Ok(sim), &SIM));
+    let webrc = Description::from(&layers().with_shape(Shape::Webrc));
+    assert_eq!((Description::from_fdt(webrc.to_fdt().as_ref()), webrc.control()), (Ok(webrc), &WEBRC));
+    for control in [&LE_SBCC, &RAINBOW] {
+        let bare = Description::new(control);
+        assert_eq!(Description::from_fdt(bare.to_fdt().as_ref()), Ok(bare));
+    }
+    assert_eq!(Description::new(&FIXED).to_fdt(), None);
+    assert_eq!(Description::from_fdt(None), Ok(Description::new(&FIXED)));
 }
 
 #[test]
@@ -136,7 +124,7 @@ fn what_cannot_be_followed_is_refused_by_name() {
     let control = fdt::Control::new("tomorrow").unwrap();
     let refused = Description::from_fdt(Some(&control)).unwrap_err();
     assert_eq!(refused, DescriptionError::Unknown("tomorrow".into()));
-    let text = Description::M2c(layers()).to_fdt().unwrap().to_string();
+    let text = Description::from(&layers()).to_fdt().unwrap().to_string();
     for (good, bad, name) in [
         ("ratio-ppm=750000", "ratio-ppm=0", "ratio-ppm"),
         ("packet-bytes=1000", "packet-bytes=0", "packet-bytes"),
@@ -155,11 +143,11 @@ fn what_cannot_be_followed_is_refused_by_name() {
 
 #[test]
 fn only_the_base_is_held_until_the_session_is_described() {
-    let flid = flid::Config::dynamic_layers(1_000, Rate::from_kilobits(4_000));
+    let (base, max) = (Rate::from_kilobits(96), Rate::from_kilobits(4_000));
     for description in [
-        Description::M2c(layers()),
-        Description::Webrc(layers().with_shape(Shape::Webrc)),
-        Description::FlidDl(flid.with_base_rate(Rate::from_kilobits(96))),
+        Description::from(&layers()),
+        Description::from(&layers().with_shape(Shape::Webrc)),
+        Description::new(&FLID_DL).with_rates(1_000, base, max),
     ] {
         let mut bed = Bed::new(description, ReceiverConfig::new());
         bed.until(at(3_000));
@@ -186,7 +174,7 @@ fn only_the_base_is_held_until_the_session_is_described() {
 /// Without the last packet before the FDT, the next one of the base channel would have to be waited for.
 #[test]
 fn a_control_begins_with_what_has_come() {
-    let mut bed = Bed::new(Description::M2c(layers()), ReceiverConfig::new());
+    let mut bed = Bed::new(Description::from(&layers()), ReceiverConfig::new());
     bed.until(at(1_001));
     bed.describe();
     // Base packets are 83 ms apart; the join needs 100 ms from the first one.
@@ -202,7 +190,7 @@ fn a_fixed_session_stays_as_it_is() {
     receiver.describe(at(1), None).unwrap();
     assert_eq!(receiver.status(at(1)).name, "fixed");
     // The first description counts.
-    receiver.describe(at(2), Description::M2c(layers()).to_fdt().as_ref()).unwrap();
+    receiver.describe(at(2), Description::from(&layers()).to_fdt().as_ref()).unwrap();
     assert_eq!(receiver.status(at(2)).name, "fixed");
     assert_eq!(receiver.poll_membership(), None);
 }
@@ -210,7 +198,7 @@ fn a_fixed_session_stays_as_it_is() {
 #[test]
 fn a_cap_is_kept() {
     let cap = Rate::from_kilobits(500);
-    let mut bed = Bed::new(Description::M2c(layers()), ReceiverConfig::new().with_max_rate(Some(cap)));
+    let mut bed = Bed::new(Description::from(&layers()), ReceiverConfig::new().with_max_rate(Some(cap)));
     bed.until(at(500));
     bed.describe();
     bed.until(at(40_000));

@@ -163,6 +163,11 @@ impl DynamicConfig {
         self
     }
 
+    /// The shape of the rates.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// UDP payload of a full packet in bytes.
     pub fn packet_bytes(&self) -> u16 {
         self.packet_bytes

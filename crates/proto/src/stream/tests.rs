@@ -404,7 +404,7 @@ fn one_channel_carries_whole_buffers_and_the_end_comes_after_the_last() {
 #[test]
 fn a_receiver_that_speeds_up_has_more_of_each_buffer() {
     let config = layers(Shape::Geometric);
-    let control = dynamic(config).with_description(Description::M2c(config).to_fdt());
+    let control = dynamic(config).with_description(Description::from(&config).to_fdt());
     let mut source = Source::new(control, Order::Tiles, vec![(30_000, 1_000); 30]);
     let control = described::Receiver::new(described::ReceiverConfig::new());
     let mut receiver = Receiver::new(ReceiverConfig::default(), control, Instant::ZERO);

@@ -1,11 +1,12 @@
-//! The congestion controls that sessions of plans may have: one line of a table each.
+//! The congestion controls that sessions of plans may have: entries of the product's table by their names,
+//! and the baselines.
 
 use std::fmt;
 
 use headwater_baselines::{rlc, rlm};
 use headwater_proto::control::{ReceiverControl, SenderControl};
 use headwater_proto::layering::{DynamicChannels, DynamicConfig, DynamicSender, Shape};
-use headwater_proto::{Duration, Instant, Rate, Seed, fixed, flid, m2c, sim, webrc};
+use headwater_proto::{Duration, Instant, Rate, Seed, controls, fixed, flid, m2c, sim, webrc};
 
 /// A congestion control: how plans call it, what they may say of it, and what makes its ends.
 pub struct Control {
@@ -39,6 +40,10 @@ type MakeSender = fn(&Parameters, Instant) -> Result<ChosenSender, String>;
 /// The receiving end, with chance of its own.
 type MakeReceiver = fn(&Parameters, &Limits, Seed) -> Result<ChosenReceiver, String>;
 
+/// Shapes of dynamic channels by their words in plans.
+pub(super) const SHAPES: [(&str, Shape); 2] =
+    [("geometric", Shape::Geometric), (controls::WEBRC.name, Shape::Webrc)];
+
 /// Keys that speak of dynamic channels.
 pub(super) const DYNAMIC_KEYS: &[&str] =
     &["base-rate", "ratio", "slot", "channels-per-slot", "quiescent-slots", "shape", "constant-rate"];
@@ -64,9 +69,9 @@ pub(crate) const LIMITS: &[&str] = &["cap", "rtt-hint", "cycle"];
 
 /// All of them.
 pub(crate) const CONTROLS: &[Control] = &[
-    Control { name: "fixed", ..COMMON },
+    Control { name: controls::FIXED.name, ..COMMON },
     Control {
-        name: "m2c",
+        name: controls::M2C.name,
         keys: DYNAMIC_KEYS,
         limits: &["cap", "rtt-hint"],
         sender: dynamic_sender,
@@ -74,7 +79,7 @@ pub(crate) const CONTROLS: &[Control] = &[
         ..COMMON
     },
     Control {
-        name: "webrc",
+        name: controls::WEBRC.name,
         keys: WEBRC_KEYS,
         limits: &["cap"],
         sender: webrc_sender,
@@ -82,7 +87,7 @@ pub(crate) const CONTROLS: &[Control] = &[
         ..COMMON
     },
     Control {
-        name: "flid-dl",
+        name: controls::FLID_DL.name,
         keys: FLID_KEYS,
         limits: &["cap"],
         sender: flid_dl_sender,
@@ -99,7 +104,7 @@ pub(crate) const CONTROLS: &[Control] = &[
     },
     Control { name: "rlm", keys: RLM_KEYS, sender: rlm_sender, receiver: rlm_receiver, ..COMMON },
     Control {
-        name: "sim",
+        name: controls::SIM.name,
         keys: SIM_KEYS,
         limits: &["cycle"],
         cci_bytes: 12,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use headwater_netsim::plan::flow::{Flow, LeSbcc, Member, Receivers, Session, Transfer};
 use headwater_netsim::plan::run::{Criteria, FlowOutcome, LeSbccOutcome, MemberOutcome};
-use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
+use headwater_proto::controls::{Control, Network};
+use headwater_proto::le_sbcc::{Config, Epoch, Samples, Stages};
 use headwater_proto::pgm::Mode;
 
 use super::content;
@@ -73,9 +74,9 @@ impl SessionFlow {
         let parameters = &planned.parameters;
         let cannot =
             |why: String| Error::plan(format!("flow '{}' cannot run on a testbed: {why}", flow.name));
-        if matches!(control, "flid-sl" | "rlc" | "rlm") {
+        let Some(entry) = Control::of(control) else {
             return Err(cannot(format!("{control} has no sockets")));
-        }
+        };
         let unsaid = parameters.ratio.is_some()
             || parameters.slot.is_some()
             || parameters.channels_per_slot.is_some()
@@ -100,7 +101,7 @@ impl SessionFlow {
         }
         let content = planned.file.map_or(Content::Endless, |file| Content::File(file.size));
         let mut options = vec!["--congestion-control".into(), control.into()];
-        if control == "fixed" {
+        if entry.network == Network::Group {
             options.extend(["--rate".into(), parameters.max_rate.as_bits().to_string()]);
         } else {
             options.extend(["--max-rate".into(), parameters.max_rate.as_bits().to_string()]);
@@ -115,10 +116,11 @@ impl SessionFlow {
 
     /// Creates a file transfer by a control of the sender, with defaults otherwise.
     pub fn of_transfer(number: usize, flow: &Flow, transfer: Transfer) -> Self {
-        let rate = if transfer.by == "fixed" { "--rate" } else { "--max-rate" };
+        let network = Control::of(transfer.by).map(|control| control.network);
+        let rate = if network == Some(Network::Group) { "--rate" } else { "--max-rate" };
         let options = ["--congestion-control", transfer.by, rate].map(str::to_owned);
         let options = [&options[..], &[transfer.max_rate.as_bits().to_string()]].concat();
-        let way = if transfer.by == "rainbow" { Way::Asked } else { Way::Groups };
+        let way = if network == Some(Network::Requests) { Way::Asked } else { Way::Groups };
         Self { way, ..Self::new(number, flow, Content::File(transfer.size), 1_408, options) }
     }
 
@@ -132,8 +134,7 @@ impl SessionFlow {
                 flow.name
             )));
         }
-        let control = if planned.chain.module() == Module::Tfrc { "le-sbcc-tfrc" } else { "le-sbcc" };
-        let mut options = vec!["--congestion-control".to_owned(), control.to_owned()];
+        let mut options = vec!["--congestion-control".to_owned(), planned.control().name.to_owned()];
         if let Some(rate) = planned.chain.initial_rate() {
             options.extend(["--start-rate".into(), rate.as_bits().to_string()]);
         }

@@ -666,9 +666,27 @@ fn a_session_that_is_sent_unasked_is_refused() {
     use crate::control::{DescribedControl, ReceiverControl};
     let mut receiver = Receiver::new(ReceiverConfig::new(source(), source()));
     assert!(receiver.on_description(at(0), None).is_err());
-    assert!(receiver.on_description(at(0), crate::described::Description::LeSbcc.to_fdt().as_ref()).is_err());
-    assert!(receiver.on_description(at(0), crate::described::Description::Rainbow.to_fdt().as_ref()).is_ok());
+    assert!(
+        receiver
+            .on_description(
+                at(0),
+                crate::described::Description::new(&crate::controls::LE_SBCC).to_fdt().as_ref()
+            )
+            .is_err()
+    );
+    assert!(
+        receiver
+            .on_description(
+                at(0),
+                crate::described::Description::new(&crate::controls::RAINBOW).to_fdt().as_ref()
+            )
+            .is_ok()
+    );
     let mut unasked = crate::described::Receiver::new(crate::described::ReceiverConfig::new());
     unasked.start(at(0));
-    assert!(unasked.describe(at(0), crate::described::Description::Rainbow.to_fdt().as_ref()).is_err());
+    assert!(
+        unasked
+            .describe(at(0), crate::described::Description::new(&crate::controls::RAINBOW).to_fdt().as_ref())
+            .is_err()
+    );
 }

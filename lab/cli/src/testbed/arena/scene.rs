@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Contenders, in the order of reports: all programs that move files.
 pub use headwater_netsim::plan::flow::MOVERS as CONTENDERS;
-use headwater_netsim::plan::flow::{BY_UNICAST, TOOLS};
+use headwater_netsim::plan::flow::{TOOLS, is_by_unicast};
 
 /// Time for a rival to start up, after which receivers join and measurement begins.
 const WARM_UP: &str = "8s";
@@ -101,7 +101,7 @@ impl Scene {
         // Two links of a quarter of the rate in sequence are no slower than a single such link.
         let slowest = if self.is_slow { rate * 1_000 / 4 } else { rate * 1_000 };
         let alone = bytes * 8 / 1_000 / slowest.max(1);
-        let served = if BY_UNICAST.contains(&by) { receivers as u64 } else { 1 };
+        let served = if is_by_unicast(by) { receivers as u64 } else { 1 };
         let seconds = 30 + PATIENCE * alone.max(1) * served;
         // Contenders without congestion control get a rate that leaves room.
         let most = if matches!(by, "fixed" | "openpgm") { slowest * 9 / 10 } else { rate * 4_000 };

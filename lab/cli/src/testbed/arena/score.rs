@@ -1,6 +1,6 @@
 //! Score of a run in the arena.
 
-use headwater_netsim::plan::flow::BY_UNICAST;
+use headwater_netsim::plan::flow::is_by_unicast;
 use serde::Deserialize;
 
 /// Fields of a line of results that the score uses.
@@ -101,10 +101,9 @@ impl Score {
         let main = line.flows.iter().find(|flow| flow.name == "main")?;
         let rival = line.flows.iter().find(|flow| flow.name == "rival").map(|flow| flow.throughput);
         let link = line.links.iter().find(|link| link.name == "bottleneck");
-        // A contender that serves each receiver separately crosses the bottleneck once per receiver;
-        // throughput is the mean of the receivers.
-        let crossings =
-            if BY_UNICAST.contains(&by) { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
+        // Who serves each receiver by itself crosses the bottleneck once for each; throughput is the mean of
+        // receivers.
+        let crossings = if is_by_unicast(by) { main.receivers.unwrap_or(1).max(1) as f64 } else { 1.0 };
         let mut score = Self {
             rival: rival.map(|rate| rate / bits),
             jain: rival

@@ -1,6 +1,7 @@
 //! LE-SBCC over PGM: a source that derives its rate from its receivers' NAKs. With a single receiver the flow
 //! is unicast.
 
+use headwater_proto::controls::{self, Control};
 use headwater_proto::le_sbcc::{Config, Epoch, Module, Samples, Stages};
 use headwater_proto::pgm::{Mode, SourceConfig};
 use headwater_proto::{Duration, Rate};
@@ -8,6 +9,9 @@ use headwater_proto::{Duration, Rate};
 use super::FlowKind;
 use super::udp::HEADER_BYTES_DEFAULT;
 use crate::plan::section::Section;
+
+/// Entry of the table of controls that plans name.
+pub(super) const CONTROL: Control = controls::LE_SBCC;
 
 pub(super) const KEYS: &[&str] = &[
     "module",
@@ -70,6 +74,16 @@ impl LeSbcc {
         let slots = |packets: u32| u64::from(packets.next_power_of_two());
         let slots = slots(self.receiver_window()).saturating_mul(receivers) + slots(self.window_packets);
         slots.saturating_mul(u64::from(self.payload_bytes))
+    }
+}
+
+impl LeSbcc {
+    /// Entry of the table of controls that has the chain's module.
+    pub fn control(&self) -> Control {
+        match self.chain.module() {
+            Module::Aimd => CONTROL,
+            Module::Tfrc => controls::LE_SBCC_TFRC,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ mod udp;
 
 use std::collections::BTreeSet;
 
-use headwater_proto::Duration;
+use headwater_proto::{Duration, controls};
 
 pub use baseline::{Baseline, BaselineControl};
 pub use le_sbcc::LeSbcc;
@@ -23,7 +23,7 @@ pub use rainbow::Rainbow;
 pub use session::{Code, Content, File, Session};
 pub(crate) use tcp::check_common as check_tcp;
 pub use tcp::{ShortTcp, Tcp};
-pub use transfer::{BY_UNICAST, MOVERS, TOOLS, Transfer};
+pub use transfer::{MOVERS, TOOLS, Transfer, is_by_unicast};
 pub use udp::{Cbr, OnOff, Period};
 
 use room::Room;
@@ -60,16 +60,16 @@ const KINDS: &[Kind] = &[
     ("short-tcp", &[tcp::SWITCHES, tcp::SHORT_KEYS], tcp::read_short),
     ("cbr", &[udp::CBR_KEYS], udp::read_cbr),
     ("on-off", &[udp::CBR_KEYS, udp::ON_OFF_KEYS], udp::read_on_off),
-    ("fixed", &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
+    (controls::FIXED.name, &[session::FILE_KEYS, session::FIXED_KEYS], session::read_fixed),
     (
         "session",
         &[session::FILE_KEYS, session::KEYS, control::DYNAMIC_KEYS, control::SIM_KEYS, control::LIMITS],
         session::read,
     ),
-    ("le-sbcc", &[le_sbcc::KEYS], le_sbcc::read),
+    (le_sbcc::CONTROL.name, &[le_sbcc::KEYS], le_sbcc::read),
     ("tfmcc", &[baseline::TFMCC_KEYS], baseline::read_tfmcc),
     ("pgmcc", &[baseline::PGMCC_KEYS], baseline::read_pgmcc),
-    ("rainbow", &[rainbow::KEYS], rainbow::read),
+    (controls::RAINBOW.name, &[rainbow::KEYS], rainbow::read),
     ("transfer", &[transfer::KEYS], transfer::read),
 ];
 
@@ -139,9 +139,9 @@ impl FlowKind {
             Self::Cbr(_) => "cbr",
             Self::OnOff(_) => "on-off",
             Self::Session(session) => session.control.name,
-            Self::LeSbcc(_) => "le-sbcc",
+            Self::LeSbcc(_) => le_sbcc::CONTROL.name,
             Self::Baseline(flow) => flow.control.name(),
-            Self::Rainbow(_) => "rainbow",
+            Self::Rainbow(_) => controls::RAINBOW.name,
             Self::Transfer(transfer) => transfer.by,
         }
     }

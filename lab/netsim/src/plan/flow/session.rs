@@ -1,11 +1,10 @@
 //! Sessions of Headwater's own protocols, with the product's machines in the simulator.
 
-use headwater_proto::layering::Shape;
-use headwater_proto::{Instant, Rate, Seed, Size};
+use headwater_proto::{Instant, Rate, Seed, Size, controls};
 
 use super::FlowKind;
 use super::udp::HEADER_BYTES_DEFAULT;
-use crate::plan::control::{Control, LIMITS, Limits, Parameters, SimParameters};
+use crate::plan::control::{Control, LIMITS, Limits, Parameters, SHAPES, SimParameters};
 use crate::plan::section::Section;
 
 /// Keys of files, of both kinds of sessions.
@@ -104,7 +103,7 @@ pub(super) fn read_fixed(_plan: &Section<'_>, flow: &Section<'_>) -> Option<Flow
     flow.need::<Size>("size")?;
     let packet = packet(flow)?;
     let file = file(flow)?;
-    let control = Control::of("fixed")?;
+    let control = Control::of(controls::FIXED.name)?;
     let parameters = parameters(flow, packet.symbol_bytes, rate?, control);
     Some(FlowKind::Session(Session { file, ..packet_of(packet, control, parameters) }))
 }
@@ -190,7 +189,7 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &C
         let count = has(key).then(|| flow.within(key, &(1..=u64::from(u16::MAX)))).flatten();
         count.and_then(|count| u16::try_from(count).ok())
     };
-    let shape = has("shape").then(|| flow.word("shape", &["geometric", "webrc"])).flatten();
+    let shape = has("shape").then(|| flow.word("shape", &SHAPES.map(|(word, _)| word))).flatten();
     Parameters {
         packet_bytes: symbol_bytes + ALC_HEADER_BYTES - CCI_BYTES + control.cci_bytes,
         max_rate,
@@ -199,7 +198,7 @@ fn parameters(flow: &Section<'_>, symbol_bytes: u16, max_rate: Rate, control: &C
         slot: has("slot").then(|| flow.get("slot")).flatten(),
         channels_per_slot: count("channels-per-slot"),
         quiescent_slots: count("quiescent-slots"),
-        shape: shape.map(|shape| if shape == "webrc" { Shape::Webrc } else { Shape::Geometric }),
+        shape: SHAPES.iter().find(|(word, _)| shape == Some(*word)).map(|(_, shape)| *shape),
         constant_rate: has("constant-rate") && flow.or("constant-rate", false),
         sim: match control.has_reports {
             true => sim(flow, count),

@@ -1,5 +1,6 @@
 //! A file transfer by an external program, on a testbed only.
 
+use headwater_proto::controls::{CONTROLS, Control, Network};
 use headwater_proto::{Rate, Size};
 
 use super::FlowKind;
@@ -7,28 +8,33 @@ use crate::plan::section::Section;
 
 pub(super) const KEYS: &[&str] = &["by", "size", "max-rate"];
 
-/// Programs that move a file: controls of `headwater send`, TCP to each receiver separately, and further
+/// Programs that may move a file: the controls of `headwater send`, TCP to each receiver by itself, other
 /// tools.
-pub const MOVERS: &[&str] = &[
-    "m2c",
-    "webrc",
-    "flid-dl",
-    "le-sbcc",
-    "le-sbcc-tfrc",
-    "rainbow",
-    "sim",
-    "fixed",
-    "tcp",
-    "uftp",
-    "udpcast",
-    "norm",
-    "openpgm",
-];
+pub const MOVERS: &[&str] = &movers();
 
-/// Tools other than Headwater and TCP.
+/// Other tools among [`MOVERS`].
 pub const TOOLS: &[&str] = &["uftp", "udpcast", "norm", "openpgm"];
-/// Programs that serve each receiver separately.
-pub const BY_UNICAST: &[&str] = &["rainbow", "tcp"];
+const TCP: &str = "tcp";
+
+/// Whether a mover serves each receiver by itself.
+pub fn is_by_unicast(mover: &str) -> bool {
+    Control::of(mover).map_or(mover == TCP, |control| control.network == Network::Requests)
+}
+
+const fn movers() -> [&'static str; CONTROLS.len() + 1 + TOOLS.len()] {
+    let mut movers = [TCP; CONTROLS.len() + 1 + TOOLS.len()];
+    let mut index = 0;
+    while index < CONTROLS.len() {
+        movers[index] = CONTROLS[index].name;
+        index += 1;
+    }
+    let mut tool = 0;
+    while tool < TOOLS.len() {
+        movers[CONTROLS.len() + 1 + tool] = TOOLS[tool];
+        tool += 1;
+    }
+    movers
+}
 
 /// A file that a program of the machine moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
