@@ -43,12 +43,11 @@ def sources():
 def comments(name):
     """Blocks of comment lines that follow each other, in production code: (line number, kind, [text])."""
     block = None
-    for number, line in enumerate((ROOT / name).read_text().splitlines(), 1):
-        if re.match(r"\s*#\[cfg\(test\)\]", line):
-            # Unit tests stand at the end of a file; a test module in a file of its own has no comment here.
-            if block:
-                yield block
-            return
+    lines = (ROOT / name).read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        # Unit tests stand at the end of a file, unless they have a file of their own.
+        if re.match(r"\s*#\[cfg\(test\)\]", line) and any(re.match(r"\s*mod \w+ \{", next) for next in lines[number:number + 3]):
+            break
         found = COMMENT.match(line)
         if found and (block is None or block[1] == found[1]):
             block = block or (number, found[1], [])
